@@ -1,0 +1,198 @@
+"""From what people hold (ids, labels, matrices) to integer codes, with errors that name the mend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import AnyArray, BoolArray, IntArray
+
+if TYPE_CHECKING:
+    from manyhands.annotations.table import AnnotationTable
+
+
+def missing_mask(values: AnyArray) -> BoolArray:
+    """Mark None, NaN and pandas' NA in an array of any dtype."""
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind == "O":
+        # NaN and NaT are the only values unequal to themselves; pandas' NA is neither.
+        return np.array(
+            [v is None or type(v).__name__ == "NAType" or bool(v != v) for v in values.ravel()],
+            dtype=bool,
+        ).reshape(values.shape)
+    return np.zeros(values.shape, dtype=bool)
+
+
+def tidy(values: Any, argument: str) -> AnyArray:
+    """Return ids or labels as an array of integers, booleans or strings.
+
+    Whole floats become integers (pandas turns an integer column with a gap into floats).
+
+    Raises
+    ------
+    AnnotationError
+        If numbers and strings are mixed, or a number is not whole.
+    """
+    values = np.asarray(values)
+    if values.dtype.kind == "O":
+        values = np.array(values.tolist()) if values.size else values.astype(str)
+    if values.dtype.kind == "f":
+        whole = values.astype(np.int64, copy=True) if np.isfinite(values).all() else None
+        if whole is None or not np.array_equal(whole, values):
+            bad = values[~np.isfinite(values) | (values != np.floor(values))].ravel()[0]
+            raise AnnotationError(
+                f"{argument} holds {bad!r}; a class or an id is an integer or a string. "
+                "Round it, or convert the column to strings"
+            )
+        return whole
+    if values.dtype.kind not in "iubUT":
+        raise AnnotationError(
+            f"{argument} has values of type {values.dtype}; use integers or strings"
+        )
+    return values
+
+
+def check_no_mixture(values: AnyArray, argument: str) -> None:
+    """Refuse an object array that mixes strings with anything else."""
+    if values.dtype.kind == "O" and values.size:
+        text = {isinstance(v, str) for v in values.ravel()}
+        if len(text) == 2:
+            raise AnnotationError(
+                f"{argument} mixes strings and other values, so they cannot be ordered; "
+                "convert the column to strings"
+            )
+
+
+def make_vocabulary(values: Any, argument: str) -> AnyArray:
+    """Check a given vocabulary: one-dimensional, no gap, nothing twice."""
+    vocabulary = np.asarray(values if not isinstance(values, range) else list(values))
+    if vocabulary.ndim != 1:
+        raise AnnotationError(f"{argument} must be one-dimensional, got shape {vocabulary.shape}")
+    check_no_mixture(vocabulary, argument)
+    if missing_mask(vocabulary).any():
+        raise AnnotationError(f"{argument} holds a missing value; leave it out")
+    vocabulary = tidy(vocabulary, argument)
+    unique, counts = np.unique(vocabulary, return_counts=True)
+    if len(unique) < len(vocabulary):
+        raise AnnotationError(
+            f"{argument} holds {unique[counts > 1][0]!r} twice; each must stand there once"
+        )
+    return vocabulary
+
+
+def encode(
+    values: Any, vocabulary: AnyArray | None, *, argument: str, vocabulary_name: str
+) -> tuple[IntArray, AnyArray]:
+    """Replace values by their positions in a vocabulary (by default: the sorted values).
+
+    Returns
+    -------
+    codes : integer array, the shape of ``values``
+    vocabulary : array of the distinct values, in code order
+
+    Raises
+    ------
+    AnnotationError
+        If a value is not in the given vocabulary.
+    """
+    values = np.asarray(values)
+    check_no_mixture(values, argument)
+    values = tidy(values, argument)
+    if vocabulary is None:
+        vocabulary, codes = np.unique(values, return_inverse=True)
+        return codes.reshape(values.shape), vocabulary
+    text, expected = values.dtype.kind in "UT", vocabulary.dtype.kind in "UT"
+    if values.size and vocabulary.size and text != expected:
+        kind = {True: "strings", False: "numbers"}
+        raise AnnotationError(
+            f"{argument} holds {kind[text]} (such as {values.ravel()[0]!r}) but {vocabulary_name} "
+            f"holds {kind[expected]} (such as {vocabulary[0]!r}); convert one to the other's type"
+        )
+    if not len(vocabulary):
+        known = np.zeros(values.shape, dtype=bool)
+        codes = np.zeros(values.shape, dtype=np.int64)
+    else:
+        order = np.argsort(vocabulary, kind="stable")
+        place = np.searchsorted(vocabulary[order], values).clip(max=len(vocabulary) - 1)
+        codes = order[place]
+        known = vocabulary[codes] == values
+    if not known.all():
+        bad = np.unique(values[~known])
+        shown = ", ".join(repr(v.item()) for v in bad[:3]) + (" ..." if len(bad) > 3 else "")
+        known_shown = ", ".join(repr(v.item()) for v in vocabulary[:6])
+        raise AnnotationError(
+            f"{argument} holds {shown} ({int((~known).sum())} rows), not among {vocabulary_name}: "
+            f"{known_shown}{' ...' if len(vocabulary) > 6 else ''}. "
+            f"Add it to {vocabulary_name}, or correct the rows"
+        )
+    return codes, vocabulary
+
+
+def resolve(
+    key: Any, vocabulary: AnyArray, *, argument: str, vocabulary_name: str
+) -> IntArray:
+    """Turn a selection (slice, mask, ids, or positions where ids are strings) into positions.
+
+    Integers are ids where the vocabulary holds integers, positions where it holds strings.
+    """
+    n = len(vocabulary)
+    if isinstance(key, slice):
+        return np.arange(n)[key]
+    key = np.asarray(key)
+    if key.ndim == 0:
+        key = key[None]
+    if key.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    if key.dtype.kind == "b" and vocabulary.dtype.kind != "b":
+        if key.shape != (n,):
+            raise AnnotationError(f"{argument}: a mask of shape {key.shape} for {n} entries")
+        return np.flatnonzero(key)
+    if key.dtype.kind in "iu" and vocabulary.dtype.kind in "UT":
+        return check_positions(key, n, argument)
+    return encode(key, vocabulary, argument=argument, vocabulary_name=vocabulary_name)[0]
+
+
+def check_positions(key: IntArray, n: int, argument: str) -> IntArray:
+    """Check positions against a length, counting negative ones from the end."""
+    outside = (key < -n) | (key >= n)
+    if outside.any():
+        raise IndexError(f"{argument}: position {key[outside].ravel()[0]} is outside 0..{n - 1}")
+    return np.where(key < 0, key + n, key)
+
+
+def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
+    """Read the target of ``fit``: a table as it is, (n, R) as a matrix, (n,) as a crowd of one.
+
+    In one dimension every value, -1 included, is a class (scikit-learn's convention).
+    """
+    from manyhands.annotations.table import AnnotationTable
+
+    if isinstance(y, AnnotationTable):
+        return y
+    if hasattr(y, "toarray"):
+        raise AnnotationError(
+            f"{argument} is a scipy.sparse matrix, where a stored 0 and a gap look alike; "
+            "use AnnotationTable.from_arrays(row, column, data)"
+        )
+    if hasattr(y, "columns") and hasattr(y, "shape"):
+        raise AnnotationError(
+            f"{argument} is a data frame; use AnnotationTable.from_frame(frame) for a long one, "
+            "AnnotationTable.from_matrix(frame.to_numpy()) for a wide one"
+        )
+    values = np.asarray(y)
+    if values.ndim == 2:
+        return AnnotationTable.from_matrix(values)
+    if values.ndim != 1:
+        raise AnnotationError(
+            f"{argument} must be an AnnotationTable, an (n_samples, n_annotators) array or one "
+            f"label per instance, got shape {values.shape}"
+        )
+    if missing_mask(values).any():
+        raise AnnotationError(f"Input {argument} contains NaN or None; leave such rows out")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise AnnotationError(f"Input {argument} contains infinity; leave such rows out")
+    n = len(values)
+    return AnnotationTable.from_arrays(np.arange(n), np.zeros(n, dtype=np.int64), values)

@@ -1,0 +1,91 @@
+"""Atomic writing: a file is either the whole new one or the whole old one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from manyhands.exceptions import WriteError
+
+
+def write_atomically(
+    path: str | os.PathLike[str], content: bytes | str | Callable[[BinaryIO], object]
+) -> Path:
+    """Write a file through a temporary neighbour, synced to disk and renamed over the old one.
+
+    Parameters
+    ----------
+    path : str or Path
+        Missing parent folders are made.
+    content : bytes, str (written as UTF-8), or a function that writes to a binary file
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be written or the disk is full; the previous file survives.
+    """
+    path = Path(path)
+    partial: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        with os.fdopen(handle, "wb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files private; a result is as readable as any other new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(partial, 0o666 & ~mask)
+        os.replace(partial, path)
+    except BaseException as error:
+        if partial is not None and os.path.exists(partial):
+            os.unlink(partial)
+        if isinstance(error, OSError):
+            raise WriteError(error.errno, _explain(error, path)) from error
+        raise
+    return path
+
+
+def check_writable(folder: str | os.PathLike[str]) -> Path:
+    """Make sure, before hours of work, that files can be written into a folder.
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be made or written.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise WriteError(error.errno, _explain(error, folder)) from error
+    return folder
+
+
+def _explain(error: OSError, path: Path) -> str:
+    mends = {
+        errno.ENOSPC: "the disk is full; free some space and run again",
+        errno.EDQUOT: "the disk quota is used up; free some space and run again",
+        errno.EACCES: "no permission to write there; choose another folder",
+        errno.EPERM: "no permission to write there; choose another folder",
+        errno.EROFS: "the file system is read-only; choose another folder",
+        errno.EEXIST: "a file stands where a folder is needed; choose another name",
+        errno.ENOTDIR: "a file stands where a folder is needed; choose another name",
+        errno.EISDIR: "a folder stands where a file is needed; choose another name",
+    }
+    mend = mends.get(error.errno or 0, error.strerror or str(error))
+    return f"cannot write {str(path)!r}: {mend}. What stood there before is untouched"

@@ -1,0 +1,1 @@
+"""Readers of annotation tables, features and gold labels."""

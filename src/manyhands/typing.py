@@ -1,0 +1,14 @@
+"""Array aliases and the one constant every layer shares."""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+MISSING: Final = -1
+"""Code of a missing annotation in an integer matrix (NaN in a float one)."""
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.integer[Any]]
+BoolArray: TypeAlias = NDArray[np.bool_]
+AnyArray: TypeAlias = NDArray[Any]
