@@ -5,6 +5,7 @@ from typing import NoReturn
 __all__ = [
     "AnnotationError",
     "DataNotFoundError",
+    "DivergenceError",
     "MissingExtraError",
     "ModelFolderError",
     "NotIdentifiableWarning",
@@ -30,6 +31,10 @@ class WriteError(OSError):
 
 class DataNotFoundError(FileNotFoundError):
     """A data set is neither in the data home nor to be fetched; the message says how to get it."""
+
+
+class DivergenceError(ArithmeticError):
+    """Training ran into a loss that is not finite; the message says what to change."""
 
 
 class MissingExtraError(ImportError):

@@ -1,1 +1,17 @@
-"""."""
+"""Crowd classifiers: scikit-learn classifiers whose target is annotations. One file a method."""
+
+from manyhands.classifiers.aggregated import AggregatedClassifier
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.classifiers.conal import CoNALClassifier
+from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
+from manyhands.classifiers.discovery import all_classifiers
+from manyhands.classifiers.persistence import load
+
+__all__ = [
+    "AggregatedClassifier",
+    "BaseCrowdClassifier",
+    "CoNALClassifier",
+    "CrowdLayerClassifier",
+    "all_classifiers",
+    "load",
+]

@@ -1,1 +1,41 @@
-"""."""
+"""One epoch loop, what feeds it, and what watches it. Knows no crowd model."""
+
+from manyhands.training.callbacks import (
+    BestState,
+    Callback,
+    EarlyStopping,
+    Monitor,
+    ProgressBar,
+)
+from manyhands.training.checkpoint import Checkpoint
+from manyhands.training.data import AnnotationBatches, CrowdBatch, Features, hold_out
+from manyhands.training.device import pick_device
+from manyhands.training.history import History
+from manyhands.training.loop import GradientStep, Stage, TrainStep, run_epochs, run_stages
+from manyhands.training.seeding import isolated_rng, random_state_of, set_random_state
+from manyhands.training.serialization import load_tree, save_tree
+
+__all__ = [
+    "AnnotationBatches",
+    "BestState",
+    "Callback",
+    "Checkpoint",
+    "CrowdBatch",
+    "EarlyStopping",
+    "Features",
+    "GradientStep",
+    "History",
+    "Monitor",
+    "ProgressBar",
+    "Stage",
+    "TrainStep",
+    "hold_out",
+    "isolated_rng",
+    "load_tree",
+    "pick_device",
+    "random_state_of",
+    "run_epochs",
+    "run_stages",
+    "save_tree",
+    "set_random_state",
+]

@@ -1,0 +1,539 @@
+"""What every crowd classifier shares: reading the data, one fit, prediction in batches."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from torch import Tensor
+
+from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.encoding import resolve
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.base import check_annotations
+from manyhands.io.files import check_writable
+from manyhands.nn import BACKBONES, CrowdModule, ScaledClassifier, Standardize, make_backbone
+from manyhands.objectives import crowd_nll
+from manyhands.training import (
+    AnnotationBatches,
+    BestState,
+    Callback,
+    Checkpoint,
+    CrowdBatch,
+    EarlyStopping,
+    Features,
+    GradientStep,
+    History,
+    Monitor,
+    ProgressBar,
+    Stage,
+    hold_out,
+    isolated_rng,
+    pick_device,
+    run_stages,
+)
+from manyhands.typing import AnyArray, FloatArray
+
+PREDICT_BATCH = 1024
+GRID_ENTRIES = 1 << 24
+"""Numbers of an (n, R, C) block computed at once in `predict_annotation_proba`: 64 MiB."""
+
+
+def _has_embedding(estimator: BaseCrowdClassifier) -> bool:
+    module = getattr(estimator, "module_", None)
+    if module is not None:
+        return hasattr(module.classifier.backbone, "embed")
+    spec = estimator.backbone
+    named = spec is None or isinstance(spec, str | dict)
+    return named or hasattr(spec, "embed")
+
+
+class BaseCrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class of crowd classifiers: ``fit(X, annotations)``, then predict true classes.
+
+    A subclass implements `_build_module` and, where the plain likelihood of the annotations is
+    not the objective, `_objective`; a method with several phases overrides `_stages`.
+
+    Parameters
+    ----------
+    backbone : None, str, dict, nn.Module or callable, default=None
+        The network from features to class logits; None is ``"mlp"``, the papers' 128 units. See
+        `manyhands.nn.make_backbone`.
+    max_epochs : int
+    batch_size : int
+        Instances a minibatch.
+    lr : float
+        Learning rate of Adam.
+    weight_decay : float
+        L2 penalty of Adam, on all parameters.
+    scaling : {"standard", "rms", None}, default="standard"
+        Standardise every feature (every channel of images); divide by one root mean square (for
+        embeddings of a network, whose features share a scale); or leave X as it is. Statistics
+        are those of the annotated instances, and part of the model. A Dataset is left as it is.
+    device : str, default="auto"
+    random_state : int, RandomState or None
+    verbose : int, default=0
+        1 shows a progress bar.
+    validation : None, float or (X, y_gold), default=None
+        None trains a fixed number of epochs and keeps the last. A fraction of the annotations is
+        held out, and the epoch that explains them best is kept; with gold labels, the epoch most
+        accurate on them is kept.
+    patience : int or None, default=None
+        With ``validation``: stop after so many epochs without improvement.
+    checkpoint : str, Path or None, default=None
+        File written after every epoch, from which a later ``fit`` on the same data with the same
+        parameters goes on, to the same weights.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    annotators_ : array of shape (n_annotators,)
+        Ids of the annotators.
+    n_annotators_ : int
+    module_ : CrowdModule
+    history_ : History
+        A row an epoch: stage, epoch, every named loss term and their sum ``loss``, metrics,
+        seconds.
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        [annotator, true, given]; rows sum to 1.
+    best_epoch_ : int
+        With ``validation``: the epoch (from 1) that was kept.
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "backbone": [None, str, dict, torch.nn.Module, callable],
+        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "lr": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "scaling": [StrOptions({"standard", "rms"}), None],
+        "device": [str, torch.device],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+        "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
+        "patience": [None, Interval(Integral, 1, None, closed="left")],
+        "checkpoint": [None, str, Path],
+    }
+    _fitted_arrays: Sequence[str] = ("confusion_",)
+    """Fitted arrays a saved model carries beside its weights."""
+
+    backbone: Any
+    max_epochs: int
+    batch_size: int
+    lr: float
+    weight_decay: float
+    scaling: str | None
+    device: str
+    random_state: Any
+    verbose: int
+    validation: Any
+    patience: int | None
+    checkpoint: str | Path | None
+
+    # -- what a method is made of ---------------------------------------------------------------
+
+    @abstractmethod
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> CrowdModule:
+        """Build the crowd module around the classifier (``classes_``, ``n_annotators_`` are set)."""
+
+    def _objective(self, module: Any, batch: CrowdBatch) -> dict[str, Tensor]:
+        return crowd_nll(module, batch)
+
+    def _prepare(self, table: AnnotationTable, features: Features, module: Any) -> None:
+        """Compute what the stages need beside the module (such as aggregated labels)."""
+
+    def _stages(self, module: Any, batches: AnnotationBatches) -> list[Stage]:
+        """Phases of training; one, by default."""
+        step = GradientStep(module, self._objective, lambda: self._make_optimizer(module))
+        return [Stage("train", step, batches.epoch, self.max_epochs)]
+
+    def _make_optimizer(self, module: torch.nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(module.parameters(), lr=self.lr, weight_decay=self.weight_decay)
+
+    @abstractmethod
+    def _set_fitted(self, module: Any, batches: AnnotationBatches) -> None:
+        """Set ``confusion_`` and what else the method has, from the trained module."""
+
+    # -- fit ------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on annotations.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), array or tensor of
+            shape (n_samples, *input_shape), or map-style torch Dataset
+        y : AnnotationTable, array of shape (n_samples, n_annotators) with -1/NaN missing, or
+            array of shape (n_samples,): a crowd of one
+
+        Raises
+        ------
+        AnnotationError
+            If X and y do not belong together, y is empty or has one class, X is not finite.
+        DivergenceError
+            If the loss stops being finite.
+        """
+        self._validate_params()
+        table = self._read_target(y)
+        X = self._read_features(X, reset=True)
+        self._check_lengths(X, table)
+        self._set_vocabularies(table)
+        device = pick_device(self.device)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        with isolated_rng(seed, device):
+            features = Features(X, device)
+            self._train(features, table, np.random.default_rng(seed))
+        return self
+
+    def _train(self, features: Features, table: AnnotationTable, rng: np.random.Generator) -> None:
+        held: AnnotationTable | None = None
+        whole = table
+        if isinstance(self.validation, Real):
+            table, held = hold_out(table, float(self.validation), rng)
+        batches = AnnotationBatches(features, table, self.batch_size)
+        module = self._make_module(features, batches.instances)
+        self._prepare(table, features, module)
+        self.history_ = History()
+        stages = self._stages(module, batches)
+        callbacks, best = self._callbacks(module, features, held)
+        first_stage = first_epoch = 0
+        if self.checkpoint is not None:
+            check_writable(Path(self.checkpoint).parent)
+            checkpoint = Checkpoint(
+                self.checkpoint,
+                specification=self._specification(features, whole),
+                module=module,
+                stages=stages,
+                callbacks=tuple(callbacks),
+                history=self.history_,
+                device=features.device,
+            )
+            first_stage, first_epoch = checkpoint.resume()
+            callbacks.append(checkpoint)
+        run_stages(
+            stages,
+            callbacks=callbacks,
+            history=self.history_,
+            first_stage=first_stage,
+            first_epoch=first_epoch,
+        )
+        if best is not None:
+            best.restore()
+            self.best_epoch_ = best.best["epoch"]
+        self.module_ = module.eval()
+        with torch.inference_mode():
+            self._set_fitted(module, batches)
+
+    def _make_module(self, features: Features, annotated: Tensor) -> CrowdModule:
+        shape = features.input_shape
+        classifier = ScaledClassifier(
+            Standardize(shape, self.scaling),
+            make_backbone(self.backbone, shape, len(self.classes_)),
+        )
+        self.input_shape_ = shape
+        module = self._build_module(classifier, shape)
+        if self.scaling is not None and not features.is_dataset:
+            self._fit_scaling(classifier.scaler, features, annotated)
+        module = module.to(features.device)
+        self._check_logits(module, features, annotated)
+        return module
+
+    def _fit_scaling(self, scaler: Standardize, features: Features, rows: Tensor) -> None:
+        """Mean and deviation over the annotated instances, in float64, in batches."""
+        axes = [0] if scaler.shift.ndim == 1 and self.scaling == "standard" else None
+        if axes is None and self.scaling == "standard":
+            axes = [0, *range(2, len(features.input_shape) + 1)]
+        count, total, squares = 0.0, torch.zeros(()), torch.zeros(())
+        for x in features.batches(rows, PREDICT_BATCH):
+            x = x.cpu().double()
+            x = x.flatten()[:, None] if axes is None else x
+            along = axes or [0]
+            count += float(np.prod([x.shape[a] for a in along]))
+            total = total + x.sum(dim=along)
+            squares = squares + x.square().sum(dim=along)
+        mean = total / count
+        if self.scaling == "rms":
+            scaler.scale.fill_(float((squares / count).sqrt().item()) or 1.0)
+            return
+        variance = (squares / count - mean.square()).clamp_min(0)
+        # A constant feature carries nothing: it becomes 0 rather than rounding noise.
+        constant = variance <= 1e-12 * (squares / count).clamp_min(1e-12)
+        deviation = torch.where(constant, torch.ones_like(variance), variance.sqrt())
+        scaler.shift.copy_(mean.reshape(scaler.shift.shape))
+        scaler.scale.copy_(deviation.reshape(scaler.scale.shape))
+
+    def _check_logits(self, module: CrowdModule, features: Features, rows: Tensor) -> None:
+        """Refuse a backbone whose output is not (n, n_classes), before an obscure error later."""
+        module.eval()
+        with torch.no_grad():
+            shape = tuple(module(features.take(rows[:2])).shape)
+        expected = (min(2, len(rows)), len(self.classes_))
+        if shape != expected:
+            raise AnnotationError(
+                f"backbone gives an output of shape {shape} for {expected[0]} instances; it must "
+                f"give logits of shape {expected} ({expected[1]} classes)"
+            )
+
+    def _callbacks(
+        self, module: CrowdModule, features: Features, held: AnnotationTable | None
+    ) -> tuple[list[Callback], BestState | None]:
+        callbacks: list[Callback] = []
+        best: BestState | None = None
+        if self.validation is not None:
+            if held is not None:
+                monitor = _AnnotationMonitor(
+                    module, AnnotationBatches(features, held, PREDICT_BATCH)
+                )
+                metric, higher = "validation_nll", False
+            else:
+                monitor = self._gold_monitor(module, features.device)
+                metric, higher = "validation_accuracy", True
+            best = BestState(module, metric, higher_is_better=higher)
+            callbacks += [Monitor(monitor), best]
+            if self.patience is not None:
+                callbacks.append(
+                    EarlyStopping(metric, higher_is_better=higher, patience=self.patience)
+                )
+        if self.verbose:
+            callbacks.append(ProgressBar(type(self).__name__.removesuffix("Classifier")))
+        return callbacks, best
+
+    def _gold_monitor(self, module: CrowdModule, device: torch.device) -> _GoldMonitor:
+        if len(self.validation) != 2:
+            raise AnnotationError(
+                f"validation has {len(self.validation)} parts; give (X, y_gold), a fraction of "
+                "the annotations, or None"
+            )
+        X, y_gold = self.validation
+        X = self._read_features(X, reset=False)
+        gold = np.asarray(y_gold)
+        if len(gold) != _n_rows(X):
+            raise AnnotationError(
+                f"validation has {_n_rows(X)} rows of X but {len(gold)} gold labels"
+            )
+        codes = resolve(
+            gold, self.classes_, argument="validation's y_gold", vocabulary_name="classes"
+        )
+        return _GoldMonitor(module, Features(X, device), torch.from_numpy(codes))
+
+    def _specification(self, features: Features, table: AnnotationTable) -> dict[str, str]:
+        """What a checkpoint must share with a run to be resumed by it."""
+        free = {"checkpoint", "device", "verbose"}
+        if not isinstance(self.random_state, Integral):
+            free.add("random_state")
+        from manyhands.classifiers.persistence import describe_parameter
+
+        parameters = {
+            name: str(describe_parameter(value))
+            for name, value in self.get_params(deep=False).items()
+            if name not in free
+        }
+        digest = hashlib.blake2b(digest_size=16)
+        for column in (table.instance, table.annotator, table.label, table.weight):
+            digest.update(np.ascontiguousarray(column).tobytes())
+        for part in (table.classes, table.annotators):
+            digest.update(repr(part.tolist()).encode())
+        if features.is_dataset:
+            digest.update(str(len(features)).encode())
+        else:
+            every_row = torch.arange(len(features))
+            for x in features.batches(every_row, PREDICT_BATCH):
+                digest.update(x.cpu().numpy().tobytes())
+        return {"class": type(self).__name__, "data": digest.hexdigest(), **parameters}
+
+    # -- reading the data -----------------------------------------------------------------------
+
+    def _read_target(self, y: Any) -> AnnotationTable:
+        if y is None:
+            raise AnnotationError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; give "
+                "an AnnotationTable, an (n_samples, n_annotators) array, or one label a row"
+            )
+        if not isinstance(y, AnnotationTable) and not hasattr(y, "toarray"):
+            values = np.asarray(y)
+            if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():
+                check_classification_targets(values)
+        return as_table(y)
+
+    def _check_lengths(self, X: Any, table: AnnotationTable) -> None:
+        if _n_rows(X) != table.n_instances:
+            raise AnnotationError(
+                f"X has {_n_rows(X)} rows but y has annotations for {table.n_instances} "
+                "instances; give one row of X an instance, in the same order (from_frame(tasks=) "
+                "fixes the order, and keeps instances without annotations)"
+            )
+        check_annotations(table, argument="y")
+        seen = table.mask_of_classes_seen()
+        if seen.sum() < 2:
+            raise AnnotationError(
+                f"y holds annotations of one class only, "
+                f"{table.classes[int(np.argmax(seen))].item()!r}; a classifier needs two"
+            )
+
+    def _set_vocabularies(self, table: AnnotationTable) -> None:
+        self.classes_ = np.array(table.classes)
+        self.annotators_ = np.array(table.annotators)
+        self.n_annotators_ = table.n_annotators
+
+    def _read_features(self, X: Any, *, reset: bool) -> Any:
+        """Check X and return a float array, a CSR matrix, or the Dataset itself."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        if isinstance(X, torch.utils.data.Dataset):
+            return X
+        if hasattr(X, "ndim") and X.ndim > 2:
+            X = check_array(
+                X, dtype=[np.float32, np.uint8], allow_nd=True, input_name="X", estimator=self
+            )
+            if reset:
+                self.n_features_in_ = X.shape[1]
+            elif X.shape[1:] != self.input_shape_:
+                raise AnnotationError(
+                    f"X has instances of shape {X.shape[1:]}, but {type(self).__name__} was "
+                    f"fitted on {self.input_shape_}"
+                )
+            return X
+        return validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse="csr")
+
+    # -- prediction -----------------------------------------------------------------------------
+
+    def _logits(self, X: Any) -> Iterator[tuple[Features, Tensor, Tensor]]:
+        """Yield (features, x, logits) batch by batch."""
+        check_is_fitted(self, "module_")
+        X = self._read_features(X, reset=False)
+        device = next(self.module_.parameters()).device
+        features = Features(X, device)
+        for x in features.batches(torch.arange(len(features)), PREDICT_BATCH):
+            yield features, x, self.module_(x)
+
+    @torch.inference_mode()
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
+        logits = [part.double() for _, _, part in self._logits(X)]
+        return cast(FloatArray, torch.cat(logits).softmax(dim=1).cpu().numpy())
+
+    def predict(self, X: Any) -> AnyArray:
+        """Most probable true class, shape (n_samples,), in the original class values."""
+        proba = self.predict_proba(X)
+        return cast(AnyArray, self.classes_[proba.argmax(axis=1)])
+
+    @torch.inference_mode()
+    def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
+        """Probability of every class as the annotation by every annotator.
+
+        Parameters
+        ----------
+        X : as in `fit`
+        annotators : ids, mask or slice, optional
+            Default: all. Integers are positions if the ids are strings.
+
+        Returns
+        -------
+        array of shape (n_samples, n_annotators, n_classes)
+            float32; the last axis sums to 1.
+
+        Raises
+        ------
+        AnnotationError
+            If an annotator is unknown.
+        """
+        check_is_fitted(self, "module_")
+        X = self._read_features(X, reset=False)
+        which = slice(None) if annotators is None else annotators
+        chosen = resolve(
+            which, self.annotators_, argument="annotators", vocabulary_name="annotators_"
+        )
+        device = next(self.module_.parameters()).device
+        features, columns = Features(X, device), torch.from_numpy(chosen).to(device)
+        n_classes = len(self.classes_)
+        proba = np.empty((len(features), len(chosen), n_classes), dtype=np.float32)
+        size = max(1, min(PREDICT_BATCH, GRID_ENTRIES // max(1, len(chosen) * n_classes)))
+        start = 0
+        for x in features.batches(torch.arange(len(features)), size):
+            part = self.module_.annotation_log_proba_grid(x, columns).exp()
+            proba[start : start + len(x)] = part.cpu().numpy()
+            start += len(x)
+        return cast(FloatArray, proba)
+
+    @available_if(_has_embedding)  # type: ignore[untyped-decorator]
+    @torch.inference_mode()
+    def transform(self, X: Any) -> FloatArray:
+        """Embed instances: the backbone's last hidden layer, shape (n_samples, n_embedding)."""
+        parts = [self.module_.classifier.embed(x) for _, x, _ in self._logits(X)]
+        return cast(FloatArray, torch.cat(parts).cpu().numpy())
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into a folder: safetensors and JSON, no pickle.
+
+        Read it back with `manyhands.load`. The previous model there survives a failure.
+
+        Raises
+        ------
+        WriteError
+            If the folder cannot be written.
+        """
+        from manyhands.classifiers.persistence import save
+
+        return save(self, folder)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = False
+        return tags
+
+
+class _AnnotationMonitor:
+    """``validation_nll``: mean negative log likelihood of held-out annotations."""
+
+    def __init__(self, module: CrowdModule, batches: AnnotationBatches) -> None:
+        self.module = module
+        self.batches = batches
+
+    @torch.inference_mode()
+    def __call__(self) -> dict[str, float]:
+        self.module.eval()
+        total, weight = 0.0, 0.0
+        for batch in self.batches.in_order():
+            size = float(len(batch.labels) if batch.weights is None else batch.weights.sum())
+            total += size * float(crowd_nll(self.module, batch)["nll"])
+            weight += size
+        return {"validation_nll": total / weight}
+
+
+class _GoldMonitor:
+    """``validation_accuracy``: share of gold labels predicted."""
+
+    def __init__(self, module: CrowdModule, features: Features, gold: Tensor) -> None:
+        self.module = module
+        self.features = features
+        self.gold = gold
+
+    @torch.inference_mode()
+    def __call__(self) -> dict[str, float]:
+        self.module.eval()
+        every_row = torch.arange(len(self.features))
+        parts = [self.module(x) for x in self.features.batches(every_row, PREDICT_BATCH)]
+        right = torch.cat(parts).argmax(dim=1).cpu() == self.gold
+        return {"validation_accuracy": float(right.double().mean())}
+
+
+def _n_rows(X: Any) -> int:
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+__all__ = ["BACKBONES", "BaseCrowdClassifier", "HasMethods"]

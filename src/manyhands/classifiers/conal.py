@@ -1,0 +1,223 @@
+"""CoNAL: annotation noise split into a common and an individual part.
+
+.. [1] Z. Chu, J. Ma and H. Wang. Learning from crowds by modeling common confusions. AAAI 2021.
+   https://doi.org/10.1609/aaai.v35i7.16730
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
+
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.exceptions import AnnotationError
+from manyhands.nn import CommonNoiseModule, ScaledClassifier
+from manyhands.objectives import common_noise_objective
+from manyhands.training import AnnotationBatches, CrowdBatch, GradientStep, Stage
+
+
+class CoNALClassifier(BaseCrowdClassifier):
+    r"""Learn from crowds with common and individual noise adaptation layers [1]_.
+
+    An annotator's label comes from a confusion all annotators share (with probability
+    :math:`\omega_i^r`) or from its own. An auxiliary network gives
+    :math:`\omega_i^r = \sigma(u_r^\top v_i)` from embeddings of annotator and instance (Eq. 3);
+    with :math:`f_i` the classifier's output, the annotation's distribution is the softmax of
+    :math:`\omega_i^r W^g f_i + (1 - \omega_i^r) W^r f_i` (Eq. 4). The loss is the cross entropy
+    of the observed annotations minus :math:`\lambda \sum_r \|W^g - W^r\|`.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, scaling, device, random_state, verbose, \
+validation, patience, checkpoint
+        See `BaseCrowdClassifier`.
+    gap_weight : float, default=1e-5
+        :math:`\lambda`, the weight of the separation term.
+    squared_gap : bool, default=False
+        Separate by the sum of squared norms; the code sums the norms, the print is ambiguous.
+    embedding_dim : int, default=20
+        Size of the embeddings u and v.
+    auxiliary_hidden : int or None, default=128
+        Units of the linear layer the code puts between instance and embedding; None is Eq. 3 as
+        printed, a single linear map.
+    normalize : {"both", "annotator", "none"}, default="both"
+        Embeddings of unit length: the paper and the code on LabelMe scale both, the code on
+        Music the annotators' only. With both, the gate stays within [.27, .73].
+    mixture : {"logits", "probabilities"}, default="logits"
+        What the gate mixes: the layers' outputs before the softmax (Eq. 4, and the code), or two
+        distributions (the equation of p(y|x)).
+    classifier_output : {"probabilities", "logits"}, default="probabilities"
+        What the layers see of the classifier; the code feeds its softmax.
+    init_scale : float, default=2.0
+        Both layers start at this multiple of the identity.
+    annotator_features : array of shape (n_annotators, n_features) or None
+        Features of the annotators for the auxiliary network; default: one-hot.
+    reset_optimizer : bool, default=False
+        Make a new Adam every epoch, as the released code does.
+
+    Attributes
+    ----------
+    common_confusion_ : array of shape (n_classes, n_classes)
+        [true, given] of the common layer.
+    individual_confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        [annotator, true, given] of the individual layers.
+    common_proportion_ : array of shape (n_annotators,)
+        Mean gate over each annotator's annotations (NaN for silent annotators).
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        Both layers mixed at each annotator's mean gate: what the annotator does on the whole.
+
+    Notes
+    -----
+    ``history_`` logs ``nll`` and ``confusion_gap`` (the separation term with its weight and
+    sign). Differences from the paper are numbered in ``docs/methods/conal.md``.
+
+    References
+    ----------
+    .. [1] Chu, Ma & Wang, Learning from crowds by modeling common confusions, AAAI 2021.
+
+    Examples
+    --------
+    >>> from manyhands import CoNALClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = CoNALClassifier(max_epochs=2, random_state=0).fit(demo.X_train, demo.annotations)
+    >>> model.common_confusion_.shape
+    (10, 10)
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "gap_weight": [Interval(Real, 0, None, closed="left")],
+        "squared_gap": ["boolean"],
+        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "auxiliary_hidden": [None, Interval(Integral, 1, None, closed="left")],
+        "normalize": [StrOptions({"both", "annotator", "none"})],
+        "mixture": [StrOptions({"logits", "probabilities"})],
+        "classifier_output": [StrOptions({"probabilities", "logits"})],
+        "init_scale": [Interval(Real, 0, None, closed="neither")],
+        "annotator_features": [None, "array-like"],
+        "reset_optimizer": ["boolean"],
+    }
+    _fitted_arrays = (
+        "confusion_",
+        "common_confusion_",
+        "individual_confusion_",
+        "common_proportion_",
+    )
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        gap_weight: float = 1e-5,
+        squared_gap: bool = False,
+        embedding_dim: int = 20,
+        auxiliary_hidden: int | None = 128,
+        normalize: str = "both",
+        mixture: str = "logits",
+        classifier_output: str = "probabilities",
+        init_scale: float = 2.0,
+        annotator_features: Any = None,
+        reset_optimizer: bool = False,
+        max_epochs: int = 50,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        weight_decay: float = 5e-4,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.gap_weight = gap_weight
+        self.squared_gap = squared_gap
+        self.embedding_dim = embedding_dim
+        self.auxiliary_hidden = auxiliary_hidden
+        self.normalize = normalize
+        self.mixture = mixture
+        self.classifier_output = classifier_output
+        self.init_scale = init_scale
+        self.annotator_features = annotator_features
+        self.reset_optimizer = reset_optimizer
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> CommonNoiseModule:
+        return CommonNoiseModule(
+            classifier,
+            len(self.classes_),
+            self.n_annotators_,
+            input_shape=input_shape,
+            annotator_features=self._read_annotator_features(),
+            embedding_dim=self.embedding_dim,
+            auxiliary_hidden=self.auxiliary_hidden,
+            normalize=self.normalize,
+            mixture=self.mixture,
+            classifier_output=self.classifier_output,
+            init_scale=self.init_scale,
+        )
+
+    def _read_annotator_features(self) -> Tensor | None:
+        if self.annotator_features is None:
+            return None
+        features = np.asarray(self.annotator_features, dtype=np.float32)
+        if features.ndim != 2 or len(features) != self.n_annotators_:
+            raise AnnotationError(
+                f"annotator_features has shape {features.shape}; one row for each of the "
+                f"{self.n_annotators_} annotators is needed"
+            )
+        if not np.isfinite(features).all():
+            raise AnnotationError("annotator_features contains NaN or infinity; fill the gaps")
+        return torch.tensor(features)
+
+    def _objective(self, module: CommonNoiseModule, batch: CrowdBatch) -> dict[str, Tensor]:
+        return common_noise_objective(
+            module, batch, gap_weight=self.gap_weight, squared=self.squared_gap
+        )
+
+    def _stages(self, module: CommonNoiseModule, batches: AnnotationBatches) -> list[Stage]:
+        step = GradientStep(
+            module,
+            self._objective,
+            lambda: self._make_optimizer(module),
+            reset_every_epoch=self.reset_optimizer,
+        )
+        return [Stage("train", step, batches.epoch, self.max_epochs)]
+
+    def _set_fitted(self, module: CommonNoiseModule, batches: AnnotationBatches) -> None:
+        gate = self._mean_gate(module, batches)
+        # A silent annotator has no mean gate of its own; the crowd's stands in for its confusion.
+        filled = torch.where(gate.isnan(), gate.nanmean(), gate)
+        self.common_confusion_ = module.common.softmax(dim=1).double().cpu().numpy()
+        self.individual_confusion_ = module.individual.softmax(dim=2).double().cpu().numpy()
+        self.common_proportion_ = gate.double().cpu().numpy()
+        self.confusion_ = module.confusion(filled).double().cpu().numpy()
+
+    def _mean_gate(self, module: CommonNoiseModule, batches: AnnotationBatches) -> Tensor:
+        total = torch.zeros(self.n_annotators_, device=batches.features.device)
+        count = torch.zeros_like(total)
+        for batch in batches.in_order():
+            gate = module.gate(batch.x, batch.rows, batch.annotators)
+            total.index_add_(0, batch.annotators, gate)
+            count.index_add_(0, batch.annotators, torch.ones_like(gate))
+        return total / count

@@ -1,0 +1,108 @@
+"""Crowd Layer: a classifier with one small layer an annotator on top.
+
+.. [1] F. Rodrigues and F. C. Pereira. Deep learning from crowds. AAAI 2018.
+   https://doi.org/10.1609/aaai.v32i1.11506
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
+from manyhands.training import AnnotationBatches
+
+
+class CrowdLayerClassifier(BaseCrowdClassifier):
+    """Train a classifier through a layer an annotator (DL-CL, "crowd layer") [1]_.
+
+    The classifier's probabilities p(x) pass through annotator r's own layer, W_r p(x) + b_r, and
+    a softmax; the cross entropy of the observed annotations trains both. After training the
+    classifier alone predicts.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, scaling, device, random_state, verbose, \
+validation, patience, checkpoint
+        See `BaseCrowdClassifier`.
+    connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
+        An annotator's layer: a matrix, class scales, class biases, scales and biases, a scalar.
+    init_scale : float, default=1.0
+        Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
+        CrowdInG), scales at this value.
+
+    Attributes
+    ----------
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        Softmax of what an instance surely of each class receives: [annotator, true, given].
+
+    References
+    ----------
+    .. [1] Rodrigues & Pereira, Deep learning from crowds, AAAI 2018.
+
+    Examples
+    --------
+    >>> from manyhands import CrowdLayerClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = CrowdLayerClassifier(max_epochs=2, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).predict(demo.X_test).shape == demo.y_test.shape
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "connection": [StrOptions(set(CONNECTIONS))],
+        "init_scale": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        connection: str = "MW",
+        init_scale: float = 1.0,
+        max_epochs: int = 50,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        weight_decay: float = 5e-4,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.connection = connection
+        self.init_scale = init_scale
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> CrowdLayerModule:
+        return CrowdLayerModule(
+            classifier,
+            len(self.classes_),
+            self.n_annotators_,
+            connection=self.connection,
+            init_scale=self.init_scale,
+        )
+
+    def _set_fitted(self, module: CrowdLayerModule, batches: AnnotationBatches) -> None:
+        self.confusion_ = module.confusion().double().cpu().numpy()

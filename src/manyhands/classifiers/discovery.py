@@ -1,0 +1,43 @@
+"""Find classifiers by walking what the package exports: a new method registers by being exported."""
+
+from __future__ import annotations
+
+import re
+
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.exceptions import AnnotationError
+
+
+def all_classifiers() -> list[tuple[str, type[BaseCrowdClassifier]]]:
+    """List every crowd classifier as (name, class), sorted by name."""
+    import manyhands.classifiers as package
+
+    exported = [(name, getattr(package, name)) for name in package.__all__]
+    return sorted(
+        (name, cls)
+        for name, cls in exported
+        if isinstance(cls, type)
+        and issubclass(cls, BaseCrowdClassifier)
+        and cls is not BaseCrowdClassifier
+    )
+
+
+def short_name(cls: type) -> str:
+    """Name of a method on the command line: ``CoNALClassifier`` -> ``conal``."""
+    return cls.__name__.removesuffix("Classifier").lower()
+
+
+def find_classifier(name: str) -> type[BaseCrowdClassifier]:
+    """Find a classifier by class name or short name; hyphens, underscores and case do not count.
+
+    Raises
+    ------
+    AnnotationError
+        If there is none of that name.
+    """
+    wanted = re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("classifier")
+    for _, cls in all_classifiers():
+        if short_name(cls) == wanted:
+            return cls
+    known = ", ".join(short_name(cls) for _, cls in all_classifiers())
+    raise AnnotationError(f"method={name!r} is unknown; use one of {known}")

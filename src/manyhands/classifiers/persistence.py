@@ -1,0 +1,270 @@
+"""Model folders: ``model.json`` and one safetensors file. Reading one executes nothing of it.
+
+The weights file is named by its content and written first; replacing ``model.json`` then switches
+to it in one step, so a failure at any moment leaves the previous model whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors.torch import save as to_bytes
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+import manyhands
+from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.inference import all_aggregators
+from manyhands.io import write_atomically
+from manyhands.io.files import check_writable
+from manyhands.nn import ScaledClassifier, Standardize, make_backbone
+from manyhands.training import History, pick_device
+
+if TYPE_CHECKING:
+    from manyhands.classifiers.base import BaseCrowdClassifier
+
+FORMAT = "manyhands model"
+VERSION = 1
+NOT_SAVED = {"checkpoint", "validation"}
+"""Parameters about a run rather than the model."""
+
+
+def describe_parameter(value: Any) -> Any:
+    """Turn a parameter into JSON: estimators by name and parameters, objects by description."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, dict):
+        return {str(key): describe_parameter(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [describe_parameter(part) for part in value]
+    if isinstance(value, np.ndarray):
+        # Shape and digest, not content: this also identifies the data of a checkpoint.
+        digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
+        return {"__array__": list(value.shape), "digest": digest}
+    if isinstance(value, BaseEstimator):
+        parameters = value.get_params(deep=False)
+        return {
+            "__estimator__": type(value).__name__,
+            "parameters": {name: describe_parameter(part) for name, part in parameters.items()},
+        }
+    name = getattr(value, "__qualname__", None) or type(value).__qualname__
+    return {"__object__": name}
+
+
+def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
+    """Write a fitted classifier; see `BaseCrowdClassifier.save`."""
+    check_is_fitted(model)
+    if not hasattr(model, "module_"):
+        raise AnnotationError(
+            f"the second stage {type(model.backbone).__name__} is a scikit-learn estimator, which "
+            "only pickle could save; save it with skops or joblib, or use a network as backbone"
+        )
+    folder = check_writable(folder)
+    tensors = {f"module.{name}": value for name, value in model.module_.state_dict().items()}
+    for name in model._fitted_arrays:
+        tensors[f"fitted.{name}"] = torch.from_numpy(np.array(getattr(model, name)))
+    content = to_bytes({name: value.cpu().contiguous() for name, value in tensors.items()})
+    digest = hashlib.sha256(content).hexdigest()
+    weights = f"weights-{digest[:16]}.safetensors"
+    write_atomically(folder / weights, content)
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "manyhands": manyhands.__version__,
+        "class": type(model).__name__,
+        "parameters": {
+            name: describe_parameter(value)
+            for name, value in model.get_params(deep=False).items()
+            if name not in NOT_SAVED
+        },
+        "classes": model.classes_.tolist(),
+        "annotators": model.annotators_.tolist(),
+        "input_shape": list(model.input_shape_),
+        "n_features_in": getattr(model, "n_features_in_", None),
+        "best_epoch": getattr(model, "best_epoch_", None),
+        "history": list(model.history_),
+        "weights": weights,
+        "sha256": digest,
+    }
+    write_atomically(folder / "model.json", json.dumps(description, indent=1, allow_nan=False))
+    for old in folder.glob("weights-*.safetensors"):
+        if old.name != weights:
+            old.unlink()
+    return folder
+
+
+def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> BaseCrowdClassifier:
+    """Read a model folder written by ``save``.
+
+    Parameters
+    ----------
+    folder : str or Path
+    device : str
+    backbone : nn.Module or callable, optional
+        The network, where the model was trained with one of your own: no code is stored in the
+        folder, so it must be handed in.
+
+    Returns
+    -------
+    A fitted classifier of the class that was saved.
+
+    Raises
+    ------
+    ModelFolderError
+        If the folder is missing, truncated, of another version, or not a model of manyhands.
+    """
+    folder = Path(folder)
+    description = _read_description(folder)
+    try:
+        model = _make_estimator(description, backbone)
+        for name, values in (("classes_", "classes"), ("annotators_", "annotators")):
+            setattr(model, name, np.asarray(description[values]))
+        model.n_annotators_ = len(model.annotators_)
+        model.input_shape_ = tuple(description["input_shape"])
+        if description["n_features_in"] is not None:
+            model.n_features_in_ = description["n_features_in"]
+        if description["best_epoch"] is not None:
+            model.best_epoch_ = description["best_epoch"]
+        model.history_ = History(description["history"])
+        weights, digest = description["weights"], description["sha256"]
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ModelFolderError):
+            raise
+        raise ModelFolderError(
+            f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
+        ) from error
+    _fill(model, folder, weights, digest, pick_device(device))
+    return model
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    path = folder / "model.json"
+    if not path.is_file():
+        raise ModelFolderError(
+            f"{str(folder)!r} is not a model folder: there is no model.json. Give the folder that "
+            "save() or 'manyhands fit --out' wrote"
+        )
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ModelFolderError(
+            f"{str(path)!r} is truncated or unreadable ({error}); save the model again"
+        ) from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise ModelFolderError(f"{str(path)!r} was not written by manyhands")
+    if description.get("version") != VERSION:
+        raise ModelFolderError(
+            f"{str(path)!r} has format version {description.get('version')!r}, this manyhands "
+            f"reads {VERSION}; use the version that wrote it ({description.get('manyhands')})"
+        )
+    return description
+
+
+def _make_estimator(description: dict[str, Any], backbone: Any) -> BaseCrowdClassifier:
+    from manyhands.classifiers.discovery import all_classifiers
+
+    known: dict[str, Any] = dict(all_classifiers())
+    name = description["class"]
+    if name not in known:
+        raise ModelFolderError(
+            f"the folder holds a {name!r}, which this manyhands does not know; install the "
+            f"version that wrote it ({description.get('manyhands')})"
+        )
+    accepted = inspect.signature(known[name]).parameters
+    parameters = {
+        key: _read_parameter(value)
+        for key, value in description["parameters"].items()
+        if not (isinstance(value, dict) and ("__object__" in value or "__array__" in value))
+    }
+    unknown = sorted(set(parameters) - set(accepted))
+    if unknown:
+        raise ModelFolderError(f"{name} has no parameter {unknown[0]!r}; save the model again")
+    custom = description["parameters"].get("backbone")
+    if isinstance(custom, dict) and "__object__" in custom:
+        if backbone is None:
+            raise ModelFolderError(
+                f"the model's backbone is an object of yours ({custom['__object__']}); hand it "
+                "in: load(folder, backbone=...)"
+            )
+        parameters["backbone"] = backbone
+    model: BaseCrowdClassifier = known[name](**parameters)
+    return model
+
+
+def _read_parameter(value: Any) -> Any:
+    """Undo `describe_parameter` for what may be rebuilt: plain values and our aggregators."""
+    if isinstance(value, dict) and "__estimator__" in value:
+        known: dict[str, Any] = dict(all_aggregators())
+        if value["__estimator__"] not in known:
+            raise ModelFolderError(
+                f"the folder holds an estimator {value['__estimator__']!r} unknown here"
+            )
+        parameters = {key: _read_parameter(part) for key, part in value["parameters"].items()}
+        return known[value["__estimator__"]](**parameters)
+    return value
+
+
+def _fill(
+    model: BaseCrowdClassifier, folder: Path, weights: str, digest: str, device: torch.device
+) -> None:
+    """Rebuild the module and put weights and fitted arrays in."""
+    path = folder / Path(weights).name
+    if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        raise ModelFolderError(
+            f"{str(path)!r} is truncated or altered (its checksum differs); save the model again"
+        )
+    tensors = _load_tensors(path)
+    shape = model.input_shape_
+    module_state = _part(tensors, "module.")
+    try:
+        classifier = ScaledClassifier(
+            Standardize(shape, model.scaling),
+            make_backbone(model.backbone, shape, len(model.classes_)),
+        )
+        features = module_state.get("annotator_features")
+        if features is not None:
+            model.set_params(annotator_features=features.numpy())
+        model.module_ = model._build_module(classifier, shape)
+        model.module_.load_state_dict(module_state)
+    except (RuntimeError, AnnotationError) as error:
+        raise ModelFolderError(
+            f"the weights in {str(path)!r} do not fit the model described in model.json ({error})"
+        ) from error
+    model.module_.to(device).eval()
+    for name, value in _part(tensors, "fitted.").items():
+        setattr(model, name, value.numpy())
+
+
+def _load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise ModelFolderError(f"{str(path)!r} is missing; save the model again")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ModelFolderError(
+            f"{str(path)!r} is truncated or unreadable ({error}); save the model again"
+        ) from error
+
+
+def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }
+
+

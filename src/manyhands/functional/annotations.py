@@ -1,0 +1,59 @@
+"""Likelihoods of annotations. Letters: m observed pairs, n instances, r annotators, c classes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def annotation_nll(log_proba: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Mean negative log likelihood of observed annotations.
+
+    Parameters
+    ----------
+    log_proba : tensor of shape (m, c)
+        Log probability of every class as the annotation of every observed pair.
+    labels : integer tensor of shape (m,)
+    weights : tensor of shape (m,), optional
+        The mean is weighted; weights that sum to 0 give 0.
+    """
+    nll = -log_proba.gather(1, labels[:, None])[:, 0]
+    if weights is None:
+        return nll.mean()
+    return (nll * weights).sum() / weights.sum().clamp_min(torch.finfo(nll.dtype).tiny)
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross entropy of logits (n, c) against target distributions (n, c)."""
+    return -(targets * logits.log_softmax(dim=1)).sum(dim=1).mean()
+
+
+def apply_confusion(proba: Tensor, kernels: Tensor) -> Tensor:
+    """Map class probabilities (m, c) through one kernel each, (m, c, c) [true, given], to (m, c)."""
+    return torch.einsum("mc,mcg->mg", proba, kernels)
+
+
+def mix_log_proba(gate: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """log(gate * exp(first) + (1 - gate) * exp(second)), stable; gate (...), others (..., c)."""
+    return torch.logaddexp(gate.log()[..., None] + first, (-gate).log1p()[..., None] + second)
+
+
+def confusion_gap(individual: Tensor, common: Tensor, *, squared: bool = False) -> Tensor:
+    """Sum over annotators of the Frobenius norm of (individual - common).
+
+    Parameters
+    ----------
+    individual : tensor of shape (r, c, c)
+    common : tensor of shape (c, c)
+    squared : bool
+        Sum the squared norms.
+
+    Notes
+    -----
+    The regularisation term of CoNAL's final loss (Chu, Ma & Wang 2021, after Eq. 4). At zero
+    difference the norm's gradient is taken as zero.
+    """
+    difference = individual - common
+    if squared:
+        return difference.square().sum()
+    return torch.linalg.vector_norm(difference, dim=(1, 2)).sum()

@@ -1,0 +1,120 @@
+"""Backbones: from features to class logits, with an embedding on the way where there is one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from torch import Tensor, nn
+
+from manyhands.exceptions import AnnotationError
+
+
+class Linear(nn.Module):
+    """Multinomial logistic regression; its embedding is the flattened input."""
+
+    def __init__(self, input_shape: Sequence[int], n_classes: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(prod(input_shape), n_classes)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Flatten x to (n, features)."""
+        return x.flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class logits, shape (n, n_classes)."""
+        logits: Tensor = self.head(self.embed(x))
+        return logits
+
+
+class MLP(nn.Module):
+    """The papers' fully connected network: 128 ReLU units, dropout, linear output.
+
+    Parameters
+    ----------
+    input_shape : sequence of int
+        Shape of one instance; flattened.
+    n_classes : int
+    hidden : sequence of int
+        Units of every hidden layer.
+    dropout : float in [0, 1)
+        After every hidden layer.
+    batch_norm : bool
+        Normalise the input and every hidden layer, without affine parameters, as the CoNAL and
+        CrowdInG code do on Music.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        n_classes: int,
+        hidden: Sequence[int] = (128,),
+        dropout: float = 0.5,
+        batch_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        width = prod(input_shape)
+        layers: list[nn.Module] = [nn.Flatten()]
+        if batch_norm:
+            layers.append(nn.BatchNorm1d(width, affine=False))
+        for units in hidden:
+            layers += [nn.Linear(width, units), nn.ReLU(), nn.Dropout(dropout)]
+            if batch_norm:
+                layers.append(nn.BatchNorm1d(units, affine=False))
+            width = units
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(width, n_classes)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Return the last hidden layer, shape (n, hidden[-1])."""
+        embedding: Tensor = self.body(x)
+        return embedding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class logits, shape (n, n_classes)."""
+        logits: Tensor = self.head(self.embed(x))
+        return logits
+
+
+BACKBONES: dict[str, Callable[..., nn.Module]] = {"linear": Linear, "mlp": MLP}
+"""Backbones that go by a name: in parameters, in files, on the command line."""
+
+
+def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.Module:
+    """Build the network a ``backbone`` parameter stands for.
+
+    Parameters
+    ----------
+    spec : None, str, dict, nn.Module or callable
+        None is ``"mlp"``; a name from `BACKBONES`; a dict with ``name`` and that backbone's
+        arguments; a module (copied, never trained in place); or a factory called with
+        ``(input_shape, n_classes)`` that returns a module giving class logits.
+    input_shape : sequence of int
+        Shape of one instance.
+    n_classes : int
+
+    Raises
+    ------
+    AnnotationError
+        If the name or an argument is unknown, or a factory returns no module.
+    """
+    if isinstance(spec, nn.Module):
+        return copy.deepcopy(spec)
+    if callable(spec):
+        module = spec(tuple(input_shape), n_classes)
+        if not isinstance(module, nn.Module):
+            raise AnnotationError(
+                f"backbone={spec!r} returned {type(module).__name__}; a factory takes "
+                "(input_shape, n_classes) and returns a torch nn.Module"
+            )
+        return module
+    arguments = {"name": spec or "mlp"} if spec is None or isinstance(spec, str) else dict(spec)
+    name = arguments.pop("name", "mlp")
+    if name not in BACKBONES:
+        raise AnnotationError(f"backbone={name!r} is unknown; use one of {', '.join(BACKBONES)}")
+    try:
+        return BACKBONES[name](input_shape, n_classes, **arguments)
+    except TypeError as error:
+        raise AnnotationError(f"backbone={spec!r}: {error}") from error

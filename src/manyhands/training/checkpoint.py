@@ -1,0 +1,118 @@
+"""An atomic checkpoint every epoch, and exact resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from manyhands.exceptions import ModelFolderError
+from manyhands.training.callbacks import Callback
+from manyhands.training.history import History
+from manyhands.training.loop import Stage
+from manyhands.training.seeding import random_state_of, set_random_state
+from manyhands.training.serialization import load_tree, save_tree
+
+
+class Checkpoint(Callback):
+    """Write everything training depends on after every epoch; read it back to go on.
+
+    Module, optimisers, callbacks, history and generator states are in it, so that a run killed
+    anywhere and resumed ends in the very weights of an uninterrupted one.
+
+    Parameters
+    ----------
+    path : str or Path
+        File; replaced atomically.
+    specification : dict of str to str
+        What the run is made of (class, parameters, data); a checkpoint of another specification
+        is refused.
+    module : nn.Module
+    stages : sequence of Stage
+    callbacks : sequence of Callback
+        The other callbacks, whose state is kept too.
+    history : History
+    device : torch.device
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        specification: dict[str, str],
+        module: nn.Module,
+        stages: Sequence[Stage],
+        callbacks: Sequence[Callback],
+        history: History,
+        device: torch.device,
+    ) -> None:
+        self.path = Path(path)
+        self.specification = specification
+        self.module = module
+        self.stages = stages
+        self.callbacks = callbacks
+        self.history = history
+        self.device = device
+        self.stage = 0
+
+    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+        """Note which stage runs."""
+        self.stage = [stage.name for stage in self.stages].index(name)
+
+    def after_epoch(self, row: dict[str, Any]) -> None:
+        """Write the checkpoint."""
+        save_tree(
+            self.path,
+            {
+                "specification": self.specification,
+                "stage": self.stage,
+                "epoch": row["epoch"],
+                "history": list(self.history),
+                "module": self.module.state_dict(),
+                "steps": [stage.step.state_dict() for stage in self.stages],
+                "callbacks": [callback.state_dict() for callback in self.callbacks],
+                "random": random_state_of(self.device),
+            },
+        )
+
+    def resume(self) -> tuple[int, int]:
+        """Put the last checkpoint back, if there is one.
+
+        Returns
+        -------
+        stage, epoch : int
+            Where to go on; (0, 0) without a checkpoint.
+
+        Raises
+        ------
+        ModelFolderError
+            If the checkpoint is unreadable or of another specification.
+        """
+        if not self.path.exists():
+            return 0, 0
+        state = load_tree(self.path)
+        self._check(state)
+        self.module.load_state_dict(state["module"])
+        for stage, step_state in zip(self.stages, state["steps"], strict=True):
+            stage.step.load_state_dict(step_state)
+        for callback, callback_state in zip(self.callbacks, state["callbacks"], strict=True):
+            callback.load_state_dict(callback_state)
+        self.history[:] = state["history"]
+        set_random_state(state["random"], self.device)
+        return state["stage"], state["epoch"]
+
+    def _check(self, state: Any) -> None:
+        if not isinstance(state, dict) or "specification" not in state:
+            raise ModelFolderError(f"{str(self.path)!r} is not a checkpoint of manyhands")
+        found = state["specification"]
+        names = sorted({*found, *self.specification})
+        differing = [n for n in names if found.get(n) != self.specification.get(n)]
+        if differing:
+            was = {name: found.get(name) for name in differing}
+            raise ModelFolderError(
+                f"{str(self.path)!r} belongs to another run: {', '.join(differing)} differ "
+                f"(there: {was}). Delete it to begin anew, or choose another checkpoint="
+            )

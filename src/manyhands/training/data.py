@@ -1,0 +1,175 @@
+"""What an epoch is fed with: features by row, and the observed annotations of those rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
+
+RESIDENT_BYTES = 2 << 30
+"""Features up to this size are moved to the device once, larger ones batch by batch."""
+
+
+class CrowdBatch(NamedTuple):
+    """Some instances and all their annotations.
+
+    Attributes
+    ----------
+    x : tensor of shape (n, *input_shape)
+    instances : integer tensor of shape (n,)
+        Row numbers in the training data.
+    rows, annotators, labels : integer tensors of shape (m,)
+        One entry an annotation; ``rows`` points into ``x``.
+    weights : tensor of shape (m,) or None
+    """
+
+    x: Tensor
+    instances: Tensor
+    rows: Tensor
+    annotators: Tensor
+    labels: Tensor
+    weights: Tensor | None
+
+
+class Features:
+    """Rows of features, whatever holds them: dense array, sparse matrix, or map-style Dataset.
+
+    Parameters
+    ----------
+    data : ndarray, scipy.sparse matrix or torch Dataset
+        Items of a Dataset are instances, or tuples that begin with one.
+    device : torch.device
+    """
+
+    def __init__(self, data: Any, device: torch.device) -> None:
+        self.device = device
+        self.data = data
+        self.is_dataset = not hasattr(data, "shape")
+        self.is_sparse = hasattr(data, "toarray")
+        if isinstance(data, np.ndarray):
+            # torch has no read-only tensors; a read-only array must be copied to be wrapped.
+            tensor = torch.from_numpy(data if data.flags.writeable else data.copy())
+            self.data = tensor.to(device) if tensor.nbytes <= RESIDENT_BYTES else tensor
+        first = self.take(torch.zeros(1, dtype=torch.int64)) if len(self) else None
+        self.input_shape: tuple[int, ...] = (
+            tuple(data.shape[1:]) if first is None else tuple(first.shape[1:])
+        )
+
+    def __len__(self) -> int:
+        return len(self.data) if self.is_dataset else int(self.data.shape[0])
+
+    def take(self, rows: Tensor) -> Tensor:
+        """Fetch rows as a float32 tensor (n, *input_shape) on the device."""
+        if self.is_dataset:
+            items = [self.data[int(i)] for i in rows]
+            items = [item[0] if isinstance(item, tuple | list) else item for item in items]
+            x = default_collate(items)
+        elif self.is_sparse:
+            x = torch.from_numpy(self.data[rows.cpu().numpy()].toarray())
+        else:
+            x = self.data[rows.to(self.data.device)]
+        return x.to(self.device, torch.float32)
+
+    def batches(self, rows: Tensor, batch_size: int) -> Iterator[Tensor]:
+        """Yield the given rows in batches."""
+        for part in rows.split(batch_size):
+            yield self.take(part)
+
+
+@dataclass
+class AnnotationBatches:
+    """Shuffled minibatches over the instances that have annotations.
+
+    Cost grows with the annotations: an instance without any is never fetched.
+
+    Parameters
+    ----------
+    features : Features
+    table : AnnotationTable
+        One row of features an instance.
+    batch_size : int
+        Instances a batch.
+    """
+
+    features: Features
+    table: AnnotationTable
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        device = self.features.device
+        order, start = self.table._by_instance
+        rows = slice(None) if order is None else order
+
+        def column(values: Any, dtype: torch.dtype) -> Tensor:
+            return torch.from_numpy(np.array(values[rows])).to(device, dtype)
+
+        self._annotators = column(self.table.annotator, torch.int64)
+        self._labels = column(self.table.label, torch.int64)
+        self._weights = (
+            None
+            if self.table.weights is None
+            else column(self.table.weights, torch.float32)
+        )
+        self._start = torch.from_numpy(start).to(device)
+        self.instances = torch.from_numpy(np.flatnonzero(np.diff(start))).to(device)
+
+    def epoch(self, epoch: int) -> Iterator[CrowdBatch]:
+        """Yield one pass in random order, drawn from torch's default generator."""
+        order = torch.randperm(len(self.instances)).to(self.instances.device)
+        yield from map(self.batch, self._split(self.instances[order]))
+
+    def in_order(self) -> Iterator[CrowdBatch]:
+        """Yield one pass in table order."""
+        return map(self.batch, self._split(self.instances))
+
+    def _split(self, instances: Tensor) -> list[Tensor]:
+        parts = list(instances.split(self.batch_size))
+        # Batch normalisation has no variance over one row: a last batch of one joins the former.
+        if len(parts) > 1 and len(parts[-1]) == 1:
+            parts[-2:] = [torch.cat(parts[-2:])]
+        return parts
+
+    def batch(self, instances: Tensor) -> CrowdBatch:
+        """Collect the annotations of some instances."""
+        first = self._start[instances]
+        counts = self._start[instances + 1] - first
+        rows = torch.arange(len(instances), device=counts.device).repeat_interleave(counts)
+        ends = counts.cumsum(0)
+        place = torch.arange(len(rows), device=counts.device) + (first - ends + counts)[rows]
+        return CrowdBatch(
+            self.features.take(instances),
+            instances,
+            rows,
+            self._annotators[place],
+            self._labels[place],
+            None if self._weights is None else self._weights[place],
+        )
+
+
+def hold_out(
+    table: AnnotationTable, fraction: float, rng: np.random.Generator
+) -> tuple[AnnotationTable, AnnotationTable]:
+    """Split off a random fraction of the annotations: (kept, held out), same vocabularies.
+
+    Raises
+    ------
+    AnnotationError
+        If either part would be empty.
+    """
+    n_held = round(fraction * table.n_annotations)
+    if not 0 < n_held < table.n_annotations:
+        raise AnnotationError(
+            f"validation={fraction} of {table.n_annotations} annotations leaves one part empty; "
+            "use a larger fraction, or validation=None"
+        )
+    held = np.zeros(table.n_annotations, dtype=bool)
+    held[rng.choice(table.n_annotations, n_held, replace=False)] = True
+    return table.take(~held), table.take(held)

@@ -1,0 +1,178 @@
+"""The one epoch loop, and the steps it runs."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from manyhands.exceptions import DivergenceError
+from manyhands.training.callbacks import Callback
+from manyhands.training.history import History
+
+
+class TrainStep(Protocol):
+    """One update of a model from one batch; owns its optimisers."""
+
+    def start_epoch(self, epoch: int) -> None:
+        """Prepare an epoch (0-based)."""
+
+    def __call__(self, batch: Any) -> dict[str, Tensor]:
+        """Update from a batch and return the named loss terms, detached."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the optimisers, for a checkpoint."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put `state_dict` back."""
+
+
+class GradientStep:
+    """Plain gradient descent on the sum of an objective's named terms.
+
+    Parameters
+    ----------
+    module : nn.Module
+    objective : callable (module, batch) -> dict of scalar tensors
+    make_optimizer : callable () -> torch optimiser
+    reset_every_epoch : bool
+        Make a new optimiser at the start of every epoch, as the CoNAL and CrowdInG code does.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        objective: Callable[[Any, Any], dict[str, Tensor]],
+        make_optimizer: Callable[[], torch.optim.Optimizer],
+        *,
+        reset_every_epoch: bool = False,
+    ) -> None:
+        self.module = module
+        self.objective = objective
+        self.make_optimizer = make_optimizer
+        self.reset_every_epoch = reset_every_epoch
+        self.optimizer = make_optimizer()
+
+    def start_epoch(self, epoch: int) -> None:
+        """Put the module into training mode."""
+        self.module.train()
+        if self.reset_every_epoch and epoch:
+            self.optimizer = self.make_optimizer()
+
+    def __call__(self, batch: Any) -> dict[str, Tensor]:
+        """Take one optimiser step."""
+        terms = self.objective(self.module, batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return {name: term.detach() for name, term in terms.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the optimiser."""
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put the optimiser's state back."""
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+@dataclass
+class Stage:
+    """A phase of training: a step, the batches of an epoch, and how many epochs."""
+
+    name: str
+    step: TrainStep
+    epoch_batches: Callable[[int], Iterable[Any]]
+    max_epochs: int
+
+
+def run_epochs(
+    step: TrainStep,
+    epoch_batches: Callable[[int], Iterable[Any]],
+    *,
+    max_epochs: int,
+    callbacks: Sequence[Callback] = (),
+    history: History,
+    stage: str = "train",
+    first_epoch: int = 0,
+) -> None:
+    """Run epochs, log one row each, and stop when a callback says so.
+
+    Parameters
+    ----------
+    step : TrainStep
+    epoch_batches : callable (epoch) -> iterable of batches
+        A function, so that an epoch may rebuild its batches.
+    max_epochs, first_epoch : int
+    callbacks : sequence of Callback
+        Called in order after each epoch; each may add to the row.
+    history : History
+        Gets a row an epoch: stage, epoch (from 1), mean of every named term and their sum
+        ``loss``, what callbacks add, ``seconds`` of training.
+    stage : str
+
+    Raises
+    ------
+    DivergenceError
+        If the loss is no longer finite.
+    """
+    for epoch in range(first_epoch, max_epochs):
+        if any(callback.should_stop for callback in callbacks):
+            break
+        started = perf_counter()
+        step.start_epoch(epoch)
+        terms = _mean_terms(step(batch) for batch in epoch_batches(epoch))
+        row: dict[str, Any] = {"stage": stage, "epoch": epoch + 1, **terms}
+        row["loss"] = sum(terms.values())
+        row["seconds"] = perf_counter() - started
+        if not math.isfinite(row["loss"]):
+            raise DivergenceError(
+                f"the loss became {row['loss']} in epoch {epoch + 1} of stage {stage!r}; "
+                "lower lr, or scale X (scaling='standard')"
+            )
+        history.append(row)
+        for callback in callbacks:
+            callback.after_epoch(row)
+
+
+def _mean_terms(steps: Iterable[dict[str, Tensor]]) -> dict[str, float]:
+    """Mean of every named term over the batches; synchronises with the device once."""
+    sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
+    n = 0
+    for terms in steps:
+        n += 1
+        for name, value in terms.items():
+            sums[name] = sums[name].to(value.device) + value
+    return {name: float(total) / n for name, total in sums.items()}
+
+
+def run_stages(
+    stages: Sequence[Stage],
+    *,
+    callbacks: Sequence[Callback],
+    history: History,
+    first_stage: int = 0,
+    first_epoch: int = 0,
+) -> None:
+    """Run stages (of distinct names) one after the other, from a given stage and epoch on."""
+    for index, stage in enumerate(stages[first_stage:]):
+        start = 0 if index else first_epoch
+        for callback in callbacks:
+            callback.before_stage(stage.name, stage.max_epochs, start)
+        run_epochs(
+            stage.step,
+            stage.epoch_batches,
+            max_epochs=stage.max_epochs,
+            callbacks=callbacks,
+            history=history,
+            stage=stage.name,
+            first_epoch=start,
+        )
+    for callback in callbacks:
+        callback.after_training()

@@ -1,0 +1,40 @@
+"""Seeds that leave the global generators alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+@contextmanager
+def isolated_rng(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's default generators inside the block; restore them afterwards.
+
+    Dropout and weight initialisation draw from torch's default generators, so these are forked
+    (for the CPU and the one device used) rather than avoided.
+    """
+    devices = [device.index or 0] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.default_generator.manual_seed(seed)
+        for index in devices:
+            with torch.cuda.device(index):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+def random_state_of(device: torch.device) -> dict[str, Tensor]:
+    """State of torch's default generators, for a checkpoint."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
+    """Put `random_state_of` back."""
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda" and "cuda" in state:
+        torch.cuda.set_rng_state(state["cuda"], device)
