@@ -44,7 +44,7 @@ def __getattr__(name: str) -> Any:
             if extra is None or (error.name or "").startswith("manyhands"):
                 raise
             raise_missing_extra(f"manyhands.{name}", extra, error)
-        if name in module.__all__:
+        if name in getattr(module, "__all__", ()):
             return getattr(module, name)
     raise AttributeError(f"module 'manyhands' has no attribute {name!r}")
 

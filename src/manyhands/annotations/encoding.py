@@ -48,6 +48,8 @@ def tidy(values: Any, argument: str) -> AnyArray:
                 "Round it, or convert the column to strings"
             )
         return whole
+    if values.dtype.kind == "c":
+        raise AnnotationError(f"Complex data not supported: {argument} has type {values.dtype}")
     if values.dtype.kind not in "iubUT":
         raise AnnotationError(
             f"{argument} has values of type {values.dtype}; use integers or strings"

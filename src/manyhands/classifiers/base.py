@@ -11,8 +11,8 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils import TransformerTags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -60,7 +60,12 @@ def _has_embedding(estimator: BaseCrowdClassifier) -> bool:
     return named or hasattr(spec, "embed")
 
 
-class BaseCrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class BaseCrowdClassifier(
+    ClassifierMixin,
+    TransformerMixin,
+    BaseEstimator,
+    auto_wrap_output_keys=None,  # set_output would wrap `transform` and undo its available_if
+):
     """Base class of crowd classifiers: ``fit(X, annotations)``, then predict true classes.
 
     A subclass implements `_build_module` and, where the plain likelihood of the annotations is
@@ -493,7 +498,7 @@ class BaseCrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.non_deterministic = False
+        tags.transformer_tags = TransformerTags(preserves_dtype=["float32"])
         return tags
 
 
