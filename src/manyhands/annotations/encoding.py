@@ -1,4 +1,4 @@
-"""From what people hold (ids, labels, matrices) to integer codes, with errors that name the mend."""
+"""From what people hold (ids, labels, matrices) to integer codes, with errors that help."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tidy(values: Any, argument: str) -> AnyArray:
         if whole is None or not np.array_equal(whole, values):
             bad = values[~np.isfinite(values) | (values != np.floor(values))].ravel()[0]
             raise AnnotationError(
-                f"{argument} holds {bad!r}; a class or an id is an integer or a string. "
+                f"{argument} holds {bad.item()!r}; a class or an id is an integer or a string. "
                 "Round it, or convert the column to strings"
             )
         return whole
@@ -73,14 +73,14 @@ def make_vocabulary(values: Any, argument: str) -> AnyArray:
     vocabulary = np.asarray(values if not isinstance(values, range) else list(values))
     if vocabulary.ndim != 1:
         raise AnnotationError(f"{argument} must be one-dimensional, got shape {vocabulary.shape}")
-    check_no_mixture(vocabulary, argument)
     if missing_mask(vocabulary).any():
         raise AnnotationError(f"{argument} holds a missing value; leave it out")
+    check_no_mixture(vocabulary, argument)
     vocabulary = tidy(vocabulary, argument)
     unique, counts = np.unique(vocabulary, return_counts=True)
     if len(unique) < len(vocabulary):
         raise AnnotationError(
-            f"{argument} holds {unique[counts > 1][0]!r} twice; each must stand there once"
+            f"{argument} holds {unique[counts > 1][0].item()!r} twice; each must stand there once"
         )
     return vocabulary
 
@@ -133,9 +133,7 @@ def encode(
     return codes, vocabulary
 
 
-def resolve(
-    key: Any, vocabulary: AnyArray, *, argument: str, vocabulary_name: str
-) -> IntArray:
+def resolve(key: Any, vocabulary: AnyArray, *, argument: str, vocabulary_name: str) -> IntArray:
     """Turn a selection (slice, mask, ids, or positions where ids are strings) into positions.
 
     Integers are ids where the vocabulary holds integers, positions where it holds strings.

@@ -79,15 +79,16 @@ class AnnotationTable:
                 )
             if len(codes) and (codes.min() < 0 or codes.max() >= limits[name]):
                 bad = codes[(codes < 0) | (codes >= limits[name])][0]
-                raise AnnotationError(
-                    f"{name} holds the code {bad}, outside 0..{limits[name] - 1}"
-                )
+                raise AnnotationError(f"{name} holds the code {bad}, outside 0..{limits[name] - 1}")
             object.__setattr__(self, name, _frozen(codes, dtype))
         if self.weights is not None:
             object.__setattr__(self, "weights", self._checked_weights())
         if self.sources is not None:
             codes = np.asarray(self.sources)
-            if codes.shape != (self.n_annotations,) or not np.isin(codes, range(len(SOURCES))).all():
+            if (
+                codes.shape != (self.n_annotations,)
+                or not np.isin(codes, range(len(SOURCES))).all()
+            ):
                 raise AnnotationError(
                     f"source must be one code 0..{len(SOURCES) - 1} an annotation ({SOURCES})"
                 )
@@ -105,7 +106,7 @@ class AnnotationTable:
         bad = ~np.isfinite(weights) | (weights < 0)
         if bad.any():
             raise AnnotationError(
-                f"weight holds {weights[bad][0]!r}; weights are finite and not negative"
+                f"weight holds {weights[bad][0].item()!r}; weights are finite and not negative"
             )
         return None if (weights == 1).all() else _frozen(weights, np.float32)
 
@@ -441,7 +442,7 @@ class AnnotationTable:
         if codes:
             return dense
         if self.classes.dtype.kind not in "iub":
-            values = np.append(self.classes.astype(object), None)
+            values = np.array([*self.classes.tolist(), None], dtype=object)
         elif (self.classes == MISSING).any():
             values = np.append(self.classes.astype(np.float64), np.nan)
         else:
@@ -455,7 +456,7 @@ class AnnotationTable:
         dense = self.to_matrix(codes=True)
         return dense if dtype is None else dense.astype(dtype)
 
-    def to_frame(self, backend: str = "pandas") -> Any:
+    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return a long data frame: task, worker, label, weight, source (names).
 
         Parameters
@@ -512,12 +513,12 @@ class AnnotationTable:
             new[keep] = np.arange(len(keep))
             rows = np.flatnonzero(new[self.annotator] >= 0)
             kept = self.take(rows)
-            table = replace(
-                kept, annotator=new[kept.annotator], annotators=self.annotators[keep]
-            )
+            table = replace(kept, annotator=new[kept.annotator], annotators=self.annotators[keep])
         if instances is not None:
             table = table._instances_at(
-                resolve(instances, self.instances, argument="instances", vocabulary_name="instances")
+                resolve(
+                    instances, self.instances, argument="instances", vocabulary_name="instances"
+                )
             )
         return table
 

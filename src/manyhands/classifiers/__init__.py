@@ -4,7 +4,7 @@ from manyhands.classifiers.aggregated import AggregatedClassifier
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
-from manyhands.classifiers.discovery import all_classifiers
+from manyhands.classifiers.discovery import all_classifiers, find_classifier
 from manyhands.classifiers.persistence import load
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "CoNALClassifier",
     "CrowdLayerClassifier",
     "all_classifiers",
+    "find_classifier",
     "load",
 ]

@@ -107,6 +107,11 @@ validation, patience, checkpoint
         self.patience = patience
         self.checkpoint = checkpoint
 
+    @property
+    def _title(self) -> str:
+        """Name on the progress bar: that of the aggregator."""
+        return type(self.aggregator or MajorityVote()).__name__
+
     def fit(self, X: Any, y: Any) -> Self:
         """Aggregate, then train; see `BaseCrowdClassifier.fit`."""
         if not isinstance(self.backbone, BaseEstimator):
@@ -125,7 +130,7 @@ validation, patience, checkpoint
         return self
 
     def _fit_estimator(self, X: Any, targets: FloatArray) -> Any:
-        """Fit the scikit-learn classifier: soft targets as one weighted row an instance and class."""
+        """Fit the scikit-learn classifier; a soft target becomes one weighted row a class."""
         estimator = clone(self.backbone)
         if self.targets == "hard":
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])

@@ -60,7 +60,7 @@ def _has_embedding(estimator: BaseCrowdClassifier) -> bool:
     return named or hasattr(spec, "embed")
 
 
-class BaseCrowdClassifier(
+class BaseCrowdClassifier(  # type: ignore[call-arg]
     ClassifierMixin,
     TransformerMixin,
     BaseEstimator,
@@ -147,13 +147,18 @@ class BaseCrowdClassifier(
     patience: int | None
     checkpoint: str | Path | None
 
+    @property
+    def _title(self) -> str:
+        """Name on the progress bar."""
+        return type(self).__name__.removesuffix("Classifier")
+
     # -- what a method is made of ---------------------------------------------------------------
 
     @abstractmethod
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> CrowdModule:
-        """Build the crowd module around the classifier (``classes_``, ``n_annotators_`` are set)."""
+        """Build the crowd module around the classifier; vocabularies are set by now."""
 
     def _objective(self, module: Any, batch: CrowdBatch) -> dict[str, Tensor]:
         return crowd_nll(module, batch)
@@ -299,6 +304,7 @@ class BaseCrowdClassifier(
         callbacks: list[Callback] = []
         best: BestState | None = None
         if self.validation is not None:
+            monitor: _AnnotationMonitor | _GoldMonitor
             if held is not None:
                 monitor = _AnnotationMonitor(
                     module, AnnotationBatches(features, held, PREDICT_BATCH)
@@ -314,7 +320,7 @@ class BaseCrowdClassifier(
                     EarlyStopping(metric, higher_is_better=higher, patience=self.patience)
                 )
         if self.verbose:
-            callbacks.append(ProgressBar(type(self).__name__.removesuffix("Classifier")))
+            callbacks.append(ProgressBar(self._title))
         return callbacks, best
 
     def _gold_monitor(self, module: CrowdModule, device: torch.device) -> _GoldMonitor:

@@ -1,4 +1,4 @@
-"""Find classifiers by walking what the package exports: a new method registers by being exported."""
+"""Find classifiers by walking what the package exports: to export a method is to register it."""
 
 from __future__ import annotations
 

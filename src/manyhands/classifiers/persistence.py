@@ -266,5 +266,3 @@ def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tens
         for name, value in tensors.items()
         if name.startswith(prefix)
     }
-
-

@@ -1,1 +1,21 @@
-"""."""
+"""The command line: each command reads its arguments, calls the library once, and prints."""
+
+from __future__ import annotations
+
+import sys
+
+from manyhands.exceptions import MissingExtraError, raise_missing_extra
+
+
+def main() -> None:
+    """Run ``manyhands``; its exit codes stand in ``manyhands --help``."""
+    try:
+        from manyhands.cli.app import app
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("manyhands"):
+            raise
+        try:
+            raise_missing_extra("the command line", "cli", error)
+        except MissingExtraError as missing:
+            sys.exit(str(missing))
+    app()

@@ -29,7 +29,7 @@ def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def apply_confusion(proba: Tensor, kernels: Tensor) -> Tensor:
-    """Map class probabilities (m, c) through one kernel each, (m, c, c) [true, given], to (m, c)."""
+    """Map class probabilities (m, c) through a kernel each, (m, c, c) [true, given]: (m, c)."""
     return torch.einsum("mc,mcg->mg", proba, kernels)
 
 

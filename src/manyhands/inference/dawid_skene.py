@@ -111,8 +111,9 @@ class DawidSkene(BaseAggregator):
         total = max(float(table.weight.sum()), 1.0)
         history: list[float] = []
         for _ in range(self.max_iter):
-            prior, confusion = self._m_step(confusion_counts(votes, posterior), posterior[voted],
-                                            pseudo_counts)
+            prior, confusion = self._m_step(
+                confusion_counts(votes, posterior), posterior[voted], pseudo_counts
+            )
             posterior, evidence = e_step(votes, floored_log(prior), floored_log(confusion))
             history.append(float(evidence[voted].sum()) + log_dirichlet(pseudo_counts, confusion))
             if len(history) > 1 and history[-1] - history[-2] < self.tol * total:

@@ -53,7 +53,7 @@ def vote_shares(table: AnnotationTable, *, empty: FloatArray | None = None) -> F
 
 
 def log_joint(votes: Votes, log_prior: FloatArray, log_confusion: FloatArray) -> FloatArray:
-    """log p(c) + sum of log p(annotation | c) over an instance's annotations, shape (n, C).
+    """Log p(c) + sum of log p(annotation | c) over an instance's annotations, shape (n, C).
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def normalise_rows(counts: FloatArray) -> FloatArray:
 
 
 def floored_log(p: FloatArray) -> FloatArray:
-    """log p, with `LOG_FLOOR` in place of log 0."""
+    """Log p, with `LOG_FLOOR` in place of log 0."""
     return np.log(p, out=np.full_like(p, LOG_FLOOR), where=p > 0)
 
 
@@ -115,9 +115,7 @@ def expected_accuracy(table: AnnotationTable, posterior: FloatArray) -> FloatArr
     return np.divide(share, total, out=np.full(table.n_annotators, overall), where=total > 0)
 
 
-def pick(
-    posterior: FloatArray, ties: str, rng: np.random.RandomState
-) -> IntArray:
+def pick(posterior: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
     """Most probable class of every instance; equal maxima as ``ties`` says, shape (n,)."""
     top = posterior.max(axis=1, keepdims=True)
     tied = np.isclose(posterior, top, rtol=1e-9, atol=1e-12)

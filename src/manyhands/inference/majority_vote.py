@@ -50,9 +50,7 @@ class MajorityVote(BaseAggregator):
         "soft": ["boolean"],
     }
 
-    def __init__(
-        self, *, soft: bool = True, ties: str = "first", random_state: Any = None
-    ) -> None:
+    def __init__(self, *, soft: bool = True, ties: str = "first", random_state: Any = None) -> None:
         self.soft = soft
         self.ties = ties
         self.random_state = random_state

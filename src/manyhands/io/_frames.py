@@ -72,6 +72,7 @@ def _base(name: str) -> str:
 
 
 def require_column(frame: Frame, argument: str, name: str) -> None:
+    """Refuse a name that is no column."""
     if name not in frame.columns:
         raise AnnotationError(
             f"{argument}={name!r} is not a column; the columns are "
@@ -132,6 +133,7 @@ def with_gaps(values: AnyArray, gaps: BoolArray) -> AnyArray:
 
 
 def with_column(frame: Frame, name: str, values: AnyArray) -> Frame:
+    """Replace one column."""
     series = nw.new_series(name, values.tolist(), backend=frame.implementation)
     return frame.with_columns(series)
 
@@ -143,10 +145,12 @@ def some(values: Any) -> str:
 
 
 def suffix_of(path: Path) -> str:
+    """Return the suffix that tells the format, '.csv' for 'a.CSV.gz'."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def existing_file(path: PathLike) -> Path:
+    """Refuse what is no file, or has no content."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(
@@ -177,6 +181,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def read_frame(path: Path) -> Frame:
+    """Read a table; the columns of a CSV file are text."""
     suffix = suffix_of(path)
     if suffix in SEPARATORS:
         csv_header(path)
@@ -185,6 +190,7 @@ def read_frame(path: Path) -> Frame:
 
 
 def read_parquet(path: Path) -> Frame:
+    """Read a parquet file; refuse every other suffix."""
     if suffix_of(path) not in (".parquet", ".pq"):
         raise AnnotationError(
             f"files ending in {suffix_of(path)!r} are not read; use .csv, .tsv, .parquet, .npy or "
@@ -218,10 +224,18 @@ def _text(path: Path) -> Iterator[io.TextIOWrapper]:
 
 
 def csv_header(path: Path) -> list[str]:
+    """Return the column names as they stand in the file, after a look at the first row."""
     separator = SEPARATORS[suffix_of(path)]
     with _text(path) as text:
         rows = (row for row in csv.reader(text, delimiter=separator) if row)
         header, first = next(rows, []), next(rows, None)
+    _check_header(header, separator)
+    if first is None:
+        raise AnnotationError(f"a header ({some(header)}) but no rows; export the file again")
+    return header
+
+
+def _check_header(header: list[str], separator: str) -> None:
     if not any(name.strip() for name in header):
         raise AnnotationError("the file holds no header; the first line must name the columns")
     twice = [name for name in header if header.count(name) > 1]
@@ -233,25 +247,15 @@ def csv_header(path: Path) -> list[str]:
             f"the header {header[0]!r} is one column: fields are separated by {other[0]!r}, not by "
             f"{separator!r}. Save with commas as .csv, or with tabs as .tsv"
         )
-    if first is None:
-        raise AnnotationError(f"a header ({some(header)}) but no rows; export the file again")
-    return header
 
 
-def read_csv(path: Path, *, gaps: list[str] | None = None) -> Frame:
-    """Read all columns as text (``gaps`` None), or the columns of features as numbers."""
+def read_csv(path: Path, *, features: list[str] | None = None) -> Frame:
+    """Read all columns as text, or those of a header of ``features`` as numbers but for ids."""
     try:
         import pandas as pd
     except ImportError as error:
         raise_missing_extra(f"Reading a {suffix_of(path)} file", "io", error)
-    options: dict[str, Any] = {"dtype": str, "na_values": [""]}
-    if gaps is not None:
-        id_name = id_column(name.strip() for name in gaps)
-        ids = {name for name in gaps if name.strip() == id_name}
-        options = {
-            "dtype": dict.fromkeys(ids, str),
-            "na_values": {name: _GAPS for name in gaps if name not in ids},
-        }
+    options = {"dtype": str, "na_values": [""]} if features is None else _numeric(features)
     with _text(path) as text, warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
@@ -271,3 +275,13 @@ def read_csv(path: Path, *, gaps: list[str] | None = None) -> Frame:
             ) from error
     frame.columns = [str(name).strip() for name in frame.columns]
     return cast(Frame, nw.from_native(frame, eager_only=True))
+
+
+def _numeric(header: list[str]) -> dict[str, Any]:
+    """Options of pandas that read every column but the ids as numbers."""
+    id_name = id_column(name.strip() for name in header)
+    ids = {name for name in header if name.strip() == id_name}
+    return {
+        "dtype": dict.fromkeys(ids, str),
+        "na_values": {name: _GAPS for name in header if name not in ids},
+    }

@@ -217,12 +217,11 @@ def read_aligned(
 
 
 def _from_dense(path: Path, classes: Any, tasks: Any) -> AnnotationTable:
-    matrix = np.load(path, allow_pickle=False)
-    if not isinstance(matrix, np.ndarray) or matrix.dtype.kind not in "iufb":
-        kind = getattr(matrix, "dtype", type(matrix).__name__)
+    matrix = _array(path)
+    if matrix.dtype.kind not in "iufb":
         raise AnnotationError(
-            f"a matrix of annotations holds integers or floats, this one {kind}; store class "
-            "codes (-1 where missing) and name the classes in classes="
+            f"a matrix of annotations holds integers or floats, this one {matrix.dtype}; store "
+            "class codes (-1 where missing) and name the classes in classes="
         )
     if matrix.ndim != 2:
         raise AnnotationError(
@@ -272,8 +271,8 @@ def _check_row_numbers(ids: AnyArray, n: int, annotations: Path, features: Path)
     if len(outside):
         raise AnnotationError(
             f"{annotations}: {len(outside)} tasks ({some(outside)}) are not row numbers "
-            f"0..{n - 1} of {features}, which has no ids. Count rows from 0, or store the ids beside X "
-            "(np.savez(file, X=X, task=ids))"
+            f"0..{n - 1} of {features}, which has no ids. Count rows from 0, or store the ids "
+            "beside X (np.savez(file, X=X, task=ids))"
         )
 
 
@@ -352,7 +351,7 @@ def read_features(path: PathLike) -> FeatureFile:
         columns: list[str] | None = None
         ids: Any = None
         if suffix == ".npy":
-            X = np.load(path, allow_pickle=False)
+            X = _array(path)
         elif suffix == ".npz":
             X, ids = _from_archive(path)
         else:
@@ -361,10 +360,20 @@ def read_features(path: PathLike) -> FeatureFile:
         return FeatureFile(X, None if ids is None else _row_ids(ids, len(X)))
 
 
+def _array(path: Path) -> AnyArray:
+    with path.open("rb") as file:
+        content = np.load(file, allow_pickle=False)
+        if not isinstance(content, np.ndarray):
+            raise AnnotationError("this is an archive of arrays, not one array; name it .npz")
+        return content
+
+
 def _from_archive(path: Path) -> tuple[AnyArray, AnyArray | None]:
-    with np.load(path, allow_pickle=False) as archive:
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise AnnotationError("this is a single array, not an archive; name the file .npy")
+    # NumPy leaves a file of its own open if the archive is damaged.
+    with path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise AnnotationError("this is one array, not an archive; name the file .npy")
         names = list(archive.files)
         id_name = id_column(names)
         data = [name for name in names if name != id_name]
@@ -380,7 +389,7 @@ def _from_archive(path: Path) -> tuple[AnyArray, AnyArray | None]:
 def _from_columns(path: Path) -> tuple[AnyArray, AnyArray | None, list[str]]:
     text = suffix_of(path) in SEPARATORS
     header = csv_header(path) if text else []
-    frame = read_csv(path, gaps=header) if text else read_parquet(path)
+    frame = read_csv(path, features=header) if text else read_parquet(path)
     id_name = id_column(frame.columns)
     columns = [name for name in frame.columns if name != id_name]
     numeric = {c for c in columns if frame[c].dtype.is_numeric() or frame[c].dtype == nw.Boolean}
@@ -400,8 +409,7 @@ def _from_columns(path: Path) -> tuple[AnyArray, AnyArray | None, list[str]]:
     return X, canonical(ids) if text else ids, columns
 
 
-def _checked_features(X: Any, columns: list[str] | None) -> AnyArray:
-    X = np.asarray(X)
+def _checked_features(X: AnyArray, columns: list[str] | None) -> AnyArray:
     if X.dtype.kind not in "iufb":
         raise AnnotationError(f"features are numbers, these are of type {X.dtype}; encode them")
     if X.ndim < 2:
@@ -486,7 +494,7 @@ def read_gold(
         frame, values, code_names = _label_values(frame, names["label"], classes)
         ids = make_vocabulary(frame[names["task"]].to_numpy(), f"column {names['task']!r}")
         labels = _gold_values(frame[names["label"]].to_numpy(), values, code_names)
-        splits = frame[split].to_numpy().astype(str) if split in frame.columns else None
+        splits = np.array(frame[split].to_list(), dtype=str) if split in frame.columns else None
         return GoldFile(ids, labels, splits)
 
 

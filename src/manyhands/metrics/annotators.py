@@ -103,12 +103,13 @@ def annotator_reliability(
     a, b = s.clip(0, n) + 0.5, (n - s).clip(0, n) + 0.5
     tail = (1 - level) / 2
     accuracy = np.divide(s, n, out=np.full(r, np.nan), where=n > 0)
-    return AnnotatorReliability(n, accuracy, betaincinv(a, b, tail), betaincinv(a, b, 1 - tail))
+    lower, upper = (np.asarray(betaincinv(a, b, p), dtype=np.float64) for p in (tail, 1 - tail))
+    return AnnotatorReliability(n, accuracy, lower, upper)
 
 
 def _right(posterior: FloatArray, table: AnnotationTable) -> FloatArray:
     """Probability that every annotation is right."""
-    right = posterior[table.instance, table.label]
+    right: FloatArray = posterior[table.instance, table.label]
     bad = ~((right >= -1e-6) & (right <= 1 + 1e-6))
     if bad.any():
         raise AnnotationError(
@@ -120,11 +121,11 @@ def _right(posterior: FloatArray, table: AnnotationTable) -> FloatArray:
 
 
 def _checked(posterior: Any, table: AnnotationTable) -> FloatArray:
-    posterior = np.asarray(posterior, dtype=np.float64)
+    checked: FloatArray = np.asarray(posterior, dtype=np.float64)
     expected = (table.n_instances, table.n_classes)
-    if posterior.shape != expected:
+    if checked.shape != expected:
         raise AnnotationError(
-            f"posterior has shape {posterior.shape}; the table needs one row an instance and one "
+            f"posterior has shape {checked.shape}; the table needs one row an instance and one "
             f"column a class, {expected}"
         )
-    return posterior
+    return checked

@@ -104,7 +104,7 @@ class FixedConfusionModule(CrowdModule):
         self.register_buffer("confusions", start)
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """log p(x) @ confusion of the annotator, shape (m, n_classes)."""
+        """Log p(x) @ confusion of the annotator, shape (m, n_classes)."""
         proba = self(x).softmax(dim=1)[rows]
         given = apply_confusion(proba, self.confusions[annotators])
         return given.clamp_min(torch.finfo(given.dtype).tiny).log()
@@ -179,12 +179,12 @@ class CommonNoiseModule(CrowdModule):
         self.register_buffer("annotator_features", annotator_features)
 
     def embed_instances(self, x: Tensor) -> Tensor:
-        """v of Eq. 3, shape (n, embedding_dim)."""
+        """V of Eq. 3, shape (n, embedding_dim)."""
         v: Tensor = self.instance_embedding(self.classifier.scaler(x).flatten(1))
         return F.normalize(v, dim=1) if self.normalize == "both" else v
 
     def embed_annotators(self, annotators: Tensor) -> Tensor:
-        """u of Eq. 3 for annotators (r,), shape (r, embedding_dim)."""
+        """U of Eq. 3 for annotators (r,), shape (r, embedding_dim)."""
         if self.annotator_features is None:
             # W e_r for one-hot e_r is a column of W: no (r, n_annotators) one-hot matrix.
             columns = self.annotator_embedding.weight.t().contiguous()
@@ -194,7 +194,7 @@ class CommonNoiseModule(CrowdModule):
         return u if self.normalize == "none" else F.normalize(u, dim=1)
 
     def gate(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """omega of Eq. 3: probability that the noise is the common one, shape (m,)."""
+        """Omega of Eq. 3: probability that the noise is the common one, shape (m,)."""
         v = self.embed_instances(x)[rows]
         return (self.embed_annotators(annotators) * v).sum(dim=1).sigmoid()
 

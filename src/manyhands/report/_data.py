@@ -13,7 +13,7 @@ from manyhands.typing import IntArray
 
 
 def data_section(inputs: Inputs) -> dict[str, Any]:
-    """Counts, sparsity, imbalance, agreement and ties of the observed annotations."""
+    """Collect counts, sparsity, imbalance, agreement and ties of the observed annotations."""
     table = inputs.table
     per_instance = table.annotations_per_instance()
     per_annotator = table.annotations_per_annotator()
@@ -90,7 +90,7 @@ def count_histogram(counts: IntArray) -> list[dict[str, int]]:
 
 
 def _round_starts(counts: IntArray) -> IntArray:
-    """Starts 0, 1, 2, 5, 10, 20, 50 ... around the counts."""
+    """Return starts 0, 1, 2, 5, 10, 20, 50 ... around the counts."""
     decades = 10 ** np.arange(len(str(int(counts.max()))) + 1)
     starts = np.concatenate([[0], np.outer(decades, [1, 2, 5]).ravel()])
     first = np.searchsorted(starts, counts.min(), side="right") - 1

@@ -189,7 +189,7 @@ def _predict(classifier: Any, X: Any, table: AnnotationTable) -> FloatArray:
             f"classifier.predict_proba(X) has shape {proba.shape}; the table needs one row an "
             f"instance, {(table.n_instances, len(positions))}. X must be what it annotates"
         )
-    out = np.zeros(table.shape[:1] + (table.n_classes,))
+    out = np.zeros((table.n_instances, table.n_classes))
     out[:, positions] = proba
     return _checked_posterior(out, table, "classifier.predict_proba(X)")
 
@@ -210,7 +210,10 @@ def _infer(
     if aggregator is not None:
         proba = _aggregated(aggregator, table)
         found = getattr(aggregator, "labels_", None)
-        codes = None if found is None else read_labels(found, table, "aggregator.labels_")
+        codes = None
+        if found is not None:
+            codes = read_labels(found, table, "aggregator.labels_")
+            codes = _known(codes, table, "aggregator.labels_")
         return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
     if predicted is not None:
         return _inferred(type(classifier).__name__, "classifier", predicted)
@@ -238,14 +241,7 @@ def _aggregated(aggregator: Any, table: AnnotationTable) -> FloatArray:
 
 def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
     if posterior is None:
-        codes = read_labels(labels, table, "labels")
-        unknown = (codes < 0) & (table.annotations_per_instance() > 0)
-        if unknown.any():
-            raise AnnotationError(
-                f"labels is missing for {int(unknown.sum())} annotated instances, the first being "
-                f"{table.instances[unknown][0].item()!r}; label them or leave them out of the "
-                "table (table[mask])"
-            )
+        codes = _known(read_labels(labels, table, "labels"), table, "labels")
         marks = (np.arange(table.n_classes) == codes[:, None]).astype(np.float64)
         return Inferred("the labels given", "given", codes, marks, probable=False)
     posterior = np.asarray(posterior, dtype=np.float64)
@@ -255,8 +251,22 @@ def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
             f"column a class, {(table.n_instances, table.n_classes)}"
         )
     proba = _checked_posterior(posterior, table, "posterior")
-    codes = proba.argmax(axis=1) if labels is None else read_labels(labels, table, "labels")
-    return _inferred("the posterior given", "given", proba, codes)
+    if labels is not None:
+        codes = _known(read_labels(labels, table, "labels"), table, "labels")
+        return _inferred("the posterior given", "given", proba, codes)
+    return _inferred("the posterior given", "given", proba)
+
+
+def _known(codes: IntArray, table: AnnotationTable, argument: str) -> IntArray:
+    """Refuse labels with gaps where there are annotations."""
+    unknown = (codes < 0) & (table.annotations_per_instance() > 0)
+    if unknown.any():
+        raise AnnotationError(
+            f"{argument} is missing for {int(unknown.sum())} annotated instances, the first being "
+            f"{table.instances[unknown][0].item()!r}; label them or leave them out of the table "
+            "(table[mask])"
+        )
+    return codes
 
 
 def _checked_posterior(proba: FloatArray, table: AnnotationTable, argument: str) -> FloatArray:

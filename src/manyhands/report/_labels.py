@@ -8,7 +8,7 @@ import numpy as np
 
 from manyhands.report._inputs import Inferred, Inputs
 from manyhands.report._limits import LIMITS
-from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.typing import FloatArray, IntArray
 
 CERTAIN = 0.95
 """Labels with this probability or more are called nearly certain."""
@@ -83,7 +83,7 @@ def _most_overruled(inputs: Inputs, against: IntArray) -> IntArray:
 
 
 def _listing(inputs: Inputs, rows: IntArray, limit: str) -> dict[str, Any]:
-    """The first rows of a list, and of how many they are the first."""
+    """Describe the first rows of a list, and of how many they are the first."""
     shown = rows[: LIMITS[limit]]
     return {"total": len(rows), "shown": len(shown), "rows": _describe(inputs, shown)}
 
@@ -115,11 +115,12 @@ def _second(inferred: Inferred, rows: IntArray) -> IntArray | None:
         return None
     proba = inferred.posterior[rows].copy()
     proba[np.arange(len(rows)), inferred.codes[rows]] = -1.0
-    return proba.argmax(axis=1)
+    second: IntArray = proba.argmax(axis=1)
+    return second
 
 
 def _votes_of(inputs: Inputs, rows: IntArray) -> list[dict[str, Any]]:
-    """Votes of the given instances, most chosen class first, at most ``LIMITS["votes"]`` classes."""
+    """Votes of the given instances, most chosen class first, cut to the limit."""
     instance, label, count = inputs.votes
     starts = np.searchsorted(instance, rows, side="left")
     stops = np.searchsorted(instance, rows, side="right")
@@ -135,10 +136,3 @@ def _vote_list(inputs: Inputs, label: IntArray, count: IntArray) -> dict[str, An
         "votes": [[inputs.table.classes[label[k]].item(), int(count[k])] for k in order],
         "more_votes": int(count.sum() - count[order].sum()),
     }
-
-
-def majority_agrees(inputs: Inputs) -> BoolArray:
-    """Mark the annotated instances whose inferred label has the most votes (ties included)."""
-    if inputs.inferred is None:
-        return np.zeros(inputs.table.n_instances, dtype=bool)
-    return inputs.annotated & (_against_majority(inputs, inputs.inferred) == 0)

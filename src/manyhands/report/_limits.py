@@ -28,3 +28,6 @@ FEW: Final = 5
 
 IMBALANCED: Final = 10.0
 """A most frequent class this many times the least frequent one is worth a warning."""
+
+OVERCONFIDENT: Final = 0.05
+"""Labels that expect to be right this much more often than gold says are worth a warning."""

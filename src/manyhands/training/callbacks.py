@@ -158,7 +158,9 @@ class ProgressBar(Callback):
         if self.progress is not None:
             self.progress.start()
             title = self.title if name == "train" else f"{self.title}: {name}"
-            self.task = self.progress.add_task(title, total=max_epochs, completed=first_epoch, note="")
+            self.task = self.progress.add_task(
+                title, total=max_epochs, completed=first_epoch, note=""
+            )
 
     def after_epoch(self, row: dict[str, Any]) -> None:
         """Advance the bar."""

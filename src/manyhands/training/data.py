@@ -80,8 +80,8 @@ class Features:
 
     def batches(self, rows: Tensor, batch_size: int) -> Iterator[Tensor]:
         """Yield the given rows in batches."""
-        for part in rows.split(batch_size):
-            yield self.take(part)
+        for start in range(0, len(rows), batch_size):
+            yield self.take(rows[start : start + batch_size])
 
 
 @dataclass
@@ -114,9 +114,7 @@ class AnnotationBatches:
         self._annotators = column(self.table.annotator, torch.int64)
         self._labels = column(self.table.label, torch.int64)
         self._weights = (
-            None
-            if self.table.weights is None
-            else column(self.table.weights, torch.float32)
+            None if self.table.weights is None else column(self.table.weights, torch.float32)
         )
         self._start = torch.from_numpy(start).to(device)
         self.instances = torch.from_numpy(np.flatnonzero(np.diff(start))).to(device)
@@ -131,7 +129,8 @@ class AnnotationBatches:
         return map(self.batch, self._split(self.instances))
 
     def _split(self, instances: Tensor) -> list[Tensor]:
-        parts = list(instances.split(self.batch_size))
+        size = self.batch_size
+        parts = [instances[i : i + size] for i in range(0, len(instances), size)]
         # Batch normalisation has no variance over one row: a last batch of one joins the former.
         if len(parts) > 1 and len(parts[-1]) == 1:
             parts[-2:] = [torch.cat(parts[-2:])]

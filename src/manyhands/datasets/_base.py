@@ -1,0 +1,95 @@
+"""What every data set is, and where data sets live."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import DataNotFoundError
+from manyhands.typing import AnyArray
+
+__all__ = ["CrowdDataset", "PathLike", "data_home", "user_cache"]
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CrowdDataset:
+    """A crowdsourced data set, in its official splits.
+
+    Attributes
+    ----------
+    X_train : array of shape (n_train, ...)
+        Features; row i is instance i of ``annotations``.
+    annotations : AnnotationTable
+        Annotations of the training instances.
+    y_train : array of shape (n_train,)
+        True classes of the training instances, for **evaluation** only.
+    X_valid, y_valid : arrays or None
+    X_test, y_test : arrays or None
+    classes : array of shape (n_classes,)
+        Class values, those of ``annotations.classes`` and of every ``y``.
+    description : str
+        Origin, content and reference.
+    licence : str
+    name : str
+    """
+
+    X_train: AnyArray
+    annotations: AnnotationTable
+    y_train: AnyArray
+    X_valid: AnyArray | None
+    y_valid: AnyArray | None
+    X_test: AnyArray | None
+    y_test: AnyArray | None
+    classes: AnyArray
+    description: str
+    licence: str
+    name: str
+
+    def __repr__(self) -> str:
+        sizes = [
+            f"{0 if X is None else len(X)} {split}"
+            for X, split in (
+                (self.X_train, "train"),
+                (self.X_valid, "valid"),
+                (self.X_test, "test"),
+            )
+        ]
+        return f"CrowdDataset({self.name}: {', '.join(sizes)}; {self.annotations!r})"
+
+
+def user_cache() -> Path:
+    """Return the per-user folder of fetched data sets (it may not exist yet)."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "manyhands" / "data"
+
+
+def data_home(data_home: PathLike | None = None) -> Path:
+    """Return the folder of data sets: the argument, else MANYHANDS_DATA, else the user's cache.
+
+    Raises
+    ------
+    DataNotFoundError
+        If a folder is named that does not exist.
+    """
+    named = {"data_home": data_home, "MANYHANDS_DATA": os.environ.get("MANYHANDS_DATA")}
+    for origin, folder in named.items():
+        if folder:
+            home = Path(folder).expanduser()
+            if not home.is_dir():
+                raise DataNotFoundError(
+                    f"{origin}={str(folder)!r} is not a folder; correct it, or leave it unset to "
+                    f"use {user_cache()}"
+                )
+            return home
+    return user_cache()

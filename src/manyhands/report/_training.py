@@ -1,0 +1,109 @@
+"""Learning curves out of a classifier's ``history_``: one chart a measure, thinned when long."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+from manyhands.report._limits import LIMITS
+
+History = list[Mapping[str, Any]]
+
+NOT_MEASURES = frozenset({"stage", "epoch", "seconds"})
+
+PREFIXES = ("train_", "validation_", "valid_", "val_")
+
+
+def training_section(classifier: Any) -> dict[str, Any] | None:
+    """Stages, seconds and curves of the training; None without a history."""
+    found = getattr(classifier, "history_", None)
+    history: History = [] if found is None else [dict(row) for row in found]
+    if not history:
+        return None
+    names = _measures(history)
+    return {
+        "classifier": type(classifier).__name__,
+        "n_epochs": len(history),
+        "seconds": _seconds(history),
+        "stages": _stages(history),
+        "total": len(names),
+        "shown": min(len(names), LIMITS["curves"]),
+        "points": min(len(history), LIMITS["curve_points"]),
+        "charts": _charts(history, names[: LIMITS["curves"]]),
+    }
+
+
+def _measures(history: History) -> list[str]:
+    """Names of the numbers logged, in order of appearance."""
+    names = dict.fromkeys(str(key) for row in history for key in row)
+    return [
+        name
+        for name in names
+        if name not in NOT_MEASURES and any(_number(row.get(name)) is not None for row in history)
+    ]
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _seconds(history: History) -> float | None:
+    known = [s for row in history if (s := _number(row.get("seconds"))) is not None]
+    return sum(known) if known else None
+
+
+def _stages(history: History) -> list[dict[str, Any]]:
+    """List the runs of rows with one stage: name, first row (from 1), epochs, seconds."""
+    starts = [
+        k
+        for k, row in enumerate(history)
+        if k == 0 or row.get("stage") != history[k - 1].get("stage")
+    ]
+    stops = [*starts[1:], len(history)]
+    return [
+        {
+            "name": str(history[start].get("stage", "training")),
+            "first": start + 1,
+            "n_epochs": stop - start,
+            "seconds": _seconds(history[start:stop]),
+        }
+        for start, stop in zip(starts, stops, strict=True)
+    ]
+
+
+def _charts(history: History, names: list[str]) -> list[dict[str, Any]]:
+    """Group what belongs in one chart: ``nll``, ``train_nll`` and ``validation_nll``."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        base = next((name.removeprefix(p) for p in PREFIXES if name.startswith(p)), name)
+        groups.setdefault(base, []).append(name)
+    rows = _thinned(len(history))
+    return [
+        {"name": base, "series": [_series(history, name, rows) for name in members]}
+        for base, members in groups.items()
+    ]
+
+
+def _thinned(n: int) -> list[int]:
+    """Evenly spaced rows, the first and the last among them."""
+    limit = LIMITS["curve_points"]
+    if n <= limit:
+        return list(range(n))
+    return [round(k * (n - 1) / (limit - 1)) for k in range(limit)]
+
+
+def _series(history: History, name: str, rows: list[int]) -> dict[str, Any]:
+    values = [_number(row.get(name)) for row in history]
+    known = [v for v in values if v is not None]
+    return {
+        "name": name,
+        "points": [[k + 1, values[k]] for k in rows],
+        "first": known[0],
+        "last": known[-1],
+        "lowest": min(known),
+        "highest": max(known),
+    }

@@ -1,0 +1,129 @@
+"""Template filters: numbers as people read them, and names that may be hostile made harmless.
+
+Names of instances, annotators and classes are other people's data. Autoescaping keeps their
+markup from acting; `visible` keeps control and format characters (bidirectional overrides,
+zero-width spaces, line breaks) from reordering or hiding text; `name` clips and isolates them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+from markupsafe import Markup
+
+DASH, MINUS = "\u2013", "\u2212"
+
+CLIP = 32
+"""Characters of a name that are shown; the title attribute has more."""
+
+LONGEST = 300
+"""Characters of a name that are written at all: a name of a megabyte would fill the page."""
+
+HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories that show nothing and change how their neighbours are shown."""
+
+
+def visible(value: Any) -> str:
+    r"""Write control, format and surrogate characters as escapes, such as ``\u202e``.
+
+    Examples
+    --------
+    >>> visible("a\nb\u200b")
+    'a\\nb\\u200b'
+    """
+    return "".join(repr(c)[1:-1] if unicodedata.category(c) in HIDDEN else c for c in str(value))
+
+
+def clipped(value: Any, limit: int = CLIP) -> str:
+    """Return the visible form of a name, cut to ``limit`` characters; “ ” where it is empty."""
+    text = visible(str(value)[: LONGEST + 1])
+    if not text.strip():
+        return f"“{text[: limit - 2]}”"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def name(value: Any, limit: int = CLIP) -> Markup:
+    """Isolate a name from the text around it; the title attribute holds it whole if clipped."""
+    short = clipped(value, limit)
+    full = clipped(value, LONGEST)
+    title = Markup(' title="{}"').format(full) if short != full else ""
+    return Markup('<bdi class="name"{}>{}</bdi>').format(title, short)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Write a number with grouped thousands, whole numbers without decimals; a dash for None."""
+    if value is None:
+        return DASH
+    if float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.{digits}f}"
+
+
+def fixed(value: float | None, digits: int = 3) -> str:
+    """Write a number with a fixed number of decimals and a true minus sign; a dash for None."""
+    return DASH if value is None else f"{value:.{digits}f}".replace("-", MINUS)
+
+
+def short(value: float | None) -> str:
+    """Write a number of any size in about four digits: 0.0123, 12.35, 4.6e+07; a dash for None."""
+    return DASH if value is None else f"{value:.4g}".replace("-", MINUS)
+
+
+def percent(share: float | None) -> str:
+    r"""Write a share in percent; what is not quite 0 or 1 does not look like it.
+
+    Examples
+    --------
+    >>> percent(0.614), percent(0.9999), percent(0.001)
+    ('61\u202f%', '>99\u202f%', '<1\u202f%')
+    """
+    if share is None:
+        return DASH
+    if 0 < share < 0.005:
+        return "<1\u202f%"
+    if 0.995 <= share < 1:
+        return ">99\u202f%"
+    return f"{100 * share:.0f}\u202f%"
+
+
+def cell(share: float | None) -> str:
+    """Write a share in percent without the sign, for cells of a matrix."""
+    return percent(share).replace("\u202f%", "")
+
+
+def unit(value: float | None) -> str:
+    """Write a value clamped to [0, 1], for a CSS custom property."""
+    return f"{min(max(float(value or 0.0), 0.0), 1.0):.3g}"
+
+
+def count(n: int, noun: str, plural: str | None = None) -> str:
+    """Write a number with its noun: 1 annotator, 1,200 annotators."""
+    return f"{n:,}\u00a0{noun if n == 1 else plural or noun + 's'}"
+
+
+def duration(seconds: float | None) -> str:
+    """Write a time span: 4.2 s, 3 min 20 s, 2 h 5 min."""
+    if seconds is None:
+        return DASH
+    if seconds < 60:
+        return f"{seconds:.1f}\u00a0s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}\u00a0min {rest}\u00a0s"
+    return f"{minutes // 60:,}\u00a0h {minutes % 60}\u00a0min"
+
+
+FILTERS = {
+    "visible": visible,
+    "clipped": clipped,
+    "name": name,
+    "number": number,
+    "fixed": fixed,
+    "short": short,
+    "percent": percent,
+    "cell": cell,
+    "unit": unit,
+    "count": count,
+    "duration": duration,
+}

@@ -1,0 +1,589 @@
+"""Readers: what files mean, and what they say when they mean nothing."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.io.readers import (
+    FeatureFile,
+    read_aligned,
+    read_annotations,
+    read_features,
+    read_gold,
+)
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(name, text):
+        path = tmp_path / name
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    return _write
+
+
+# -- long tables ------------------------------------------------------------------------------
+
+
+def test_hand_case(write):
+    table = read_annotations(write("a.csv", "task,worker,label\n2,ann,1\n0,bob,0\n2,bob,1\n"))
+    assert table.instances.tolist() == [0, 2]
+    assert table.annotators.tolist() == ["ann", "bob"]
+    assert table.to_matrix().tolist() == [[-1, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "A.CSV", "a.tsv.gz"])
+def test_text_formats_agree(write, name):
+    separator = "\t" if "tsv" in name else ","
+    text = "task,worker,label\na,7,yes\nb,7,no\n".replace(",", separator).encode()
+    path = write(name, gzip.compress(text) if name.endswith("gz") else text)
+    table = read_annotations(path)
+    assert table.instances.tolist() == ["a", "b"]
+    assert table.annotators.tolist() == [7]
+    assert table.classes.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.pq"])
+def test_parquet_keeps_its_types(tmp_path, name):
+    columns = {"task": ["1", "2"], "worker": [5, 6], "label": ["x", "y"]}
+    pq.write_table(pa.table(columns), tmp_path / name)
+    table = read_annotations(tmp_path / name)
+    assert table.instances.tolist() == ["1", "2"]
+    assert table.annotators.tolist() == [5, 6]
+
+
+def test_dictionary_columns_of_parquet_are_read(tmp_path):
+    frame = pd.DataFrame({"task": ["a", "b"], "worker": ["u", "u"], "label": ["x", "y"]})
+    frame.astype("category").to_parquet(tmp_path / "a.parquet")
+    assert read_annotations(tmp_path / "a.parquet").classes.tolist() == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        (["007", "7"], ["007", "7"]),
+        (["7", "12"], [7, 12]),
+        (["-3", "12"], [-3, 12]),
+        (["1.0", "2.0"], ["1.0", "2.0"]),
+        (["1e3", "5"], ["1e3", "5"]),
+        (["+5", "6"], ["+5", "6"]),
+        (["1_000", "6"], ["1_000", "6"]),
+        (["NA", "None"], ["NA", "None"]),
+        (["nan", "null"], ["nan", "null"]),
+        (["True", "False"], ["False", "True"]),
+        (["9" * 30, "1"], ["1", "9" * 30]),
+        (["ä ö", "\U0001f600"], ["ä ö", "\U0001f600"]),
+        (['"a,b"', '"c ""d"""'], ["a,b", 'c "d"']),
+    ],
+)
+@pytest.mark.parametrize("column", ["task", "worker"])
+def test_ids_stay_what_they_are(write, ids, expected, column):
+    other = "worker" if column == "task" else "task"
+    rows = "".join(f"{value},{i},{i}\n" for i, value in enumerate(ids))
+    table = read_annotations(write("a.csv", f"{column},{other},label\n{rows}"))
+    assert (table.instances if column == "task" else table.annotators).tolist() == expected
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1),
+        min_size=1,
+        unique=True,
+    )
+)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_string_id_survives_a_csv_file(tmp_path, ids):
+    # Blanks after a separator are no part of a value, and numbers would become integers.
+    ids = list(dict.fromkeys("x" + value for value in ids))
+    frame = pd.DataFrame({"task": range(len(ids)), "worker": ids, "label": 0})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    table = read_annotations(tmp_path / "a.csv")
+    assert table.annotators[table.annotator].tolist() == ids
+
+
+def test_an_empty_label_is_a_missing_annotation_and_keeps_its_ids(write):
+    path = write("a.csv", "task,worker,label\na,u,1\nb,v,\nb,u,0\n")
+    with pytest.warns(UserWarning, match="1 of 3 rows have no label"):
+        table = read_annotations(path)
+    assert table.to_matrix().tolist() == [[1, -1], [0, -1]]
+    assert table.annotators.tolist() == ["u", "v"]
+
+
+def test_an_empty_id_is_an_error(write):
+    path = write("a.csv", "task,worker,label\na,u,1\n,u,1\n")
+    with pytest.raises(AnnotationError, match=r"a\.csv.*'task'.*empty in row 1"):
+        read_annotations(path)
+
+
+def test_labels_written_as_floats_are_codes(write):
+    path = write("a.csv", "task,worker,label\na,u,1.0\nb,u,0.0\n")
+    assert read_annotations(path, classes=["n", "y"]).to_matrix().tolist() == [["y"], ["n"]]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["instance,annotator,answer", "ITEM,User_ID,Annotation", "question_id,WorkerID,Response"],
+)
+def test_common_names_are_accepted_and_logged(write, header, caplog):
+    with caplog.at_level(logging.INFO, logger="manyhands"):
+        table = read_annotations(write("a.csv", f"{header}\na,u,1\nb,u,0\n"))
+    assert table.shape == (2, 1)
+    assert len(caplog.records) == 3
+    assert header.split(",")[0] in caplog.text
+
+
+def test_the_default_name_wins_over_a_synonym(write):
+    table = read_annotations(write("a.csv", "item,task,worker,label\nx,a,u,1\ny,b,u,0\n"))
+    assert table.instances.tolist() == ["a", "b"]
+
+
+def test_two_synonyms_are_ambiguous(write):
+    path = write("a.csv", "item,question,worker,label\nx,a,u,1\n")
+    with pytest.raises(AnnotationError, match=r"'item', 'question'.*pass task=<name>"):
+        read_annotations(path)
+    assert read_annotations(path, task="item", classes=[0, 1]).instances.tolist() == ["x"]
+
+
+def test_a_missing_column_is_named_with_those_there(write):
+    path = write("a.csv", "task,who,label\na,u,1\n")
+    with pytest.raises(AnnotationError, match=r"worker='worker' is not a column.*'who'.*worker="):
+        read_annotations(path)
+    with pytest.raises(AnnotationError, match="label='vote' is not a column"):
+        read_annotations(path, worker="who", label="vote")
+
+
+def test_weights(write):
+    path = write("a.csv", "task,worker,label,w\na,u,1,0.5\nb,u,0,2\n")
+    assert read_annotations(path, weight="w").weight.tolist() == [0.5, 2.0]
+    bad = write("b.csv", "task,worker,label,w\na,u,1,heavy\n")
+    with pytest.raises(AnnotationError, match=r"'w'.*heavy"):
+        read_annotations(bad, weight="w")
+
+
+def test_duplicates_follow_the_policy(write):
+    path = write("a.csv", "task,worker,label\na,u,1\na,u,0\n")
+    with pytest.raises(AnnotationError, match=r"a\.csv.*repeated"):
+        read_annotations(path)
+    assert read_annotations(path, duplicates="last").label.tolist() == [0]
+    assert read_annotations(path, duplicates="keep").n_annotations == 2
+
+
+def test_a_byte_order_mark_and_blanks_are_no_part_of_names(write):
+    text = "\ufefftask, worker, label\r\na, u, 1\r\nb, u, 0\r\n"
+    table = read_annotations(write("a.csv", text.encode()))
+    assert table.annotators.tolist() == ["u"]
+    assert table.classes.tolist() == [0, 1]
+
+
+# -- classes ----------------------------------------------------------------------------------
+
+
+def test_names_for_integer_labels_are_read_as_codes(write):
+    path = write("a.csv", "task,worker,label\na,u,2\nb,u,0\n")
+    table = read_annotations(path, classes=["cat", "dog", "eel"])
+    assert table.classes.tolist() == ["cat", "dog", "eel"]
+    assert table.to_matrix().tolist() == [["eel"], ["cat"]]
+
+
+def test_names_that_stand_in_the_file_are_used_directly(write):
+    path = write("a.csv", "task,worker,label\na,u,eel\nb,u,cat\n")
+    table = read_annotations(path, classes=["cat", "dog", "eel"])
+    assert table.label.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_names_that_look_like_integers_are_names(tmp_path, suffix):
+    frame = pd.DataFrame({"task": ["a", "b"], "worker": ["u", "u"], "label": [1, 2]})
+    path = tmp_path / f"a.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    table = read_annotations(path, classes=["1", "2", "other"])
+    assert table.to_matrix().tolist() == [["1"], ["2"]]
+
+
+def test_a_code_beyond_the_names_is_an_error(write):
+    path = write("a.csv", "task,worker,label\na,u,1\nb,u,2\n")
+    with pytest.raises(AnnotationError, match=r"codes 0\.\.1; found 2"):
+        read_annotations(path, classes=["cat", "dog"])
+
+
+def test_a_label_outside_the_classes_is_an_error(write):
+    path = write("a.csv", "task,worker,label\na,u,cow\n")
+    with pytest.raises(AnnotationError, match=r"a\.csv.*'cow'"):
+        read_annotations(path, classes=["cat", "dog"])
+
+
+# -- dense matrices ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float32])
+def test_dense(tmp_path, dtype):
+    matrix = np.array([[0, -1], [1, 1], [-1, -1]]).astype(dtype)
+    if dtype == np.float32:
+        matrix[matrix == -1] = np.nan
+    np.save(tmp_path / "a.npy", matrix)
+    table = read_annotations(tmp_path / "a.npy")
+    assert table.shape == (3, 2)
+    assert table.to_matrix().tolist() == [[0, -1], [1, 1], [-1, -1]]
+    named = read_annotations(tmp_path / "a.npy", classes=["n", "y"], tasks=["a", "b", "c"])
+    assert named.to_matrix().tolist() == [["n", None], ["y", "y"], [None, None]]
+    assert named.instances.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.zeros(3, dtype=int), "has shape"),
+        (np.zeros((2, 2, 2), dtype=int), "has shape"),
+        (np.array([["a", "b"]]), "holds integers or floats"),
+        (np.array([[0.5, 1.0]]), "0.5"),
+    ],
+)
+def test_a_matrix_of_another_kind_is_refused(tmp_path, matrix, message):
+    np.save(tmp_path / "a.npy", matrix)
+    with pytest.raises(AnnotationError, match=rf"a\.npy.*{message}"):
+        read_annotations(tmp_path / "a.npy")
+
+
+def test_a_matrix_with_codes_beyond_the_names_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[0, 2]]))
+    with pytest.raises(AnnotationError, match=r"codes 0\.\.1; found 2"):
+        read_annotations(tmp_path / "a.npy", classes=["n", "y"])
+
+
+# -- hostile files ----------------------------------------------------------------------------
+
+READERS = [read_annotations, read_features, read_gold]
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_missing_file_and_a_folder(tmp_path, read):
+    with pytest.raises(FileNotFoundError, match=r"no\.csv does not exist.*check the name"):
+        read(tmp_path / "no.csv")
+    with pytest.raises(AnnotationError, match="is a folder; name a file"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "parquet", "npy", "npz", "xlsx"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n\n\n",
+        b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" * 10,
+        b"\xff\xfet\x00a\x00s\x00k\x00",
+        b"caf\xe9,\xe9\n1,2\n",
+        b"PAR1 and then nothing",
+        b"\x1f\x8b\x08\x00broken",
+        b"PK\x03\x04broken",
+        b"\x93NUMPY\x01\x00broken",
+        pickle.dumps([1, 2, 3]),
+    ],
+)
+def test_whatever_a_file_holds_the_error_names_it(write, read, suffix, content):
+    path = write(f"odd.{suffix}", content)
+    with pytest.raises(AnnotationError, match=r"odd\."):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task,worker,label\n", "no rows"),
+        ("task;worker;label\na;u;1\n", "separated by ';'"),
+        ("task,worker,label\na,u,1,extra\n", "more fields|Expected 3 fields"),
+        ("task,worker,label\na,u,1\nb,u,1,1,1\n", "more fields|Expected 3 fields"),
+        ("task,task,label\na,u,1\n", "twice in the header"),
+        ("task,worker,label\na,u\n", "no annotation|empty|no label"),
+    ],
+)
+def test_malformed_tables(write, text, message):
+    with (
+        pytest.raises((AnnotationError, UserWarning), match=message),
+    ):
+        read_annotations(write("a.csv", text))
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.7, 0.95])
+@pytest.mark.parametrize("suffix", ["parquet", "npy", "csv.gz", "npz"])
+def test_truncated_files(tmp_path, suffix, keep):
+    path = tmp_path / f"a.{suffix}"
+    frame = pd.DataFrame({"task": range(500), "worker": 0, "label": np.arange(500) % 3})
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    elif suffix == "csv.gz":
+        frame.to_csv(path, index=False)
+    elif suffix == "npy":
+        np.save(path, np.arange(500).reshape(-1, 2) % 3)
+    else:
+        np.savez_compressed(path, X=np.random.default_rng(0).random((50, 3)))
+    path.write_bytes(path.read_bytes()[: int(keep * path.stat().st_size)])
+    read = read_features if suffix == "npz" else read_annotations
+    with pytest.raises(AnnotationError, match=r"a\..*(incomplete|export)"):
+        read(path)
+
+
+def test_an_object_array_is_refused(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1, None]], dtype=object), allow_pickle=True)
+    for read in (read_annotations, read_features):
+        with pytest.raises(AnnotationError, match=r"a\.npy.*[Oo]bject arrays"):
+            read(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("pandas", "a.csv"), ("pyarrow.parquet", "a.parquet")]
+)
+def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, name):
+    frame = pd.DataFrame({"task": ["a"], "worker": ["u"], "label": [1]})
+    path = tmp_path / name
+    frame.to_csv(path, index=False) if name == "a.csv" else frame.to_parquet(path)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r"manyhands\[io\]"):
+        read_annotations(path)
+
+
+# -- features ---------------------------------------------------------------------------------
+
+
+def test_an_array_alone_has_no_ids(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
+    features = read_features(tmp_path / "x.npy")
+    assert isinstance(features, FeatureFile)
+    assert features.X.dtype == np.float32
+    assert features.tasks is None
+    assert len(features) == 3
+
+
+def test_images_stay_bytes_and_a_table_of_bytes_does_not(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((3, 4, 4), dtype=np.uint8))
+    assert read_features(tmp_path / "x.npy").X.dtype == np.uint8
+    np.save(tmp_path / "x.npy", np.zeros((3, 4), dtype=np.uint8))
+    assert read_features(tmp_path / "x.npy").X.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"X": np.ones((2, 3)), "task": np.array(["a", "b"]), "more": np.zeros(1)},
+        {"features": np.ones((2, 3)), "task": np.array(["a", "b"])},
+        {"features": np.ones((2, 3)), "instance_id": np.array(["a", "b"])},
+        {"features": np.ones((2, 3)), "id": np.array(["a", "b"])},
+    ],
+)
+def test_archives(tmp_path, arrays):
+    np.savez(tmp_path / "x.npz", **arrays)
+    features = read_features(tmp_path / "x.npz")
+    assert features.X.shape == (2, 3)
+    assert features.tasks.tolist() == ["a", "b"]
+
+
+def test_an_archive_without_a_clear_array_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.ones((2, 3)), b=np.ones((2, 3)))
+    with pytest.raises(AnnotationError, match=r"'a', 'b'; store the features.*'X'"):
+        read_features(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+@pytest.mark.parametrize("ids", [["007", "NA"], ["b", "a"], None])
+def test_tables_of_features(tmp_path, suffix, ids):
+    frame = pd.DataFrame({"f": [1, 2], "g": [0.5, -1e-3], "h": [True, False]})
+    if ids is not None:
+        frame.insert(1, "item_id", ids)
+    path = tmp_path / f"x.{suffix}"
+    if suffix == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
+    features = read_features(path)
+    np.testing.assert_array_equal(features.X, np.float32([[1, 0.5, 1], [2, -1e-3, 0]]))
+    assert (features.tasks is None) if ids is None else features.tasks.tolist() == ids
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("value", "shown"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf"), (1e300, "inf")]
+)
+def test_cells_that_are_not_finite_are_named(tmp_path, suffix, value, shown):
+    frame = pd.DataFrame({"task": ["a", "b"], "f": [1.0, 2.0], "g": [0.5, value]})
+    path = tmp_path / f"x.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    with pytest.raises(AnnotationError, match=rf"row 1, column 'g'.* {shown} in float32"):
+        read_features(path)
+
+
+def test_the_place_of_a_gap_in_an_array_is_named(tmp_path):
+    X = np.zeros((4, 2, 3))
+    X[2, 1, 0] = np.nan
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(AnnotationError, match="row 2, column 1, 0 "):
+        read_features(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task,f,colour,size\na,1,red,L\nb,2,blue,M\n", "2 of 3 columns.*'colour', 'size'"),
+        ("task\na\nb\n", "no column of features"),
+        ("task,f\na,1\na,2\n", "'a' twice"),
+        ("task,f\n,1\nb,2\n", "id of row 0 is empty"),
+        ("item,id,f\n1,1,1\n", "could all be the ids"),
+        ("task,f\n", "no rows"),
+    ],
+)
+def test_malformed_features(write, text, message):
+    with pytest.raises(AnnotationError, match=message):
+        read_features(write("x.csv", text))
+
+
+@pytest.mark.parametrize(
+    "X", [np.zeros(3), np.zeros((0, 2)), np.zeros((2, 0)), np.ones((2, 2)) * 1j, np.array([["a"]])]
+)
+def test_arrays_that_are_no_features(tmp_path, X):
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(AnnotationError, match=r"x\.npy: "):
+        read_features(tmp_path / "x.npy")
+
+
+def test_ids_of_another_length_are_refused(tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.ones((2, 3)), task=np.arange(3))
+    with pytest.raises(AnnotationError, match=r"ids have shape \(3,\) for 2 rows"):
+        read_features(tmp_path / "x.npz")
+
+
+# -- gold -------------------------------------------------------------------------------------
+
+
+def test_gold_with_gaps_and_splits(write):
+    path = write("g.csv", "task,label,split\na,1,train\nb,,train\nc,0,test\n")
+    gold = read_gold(path)
+    assert gold.tasks.tolist() == ["a", "b", "c"]
+    assert gold.labels.tolist() == [1, None, 0]
+    assert gold.known.tolist() == [True, False, True]
+    assert gold.splits.tolist() == ["train", "train", "test"]
+    assert read_gold(path, classes=["n", "y"]).labels.tolist() == ["y", None, "n"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_gold_without_gaps_or_splits(tmp_path, suffix):
+    frame = pd.DataFrame({"item": ["a", "b"], "gold": ["x", "NA"]})
+    path = tmp_path / f"g.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    gold = read_gold(path)
+    assert gold.labels.tolist() == ["x", "NA"]
+    assert gold.labels.dtype.kind == "U"
+    assert gold.splits is None
+    assert len(gold) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("task,label\na,1\na,0\n", {}, "'a' twice"),
+        ("task,label\na,1\n,0\n", {}, "missing value"),
+        ("task,who\na,1\n", {}, "label='label' is not a column"),
+        ("task,label\na,1\n", {"split": "part"}, "split='part' is not a column"),
+        ("task,label\na,cow\n", {"classes": ["cat", "dog"]}, "'cow'"),
+        ("task,label\na,7\n", {"classes": ["cat", "dog"]}, "found 7"),
+    ],
+)
+def test_malformed_gold(write, text, options, message):
+    with pytest.raises(AnnotationError, match=message):
+        read_gold(write("g.csv", text), **options)
+
+
+# -- features and annotations together --------------------------------------------------------
+
+VOTES = "task,worker,label\n{0},u,1\n{1},u,0\n{0},v,1\n"
+
+
+def test_rows_follow_the_features(tmp_path, write):
+    np.savez(tmp_path / "x.npz", X=np.ones((3, 1)), task=np.array(["z", "a", "m"]))
+    features, table = read_aligned(tmp_path / "x.npz", write("a.csv", VOTES.format("m", "z")))
+    assert table.instances.tolist() == features.tasks.tolist() == ["z", "a", "m"]
+    assert table.to_matrix().tolist() == [[0, -1], [-1, -1], [1, 1]]
+
+
+@pytest.mark.parametrize("ids", [np.array(["10", "9", "2"]), np.array([10, 9, 2])])
+@pytest.mark.parametrize("text", [True, False])
+def test_integers_and_strings_are_matched_by_their_canonical_form(tmp_path, ids, text):
+    np.savez(tmp_path / "x.npz", X=np.ones((3, 1)), task=ids)
+    tasks = ["2", "10"] if text else [2, 10]
+    pq.write_table(
+        pa.table({"task": tasks, "worker": ["u", "u"], "label": [0, 1]}), tmp_path / "a.parquet"
+    )
+    _, table = read_aligned(tmp_path / "x.npz", tmp_path / "a.parquet")
+    assert table.instances.tolist() == ids.tolist()
+    assert table.to_matrix().tolist() == [[1], [-1], [0]]
+
+
+def test_zeros_in_front_make_another_id(tmp_path, write):
+    np.savez(tmp_path / "x.npz", X=np.ones((2, 1)), task=np.array(["07", "08"]))
+    _, table = read_aligned(tmp_path / "x.npz", write("a.csv", VOTES.format("08", "07")))
+    assert table.to_matrix().tolist() == [[0, -1], [1, 1]]
+    with pytest.raises(AnnotationError, match=r"2 of 2 tasks.*'7', '8'.*'07', '08'"):
+        read_aligned(tmp_path / "x.npz", write("b.csv", VOTES.format("8", "7")))
+
+
+def test_tasks_without_features_are_counted_and_shown(tmp_path, write):
+    np.savez(tmp_path / "x.npz", X=np.ones((1, 1)), task=np.array(["a"]))
+    rows = "".join(f"{task},u,1\n" for task in "abcdef")
+    path = write("a.csv", "task,worker,label\n" + rows)
+    with pytest.raises(AnnotationError, match=r"5 of 6 tasks.*'b', 'c', 'd' \.\.\..*Drop.*add"):
+        read_aligned(tmp_path / "x.npz", path)
+
+
+def test_without_ids_tasks_are_row_numbers(tmp_path, write):
+    np.save(tmp_path / "x.npy", np.ones((4, 1)))
+    features, table = read_aligned(tmp_path / "x.npy", write("a.csv", VOTES.format(3, 0)))
+    assert len(table) == len(features) == 4
+    assert table.to_matrix().tolist() == [[0, -1], [-1, -1], [-1, -1], [1, 1]]
+
+
+@pytest.mark.parametrize("tasks", [(1, 4), (-1, 0)])
+def test_row_numbers_must_be_in_range(tmp_path, write, tasks):
+    np.save(tmp_path / "x.npy", np.ones((4, 1)))
+    with pytest.raises(AnnotationError, match=r"not row numbers 0\.\.3 of .*Count rows from 0"):
+        read_aligned(tmp_path / "x.npy", write("a.csv", VOTES.format(*tasks)))
+
+
+def test_strings_without_ids_are_refused(tmp_path, write):
+    np.save(tmp_path / "x.npy", np.ones((4, 1)))
+    with pytest.raises(AnnotationError, match=r"tasks are strings.*no ids.*np\.savez"):
+        read_aligned(tmp_path / "x.npy", write("a.csv", VOTES.format("a", "b")))
+
+
+def test_a_matrix_must_have_the_rows_of_the_features(tmp_path):
+    np.savez(tmp_path / "x.npz", X=np.ones((2, 1)), task=np.array(["b", "a"]))
+    np.save(tmp_path / "x.npy", np.ones((2, 1)))
+    np.save(tmp_path / "a.npy", np.array([[0, 1], [1, -1]]))
+    np.save(tmp_path / "b.npy", np.array([[0, 1]]))
+    assert read_aligned(tmp_path / "x.npz", tmp_path / "a.npy")[1].instances.tolist() == ["b", "a"]
+    assert read_aligned(tmp_path / "x.npy", tmp_path / "a.npy")[1].instances.tolist() == [0, 1]
+    for features in ("x.npz", "x.npy"):
+        with pytest.raises(AnnotationError, match="1 rows for 2 tasks"):
+            read_aligned(tmp_path / features, tmp_path / "b.npy")
+
+
+def test_options_reach_the_annotations(tmp_path, write):
+    np.save(tmp_path / "x.npy", np.ones((2, 1)))
+    path = write("a.csv", "row,who,says\n0,u,1\n1,u,0\n")
+    _, table = read_aligned(
+        tmp_path / "x.npy", path, task="row", worker="who", label="says", classes=["n", "y"]
+    )
+    assert table.to_matrix().tolist() == [["y"], ["n"]]
