@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from manyhands._version import __version__ as __version__
 from manyhands.exceptions import raise_missing_extra
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from manyhands.datasets import *
     from manyhands.inference import *
     from manyhands.report import *
-
-__version__ = "0.1.0"
 
 # Where public names live, cheapest first, and the extra a module needs.
 _PUBLIC = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, cast
+from warnings import warn
 
 import narwhals as nw
 import numpy as np
@@ -176,8 +177,6 @@ class AnnotationTable:
         labels = data[label].to_numpy()
         gaps = missing_mask(labels)
         if gaps.any():
-            from warnings import warn
-
             warn(
                 f"{gaps.sum()} of {len(labels)} rows have no label in column {label!r}: they count "
                 "as missing annotations (their instances and annotators are kept)",
@@ -195,6 +194,7 @@ class AnnotationTable:
             argument=f"column {worker!r}",
             vocabulary_name="workers",
         )
+        _warn_of_minus_one(labels[~gaps], classes, label)
         label_codes, classes = encode(
             labels[~gaps],
             None if classes is None else make_vocabulary(classes, "classes"),
@@ -629,6 +629,18 @@ class AnnotationTable:
     def mask_of_classes_seen(self) -> BoolArray:
         """Mark the classes that occur among the annotations, shape (n_classes,)."""
         return np.bincount(self.label, minlength=self.n_classes) > 0
+
+
+def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
+    """In a long table -1 is a class like others; beside 0, 1, 2 it looks like a gap."""
+    if classes is not None or labels.dtype.kind not in "if":
+        return
+    if (labels == MISSING).any() and not np.isin(labels, [-1, 1]).all():
+        warn(
+            f"column {column!r} holds -1, which counts as a class in a long table; drop these "
+            "rows if it stands for a missing annotation, or name the classes in classes=",
+            stacklevel=3,
+        )
 
 
 def _frozen(values: AnyArray, dtype: Any) -> AnyArray:

@@ -185,7 +185,8 @@ validation, patience, checkpoint
             vocabulary_name="classes_",
         )
         proba[:, seen] = self.estimator_.predict_proba(X)
-        return proba
+        # Single-precision estimators sum to 1 only up to their rounding.
+        return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
         """p(x) times each annotator's confusion matrix, (n_samples, n_annotators, n_classes)."""

@@ -19,7 +19,7 @@ from safetensors.torch import save as to_bytes
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-import manyhands
+from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.inference import all_aggregators
 from manyhands.io import write_atomically
@@ -81,7 +81,7 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
     description = {
         "format": FORMAT,
         "version": VERSION,
-        "manyhands": manyhands.__version__,
+        "manyhands": __version__,
         "class": type(model).__name__,
         "parameters": {
             name: describe_parameter(value)

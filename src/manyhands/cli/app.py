@@ -7,7 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from manyhands import __version__
+from manyhands._version import __version__
 from manyhands.cli.errors import EXIT_CODES, reported
 from manyhands.cli.output import print_json, print_table, say, show_spread
 from manyhands.cli.params import parse_settings

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
@@ -26,6 +25,7 @@ __all__ = ["CrowdTruth", "make_crowd"]
 
 Rng: TypeAlias = np.random.RandomState
 
+_NUMBERS = (int, float, np.integer, np.floating)
 _PATTERNS = ("asymmetric", "symmetric", "uniform")
 # Cells (rows times columns) worked on at a time; bounds the memory of a simulation.
 _BLOCK = 1 << 22
@@ -243,13 +243,13 @@ def _true_classes(y: Any, classes: Any) -> tuple[IntArray, AnyArray]:
 
 
 def _whole(value: Any, argument: str) -> int:
-    if not isinstance(value, Real) or isinstance(value, bool) or value % 1 != 0 or value < 1:
+    if not isinstance(value, _NUMBERS) or isinstance(value, bool) or value % 1 != 0 or value < 1:
         raise AnnotationError(f"{argument}={value!r} must be a whole number, 1 or more")
     return int(value)
 
 
 def _check_share(value: Any, argument: str) -> None:
-    if not (isinstance(value, Real) and 0 <= value <= 1):
+    if not (isinstance(value, _NUMBERS) and 0 <= value <= 1):
         raise AnnotationError(f"{argument}={value!r} must lie in [0, 1]")
 
 
@@ -440,7 +440,7 @@ class _Gate:
     def __post_init__(self) -> None:
         _check_share(self.proportion, "common_proportion")
         _whole(self.dim, "embedding_dim")
-        if not (isinstance(self.temperature, Real) and 0 <= self.temperature < np.inf):
+        if not (isinstance(self.temperature, _NUMBERS) and 0 <= self.temperature < np.inf):
             raise AnnotationError(
                 f"gate_temperature={self.temperature!r} must be finite and not negative"
             )

@@ -72,6 +72,11 @@ class Source:
         """Address of the folder with the files."""
         return f"{BASE_URL}/{self.repository}/{self.commit}/{self.folder}"
 
+    @property
+    def page(self) -> str:
+        """Address at which a reader finds the files."""
+        return f"https://github.com/{self.repository}/tree/{self.commit}/{self.folder}"
+
 
 def load_set(source: Source, home: PathLike | None) -> CrowdDataset:
     """Load a set from the data home or the cache; fetch it if neither has it."""
@@ -180,7 +185,7 @@ def _fetch(source: Source, looked_in: Iterable[Path]) -> Path:
     places = " or ".join(dict.fromkeys(str(folder) for folder in looked_in))
     mend = (
         f"{source.name} is not in {places}, and could not be fetched: {{}}. Set MANYHANDS_DATA or "
-        f"data_home= to a folder that holds {source.name!r}, or make it from {source.url}"
+        f"data_home= to a folder that holds {source.name!r}, or make it from {source.page}"
     )
     try:
         import pooch

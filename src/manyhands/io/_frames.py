@@ -212,7 +212,7 @@ def _text(path: Path) -> Iterator[io.TextIOWrapper]:
     opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
     with opener(path, "rb") as binary:
         if b"\0" in binary.read(4096):
-            raise AnnotationError("this is a binary file, not text; check its name")
+            raise AnnotationError("this is no UTF-8 text; save it as such, or check its name")
         binary.seek(0)
         try:
             with io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as text:

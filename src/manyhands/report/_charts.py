@@ -60,22 +60,27 @@ def curves(
     return _svg(parts, f"{clipped(chart['name'])} over {n_epochs} epochs: {told}")
 
 
-def nice_ticks(low: float, high: float, n: int = 4) -> list[float]:
-    """Round numbers, about ``n`` steps apart, that enclose [low, high].
+def nice_ticks(
+    low: float, high: float, n: int = 4, multiples: Sequence[float] = (1, 2, 2.5, 5, 10)
+) -> list[float]:
+    """Round numbers, at most about ``n`` steps, that enclose [low, high].
 
     Examples
     --------
     >>> nice_ticks(0, 87)
-    [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
+    [0.0, 25.0, 50.0, 75.0, 100.0]
     """
     # Flat or nearly flat data still needs a span that floats can divide.
     span = max(high - low, 1e-6 * max(abs(low), abs(high)), 1e-12)
     raw = span / n
     power = 10.0 ** math.floor(math.log10(raw))
-    step = power * next(m for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))
+    step = power * next(m for m in multiples if m * power >= raw * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     last = max(last, first + 1)
-    return [round(k * step, 15 - math.ceil(math.log10(step))) for k in range(first, last + 1)]
+    return [
+        round(k * step, 15 - math.ceil(math.log10(max(abs(low), abs(high), step))))
+        for k in range(first, last + 1)
+    ]
 
 
 def _range_name(b: dict[str, Any]) -> str:
@@ -99,7 +104,7 @@ def _bars(
     mark: float | None = None,
 ) -> Markup:
     title, x, y = words
-    scale = [t for t in nice_ticks(0, max([*counts, 1]), 3) if float(t).is_integer()]
+    scale = nice_ticks(0, max([*counts, 2]), 3, (1, 2, 5, 10))
     width = 1 / max(len(counts), 1)
     parts = [_grid([(t / scale[-1], f"{int(t):,}") for t in scale])]
     for k, (n, text) in enumerate(zip(counts, names, strict=True)):

@@ -48,16 +48,21 @@ def classes_section(inputs: Inputs) -> dict[str, Any] | None:
     shown = np.arange(table.n_classes)
     if table.n_classes > LIMITS["classes"]:
         shown = np.argsort(-given, kind="stable")[: LIMITS["classes"]]
+    given_share = given / max(table.n_annotations, 1)
+    inferred_share = counts / max(counts.sum(), 1)
+    known = inferred is not None
     return {
         "total": table.n_classes,
         "shown": len(shown),
+        # What the bars of the class table are drawn against.
+        "largest_share": max(given_share.max(), inferred_share.max(), 1e-9),
         "rows": [
             {
                 "name": table.classes[c].item(),
                 "n_annotations": int(given[c]),
-                "annotation_share": given[c] / max(table.n_annotations, 1),
-                "n_inferred": None if inferred is None else int(counts[c]),
-                "inferred_share": None if inferred is None else counts[c] / max(counts.sum(), 1),
+                "annotation_share": given_share[c],
+                "n_inferred": int(counts[c]) if known else None,
+                "inferred_share": inferred_share[c] if known else None,
             }
             for c in shown
         ],

@@ -57,7 +57,7 @@ def render_report(summary: Mapping[str, Any]) -> str:
     >>> import numpy as np
     >>> from manyhands import render_report, summarize
     >>> page = render_report(summarize(np.array([[0, 0], [1, 0]]), title="Demo"))
-    >>> "<h1>" in page, "http" in page
+    >>> "<h1>" in page, "://" in page
     (True, False)
     """
     _check_version(summary)

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from manyhands import __version__
+from manyhands._version import __version__
 from manyhands.report._annotators import annotators_section
 from manyhands.report._confusions import common_section, learnt_section
 from manyhands.report._data import classes_section, data_section

@@ -48,9 +48,9 @@ def _about_gold(summary: dict[str, Any]) -> Warnings:
         if expected is not None and expected - row["accuracy"] > OVERCONFIDENT:
             yield (
                 "overconfident",
-                f"{row['name']} expects {expected:.0%} of its labels to be right; against gold "
-                f"{row['accuracy']:.0%} are. Read its probabilities, and the reliabilities that "
-                "rest on them, as too high.",
+                f"{row['name']} expects {100 * expected:.0f}\u202f% of its labels to be right; "
+                f"against gold {100 * row['accuracy']:.0f}\u202f% are. Read its probabilities, and "
+                "whatever rests on them, as too high.",
             )
 
 

@@ -87,6 +87,11 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.0f}\u202f%"
 
 
+def interval(lower: float, upper: float) -> str:
+    """Write an interval of shares in percent, plainly rounded: 65 to 100 is no claim of either."""
+    return f"{100 * lower:.0f}{DASH}{100 * upper:.0f}\u202f%"
+
+
 def cell(share: float | None) -> str:
     """Write a share in percent without the sign, for cells of a matrix."""
     return percent(share).replace("\u202f%", "")
@@ -122,6 +127,7 @@ FILTERS = {
     "fixed": fixed,
     "short": short,
     "percent": percent,
+    "interval": interval,
     "cell": cell,
     "unit": unit,
     "count": count,

@@ -1,0 +1,271 @@
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from manyhands import AnnotationTable
+from manyhands.annotations import as_table
+from manyhands.exceptions import AnnotationError
+
+LONG = {
+    "task": ["b", "a", "b", "c"],
+    "worker": ["w2", "w1", "w1", "w2"],
+    "label": ["yes", "no", "no", "yes"],
+}
+
+
+def matrices(max_classes=4):
+    return arrays(
+        np.int64,
+        st.tuples(st.integers(1, 8), st.integers(1, 5)),
+        elements=st.integers(-1, max_classes - 1),
+    )
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_from_frame_reads_every_kind_of_frame(make):
+    table = AnnotationTable.from_frame(make(LONG))
+    assert table.instances.tolist() == ["a", "b", "c"]
+    assert table.annotators.tolist() == ["w1", "w2"]
+    assert table.classes.tolist() == ["no", "yes"]
+    expected = [["no", None], ["no", "yes"], [None, "yes"]]
+    assert table.to_matrix().tolist() == expected
+
+
+def test_order_of_the_rows_does_not_matter():
+    frame = pd.DataFrame(LONG)
+    assert (
+        AnnotationTable.from_frame(frame).to_matrix().tolist()
+        == AnnotationTable.from_frame(frame.iloc[::-1]).to_matrix().tolist()
+    )
+
+
+def test_tasks_fix_the_order_and_keep_unlabelled_instances():
+    table = AnnotationTable.from_frame(pd.DataFrame(LONG), tasks=["c", "x", "b", "a"])
+    assert len(table) == table.n_instances == 4
+    assert table.annotations_per_instance().tolist() == [1, 0, 2, 1]
+
+
+def test_from_frame_takes_other_column_names_and_weights():
+    frame = pd.DataFrame({"q": [1, 2], "who": [7, 7], "says": [0, 1], "w": [0.5, 2.0]})
+    table = AnnotationTable.from_frame(frame, task="q", worker="who", label="says", weight="w")
+    assert table.weight.tolist() == [0.5, 2.0]
+    assert table.vote_counts().tolist() == [[0.5, 0.0], [0.0, 2.0]]
+
+
+def test_a_row_without_label_keeps_its_instance_and_says_so():
+    frame = pd.DataFrame({"task": [1, 2, 3], "worker": [1, 1, 2], "label": [0.0, np.nan, 1.0]})
+    with pytest.warns(UserWarning, match="1 of 3 rows have no label"):
+        table = AnnotationTable.from_frame(frame)
+    assert table.shape == (3, 2)
+    assert table.n_annotations == 2
+    assert table.classes.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({}, {"task": "item"}, "task='item' is not a column"),
+        ({}, {"classes": ["yes", "maybe"]}, "'no' .*not among classes"),
+        ({}, {"tasks": ["a", "b"]}, "'c' .*not among tasks"),
+        ({}, {"tasks": [1, 2, 3]}, "holds strings .*but tasks holds numbers"),
+        ({}, {"classes": ["yes", "no", "yes"]}, "classes holds .*'yes'.* twice"),
+        ({"task": ["b", "a", "b", "b"]}, {}, r"repeated.*instance 'b'.*annotator 'w2'"),
+        ({"task": ["b", None, "b", "c"]}, {}, r"'task' \(task\) is empty in row 1"),
+        ({"label": [0.5, 1.0, 1.0, 2.0]}, {}, "0.5.*integer or a string"),
+        ({"label": ["yes", 1, "no", "yes"]}, {}, "mixes strings and other values"),
+        ({}, {"duplicates": "first"}, "duplicates='first' is unknown"),
+    ],
+)
+def test_from_frame_errors_name_argument_value_and_mend(change, options, message):
+    with pytest.raises(AnnotationError, match=message):
+        AnnotationTable.from_frame(pd.DataFrame(LONG | change), **options)
+
+
+def test_policies_for_repeated_pairs():
+    arrays = ([0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1])
+    with pytest.raises(AnnotationError, match="repeated"):
+        AnnotationTable.from_arrays(*arrays)
+    last = AnnotationTable.from_arrays(*arrays, duplicates="last")
+    assert last.to_matrix().tolist() == [[1, 0], [-1, 1]]
+    kept = AnnotationTable.from_arrays(*arrays, duplicates="keep")
+    assert kept.n_annotations == 4
+    assert kept.vote_counts().tolist() == [[2, 1], [0, 1]]
+    with pytest.raises(AnnotationError, match="cannot hold"):
+        kept.to_matrix()
+
+
+@given(matrices())
+def test_matrix_round_trip(A):
+    classes = list(range(4))
+    table = AnnotationTable.from_matrix(A, classes=classes)
+    np.testing.assert_array_equal(table.to_matrix(), A)
+    np.testing.assert_array_equal(np.asarray(table), A)
+    assert table.n_annotations == (A >= 0).sum()
+    assert table.equals(AnnotationTable.from_matrix(np.where(A < 0, np.nan, A), classes=classes))
+    assert AnnotationTable.from_frame(
+        table.to_frame(), classes=classes, tasks=range(len(A)), workers=range(A.shape[1])
+    ).equals(table)
+
+
+@given(matrices(), st.data())
+def test_rows_by_position_are_those_of_the_matrix(A, data):
+    table = AnnotationTable.from_matrix(A, classes=range(4))
+    rows = data.draw(st.lists(st.integers(0, len(A) - 1), max_size=12))
+    picked = table[np.array(rows, dtype=int)]
+    expected = A[rows] if rows else A[:0]
+    assert picked.shape == expected.shape
+    np.testing.assert_array_equal(picked.to_matrix(), expected)
+    mask = data.draw(arrays(bool, len(A)))
+    np.testing.assert_array_equal(table[mask].to_matrix(), A[mask])
+    np.testing.assert_array_equal(table[1:].to_matrix(), A[1:])
+
+
+def test_rows_of_a_shuffled_table():
+    A = np.array([[0, 1, -1], [-1, 1, 0], [1, -1, 1]])
+    ordered = AnnotationTable.from_matrix(A)
+    shuffled = ordered.take(np.random.default_rng(0).permutation(ordered.n_annotations))
+    np.testing.assert_array_equal(shuffled[[2, 0, 2]].to_matrix(), A[[2, 0, 2]])
+
+
+def test_indexing_out_of_range_and_by_columns_is_refused():
+    table = AnnotationTable.from_matrix([[0, 1], [1, 0]])
+    with pytest.raises(IndexError):
+        table[[0, 2]]
+    with pytest.raises(IndexError):
+        table[:, 0]
+    assert len(list(table)) == 2  # iteration ends
+
+
+def test_select_by_id_keeps_the_order_given():
+    table = AnnotationTable.from_frame(pd.DataFrame(LONG))
+    some = table.select(instances=["c", "b"], annotators=["w2"])
+    assert some.instances.tolist() == ["c", "b"]
+    assert some.to_matrix().tolist() == [["yes"], ["yes"]]
+    assert table.select(instances=[2]).instances.tolist() == ["c"]  # positions, as ids are strings
+    with pytest.raises(AnnotationError, match="'zoe'"):
+        table.select(annotators=["zoe"])
+
+
+def test_integer_ids_select_by_id():
+    frame = pd.DataFrame({"task": [10, 20], "worker": [5, 6], "label": [0, 1]})
+    table = AnnotationTable.from_frame(frame)
+    assert table.select(instances=[20]).instances.tolist() == [20]
+    with pytest.raises(AnnotationError, match=r"0 .*not among instances"):
+        table.select(instances=[0])
+
+
+def test_minus_one_is_missing_unless_named_a_class():
+    A = np.array([[-1, 1], [1, -1]])
+    assert AnnotationTable.from_matrix(A).n_annotations == 2
+    signs = AnnotationTable.from_matrix(A, classes=[-1, 1])
+    assert signs.n_annotations == 4
+    assert signs.classes.tolist() == [-1, 1]
+    np.testing.assert_array_equal(signs.to_matrix(), A)
+
+
+def test_one_dimension_is_a_crowd_of_one_with_minus_one_a_class():
+    table = as_table(np.array([-1, 1, 1]))
+    assert table.shape == (3, 1)
+    assert table.classes.tolist() == [-1, 1]
+
+
+def test_a_table_never_changes():
+    A = np.array([[0, 1], [1, 0]])
+    labels = np.array([0, 1])
+    table = AnnotationTable.from_arrays([0, 1], [0, 0], labels)
+    labels[0] = 1
+    assert table.label.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        table.label[0] = 1
+    with pytest.raises(AttributeError):
+        table.label = labels
+    with pytest.raises(ValueError, match="read-only"):
+        AnnotationTable.from_matrix(A).classes[0] = 9
+
+
+def test_with_added_marks_sources_and_extends_vocabularies():
+    table = AnnotationTable.from_matrix([[0, 1], [1, -1]])
+    more = AnnotationTable.from_arrays(
+        [1, 2], [1, 0], [0, 1], source="pseudo", n_instances=3, n_annotators=2
+    )
+    grown = table.with_added(more)
+    assert grown.shape == (3, 2)
+    assert grown.to_frame()["source"].tolist() == ["observed"] * 3 + ["pseudo"] * 2
+    assert grown.observed.select(instances=[0, 1]).equals(table)
+    with pytest.raises(AnnotationError, match="repeated"):
+        grown.with_added(more)
+    with pytest.raises(AnnotationError, match="classes"):
+        table.with_added(AnnotationTable.from_matrix([[0, 2]]))
+
+
+def test_at_most_sixteen_bytes_an_annotation():
+    rng = np.random.default_rng(0)
+    m = 10_000
+    instance, annotator = np.divmod(rng.permutation(m * 10)[:m], 50)
+    plain = AnnotationTable.from_arrays(instance, annotator, rng.integers(0, 10, m))
+    assert plain.nbytes <= 16 * m
+    weighted = AnnotationTable.from_arrays(
+        instance, annotator, rng.integers(0, 10, m), weight=rng.random(m), source="generated"
+    )
+    assert weighted.nbytes <= 16 * m
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([0, 1], [0], [0, 1]), "equally long"),
+        (([0, -2], [0, 0], [0, 1]), "position -2"),
+        (([0, 1], [0, 0], [0.0, np.nan]), "label is missing in row 1"),
+    ],
+)
+def test_from_arrays_errors(arguments, message):
+    with pytest.raises(AnnotationError, match=message):
+        AnnotationTable.from_arrays(*arguments)
+    with pytest.raises(AnnotationError, match="weight holds"):
+        AnnotationTable.from_arrays([0, 1], [0, 0], [0, 1], weight=[1.0, -1.0])
+    with pytest.raises(AnnotationError, match="source holds 'guess'"):
+        AnnotationTable.from_arrays([0, 1], [0, 0], [0, 1], source="guess")
+
+
+def test_from_arrays_takes_string_ids():
+    table = AnnotationTable.from_arrays(["t2", "t1"], ["a", "a"], ["x", "y"])
+    assert table.instances.tolist() == ["t1", "t2"]
+    assert table.to_matrix().tolist() == [["y"], ["x"]]
+
+
+def test_frames_and_sparse_matrices_as_y_say_what_to_do():
+    from scipy.sparse import csr_matrix
+
+    with pytest.raises(AnnotationError, match="from_frame"):
+        as_table(pd.DataFrame(LONG))
+    with pytest.raises(AnnotationError, match=r"from_arrays\(row, column, data\)"):
+        as_table(csr_matrix(np.eye(2)))
+
+
+def test_pickle_and_deepcopy():
+    table = AnnotationTable.from_frame(pd.DataFrame(LONG))
+    assert pickle.loads(pickle.dumps(table)).equals(table)
+    assert copy.deepcopy(table).equals(table)
+
+
+def test_to_frame_backends_agree():
+    table = AnnotationTable.from_frame(pd.DataFrame(LONG))
+    for backend in ("pandas", "polars", "pyarrow"):
+        assert AnnotationTable.from_frame(table.to_frame(backend)).equals(table)
+
+
+def test_minus_one_in_a_long_table_is_a_class_and_a_suspicious_one():
+    frame = pd.DataFrame({"task": [1, 2, 3], "worker": [1, 1, 1], "label": [-1, 0, 1]})
+    with pytest.warns(UserWarning, match="drop these rows if it stands for a missing annotation"):
+        table = AnnotationTable.from_frame(frame)
+    assert table.classes.tolist() == [-1, 0, 1]
+    AnnotationTable.from_frame(frame, classes=[-1, 0, 1])  # named: no warning
+    AnnotationTable.from_frame(frame[frame.label != 0])  # signs: no warning

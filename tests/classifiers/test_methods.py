@@ -1,0 +1,529 @@
+"""What is special to each method, and what the base class promises beyond the contract suite."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    CoNALClassifier,
+    CrowdLayerClassifier,
+    DawidSkene,
+    MajorityVote,
+    load,
+    load_demo,
+    make_crowd,
+)
+from manyhands.classifiers import find_classifier
+from manyhands.estimator_checks import make_crowd_problem
+from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.nn import CONNECTIONS
+
+QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_demo()
+
+
+# -- CoNAL ------------------------------------------------------------------------------------
+
+
+def test_conal_separates_common_from_individual_noise():
+    """On a simulated crowd the learnt common confusion is near the true one."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 3000)
+    X = rng.normal(size=(3000, 8)).astype(np.float32) + 2.5 * np.eye(4, 8, dtype=np.float32)[y]
+    shift = np.roll(np.eye(4), 1, axis=1)
+    common = 0.5 * np.eye(4) + 0.5 * shift
+    table = make_crowd(
+        y, X=X, n_annotators=12, annotations_per_instance=4.0, noise_strength=0.1,
+        common_noise=common, common_proportion=0.5, random_state=0,
+    )  # fmt: skip
+    model = CoNALClassifier(
+        mixture="probabilities", random_state=0, max_epochs=20, lr=1e-2, weight_decay=0.0
+    ).fit(X, table)
+    # The mixture of distributions is the simulator's model: the layer itself is recovered ...
+    assert np.abs(model.common_confusion_ - common).max() < 0.1
+    # ... and what annotators do on the whole, as counted against the true classes.
+    counts = np.zeros((4, 4))
+    np.add.at(counts, (y[table.instance], table.label), 1)
+    counts /= counts.sum(axis=1, keepdims=True)
+    assert np.abs(model.confusion_.mean(axis=0) - counts).max() < 0.06
+    assert model.score(X, y) > 0.9
+
+
+def test_conal_logs_the_separation_term_with_its_sign():
+    X, A, _ = make_crowd_problem()
+    model = CoNALClassifier(gap_weight=0.5, **QUICK).fit(X, A)
+    gaps = model.history_.column("confusion_gap")
+    assert gaps[0] <= 0
+    assert gaps[-1] < gaps[0], "the layers part, so the term falls"
+    none = CoNALClassifier(gap_weight=0.0, **QUICK).fit(X, A)
+    np.testing.assert_allclose(none.history_.column("loss"), none.history_.column("nll"))
+
+
+def test_conal_squared_gap_differs():
+    X, A, _ = make_crowd_problem()
+    norm = CoNALClassifier(gap_weight=0.5, **QUICK).fit(X, A)
+    squared = CoNALClassifier(gap_weight=0.5, squared_gap=True, **QUICK).fit(X, A)
+    assert not np.allclose(norm.common_confusion_, squared.common_confusion_)
+
+
+def test_conal_common_proportion_is_nan_for_the_silent():
+    X, A, _ = make_crowd_problem()
+    A = np.hstack([A, np.full((len(A), 1), -1)])
+    model = CoNALClassifier(**QUICK).fit(X, A)
+    assert np.isnan(model.common_proportion_[5])
+    assert ((model.common_proportion_[:5] > 0.26) & (model.common_proportion_[:5] < 0.74)).all()
+
+
+def test_conal_annotator_features_enter_the_gate():
+    X, A, _ = make_crowd_problem()
+    features = np.random.default_rng(0).normal(size=(5, 3))
+    model = CoNALClassifier(annotator_features=features, **QUICK).fit(X, A)
+    assert model.module_.annotator_embedding.in_features == 3
+    with pytest.raises(AnnotationError, match=r"annotator_features has shape \(4, 3\)"):
+        CoNALClassifier(annotator_features=features[:4], **QUICK).fit(X, A)
+    with pytest.raises(AnnotationError, match="annotator_features contains NaN"):
+        CoNALClassifier(annotator_features=np.full((5, 1), np.nan), **QUICK).fit(X, A)
+
+
+def test_conal_with_features_survives_saving(tmp_path):
+    X, A, _ = make_crowd_problem()
+    model = CoNALClassifier(annotator_features=np.eye(5)[:, :3], **QUICK).fit(X, A)
+    loaded = load(model.save(tmp_path))
+    np.testing.assert_array_equal(
+        model.predict_annotation_proba(X), loaded.predict_annotation_proba(X)
+    )
+
+
+def test_resetting_the_optimiser_changes_the_run():
+    X, A, _ = make_crowd_problem()
+    kept = CoNALClassifier(**QUICK).fit(X, A)
+    reset = CoNALClassifier(reset_optimizer=True, **QUICK).fit(X, A)
+    assert not np.allclose(kept.predict_proba(X), reset.predict_proba(X))
+
+
+# -- Crowd Layer ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("connection", CONNECTIONS)
+def test_every_connection_learns(connection, demo):
+    model = CrowdLayerClassifier(connection=connection, max_epochs=25, random_state=0)
+    model.fit(demo.X_train, demo.annotations)
+    assert model.score(demo.X_test, demo.y_test) > 0.88
+    assert model.history_.column("nll")[-1] < model.history_.column("nll")[0]
+
+
+def test_crowd_layer_knows_a_reliable_annotator_from_an_adversary():
+    X, _, y = make_crowd_problem(n=300)
+    A = np.column_stack([y, y, (y + 1) % 3])
+    model = CrowdLayerClassifier(max_epochs=60, batch_size=32, lr=1e-2, random_state=0).fit(X, A)
+    good, bad = model.confusion_[0], model.confusion_[2]
+    assert (good.argmax(axis=1) == [0, 1, 2]).all()
+    assert (bad.argmax(axis=1) == [1, 2, 0]).all()
+    assert model.score(X, y) > 0.95
+
+
+# -- Aggregated -------------------------------------------------------------------------------
+
+
+def test_aggregated_trains_on_what_the_aggregator_says(demo):
+    model = AggregatedClassifier(DawidSkene(), max_epochs=2, random_state=0)
+    model.fit(demo.X_train, demo.annotations)
+    alone = DawidSkene().fit(demo.annotations)
+    np.testing.assert_array_equal(model.aggregator_.posterior_, alone.posterior_)
+    np.testing.assert_allclose(model.confusion_, alone.confusion_)
+    given = model.predict_annotation_proba(demo.X_test[:5])
+    expected = np.einsum("nc,rcg->nrg", model.predict_proba(demo.X_test[:5]), alone.confusion_)
+    np.testing.assert_allclose(given, expected, atol=1e-5)
+
+
+def test_aggregated_leaves_the_given_aggregator_unfitted(demo):
+    aggregator = MajorityVote()
+    AggregatedClassifier(aggregator, max_epochs=1).fit(demo.X_train, demo.annotations)
+    assert not hasattr(aggregator, "posterior_")
+
+
+def test_hard_targets_equal_training_on_the_labels(demo):
+    """Limiting case: hard targets are a plain classifier on the inferred labels."""
+    labels = MajorityVote().fit_predict(demo.annotations)
+    hard = AggregatedClassifier(targets="hard", max_epochs=2, random_state=0)
+    plain = AggregatedClassifier(max_epochs=2, random_state=0).fit(demo.X_train, labels)
+    np.testing.assert_allclose(
+        hard.fit(demo.X_train, demo.annotations).predict_proba(demo.X_test),
+        plain.predict_proba(demo.X_test),
+    )
+
+
+@pytest.mark.parametrize("targets", ["soft", "hard"])
+def test_a_scikit_learn_classifier_as_second_stage(demo, targets, tmp_path):
+    second = LogisticRegression(max_iter=200)
+    model = AggregatedClassifier(DawidSkene(), second, targets=targets)
+    model.fit(demo.X_train, demo.annotations)
+    assert not hasattr(second, "coef_")
+    assert model.score(demo.X_test, demo.y_test) > 0.85
+    np.testing.assert_allclose(model.predict_proba(demo.X_test).sum(axis=1), 1)
+    given = model.predict_annotation_proba(demo.X_test[:3], annotators=[2])
+    assert given.shape == (3, 1, 10)
+    with pytest.raises(AnnotationError, match="scikit-learn"):
+        model.save(tmp_path)
+
+
+def test_hard_second_stage_may_lack_a_class():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 7])
+    model = AggregatedClassifier(backbone=LogisticRegression(), targets="hard").fit(X, table)
+    assert model.predict_proba(X).shape == (len(X), 4)
+    assert (model.predict_proba(X)[:, 3] == 0).all()
+
+
+# -- the base class ---------------------------------------------------------------------------
+
+
+def test_validation_on_gold_keeps_the_most_accurate_epoch(demo):
+    model = CrowdLayerClassifier(
+        max_epochs=12, random_state=0, validation=(demo.X_valid, demo.y_valid)
+    ).fit(demo.X_train, demo.annotations)
+    accuracy = model.history_.column("validation_accuracy")
+    assert model.best_epoch_ == int(accuracy.argmax()) + 1
+    assert model.score(demo.X_valid, demo.y_valid) == pytest.approx(accuracy.max())
+
+
+def test_validation_on_held_out_annotations_keeps_the_likeliest_epoch(demo):
+    model = CrowdLayerClassifier(max_epochs=60, random_state=0, validation=0.2, patience=2, lr=1e-2)
+    model.fit(demo.X_train, demo.annotations)
+    nll = model.history_.column("validation_nll")
+    assert model.best_epoch_ == int(nll.argmin()) + 1
+    assert len(nll) == model.best_epoch_ + 2 < 60, "stops after two epochs without improvement"
+
+
+def test_gold_validation_errors(demo):
+    for validation, message in [
+        ((demo.X_valid,), "1 parts"),
+        ((demo.X_valid, demo.y_valid[:-1]), "297 rows of X but 296"),
+        ((demo.X_valid, np.full(297, 99)), "99"),
+    ]:
+        with pytest.raises(AnnotationError, match=message):
+            CrowdLayerClassifier(validation=validation).fit(demo.X_train, demo.annotations)
+
+
+@pytest.mark.parametrize("scaling", ["standard", "rms"])
+def test_scaling_statistics_are_those_of_the_annotated_rows(scaling):
+    X, A, _ = make_crowd_problem()
+    X = X * [1, 10, 100, 0] + 5
+    A[:8] = -1
+    X[:8] = 1e6  # not annotated: must not count
+    model = CrowdLayerClassifier(scaling=scaling, **QUICK).fit(X, A)
+    scaler, rows = model.module_.classifier.scaler, X[8:]
+    if scaling == "rms":
+        np.testing.assert_allclose(scaler.scale, np.sqrt((rows**2).mean()), rtol=1e-5)
+    else:
+        np.testing.assert_allclose(scaler.shift, rows.mean(axis=0), rtol=1e-5)
+        np.testing.assert_allclose(scaler.scale[:3], rows.std(axis=0)[:3], rtol=1e-4)
+        assert scaler.scale[3] == 1, "a constant feature is not blown up"
+
+
+def test_images_are_scaled_by_channel_and_keep_their_shape(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 255, (40, 3, 6, 6), dtype=np.uint8)
+    A = rng.integers(0, 2, (40, 3))
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = torch.nn.Conv2d(3, 4, 3)
+            self.head = torch.nn.Linear(4, 2)
+
+        def embed(self, x):
+            return self.conv(x).relu().mean(dim=(2, 3))
+
+        def forward(self, x):
+            return self.head(self.embed(x))
+
+    model = CoNALClassifier(backbone=lambda shape, n_classes: Net(), **QUICK).fit(X, A)
+    channel = X[:, 1].astype(float)
+    np.testing.assert_allclose(model.module_.classifier.scaler.shift[1], channel.mean(), rtol=1e-4)
+    assert model.transform(X).shape == (40, 4)
+    with pytest.raises(AnnotationError, match=r"\(3, 5, 6\)"):
+        model.predict(X[:, :, :5])
+    folder = model.save(tmp_path)
+    with pytest.raises(ModelFolderError, match="backbone"):
+        load(folder)
+    loaded = load(folder, backbone=lambda shape, n_classes: Net())
+    np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_a_backbone_of_the_wrong_width_is_refused():
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match=r"output of shape \(2, 7\)"):
+        CrowdLayerClassifier(backbone=torch.nn.Linear(4, 7), **QUICK).fit(X, A)
+
+
+def test_batch_norm_survives_a_last_batch_of_one():
+    X, A, _ = make_crowd_problem(n=33)
+    model = CrowdLayerClassifier(
+        backbone={"name": "mlp", "batch_norm": True}, **(QUICK | {"batch_size": 8})
+    ).fit(X, A)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_weights_matter_and_a_zero_weight_does_not_count():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    noisy = table.label != np.asarray(A).max()
+    weighted = AnnotationTable.from_arrays(
+        table.instance, table.annotator, table.label, weight=np.where(noisy, 2.0, 0.5)
+    )
+    plain = CrowdLayerClassifier(**QUICK).fit(X, table)
+    other = CrowdLayerClassifier(**QUICK).fit(X, weighted)
+    assert not np.allclose(plain.predict_proba(X), other.predict_proba(X))
+
+
+def test_grid_search_takes_a_table_as_y(demo):
+    gold = {x.tobytes(): label for x, label in zip(demo.X_train, demo.y_train, strict=True)}
+
+    def accuracy(estimator, X, y):
+        return float(
+            np.mean([gold[x.tobytes()] == p for x, p in zip(X, estimator.predict(X), strict=True)])
+        )
+
+    search = GridSearchCV(
+        CrowdLayerClassifier(max_epochs=3, random_state=0), {"lr": [1e-6, 1e-2]}, cv=2,
+        scoring=accuracy,
+    ).fit(demo.X_train, demo.annotations)  # fmt: skip
+    assert search.best_params_ == {"lr": 1e-2}
+
+
+def test_pipeline(demo):
+    model = make_pipeline(StandardScaler(), CrowdLayerClassifier(max_epochs=3, random_state=0))
+    assert model.fit(demo.X_train, demo.annotations).predict(demo.X_test).shape == (500,)
+
+
+def test_string_ids_choose_annotators_by_id():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, annotators=list("vwxyz"))
+    model = CrowdLayerClassifier(**QUICK).fit(X, table)
+    every = model.predict_annotation_proba(X)
+    np.testing.assert_allclose(
+        model.predict_annotation_proba(X, ["z", "v"]), every[:, [4, 0]], rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        model.predict_annotation_proba(X, np.array([0, 0, 1, 0, 0], bool)), every[:, [2]], rtol=1e-5
+    )
+
+
+def test_many_annotators_are_predicted_in_blocks(monkeypatch):
+    import manyhands.classifiers.base as base
+
+    X, A, _ = make_crowd_problem()
+    model = CoNALClassifier(**QUICK).fit(X, A)
+    whole = model.predict_annotation_proba(X)
+    monkeypatch.setattr(base, "GRID_ENTRIES", 31)
+    np.testing.assert_allclose(model.predict_annotation_proba(X), whole, atol=1e-6)
+
+
+def test_verbose_shows_progress_on_standard_error(capsys):
+    X, A, _ = make_crowd_problem()
+    CrowdLayerClassifier(verbose=1, **QUICK).fit(X, A)
+    captured = capsys.readouterr()
+    assert "CrowdLayer" in captured.err
+    assert not captured.out
+
+
+def test_without_rich_progress_goes_to_the_log(monkeypatch, caplog):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    X, A, _ = make_crowd_problem()
+    with caplog.at_level(logging.INFO, logger="manyhands"):
+        CrowdLayerClassifier(verbose=1, **QUICK).fit(X, A)
+    assert "epoch 3/3" in caplog.text
+
+
+def test_classifiers_are_found_by_name():
+    for name in ("conal", "CoNALClassifier", "co-nal"):
+        assert find_classifier(name) is CoNALClassifier
+    assert find_classifier("crowd-layer") is CrowdLayerClassifier
+    with pytest.raises(AnnotationError, match="aggregated, conal, crowdlayer"):
+        find_classifier("oracle")
+
+
+# -- checkpoints ------------------------------------------------------------------------------
+
+
+class Killed(Exception):
+    pass
+
+
+def train_until(monkeypatch, epoch, model, X, A):
+    """Fit, and die right after the checkpoint of the given epoch is written."""
+    from manyhands.training import Checkpoint
+
+    written = Checkpoint.after_epoch
+
+    def after_epoch(self, row):
+        written(self, row)
+        if row["epoch"] == epoch:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "after_epoch", after_epoch)
+        with pytest.raises(Killed):
+            model.fit(X, A)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"validation": 0.2},
+        {"validation": 0.2, "patience": 1, "lr": 0.05},
+        {"random_state": None},
+    ],
+)
+def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
+    X, A, _ = make_crowd_problem()
+    parameters = QUICK | {"max_epochs": 6} | options
+    file = tmp_path / "run.safetensors"
+    if parameters["random_state"] is None:
+        # Without a seed only a run resumed from the same first checkpoint can be compared.
+        train_until(monkeypatch, 2, CoNALClassifier(checkpoint=file, **parameters), X, A)
+        saved = file.read_bytes()
+        whole = CoNALClassifier(checkpoint=file, **parameters).fit(X, A)
+        file.write_bytes(saved)
+    else:
+        whole = CoNALClassifier(**parameters).fit(X, A)
+        train_until(monkeypatch, 2, CoNALClassifier(checkpoint=file, **parameters), X, A)
+    resumed = CoNALClassifier(checkpoint=file, **parameters).fit(X, A)
+    for name, value in whole.module_.state_dict().items():
+        assert torch.equal(value, resumed.module_.state_dict()[name]), name
+    drop = {"seconds"}
+    assert [{k: v for k, v in r.items() if k not in drop} for r in resumed.history_] == [
+        {k: v for k, v in r.items() if k not in drop} for r in whole.history_
+    ]
+
+
+def test_a_finished_run_is_not_repeated(tmp_path):
+    X, A, _ = make_crowd_problem()
+    parameters = QUICK | {"checkpoint": tmp_path / "run.safetensors"}
+    first = CrowdLayerClassifier(**parameters).fit(X, A)
+    again = CrowdLayerClassifier(**parameters).fit(X, A)
+    assert again.history_ == first.history_, "seconds included: no epoch ran again"
+    np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
+
+
+@pytest.mark.parametrize("change", ["lr", "data", "class"])
+def test_a_checkpoint_of_another_run_is_refused(change, tmp_path):
+    X, A, _ = make_crowd_problem()
+    file = tmp_path / "run.safetensors"
+    CrowdLayerClassifier(checkpoint=file, **QUICK).fit(X, A)
+    model = CrowdLayerClassifier(checkpoint=file, **QUICK)
+    if change == "lr":
+        model.set_params(lr=0.5)
+    elif change == "data":
+        X = X + 1e-3
+    else:
+        model = CoNALClassifier(checkpoint=file, **QUICK)
+    with pytest.raises(ModelFolderError, match=f"another run.*{change}.*differ"):
+        model.fit(X, A)
+
+
+# -- model folders ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    X, A, _ = make_crowd_problem()
+    return CrowdLayerClassifier(**QUICK).fit(X, A).save(tmp_path / "model")
+
+
+def edit(folder, **changes):
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def weights_of(folder):
+    return next(folder.glob("weights-*.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "model.json").unlink(), "not a model folder"),
+        (lambda f: (f / "model.json").write_text('{"format"'), "truncated or unreadable"),
+        (lambda f: (f / "model.json").write_bytes(b"\xff\xfe\x00"), "truncated or unreadable"),
+        (lambda f: (f / "model.json").write_text("[]"), "not written by manyhands"),
+        (lambda f: edit(f, version=99), "format version 99"),
+        (lambda f: edit(f, **{"class": "os.system"}), "does not know"),
+        (lambda f: edit(f, parameters={"nonsense": 1}), "no parameter 'nonsense'"),
+        (lambda f: edit(f, classes=[0, 1]), "do not fit"),
+        (lambda f: edit(f, weights="../../elsewhere.safetensors"), "missing"),
+        (lambda f: weights_of(f).unlink(), "missing"),
+        (lambda f: weights_of(f).write_bytes(weights_of(f).read_bytes()[:-7]), "truncated"),
+    ],
+)
+def test_a_damaged_folder_is_refused(folder, damage, message):
+    damage(folder)
+    with pytest.raises(ModelFolderError, match=message):
+        load(folder)
+
+
+def test_a_missing_key_is_damage(folder):
+    path = folder / "model.json"
+    description = json.loads(path.read_text())
+    for key in ("class", "parameters", "classes", "weights", "input_shape"):
+        path.write_text(json.dumps({k: v for k, v in description.items() if k != key}))
+        with pytest.raises(ModelFolderError, match="damaged"):
+            load(folder)
+
+
+def test_a_failing_save_leaves_the_previous_model(folder, monkeypatch):
+    import errno
+
+    import manyhands.classifiers.persistence as persistence
+
+    X, A, _ = make_crowd_problem()
+    before = load(folder).predict_proba(X)
+    other = CrowdLayerClassifier(**(QUICK | {"random_state": 5})).fit(X, A)
+    write, calls = persistence.write_atomically, []
+
+    def fail_second(path, content):
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, content)
+
+    monkeypatch.setattr(persistence, "write_atomically", fail_second)
+    with pytest.raises(OSError, match="No space"):
+        other.save(folder)
+    np.testing.assert_array_equal(load(folder).predict_proba(X), before)
+    monkeypatch.undo()
+    other.save(folder)
+    np.testing.assert_array_equal(load(folder).predict_proba(X), other.predict_proba(X))
+    assert len(list(folder.glob("weights-*"))) == 1, "old weights are cleared away"
+
+
+def test_saving_an_unfitted_model_is_refused(tmp_path):
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError):
+        CrowdLayerClassifier().save(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_aggregator_with_parameters_survives_saving(tmp_path, demo):
+    model = AggregatedClassifier(DawidSkene(prior_strength=2.5), max_epochs=1, random_state=0)
+    loaded = load(model.fit(demo.X_train, demo.annotations).save(tmp_path))
+    assert loaded.aggregator.prior_strength == 2.5
+    np.testing.assert_allclose(loaded.confusion_, model.confusion_)

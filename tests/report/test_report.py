@@ -1,0 +1,665 @@
+import copy
+import json
+import re
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from importlib import resources
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.report import render_report, summarize, write_report
+from manyhands.report._charts import count_bars, curves, nice_ticks
+from manyhands.report._data import count_histogram
+from manyhands.report._html import SECTIONS
+from manyhands.report._limits import LIMITS
+from manyhands.report._words import clipped, duration, name, percent, visible
+
+EVIL = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</style><script>alert(2)</script>",
+    "</title><svg onload=alert(3)>",
+    "' onmouseover='alert(4)' x='",
+    r"$\frac{1}{2}$ {{ 7 * 7 }} {% raw %}",
+    "safe\u202egnp.exe",
+    "zero\u200bwidth",
+    "two\nlines\r\t\x00",
+    "שלום עולם",
+    "&lt;b&gt;&amp;",
+    "half\ud800surrogate",
+    "x" * 5000,
+    "   ",
+]
+
+
+class FakeClassifier:
+    """What the report looks for on a classifier, and nothing else."""
+
+    def __init__(self, table, rng, **found):
+        self.classes_ = table.classes
+        self.proba = rng.dirichlet(np.ones(table.n_classes), size=table.n_instances)
+        for key, value in found.items():
+            setattr(self, key, value)
+
+    def get_params(self, deep=True):
+        return {"max_epochs": 3, "backbone": lambda: None, "lr": 1e-3}
+
+    def predict_proba(self, X):
+        return self.proba
+
+
+def crowd(n=120, r=9, classes=("ant", "bee", "cat"), seed=0, density=0.6):
+    rng = np.random.default_rng(seed)
+    gold = rng.integers(len(classes), size=n)
+    wrong = rng.integers(len(classes), size=(n, r))
+    given = np.where(rng.random((n, r)) < np.linspace(0.4, 0.95, r), gold[:, None], wrong)
+    given[rng.random((n, r)) > density] = -1
+    values = np.append(np.array(classes, dtype=object), None)[given]
+    names = [f"ann-{k}" for k in range(r)]
+    table = AnnotationTable.from_matrix(values, classes=list(classes), annotators=names)
+    return table, np.array(classes)[gold], rng
+
+
+def history(n=12):
+    stages = ["warm-up"] * (n // 3) + ["crowd"] * (n - n // 3)
+    return [
+        {
+            "stage": stages[k],
+            "epoch": k,
+            "nll": 1.0 / (k + 1),
+            "validation_nll": 1.2 / (k + 1) if k % 2 else None,
+            "confusion_gap": float("nan") if k == 3 else -0.01 * k,
+            "seconds": 0.5,
+        }
+        for k in range(n)
+    ]
+
+
+@pytest.fixture(scope="module")
+def full():
+    """A summary with every section."""
+    table, gold, rng = crowd()
+    c, r = table.n_classes, table.n_annotators
+    classifier = FakeClassifier(
+        table,
+        rng,
+        history_=history(),
+        common_confusion_=np.full((c, c), 1 / c),
+        common_proportion_=np.linspace(0, 1, r),
+    )
+    return summarize(
+        table,
+        aggregator=DawidSkene().fit(table),
+        classifier=classifier,
+        X=np.zeros((len(table), 2)),
+        gold=gold,
+        title="Every section",
+    )
+
+
+class Page(HTMLParser):
+    """Checks nesting, and collects what could act or call out."""
+
+    VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.attributes, self.ids, self.text = [], [], [], [], []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, key, value) for key, value in attrs]
+        self.ids += [value for key, value in attrs if key == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, (tag, self.getpos())
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def check_harmless(self):
+        assert not {"script", "img", "link", "iframe", "object", "base"} & set(self.tags)
+        assert self.tags.count("style") == 1
+        for tag, key, value in self.attributes:
+            assert not key.startswith("on"), (tag, key)
+            assert key not in ("src", "srcset", "xlink:href", "action", "formaction")
+            if key == "href":
+                assert value.startswith("#")
+                assert value[1:] in self.ids
+        assert len(self.ids) == len(set(self.ids))
+
+
+# -- the dict -------------------------------------------------------------------------------------
+
+
+def test_the_dict_is_plain_json(full):
+    text = json.dumps(full, allow_nan=False)
+    assert json.loads(text) == full
+    assert full["version"] == 1
+    assert list(full) == [
+        *("version", "generator", "title", "limits", "methods", "data", "classes", "labels"),
+        *("annotators", "common_confusions", "learnt_confusion", "training", "gold", "warnings"),
+    ]
+
+
+def test_data_by_hand():
+    table = AnnotationTable.from_matrix(
+        [[0, 0, 1, -1], [1, 1, -1, -1], [0, 1, -1, -1], [2, -1, -1, -1], [-1] * 4],
+        classes=[0, 1, 2, 3],
+    )
+    data = summarize(table)["data"]
+    assert (data["n_instances"], data["n_annotators"], data["n_annotations"]) == (5, 4, 8)
+    assert (data["n_unannotated"], data["n_single"], data["n_silent"]) == (1, 1, 1)
+    assert data["sparsity"] == pytest.approx(12 / 20)
+    assert data["per_instance"]["mean"] == 2
+    assert data["per_instance"]["histogram"] == [
+        {"from": k, "to": k, "count": n} for k, n in enumerate([1, 1, 2, 1])
+    ]
+    # Agreeing pairs: 1 of 3, 1 of 1, 0 of 1.
+    assert data["agreement"]["percent"] == pytest.approx((1 / 3 + 1 + 0) / 3)
+    assert data["agreement"]["n_instances"] == 3
+    assert data["ties"] == {"n": 1, "share": 0.25}
+    assert data["imbalance"]["ratio"] is None
+    assert data["imbalance"]["least"] == {"name": 3, "n": 0}
+
+
+def test_imbalance_is_most_over_least_frequent():
+    data = summarize(np.array([[0, 0], [0, 1], [0, 0]]))["data"]
+    assert data["imbalance"]["ratio"] == 5.0
+
+
+def test_warnings_in_words():
+    A = np.array([[0, 1, 0, -1]] * 6 + [[1, 0, 0, -1]] * 6 + [[0, -1, -1, -1], [-1] * 4])
+    A[0, 3] = 0
+    table = AnnotationTable.from_matrix(np.pad(A, [(0, 0), (0, 1)], constant_values=-1),
+                                        classes=[0, 1, 2])  # fmt: skip
+    found = {w["code"]: w["text"] for w in summarize(table)["warnings"]}
+    assert found["class-never-given"] == "Class “2” was never given by any annotator."
+    assert (
+        found["few-annotations"] == "1 annotator gave fewer than 5 annotations: too few to judge."
+    )
+    assert found["silent"] == "1 annotator gave no annotation."
+    assert found["unannotated"] == "1 instance has no annotation."
+    assert "below 0" in found["alpha-below-0"]
+    assert found["always-the-same-class"] == "1 annotator always gave the same class: “2”."
+    assert "no-overlap" in {w["code"] for w in summarize(np.array([[0, -1], [-1, 1]]))["warnings"]}
+
+
+def test_an_annotator_below_chance_is_flagged():
+    table, _, _ = crowd(density=1.0)
+    A = table.to_matrix(codes=True)
+    A[:, 4] = (A[:, 8] + 1) % 3  # against the best annotator, every time
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2])
+    section = summarize(table, aggregator=DawidSkene().fit(table))["annotators"]
+    row = next(row for row in section["rows"] if row["id"] == 4)
+    assert row["flags"] == ["at or below chance"]
+    assert row["upper"] < section["chance"] == pytest.approx(1 / 3)
+    assert section["flagged"]["at or below chance"] == [4]
+
+
+def test_annotators_by_hand():
+    A = np.array([[0, 0, 0], [0, 0, 1], [1, 1, 1], [1, 1, -1], [1, 1, 0]])
+    section = summarize(A, labels=[0, 0, 1, 1, 1])["annotators"]
+    assert [row["id"] for row in section["rows"]] == [0, 1, 2]
+    last = section["rows"][2]
+    assert (last["n_annotations"], last["accuracy"]) == (4, 0.5)
+    assert last["flags"] == ["fewer than 5"]
+    assert last["mistake"] == {"true": 0, "given": 1, "n": 1, "of": 2}
+    assert last["matrix"] == {"shares": [[0.5, 0.5], [0.5, 0.5]], "met": [2, 2]}
+    assert section["rows"][0]["mistake"] is None
+    assert section["matrices"]["source"] is None
+    assert section["rest"] is None
+
+
+def test_common_confusions_by_hand():
+    A = np.array([[0, 1, 1, -1], [0, 1, 0, -1], [1, 1, 0, -1]])
+    inferred = summarize(A, labels=[0, 0, 1])["common_confusions"]
+    # Three active annotators: two called 0 a 1, one called 1 a 0.
+    assert inferred["truth"] == "inferred"
+    assert inferred["matrix"] == [[0.6667, 0.6667], [0.3333, 0.6667]]
+    assert [(p["true"], p["given"], p["n"]) for p in inferred["pairs"]] == [(0, 1, 2), (1, 0, 1)]
+    gold = summarize(A, labels=[0, 0, 1], gold=[1, 1, -1])["common_confusions"]
+    assert (gold["truth"], gold["source"]) == ("gold", "gold labels")
+    assert [(p["true"], p["given"], p["n"]) for p in gold["pairs"]] == [(1, 0, 2)]
+
+
+def test_labels_of_the_aggregator(full):
+    table, _, _ = crowd()
+    found = DawidSkene().fit(table)
+    labels = full["labels"]
+    assert labels["source"] == "DawidSkene"
+    assert labels["n"] == int((table.annotations_per_instance() > 0).sum())
+    assert labels["confidence"]["n_certain"] == int((found.posterior_.max(axis=1) >= 0.95).sum())
+    rows = labels["uncertain"]["rows"]
+    probabilities = [row["probability"] for row in rows]
+    assert probabilities == sorted(probabilities)
+    assert probabilities[0] == pytest.approx(found.posterior_.max(axis=1).min())
+    assert labels["all"]["total"] == labels["all"]["shown"] == labels["n"]
+    for row in rows:
+        position = row["id"]
+        assert row["label"] == found.labels_[position]
+        votes = dict(row["votes"])
+        counts = table.vote_counts()[position]
+        assert votes == {c: n for c, n in zip(table.classes.tolist(), counts, strict=True) if n}
+
+
+def test_labels_against_the_majority():
+    A = np.array([[0, 0, 1], [0, 1, -1], [1, 1, 1]])
+    labels = summarize(A, labels=[1, 1, 1])["labels"]
+    assert labels["n_against_majority"] == 1
+    assert labels["against_majority"]["rows"][0]["id"] == 0
+    assert labels["against_majority"]["rows"][0]["votes"] == [[0, 2], [1, 1]]
+    assert labels["n_ties_decided"] == 1
+    assert labels["confidence"] is None
+    assert labels["uncertain"] is None
+
+
+def test_which_labels_are_taken():
+    table, _, rng = crowd()
+    classifier = FakeClassifier(table, rng)
+    X = np.zeros((len(table), 1))
+    assert summarize(table)["labels"]["kind"] == "majority"
+    assert summarize(table, classifier=classifier)["labels"]["kind"] == "majority"
+    assert summarize(table, classifier=classifier, X=X)["labels"]["source"] == "FakeClassifier"
+    aggregator = MajorityVote().fit(table)
+    both = summarize(table, aggregator=aggregator, classifier=classifier, X=X)
+    assert both["labels"]["source"] == "MajorityVote"
+    given = summarize(table, aggregator=aggregator, posterior=classifier.proba)
+    assert given["labels"]["kind"] == "given"
+
+
+def test_classes_in_another_order_are_aligned():
+    table, _, rng = crowd()
+    plain = FakeClassifier(table, rng, confusion_=rng.dirichlet(np.ones(3), size=(9, 3)))
+    turned = copy.copy(plain)
+    order = np.array([2, 0, 1])
+    turned.classes_ = table.classes[order]
+    turned.proba = plain.proba[:, order]
+    turned.confusion_ = plain.confusion_[:, order][:, :, order]
+    X = np.zeros((len(table), 1))
+    first, second = (summarize(table, classifier=c, X=X) for c in (plain, turned))
+    assert first == second
+
+
+def test_gold_section(full):
+    table, gold, _ = crowd()
+    found = DawidSkene().fit(table)
+    annotated = table.annotations_per_instance() > 0
+    rows = {row["name"]: row for row in full["gold"]["rows"]}
+    assert list(rows) == ["majority vote", "DawidSkene", "FakeClassifier (prediction)"]
+    expected = np.mean(found.labels_[annotated] == gold[annotated])
+    assert rows["DawidSkene"]["accuracy"] == pytest.approx(expected)
+    assert 0 <= rows["DawidSkene"]["ece"] <= 1
+    known = np.where(np.arange(len(gold)) < 50, gold.astype(object), None)
+    part = summarize(table, gold=known)["gold"]
+    assert part["n"] + part["n_without"] == annotated.sum()
+    assert part["n"] == annotated[:50].sum()
+    assert summarize(table, gold=[None] * len(table))["gold"] is None
+
+
+def test_overconfidence_is_a_warning():
+    table, gold, _ = crowd()
+    wrong = np.roll(np.eye(3), 1, axis=1)[np.searchsorted(table.classes, gold)]
+    summary = summarize(table, posterior=wrong, gold=gold)
+    assert summary["warnings"][0]["code"] == "overconfident"
+    assert (
+        "100\u202f% of its labels to be right; against gold 0\u202f% are"
+        in summary["warnings"][0]["text"]
+    )
+
+
+def test_training_section(full):
+    training = full["training"]
+    assert (training["n_epochs"], training["seconds"]) == (12, 6.0)
+    assert [(s["name"], s["first"], s["n_epochs"]) for s in training["stages"]] == [
+        ("warm-up", 1, 4),
+        ("crowd", 5, 8),
+    ]
+    charts = {chart["name"]: [s["name"] for s in chart["series"]] for chart in training["charts"]}
+    assert charts == {"nll": ["nll", "validation_nll"], "confusion_gap": ["confusion_gap"]}
+    assert training["charts"][1]["series"][0]["points"][3] == [4, None]
+
+
+def test_long_histories_are_thinned():
+    table, _, rng = crowd()
+    summary = summarize(table, classifier=FakeClassifier(table, rng, history_=history(1000)))
+    points = summary["training"]["charts"][0]["series"][0]["points"]
+    assert len(points) == LIMITS["curve_points"]
+    assert (points[0][0], points[-1][0]) == (1, 1000)
+    assert "The curves show 200 of 1,000" in " ".join(render_report(summary).split())
+
+
+def test_only_observed_rows_count():
+    table, _, _ = crowd()
+    rest = np.argwhere(table.to_matrix(codes=True) < 0)
+    extra = AnnotationTable.from_arrays(
+        rest[:, 0], [f"ann-{k}" for k in rest[:, 1]], ["ant"] * len(rest),
+        n_instances=len(table), classes=table.classes, annotators=table.annotators,
+    )  # fmt: skip
+    plain = summarize(table)
+    added = summarize(table.with_added(extra.with_source("pseudo")))
+    assert added["data"].pop("n_added") == len(rest)
+    assert added["warnings"].pop()["code"] == "added"
+    plain["data"].pop("n_added")
+    assert added == plain
+
+
+def test_an_estimator_fitted_on_other_data_is_refused():
+    table, _, rng = crowd()
+    fitted = DawidSkene().fit(table)
+    with pytest.raises(AnnotationError, match="fitted on 9 annotators"):
+        summarize(table.select(annotators=np.arange(8)), aggregator=fitted)
+    with pytest.raises(AnnotationError, match="fit it on this table"):
+        summarize(table[:50], aggregator=fitted)
+    with pytest.raises(NotFittedError, match=r"aggregator\.fit"):
+        summarize(table, aggregator=DawidSkene())
+    with pytest.raises(NotFittedError, match=r"classifier\.fit"):
+        summarize(table, classifier=DawidSkene())
+    with pytest.raises(AnnotationError, match="classifier="):
+        summarize(table, X=np.zeros((120, 2)))
+    with pytest.raises(AnnotationError, match="predict_proba"):
+        summarize(table[:50], classifier=FakeClassifier(table, rng), X=np.zeros((50, 1)))
+    for name_, wrong in [("common_proportion_", np.ones(3)), ("common_confusion_", np.ones((2, 2))),
+                         ("confusion_", np.ones((2, 3, 3)))]:  # fmt: skip
+        with pytest.raises(AnnotationError, match=name_):
+            summarize(table, classifier=FakeClassifier(table, rng, **{name_: wrong}))
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("gold", ["ant"] * 3, r"gold has shape \(3,\)"),
+        ("gold", ["dog"] * 120, "gold holds 'dog'"),
+        ("labels", [None] * 120, "labels is missing for"),
+        ("posterior", np.ones((120, 2)), r"posterior has shape \(120, 2\)"),
+        ("posterior", np.full((120, 3), np.nan), "posterior of instance 0"),
+        ("posterior", np.full((120, 3), 0.5), "sum to 1"),
+    ],
+)
+def test_what_does_not_fit_is_named(argument, value, message):
+    with pytest.raises(AnnotationError, match=message):
+        summarize(crowd()[0], **{argument: value})
+
+
+def test_inputs_stay_as_they_were():
+    table, gold, _ = crowd()
+    fitted = DawidSkene().fit(table)
+    before = copy.deepcopy(fitted.__dict__), gold.copy()
+    summarize(table, aggregator=fitted, gold=gold)
+    for key, value in before[0].items():
+        np.testing.assert_array_equal(getattr(fitted, key), value)
+    np.testing.assert_array_equal(gold, before[1])
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def test_every_section_is_on_the_page(full):
+    html = render_report(full)
+    page = Page(html)
+    page.check_harmless()
+    for key, heading in SECTIONS:
+        assert key in page.ids
+        assert heading in page.text
+        assert ("a", "href", f"#{key}") in page.attributes
+    assert page.tags.count("h1") == 1
+    assert ("html", "lang", "en") in page.attributes
+    assert page.tags.count("table") == page.tags.count("caption")
+    n_svg = page.tags.count("svg")
+    assert n_svg == len(
+        [1 for tag, key, _ in page.attributes if (tag, key) == ("svg", "aria-label")]
+    )
+    assert all(scope in ("row", "col") for tag, key, scope in page.attributes if key == "scope")
+    headings = [(tag, key) for tag, key, _ in page.attributes if tag == "th" and key == "scope"]
+    assert len(headings) == page.tags.count("th")
+
+
+def test_the_page_is_self_contained(full):
+    html = render_report(full)
+    assert not re.search(r"(https?:)?//\w", html)
+    assert "url(" not in html
+    assert "@import" not in html
+    assert "default-src 'none'" in html
+
+
+def test_print_and_dark_are_there(full):
+    html = render_report(full)
+    assert "@media print" in html
+    assert "::details-content" in html
+    assert "print-color-adjust: exact" in html
+    assert "@media screen and (prefers-color-scheme: dark)" in html
+
+
+def test_rendering_is_deterministic(full, tmp_path):
+    again = json.loads(json.dumps(full))
+    assert render_report(full) == render_report(again) == render_report(full)
+    assert " at 0x" not in render_report(full)
+    source = tmp_path / "summary.json"
+    source.write_text(json.dumps(full), encoding="utf-8")
+    one = write_report(full, tmp_path / "a" / "one.html")
+    two = write_report(source, tmp_path / "two.html")
+    assert one.read_bytes() == two.read_bytes() == render_report(full).encode()
+
+
+def test_sections_without_content_are_left_out():
+    page = Page(render_report(summarize(crowd()[0])))
+    assert {"data", "classes", "labels", "annotators", "common_confusions"} <= set(page.ids)
+    assert not {"training", "gold", "learnt_confusion"} & set(page.ids)
+    page.check_harmless()
+
+
+def test_an_empty_table_has_a_page():
+    table = AnnotationTable.from_matrix(np.full((3, 2), -1), classes=["a", "b"])
+    summary = summarize(table, gold=["a", "b", "a"])
+    assert summary["warnings"] == [
+        {"code": "empty", "text": "There is no observed annotation to report on."}
+    ]
+    page = Page(render_report(summary))
+    page.check_harmless()
+    assert "labels" not in page.ids
+    Page(render_report(summarize(np.zeros((0, 2), dtype=int)))).check_harmless()
+
+
+def test_one_class_one_annotator_one_annotation():
+    for A in ([[0]], [[0, -1], [0, 0]], [["a"]]):
+        Page(render_report(summarize(np.array(A)))).check_harmless()
+
+
+def hostile():
+    rng = np.random.default_rng(0)
+    A = rng.choice(np.array(EVIL, dtype=object), size=(30, len(EVIL)))
+    table = AnnotationTable.from_matrix(
+        A,
+        classes=[*EVIL, "never <b>given</b>"],
+        annotators=EVIL,
+        instances=[f"{EVIL[k % len(EVIL)]}{k}" for k in range(30)],
+    )
+    rows = [{"stage": EVIL[k % 3], "epoch": k, EVIL[0]: k, EVIL[8]: 1.0} for k in range(4)]
+    c, r = table.n_classes, table.n_annotators
+    classifier = FakeClassifier(
+        table, rng, history_=rows, common_confusion_=np.eye(c), common_proportion_=np.ones(r)
+    )
+    classifier.get_params = lambda deep=True: dict.fromkeys(EVIL, EVIL[1])
+    aggregator = DawidSkene().fit(table)
+    gold = rng.choice(np.array(EVIL, dtype=object), size=30)
+    return [
+        summarize(table, aggregator=aggregator, classifier=classifier, gold=gold, title=title)
+        for title in EVIL
+    ]
+
+
+def test_hostile_names_are_harmless():
+    for summary in hostile():
+        html = render_report(summary)
+        Page(html).check_harmless()
+        html.encode()
+        assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+        for character in "\u202e\u200b\x00":
+            assert character not in html
+        assert "x" * 400 not in html
+        assert "{{ 7 * 7 }}" in html
+
+
+def test_hostile_text_in_charts_is_escaped():
+    series = {"name": EVIL[1], "points": [[1, 0.0], [2, None], [3, 1.0]], "first": 0.0, "last": 1.0}
+    svg = curves({"name": EVIL[0], "series": [series]}, [], 3)
+    assert "<script" not in svg
+    assert "<img" not in svg
+    svg = count_bars([{"from": 1, "to": 1, "count": 2}], EVIL[0], EVIL[1], EVIL[4])
+    Page(svg)
+    assert "<script" not in svg
+
+
+def test_text_can_be_read_on_every_cell():
+    css = (resources.files("manyhands.report") / "templates" / "report.css").read_text()
+    light, dark = (
+        dict(re.findall(r"--([a-z-]+): ([^;]+);", block))
+        for block in re.findall(r":root \{(.*?)\}", css, flags=re.DOTALL)[:2]
+    )
+    for scheme in (light, dark):
+        ink, quiet, paper = (hex_colour(scheme[key]) for key in ("ink", "quiet", "paper"))
+        assert contrast(ink, paper) > 12
+        assert contrast(quiet, paper) > 4.5
+        assert contrast(hex_colour(scheme["accent"]), paper) > 4.5
+        assert contrast(hex_colour(scheme["warm"]), paper) > 4.5
+        assert contrast(ink, hex_colour(scheme["look"])) > 7
+        for key in ("heat-right", "heat-wrong"):
+            heat = np.array([int(v) for v in scheme[key].split()])
+            for v in np.linspace(0, 1, 21):
+                assert contrast(ink, v * heat + (1 - v) * paper) > 4.5
+
+
+def hex_colour(text):
+    return np.array([int(text[k : k + 2], 16) for k in (1, 3, 5)])
+
+
+def contrast(a, b):
+    """Contrast ratio of WCAG 2."""
+
+    def luminance(colour):
+        c = np.asarray(colour) / 255
+        return np.where(c <= 0.03928, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [
+            0.2126,
+            0.7152,
+            0.0722,
+        ]
+
+    high, low = sorted([luminance(a), luminance(b)], reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_another_version_is_refused(full, tmp_path):
+    with pytest.raises(ValueError, match="version"):
+        render_report({**full, "version": 2})
+    with pytest.raises(ValueError, match="version"):
+        render_report({})
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    with pytest.raises(ValueError, match=r"broken\.json"):
+        write_report(broken, tmp_path / "x.html")
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_without_jinja_the_extra_is_named(full, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(MissingExtraError, match=r"manyhands\[report\]"):
+        render_report(full)
+
+
+# -- size -----------------------------------------------------------------------------------------
+
+
+def test_many_annotators_are_cut_and_it_is_said():
+    rng = np.random.default_rng(0)
+    n, m = 4000, 30_000
+    pairs = np.unique(rng.integers(n, size=m) * 20_000 + rng.integers(20_000, size=m))
+    table = AnnotationTable.from_arrays(
+        pairs // 20_000, pairs % 20_000, rng.integers(4, size=len(pairs)),
+        n_instances=n, n_annotators=20_000,
+    )  # fmt: skip
+    start = time.perf_counter()
+    summary = summarize(table)
+    html = render_report(summary)
+    assert time.perf_counter() - start < 20
+    section = summary["annotators"]
+    assert (section["total"], section["shown"]) == (20_000, LIMITS["annotators"])
+    assert section["rest"]["n"] == 19_800
+    counted = sum(row["n_annotations"] for row in section["rows"])
+    assert counted + section["rest"]["n_annotations"] == len(pairs)
+    assert "The other 19,800\u00a0annotators gave" in html
+    assert len(html) < 1_000_000
+
+
+def test_many_classes_have_pairs_instead_of_matrices():
+    rng = np.random.default_rng(0)
+    table = AnnotationTable.from_matrix(rng.integers(1000, size=(600, 4)), classes=range(1000))
+    summary = summarize(table)
+    assert summary["common_confusions"]["matrix"] is None
+    assert len(summary["common_confusions"]["pairs"]) == LIMITS["pairs"]
+    assert summary["annotators"]["matrices"] is None
+    assert summary["classes"]["shown"] == LIMITS["classes"]
+    html = render_report(summary)
+    Page(html).check_harmless()
+    assert len(html) < 500_000
+
+
+# -- words and charts -----------------------------------------------------------------------------
+
+
+def test_words():
+    assert [percent(p) for p in (0, 0.001, 0.5, 0.999, 1, None)] == [
+        *("0\u202f%", "<1\u202f%", "50\u202f%", ">99\u202f%", "100\u202f%", "\u2013")
+    ]
+    assert [duration(s) for s in (4.25, 200, 7500)] == [
+        *("4.2\u00a0s", "3\u00a0min 20\u00a0s", "2\u00a0h 5\u00a0min")
+    ]
+    assert visible("a\u202eb\n\ud800") == r"a\u202eb\n\ud800"
+    assert clipped("x" * 50, 10) == "x" * 9 + "…"
+    assert clipped("  ") == "“  ”"
+    assert name("a<b") == '<bdi class="name">a&lt;b</bdi>'
+    assert 'title="' in name("x" * 50)
+
+
+def test_ticks_enclose_and_are_round():
+    rng = np.random.default_rng(0)
+    cases = [(0, 0), (5, 5), (-1e-5, 0), (1e9, 1e9 + 1), (-3, 7), *rng.normal(size=(200, 2))]
+    for a, b in cases:
+        low, high = min(a, b), max(a, b)
+        ticks = nice_ticks(low, high)
+        span = ticks[-1] - ticks[0]
+        assert ticks[0] <= low + 1e-6 * span
+        assert high - 1e-6 * span <= ticks[-1]
+        assert 2 <= len(ticks) <= 8
+
+
+def test_histograms_of_counts_hold_everything():
+    rng = np.random.default_rng(0)
+    for top in (0, 1, 12, 13, 99, 100, 101, 54_321):
+        counts = rng.integers(top + 1, size=500)
+        bins = count_histogram(counts)
+        assert sum(b["count"] for b in bins) == 500
+        assert len(bins) <= 20
+        assert all(b["to"] + 1 == c["from"] for b, c in pairwise(bins))
+
+
+def test_no_torch_is_imported():
+    code = "import sys; from manyhands.report import summarize; import manyhands.metrics; " \
+           "summarize([[0, 1], [1, 1]]); " \
+           "sys.exit(any(m in sys.modules for m in ('torch', 'jinja2', 'matplotlib')))"  # fmt: skip
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

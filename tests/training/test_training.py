@@ -1,0 +1,228 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from manyhands import AnnotationTable
+from manyhands.exceptions import AnnotationError, DivergenceError, ModelFolderError, WriteError
+from manyhands.training import (
+    AnnotationBatches,
+    BestState,
+    EarlyStopping,
+    Features,
+    GradientStep,
+    History,
+    Monitor,
+    Stage,
+    hold_out,
+    isolated_rng,
+    load_tree,
+    pick_device,
+    run_epochs,
+    run_stages,
+    save_tree,
+)
+
+CPU = torch.device("cpu")
+
+
+def batches(n=7, batch_size=3, weights=False):
+    rng = np.random.default_rng(0)
+    A = rng.integers(-1, 3, (n, 4))
+    A[2] = -1
+    A[3] = [0, 1, 2, 0]
+    table = AnnotationTable.from_matrix(A)
+    if weights:
+        table = AnnotationTable.from_arrays(
+            table.instance, table.annotator, table.label, n_instances=n,
+            weight=np.arange(table.n_annotations) + 1.0,
+        )  # fmt: skip
+    X = np.arange(n, dtype=np.float32)[:, None]
+    return AnnotationBatches(Features(X, CPU), table, batch_size), A, table
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_an_epoch_holds_every_annotation_once(weights):
+    source, A, table = batches(weights=weights)
+    seen = []
+    for batch in source.epoch(0):
+        assert len(batch.x) >= 2, "a batch of one cannot be normalised"
+        np.testing.assert_array_equal(batch.x[:, 0], batch.instances)
+        w = batch.weights if weights else torch.ones(len(batch.labels))
+        for row, r, label, weight in zip(
+            batch.rows, batch.annotators, batch.labels, w, strict=True
+        ):
+            seen.append((int(batch.instances[row]), int(r), int(label), float(weight)))
+    expected = [
+        (int(i), int(r), int(label), float(w))
+        for i, r, label, w in zip(
+            table.instance, table.annotator, table.label, table.weight, strict=True
+        )
+    ]
+    assert sorted(seen) == sorted(expected)
+    assert all(A[i, r] == label for i, r, label, _ in seen)
+    assert 2 not in {i for i, *_ in seen}, "an instance without annotations was fetched"
+
+
+def test_epochs_are_shuffled_and_in_order_is_not():
+    source, _, _ = batches(n=40, batch_size=8)
+    first = torch.cat([b.instances for b in source.epoch(0)])
+    second = torch.cat([b.instances for b in source.epoch(1)])
+    assert not torch.equal(first, second)
+    assert torch.equal(first.sort().values, second.sort().values)
+    in_order = torch.cat([b.instances for b in source.in_order()])
+    assert torch.equal(in_order, in_order.sort().values)
+
+
+def test_a_shuffled_table_gives_the_same_batches():
+    source, _, table = batches()
+    shuffled = table.take(np.random.default_rng(1).permutation(table.n_annotations))
+    other = AnnotationBatches(source.features, shuffled, 3)
+    for a, b in zip(source.in_order(), other.in_order(), strict=True):
+        assert sorted(
+            zip(a.rows.tolist(), a.annotators.tolist(), a.labels.tolist(), strict=True)
+        ) == sorted(zip(b.rows.tolist(), b.annotators.tolist(), b.labels.tolist(), strict=True))
+
+
+def test_hold_out_splits_annotations_exactly():
+    _, _, table = batches()
+    kept, held = hold_out(table, 0.3, np.random.default_rng(0))
+    assert held.n_annotations == round(0.3 * table.n_annotations)
+    both = sorted(
+        zip(
+            *(
+                np.concatenate([getattr(kept, c), getattr(held, c)])
+                for c in ("instance", "annotator", "label")
+            ),
+            strict=True,
+        )
+    )
+    assert both == sorted(zip(table.instance, table.annotator, table.label, strict=True))
+    assert kept.shape == held.shape == table.shape
+    with pytest.raises(AnnotationError, match=r"validation=0\.001"):
+        hold_out(table, 0.001, np.random.default_rng(0))
+
+
+def quadratic(start=4.0, **options):
+    module = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.constant_(module.weight, start)
+
+    def objective(module, batch):
+        return {"square": module.weight.square().sum(), "shift": 0.0 * module.weight.sum()}
+
+    step = GradientStep(
+        module, objective, lambda: torch.optim.SGD(module.parameters(), lr=0.25), **options
+    )
+    return module, step
+
+
+def test_run_epochs_logs_named_terms_and_their_sum():
+    module, step = quadratic()
+    history = History()
+    run_epochs(step, lambda epoch: [None, None], max_epochs=2, history=history, stage="warm")
+    assert [row["epoch"] for row in history] == [1, 2]
+    assert history.columns == ["stage", "epoch", "square", "shift", "loss", "seconds"]
+    # w -> w / 2 a step: squares 16, 4 | 1, .25; means 10 and .625
+    np.testing.assert_allclose(history.column("square"), [10.0, 0.625])
+    np.testing.assert_allclose(history.column("loss"), history.column("square"))
+    assert history.column("square", stage="other").size == 0
+    assert math.isnan(history.column("nothing")[0])
+    assert module.weight.item() == 0.25
+
+
+def test_early_stopping_waits_and_best_state_returns():
+    module, step = quadratic()
+    values = iter([3.0, 1.0, 2.0, 2.0, 0.5, 0.1])
+    monitor = Monitor(lambda: {"metric": next(values)})
+    best = BestState(module, "metric", higher_is_better=False)
+    stop = EarlyStopping("metric", higher_is_better=False, patience=2)
+    history = History()
+    run_stages(
+        [Stage("train", step, lambda epoch: [None], 6)],
+        callbacks=[monitor, best, stop],
+        history=history,
+    )
+    assert len(history) == 4, "stops after two epochs without improvement"
+    assert module.weight.item() == 4.0 / 2**4
+    best.restore()
+    assert best.best["epoch"] == 2
+    assert module.weight.item() == 4.0 / 2**2
+
+
+def test_a_new_optimiser_every_epoch_on_request():
+    _, step = quadratic(reset_every_epoch=True)
+    before = step.optimizer
+    step.start_epoch(0)
+    assert step.optimizer is before
+    step.start_epoch(1)
+    assert step.optimizer is not before
+
+
+def test_divergence_is_an_error_that_says_what_to_do():
+    _, step = quadratic(start=float("inf"))
+    with pytest.raises(DivergenceError, match="lower lr"):
+        run_epochs(step, lambda epoch: [None], max_epochs=1, history=History())
+
+
+def test_isolated_rng_repeats_and_restores():
+    before = torch.get_rng_state()
+    with isolated_rng(3, CPU):
+        first = torch.rand(4)
+    with isolated_rng(3, CPU):
+        second = torch.rand(4)
+    assert torch.equal(first, second)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_trees_survive_the_disk(tmp_path):
+    tree = {
+        "a": [1, 2.5, None, "x", True],
+        "state": {0: {"step": torch.tensor(3.0), "m": torch.ones(2, 3)}, 1: {}},
+        "bytes": torch.arange(5, dtype=torch.uint8),
+        "__odd__": {"__tensor__": "not one"},
+    }
+    path = save_tree(tmp_path / "tree.safetensors", tree)
+    loaded = load_tree(path)
+    assert loaded["a"] == tree["a"]
+    assert set(loaded["state"]) == {0, 1}
+    assert torch.equal(loaded["state"][0]["m"], tree["state"][0]["m"])
+    assert loaded["bytes"].dtype == torch.uint8
+    assert loaded["__odd__"] == {"__tensor__": "not one"}
+
+
+def test_a_truncated_tree_is_refused(tmp_path):
+    path = save_tree(tmp_path / "tree.safetensors", {"w": torch.ones(100)})
+    content = path.read_bytes()
+    for cut in (0, 4, 40, len(content) - 1):
+        path.write_bytes(content[:cut])
+        with pytest.raises(ModelFolderError, match="truncated"):
+            load_tree(path)
+    with pytest.raises(ModelFolderError, match="missing"):
+        load_tree(tmp_path / "none")
+
+
+def test_a_full_disk_leaves_the_previous_file(tmp_path, monkeypatch):
+    import errno
+    import os
+
+    path = save_tree(tmp_path / "tree.safetensors", {"w": torch.ones(3)})
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(WriteError, match="disk is full"):
+        save_tree(path, {"w": torch.zeros(3)})
+    assert torch.equal(load_tree(path)["w"], torch.ones(3))
+    assert [p.name for p in tmp_path.iterdir()] == ["tree.safetensors"]
+
+
+def test_devices():
+    assert pick_device("cpu") == CPU
+    assert pick_device("auto").type in {"cpu", "cuda"}
+    with pytest.raises(ValueError, match="'abacus' is unknown"):
+        pick_device("abacus")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="no CUDA device"):
+            pick_device("cuda")
