@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -77,7 +79,6 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
     content = to_bytes({name: value.cpu().contiguous() for name, value in tensors.items()})
     digest = hashlib.sha256(content).hexdigest()
     weights = f"weights-{digest[:16]}.safetensors"
-    write_atomically(folder / weights, content)
     description = {
         "format": FORMAT,
         "version": VERSION,
@@ -97,7 +98,16 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
         "weights": weights,
         "sha256": digest,
     }
-    write_atomically(folder / "model.json", json.dumps(description, indent=1, allow_nan=False))
+    description["checksum"] = _checksum(description)
+    described = json.dumps(description, indent=1, allow_nan=False)
+    fresh = not (folder / weights).exists()
+    write_atomically(folder / weights, content)
+    try:
+        write_atomically(folder / "model.json", described)
+    except BaseException:
+        if fresh:
+            (folder / weights).unlink(missing_ok=True)
+        raise
     for old in folder.glob("weights-*.safetensors"):
         if old.name != weights:
             old.unlink()
@@ -129,7 +139,10 @@ def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> B
     try:
         model = _make_estimator(description, backbone)
         for name, values in (("classes_", "classes"), ("annotators_", "annotators")):
-            setattr(model, name, np.asarray(description[values]))
+            vocabulary = np.asarray(description[values])
+            if vocabulary.ndim != 1:
+                raise ValueError(f"{values!r} is no list of ids")
+            setattr(model, name, vocabulary)
         model.n_annotators_ = len(model.annotators_)
         model.input_shape_ = tuple(description["input_shape"])
         if description["n_features_in"] is not None:
@@ -137,15 +150,32 @@ def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> B
         if description["best_epoch"] is not None:
             model.best_epoch_ = description["best_epoch"]
         model.history_ = History(description["history"])
-        weights, digest = description["weights"], description["sha256"]
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, ModelFolderError):
-            raise
+        path, digest = folder / Path(description["weights"]).name, description["sha256"]
+    except ModelFolderError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelFolderError(
             f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
         ) from error
-    _fill(model, folder, weights, digest, pick_device(device))
+    _fill(model, path, digest, pick_device(device))
+    # Last, as whatever fails before says more.
+    _check_untouched(description, folder)
     return model
+
+
+def _checksum(description: dict[str, Any]) -> str:
+    """Digest of all that model.json says but the digest itself."""
+    said = {name: value for name, value in description.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _check_untouched(description: dict[str, Any], folder: Path) -> None:
+    """Refuse an altered description: with two classes exchanged it would load, and be wrong."""
+    if description.get("checksum") != _checksum(description):
+        raise ModelFolderError(
+            f"{str(folder / 'model.json')!r} was altered (its checksum differs); save the model "
+            "again"
+        )
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
@@ -157,7 +187,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
         )
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise ModelFolderError(
             f"{str(path)!r} is truncated or unreadable ({error}); save the model again"
         ) from error
@@ -215,16 +245,9 @@ def _read_parameter(value: Any) -> Any:
     return value
 
 
-def _fill(
-    model: BaseCrowdClassifier, folder: Path, weights: str, digest: str, device: torch.device
-) -> None:
+def _fill(model: BaseCrowdClassifier, path: Path, digest: str, device: torch.device) -> None:
     """Rebuild the module and put weights and fitted arrays in."""
-    path = folder / Path(weights).name
-    if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-        raise ModelFolderError(
-            f"{str(path)!r} is truncated or altered (its checksum differs); save the model again"
-        )
-    tensors = _load_tensors(path)
+    tensors = _load_tensors(path, digest)
     shape = model.input_shape_
     module_state = _part(tensors, "module.")
     try:
@@ -243,20 +266,26 @@ def _fill(
         ) from error
     model.module_.to(device).eval()
     for name, value in _part(tensors, "fitted.").items():
-        setattr(model, name, value.numpy())
+        if name in model._fitted_arrays:
+            setattr(model, name, value.numpy())
 
 
-def _load_tensors(path: Path) -> dict[str, torch.Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if not path.is_file():
-        raise ModelFolderError(f"{str(path)!r} is missing; save the model again")
+def _load_tensors(path: Path, digest: str) -> dict[str, torch.Tensor]:
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ModelFolderError(f"{str(path)!r} is missing; save the model again") from error
+    except OSError as error:
+        raise ModelFolderError(f"{str(path)!r} cannot be read ({error.strerror})") from error
+    if hashlib.sha256(content).hexdigest() != digest:
         raise ModelFolderError(
-            f"{str(path)!r} is truncated or unreadable ({error}); save the model again"
+            f"{str(path)!r} is truncated or altered (its checksum differs); save the model again"
+        )
+    try:
+        return from_bytes(content)
+    except SafetensorError as error:
+        raise ModelFolderError(
+            f"{str(path)!r} is not a safetensors file ({error}); save the model again"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 from manyhands.exceptions import MissingExtraError, raise_missing_extra
@@ -17,5 +18,11 @@ def main() -> None:
         try:
             raise_missing_extra("the command line", "cli", error)
         except MissingExtraError as missing:
-            sys.exit(str(missing))
+            sys.stderr.write(f"error: {missing}\n")
+            # errors.MISSING_EXTRA, which cannot be imported here.
+            sys.exit(6)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal of a narrow encoding shows what it can instead of failing on a name.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()

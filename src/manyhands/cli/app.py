@@ -9,8 +9,16 @@ import typer
 
 from manyhands._version import __version__
 from manyhands.cli.errors import EXIT_CODES, reported
-from manyhands.cli.output import print_json, print_table, say, show_spread
-from manyhands.cli.params import parse_settings
+from manyhands.cli.facts import class_rows, data_rows
+from manyhands.cli.output import note, print_json, print_table, say, show_spread, visible
+from manyhands.cli.params import (
+    Duplicates,
+    parse_settings,
+    read_classes,
+    refuse_overwriting,
+    some_path,
+)
+from manyhands.exceptions import AnnotationError
 
 app = typer.Typer(
     name="manyhands",
@@ -26,12 +34,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 Task = Annotated[str, typer.Option(help="Column with the instance's id.")]
 Worker = Annotated[str, typer.Option(help="Column with the annotator's id.")]
 Label = Annotated[str, typer.Option(help="Column with the annotation.")]
-Duplicates = Annotated[
-    str, typer.Option(help="Repeated (task, worker) pairs: error, last or keep.")
+Repeated = Annotated[
+    Duplicates, typer.Option(help="What to do with repeated (task, worker) pairs.")
 ]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the networks.")]
 Classes = Annotated[
     Optional[Path],  # noqa: UP045 - typer reads this at run time
-    typer.Option(help="Text file with one class name a line, in code order."),
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="Text file with one class name a line, in code order.",
+    ),
 ]
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045
@@ -39,16 +52,43 @@ Settings = Annotated[
 ]
 OutFile = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--out", help="CSV file to write."),
+    typer.Option("--out", parser=some_path, metavar="FILE", help="CSV file to write."),
+]
+OutFolder = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        parser=some_path,
+        metavar="DIR",
+        help="Folder for model, labels.csv, summary.json.",
+    ),
 ]
 Gold = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option(help="CSV file task,label[,split] with gold labels, for evaluation only."),
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="Table task,label[,split] with gold labels, for evaluation only.",
+    ),
 ]
 TablePath = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="CSV, TSV, Parquet (long) or .npy (matrix).")
+    Path,
+    typer.Argument(
+        parser=some_path,
+        metavar="TABLE",
+        help="CSV, TSV, Parquet (one row an annotation) or .npy (instances x annotators).",
+    ),
 ]
-ModelFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that fit wrote.")]
+ModelFolder = Annotated[
+    Path, typer.Argument(parser=some_path, metavar="DIR", help="Folder that fit wrote.")
+]
+RESERVED = {
+    "random_state": "give the seed with --seed",
+    "checkpoint": "the checkpoint stands in the folder of --out",
+}
+"""Parameters that are not for --set, and what is instead."""
+
+FEATURES = ".npy, .npz (arrays X, task), CSV, TSV or Parquet."
 
 
 @app.callback(invoke_without_command=True)
@@ -64,41 +104,65 @@ def top(
         raise typer.Exit
 
 
-def _options(task: str, worker: str, label: str, duplicates: str, classes: Path | None) -> Any:
-    names = None if classes is None else classes.read_text(encoding="utf-8").splitlines()
+def _options(
+    task: str, worker: str, label: str, duplicates: Duplicates, classes: Path | None
+) -> dict[str, Any]:
     return {
         "task": task,
         "worker": worker,
         "label": label,
-        "duplicates": duplicates,
-        "classes": names,
+        "duplicates": duplicates.value,
+        "classes": read_classes(classes),
     }
+
+
+def _read_gold(path: Path | None, classes: list[str] | None) -> Any:
+    """Read the gold file; no option names its columns."""
+    from manyhands.io import read_gold
+
+    if path is None:
+        return None
+    try:
+        return read_gold(path, classes=classes)
+    except AnnotationError as error:
+        raise AnnotationError(
+            f"--gold {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
+        ) from error
+
+
+def _print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:
+    """Print the first labels, and where the others are."""
+    rows = [[r["task"], r["label"], r["probability"]] for r in result["labels"][:10]]
+    print_table(title, ["task", "label", "probability"], rows)
+    more = result["n_instances"] - len(rows)
+    if more > 0:
+        say(f"... and {more:,} more" + ("" if out else f" (--out {example} writes all)"))
 
 
 @app.command()
 @reported
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for model, labels and report.")] = Path(
-        "manyhands-demo"
-    ),
-    seed: Annotated[int, typer.Option(help="Seed of the networks.")] = 0,
+    out: OutFolder = Path("manyhands-demo"),
+    seed: Seed = 0,
     json: Json = False,
 ) -> None:
     """Train on an embedded crowd, compare four methods with the gold-trained ceiling, and report.
 
     Example: manyhands demo --out /tmp/demo
     """
-    from manyhands.experiments import run_demo
-    from manyhands.report import write_report
+    from manyhands.experiments import report_folder, run_demo
 
-    result = run_demo(out, seed=seed, verbose=0 if json else 1)
-    result["report"] = str(write_report(out / "summary.json", out / "report.html"))
+    def tell(row: dict[str, Any]) -> None:
+        note(f"{row['method']}: {row['seconds']:.1f} s")
+
+    result = run_demo(out, seed=seed, on_result=(lambda row: None) if json else tell)
+    result["report"] = str(report_folder(out))
     if json:
         print_json(result)
         return
     data = result["data"]
     print_table(
-        f"{data['instances']} digits, {data['annotations']} annotations by "
+        f"{data['instances']:,} digits, {data['annotations']:,} annotations by "
         f"{data['annotators']} simulated annotators; {data['test_instances']} test digits",
         ["method", "labels inferred right", "test accuracy", "seconds"],
         [
@@ -107,7 +171,7 @@ def demo(
         ],
     )
     say(f"report: {result['report']}")
-    say(f"model, labels.csv: {out}  (manyhands predict {out} X.npy)")
+    say(f"model (CoNAL), labels.csv: {out}  (next: manyhands predict {out} X.npy)")
 
 
 @app.command()
@@ -117,7 +181,7 @@ def describe(
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
-    duplicates: Duplicates = "error",
+    duplicates: Repeated = Duplicates.error,
     classes: Classes = None,
     json: Json = False,
 ) -> None:
@@ -133,24 +197,29 @@ def describe(
     if json:
         print_json({name: summary[name] for name in ("data", "classes", "warnings")})
         return
-    rows = [[k, v] for k, v in summary["data"].items() if isinstance(v, int | float)]
-    print_table(str(table), ["", ""], rows)
-    for warning in summary["warnings"] or []:
-        say(f"! {warning}")
+    print_table(str(table), ["", ""], data_rows(summary["data"]))
+    found = summary["classes"]
+    title = "Classes" if found["shown"] == found["total"] else "Most frequent classes"
+    columns = ["class", "annotations", "share", "instances by majority vote"]
+    print_table(title, columns, class_rows(found))
+    for warning in summary["warnings"]:
+        say(f"! {warning['text']}")
 
 
 @app.command()
 @reported
 def aggregate(
     table: TablePath,
-    method: Annotated[str, typer.Option(help="majority-vote, dawid-skene, ...")] = "dawid-skene",
+    method: Annotated[
+        str, typer.Option(help="dawid-skene, majority-vote, ...; an unknown name lists all.")
+    ] = "dawid-skene",
     out: OutFile = None,
     gold: Gold = None,
     settings: Settings = None,
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
-    duplicates: Duplicates = "error",
+    duplicates: Repeated = Duplicates.error,
     classes: Classes = None,
     json: Json = False,
 ) -> None:
@@ -160,24 +229,21 @@ def aggregate(
     """
     from manyhands.experiments import aggregate_table
     from manyhands.inference import find_aggregator
-    from manyhands.io import read_annotations, read_gold
+    from manyhands.io import read_annotations
 
+    refuse_overwriting([out], [table, gold, classes])
     options = _options(task, worker, label, duplicates, classes)
     kind = find_aggregator(method)
     aggregator = kind(**parse_settings(settings or [], kind))
-    gold_file = None if gold is None else read_gold(gold, classes=options["classes"])
+    gold_file = _read_gold(gold, options["classes"])
     result = aggregate_table(read_annotations(table, **options), aggregator, gold_file, out)
     if json:
         print_json(result)
         return
-    title = f"{result['method']}: {result['n_instances']} instances"
-    rows = [[r["task"], r["label"], r["probability"]] for r in result["labels"][:10]]
-    more = result["n_instances"] - len(rows)
-    print_table(title, ["task", "label", "probability"], rows)
-    if more > 0:
-        say(f"... and {more} more" + ("" if out else " (--out labels.csv writes all)"))
+    title = f"{result['method']}: {result['n_instances']:,} instances"
+    _print_labels(title, result, out, "labels.csv")
     for name, value in (result["gold"] or {}).items():
-        say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
+        say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value:,}")
     if out:
         say(f"written: {out}")
 
@@ -185,46 +251,65 @@ def aggregate(
 @app.command()
 @reported
 def fit(
-    features: Annotated[Path, typer.Option(help=".npy, .npz (X, task), CSV or Parquet.")],
-    annotations: Annotated[Path, typer.Option(help="CSV, TSV, Parquet (long) or .npy (matrix).")],
-    out: Annotated[Path, typer.Option(help="Folder for model, labels and summary.")],
-    method: Annotated[str, typer.Option(help="conal, crowdlayer, aggregated, ...")] = "conal",
+    features: Annotated[Path, typer.Option(parser=some_path, metavar="FILE", help=FEATURES)],
+    annotations: Annotated[
+        Path,
+        typer.Option(
+            parser=some_path,
+            metavar="FILE",
+            help="CSV, TSV, Parquet (one row an annotation) or .npy (instances x annotators).",
+        ),
+    ],
+    out: OutFolder,
+    method: Annotated[
+        str, typer.Option(help="conal, crowdlayer, aggregated, ...; an unknown name lists all.")
+    ] = "conal",
     settings: Settings = None,
     gold: Gold = None,
-    seed: Annotated[int, typer.Option(help="First seed.")] = 0,
+    seed: Seed = 0,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Number of seeds; the first's model is kept.")
+        int,
+        typer.Option(min=1, help="Number of runs, from --seed on; the first's model is kept."),
     ] = 1,
     holdout: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(help="Also choose the epoch on this fraction of the annotations, held out."),
+        typer.Option(
+            metavar="FRACTION",
+            help="Run every seed once more with so many annotations held out to choose the "
+            "epoch; the model kept is still the other.",
+        ),
     ] = None,
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
-    duplicates: Duplicates = "error",
+    duplicates: Repeated = Duplicates.error,
     classes: Classes = None,
     json: Json = False,
 ) -> None:
     """Train a classifier on features and annotations.
 
-    Where --gold has a split column, annotations of rows outside 'train' are left out, and every
-    split is evaluated. An interrupted run goes on when the same command is given again.
+    Row i of the features and task i of the annotations belong together; with ids in the features'
+    file (task), tasks are matched by them. Where --gold has a split column, annotations of rows
+    outside 'train' are left out, and every split is evaluated. An interrupted run goes on when
+    the same command is given again.
 
     Example: manyhands fit --features X.npy --annotations A.csv --method conal --out model
     Example: ... --set max_epochs=25 --set backbone.hidden=[256,128]
     """
     from manyhands.classifiers import find_classifier
-    from manyhands.experiments import match_gold, run_job
-    from manyhands.io import read_aligned, read_gold
+    from manyhands.experiments import OUTPUTS, match_gold, run_job
+    from manyhands.io import read_aligned
 
+    refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
     options = _options(task, worker, label, duplicates, classes)
     kind = find_classifier(method)
-    estimator = kind(**{"verbose": 0 if json else 1, **parse_settings(settings or [], kind)})
+    own = parse_settings(settings or [], kind, reserved=RESERVED)
+    if isinstance(own.get("validation"), list | dict | str):
+        raise AnnotationError("--set validation=... is a fraction of the annotations, such as 0.1")
+    estimator = kind(**{"verbose": 0 if json else 1, **own})
     rows, table = read_aligned(features, annotations, **options)
-    gold_rows = None
-    if gold is not None:
-        gold_rows = match_gold(read_gold(gold, classes=options["classes"]), table)
+    gold_file = _read_gold(gold, options["classes"])
+    gold_rows = None if gold_file is None else match_gold(gold_file, table)
     result = run_job(
         estimator,
         rows.X,
@@ -237,30 +322,38 @@ def fit(
     if json:
         print_json(result)
         return
-    if result["left_out"]:
-        say(f"{result['left_out']} annotations of rows outside the train split were left out")
-    if gold_rows is not None:
-        print_table(
-            f"{result['method']}, {seeds} seed(s), mean ± sd",
-            ["protocol, split (instances)", "accuracy", "macro-F1"],
-            [
-                [
-                    f"{protocol}, {split} ({metrics['n']['mean']:.0f})",
-                    show_spread(metrics["accuracy"]),
-                    show_spread(metrics["macro_f1"]),
-                ]
-                for protocol, run in result["table"].items()
-                for split, metrics in run["splits"].items()
-            ],
-        )
+    _print_job(result)
     say(f"model, labels.csv, summary.json: {out}  (next: manyhands report {out})")
+
+
+def _print_job(result: dict[str, Any]) -> None:
+    """Print what was trained on, and how good it is where there is gold."""
+    data, seeds = result["data"], result["seeds"]
+    say(
+        f"{result['method']}: {data['annotations']:,} annotations of {data['instances']:,} "
+        f"instances by {data['annotators']:,} annotators"
+    )
+    if result["left_out"]:
+        say(f"left out: {result['left_out']:,} annotations of rows outside the train split")
+    rows = [
+        [
+            f"{protocol}, {visible(split)} ({metrics['n']['mean']:,.0f})",
+            show_spread(metrics["accuracy"]),
+            show_spread(metrics["macro_f1"]),
+        ]
+        for protocol, run in result["table"].items()
+        for split, metrics in run["splits"].items()
+    ]
+    if rows:
+        title = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, mean ± sd"
+        print_table(title, ["protocol, split (instances)", "accuracy", "macro-F1"], rows)
 
 
 @app.command()
 @reported
 def predict(
     folder: ModelFolder,
-    features: Annotated[Path, typer.Argument(metavar="X", help=".npy, .npz, CSV or Parquet.")],
+    features: Annotated[Path, typer.Argument(parser=some_path, metavar="X", help=FEATURES)],
     out: OutFile = None,
     json: Json = False,
 ) -> None:
@@ -268,17 +361,15 @@ def predict(
 
     Example: manyhands predict model X_new.npy --out predictions.csv
     """
-    from manyhands.experiments import predict_file
+    from manyhands.experiments import OUTPUTS, predict_file
 
+    refuse_overwriting([out], [features, *(folder / name for name in OUTPUTS)])
     result = predict_file(folder, features, out)
     if json:
         print_json(result)
         return
-    rows = [[r["task"], r["label"], r["probability"]] for r in result["labels"][:10]]
-    print_table(f"{result['n_instances']} instances", ["task", "label", "probability"], rows)
-    more = result["n_instances"] - len(rows)
-    if more > 0:
-        say(f"... and {more} more" + ("" if out else " (--out predictions.csv writes all)"))
+    title = f"{result['n_instances']:,} instances"
+    _print_labels(title, result, out, "predictions.csv")
     if out:
         say(f"written: {out}")
 
@@ -289,7 +380,9 @@ def report(
     folder: ModelFolder,
     out: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(help="HTML file to write; default: DIR/report.html."),
+        typer.Option(
+            parser=some_path, metavar="FILE", help="HTML file to write; default: DIR/report.html."
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -297,15 +390,10 @@ def report(
 
     Example: manyhands report model --out report.html
     """
-    from manyhands.exceptions import ModelFolderError
-    from manyhands.report import write_report
+    from manyhands.experiments import OUTPUTS, report_folder
 
-    summary = folder / "summary.json"
-    if not summary.is_file():
-        raise ModelFolderError(
-            f"{str(folder)!r} has no summary.json; give the folder that 'manyhands fit --out' wrote"
-        )
-    path = write_report(summary, out or folder / "report.html")
+    refuse_overwriting([out], [folder / name for name in OUTPUTS if name != "report.html"])
+    path = report_folder(folder, out)
     if json:
         print_json({"report": str(path)})
     else:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import re
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
+from manyhands.cli.output import note, notes_on_stderr, visible
 from manyhands.exceptions import (
     DivergenceError,
     MissingExtraError,
@@ -31,22 +34,46 @@ EXIT_CODES = (
     "7 training diverged; 130 interrupted."
 )
 
+LONGEST_WORD: Final = 120
+"""Characters of a word (such as a name in the data) that an error shows."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def exit_code(error: BaseException) -> int:
     """Choose the exit code of an exception."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NOT_WRITTEN
     codes: list[tuple[type[BaseException] | tuple[type[BaseException], ...], int]] = [
         (ModelFolderError, BAD_MODEL),
         (WriteError, NOT_WRITTEN),
         (MissingExtraError, MISSING_EXTRA),
         (DivergenceError, DIVERGED),
         (KeyboardInterrupt, INTERRUPTED),
-        # scikit-learn's own checks of X and of parameters raise plain ValueErrors.
-        ((ValueError, FileNotFoundError), BAD_INPUT),
+        # scikit-learn's own checks of X and of parameters raise plain ValueErrors; other
+        # operating system errors come from reading.
+        ((ValueError, OSError), BAD_INPUT),
     ]
     return next((code for kind, code in codes if isinstance(error, kind)), UNEXPECTED)
+
+
+def message_of(error: BaseException) -> str:
+    """Write an exception as one paragraph, harmless to a terminal, without endless names."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    text = visible(re.sub(r"\s*[\r\n]+\s*", " ", text).strip())
+    text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _shorten(word[0]), text)
+    # The library's mends name parameters of functions.
+    named = re.search(r"\b(?:[Pp]ass (task|worker|label)|(classes|duplicates))=", text)
+    option = named and not text.startswith("--gold") and (named[1] or named[2])
+    return f"{text} (on the command line: --{option} ...)" if option else text
+
+
+def _shorten(word: str) -> str:
+    half = LONGEST_WORD // 3
+    return f"{word[:half]}…{word[-half:]}"
 
 
 def reported(command: Callable[P, T]) -> Callable[P, T]:
@@ -55,18 +82,27 @@ def reported(command: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return command(*args, **kwargs)
+            with notes_on_stderr():
+                return command(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise
         except (Exception, KeyboardInterrupt) as error:
-            if isinstance(error, typer.Exit | typer.Abort | typer.BadParameter):
-                raise
-            console = Console(stderr=True)
             code = exit_code(error)
-            if code == UNEXPECTED:
-                console.print_exception()
-            elif code == INTERRUPTED:
-                console.print("interrupted; run the same command again to go on")
-            else:
-                console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+            _tell(error, code)
             raise typer.Exit(code) from None
 
     return wrapper
+
+
+def _tell(error: BaseException, code: int) -> None:
+    console = Console(stderr=True)
+    # An interrupted progress bar leaves it hidden.
+    console.show_cursor(True)
+    if code == UNEXPECTED:
+        console.print_exception()
+        note("unexpected error; please report it with the lines above")
+    elif code == INTERRUPTED:
+        note("interrupted; no file is half-written, and 'manyhands fit' goes on if given again")
+    else:
+        text = Text("error: ", style="bold red").append(message_of(error), style="default not bold")
+        console.print(text, soft_wrap=True, highlight=False)

@@ -1,34 +1,69 @@
-"""What commands print: tables for people, JSON for programs."""
+"""What commands print: tables and lines for people, JSON for programs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import logging
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories that show nothing but may command a terminal: escapes, direction marks."""
+
+LONGEST = 60
+"""Characters of a name that a table shows."""
+
+
+def visible(value: Any, limit: int | None = None) -> str:
+    r"""Write control and format characters as escapes, and cut to ``limit`` characters.
+
+    Examples
+    --------
+    >>> visible("a\x1b[31m\nb")
+    'a\\x1b[31m\\nb'
+    >>> visible("abcdef", 4)
+    'abc…'
+    """
+    text = str(value)
+    if limit is not None and len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return "".join(repr(c)[1:-1] if unicodedata.category(c) in HIDDEN else c for c in text)
 
 
 def print_json(result: Any) -> None:
     """Print one JSON document on standard output."""
-    Console(soft_wrap=True, highlight=False).out(json.dumps(result, indent=1, allow_nan=False))
+    typer.echo(json.dumps(result, indent=1, allow_nan=False))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print a table; the first column is text, the others numbers."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    """Print a table under its title; the first column is text, the others numbers."""
+    table = Table(show_header=any(columns))
     for i, name in enumerate(columns):
-        table.add_column(name, justify="right" if i else "left", overflow="fold")
+        table.add_column(escape(name), justify="right" if i else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(show(cell)) for cell in row))
-    Console().print(table)
+        table.add_row(*(Text(visible(show(cell), LONGEST)) for cell in row))
+    console = Console()
+    console.print(Text(visible(title), style="bold"), soft_wrap=True)
+    console.print(table)
 
 
 def say(text: str) -> None:
     """Print a line on standard output."""
-    Console().print(escape(text), soft_wrap=True, highlight=False)
+    Console().print(Text(visible(text)), soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """Print a line on standard error."""
+    Console(stderr=True).print(Text(visible(text)), soft_wrap=True)
 
 
 def show(value: Any) -> str:
@@ -44,3 +79,27 @@ def show_spread(spread: dict[str, Any], digits: int = 4) -> str:
     """Show mean ± sd, or the mean alone for a single run."""
     mean = f"{spread['mean']:.{digits}f}"
     return mean if spread["sd"] is None else f"{mean} ± {spread['sd']:.{digits}f}"
+
+
+@contextmanager
+def notes_on_stderr() -> Iterator[None]:
+    """Show what the library warns of and logs as plain lines on standard error."""
+    logger = logging.getLogger("manyhands")
+    handler, level = _Notes(), logger.level
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: note(f"warning: {message}")
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+
+
+class _Notes(logging.Handler):
+    """Log records as lines on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the message."""
+        note(f"note: {record.getMessage()}")

@@ -1,58 +1,176 @@
-"""``--set name=value``: parameters of a method as YAML values."""
+"""What arguments hold: paths, class names, and ``--set name=value``."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
+import typer
 import yaml
 
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import find_aggregator
 
 
-def parse_settings(settings: Sequence[str], target: type) -> dict[str, Any]:
+class Duplicates(StrEnum):
+    """What to do with repeated (task, worker) pairs."""
+
+    error = "error"
+    last = "last"
+    keep = "keep"
+
+
+def some_path(text: str) -> Path:
+    """Read a path; refuse the empty text of an unset shell variable, which would mean '.'."""
+    if not text.strip():
+        raise typer.BadParameter("the path is empty (a shell variable without a value?)")
+    return Path(text)
+
+
+def refuse_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
+    """Refuse to write over what the command reads.
+
+    Raises
+    ------
+    AnnotationError
+        If one of the outputs is one of the inputs.
+    """
+    read = [path for path in inputs if path is not None and path.exists()]
+    for out in outputs:
+        for path in read:
+            if out is not None and out.exists() and out.samefile(path):
+                raise AnnotationError(
+                    f"--out would write over {str(path)!r}, which this command reads; choose "
+                    "another --out"
+                )
+
+
+def read_classes(path: Path | None) -> list[str] | None:
+    """Read one class name a line, in code order; blank lines at the end do not count.
+
+    Raises
+    ------
+    AnnotationError
+        If the file cannot be read as text, is empty, has a gap, or a name twice.
+    """
+    if path is None:
+        return None
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise AnnotationError(
+            f"--classes {str(path)!r} cannot be read ({reason}); give a text file with one class "
+            "name a line"
+        ) from error
+    # Not splitlines(): a name may hold one of the rarer characters it splits at.
+    names = [line.strip() for line in text.rstrip().split("\n")]
+    if names == [""]:
+        raise AnnotationError(
+            f"--classes {str(path)!r} names no class; write one class name a line, in code order"
+        )
+    for number, name in enumerate(names, start=1):
+        if not name:
+            raise AnnotationError(
+                f"--classes {str(path)!r}: line {number} is blank; line k names class k-1, so "
+                "remove it or name the class"
+            )
+        if name in names[: number - 1]:
+            raise AnnotationError(
+                f"--classes {str(path)!r}: line {number} names {name!r} again; name every class "
+                "once"
+            )
+    return names
+
+
+def parse_settings(
+    settings: Sequence[str], target: type, *, reserved: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Read ``name=value`` pairs; ``backbone.hidden=[64]`` sets an entry of a dict parameter.
+
+    Parameters
+    ----------
+    settings : sequence of str
+    target : type
+        Whose parameters they are.
+    reserved : dict of str to str, optional
+        Parameters that are not set in this way, and what to do instead.
 
     Raises
     ------
     AnnotationError
         If a pair is malformed or ``target`` has no such parameter.
     """
-    accepted = [name for name in inspect.signature(target).parameters if name != "self"]
     parameters: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         name, _, entry = name.strip().partition(".")
-        if not equals:
-            raise AnnotationError(f"--set {setting!r} is not of the form name=value")
-        if name not in accepted:
-            close = get_close_matches(name, accepted, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
+        if not equals or not name:
             raise AnnotationError(
-                f"--set {setting!r}: {target.__name__} has no parameter {name!r}{hint}; it has "
-                f"{', '.join(accepted)}"
+                f"--set {setting!r} is not of the form name=value, such as --set random_state=1"
             )
+        if name in (reserved or {}):
+            raise AnnotationError(f"--set {setting!r}: {(reserved or {})[name]}")
+        _require_parameter(setting, name, target)
+        value, before = read_value(setting, text), parameters.get(name)
         if entry:
-            parameters.setdefault(name, {})[entry] = read_value(text)
-        else:
-            parameters[name] = read_value(text)
-    if isinstance(parameters.get("aggregator"), str):
-        parameters["aggregator"] = find_aggregator(parameters["aggregator"])()
+            before = {"name": before} if isinstance(before, str) else before or {}
+            value = {**before, entry: value}
+        elif isinstance(before, dict) and isinstance(value, str):
+            value = {**before, "name": value}
+        parameters[name] = value
+    if "aggregator" in parameters:
+        parameters["aggregator"] = _make_aggregator(parameters["aggregator"])
     return parameters
 
 
-def read_value(text: str) -> Any:
+def read_value(setting: str, text: str) -> Any:
     """Read a YAML value; unlike YAML 1.1, take 1e-3 for the number it is."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise AnnotationError(f"--set value {text!r} is not valid YAML ({error})") from error
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+        raise AnnotationError(
+            f"--set {setting!r}: the value {text!r} is not YAML ({problem}); write 25, 1e-3, "
+            "true, text or [256,128], and quote it for the shell"
+        ) from error
     if isinstance(value, str):
         try:
             return float(value)
         except ValueError:
             return value
     return value
+
+
+def _require_parameter(setting: str, name: str, target: type) -> None:
+    accepted = [known for known in inspect.signature(target).parameters if known != "self"]
+    if name not in accepted:
+        close = get_close_matches(name, accepted, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise AnnotationError(
+            f"--set {setting!r}: {target.__name__} has no parameter {name!r}{hint}; it has "
+            f"{', '.join(accepted)}"
+        )
+
+
+def _make_aggregator(spec: Any) -> Any:
+    """Make truth inference from its name, or from a dict of its name and parameters."""
+    if isinstance(spec, str):
+        return find_aggregator(spec)()
+    if not isinstance(spec, dict):
+        return spec
+    parameters = dict(spec)
+    name = parameters.pop("name", None)
+    if not isinstance(name, str):
+        raise AnnotationError(
+            "--set aggregator.<parameter>=... needs the method too, such as "
+            "--set aggregator=dawid-skene"
+        )
+    kind = find_aggregator(name)
+    for parameter in parameters:
+        _require_parameter(f"aggregator.{parameter}", parameter, kind)
+    return kind(**parameters)

@@ -15,9 +15,8 @@ from manyhands.classifiers import (
     CrowdLayerClassifier,
 )
 from manyhands.datasets import load_demo
-from manyhands.experiments.jobs import keep_model
+from manyhands.experiments.jobs import job_folder, keep_model
 from manyhands.inference import DawidSkene, MajorityVote
-from manyhands.io.files import check_writable
 from manyhands.metrics import accuracy
 
 
@@ -46,7 +45,6 @@ def run_demo(
         ``data`` (counts), ``rows`` (method, test accuracy, train label accuracy where labels are
         inferred without features, seconds) and ``seed``.
     """
-    folder = check_writable(folder)
     demo = load_demo()
     crowd = demo.annotations
     assert demo.X_test is not None
@@ -58,23 +56,23 @@ def run_demo(
         ("trained on gold (ceiling)", AggregatedClassifier(), demo.y_train),
     ]
     rows: list[dict[str, Any]] = []
-    for name, estimator, target in methods:
-        estimator.set_params(random_state=seed, verbose=verbose)
-        started = perf_counter()
-        estimator.fit(demo.X_train, target)
-        rows.append(
-            {
-                "method": name,
-                "train_label_accuracy": _label_accuracy(estimator, target, demo.y_train),
-                "test_accuracy": accuracy(demo.y_test, estimator.predict(demo.X_test)),
-                "seconds": perf_counter() - started,
-            }
-        )
-        on_result(rows[-1])
-        if isinstance(estimator, CoNALClassifier):
-            keep_model(
-                estimator, demo.X_train, crowd, folder, title="Demo: digits by 30 annotators"
+    with job_folder(folder) as place:
+        for name, estimator, target in methods:
+            estimator.set_params(random_state=seed, verbose=verbose)
+            started = perf_counter()
+            estimator.fit(demo.X_train, target)
+            rows.append(
+                {
+                    "method": name,
+                    "train_label_accuracy": _label_accuracy(estimator, target, demo.y_train),
+                    "test_accuracy": accuracy(demo.y_test, estimator.predict(demo.X_test)),
+                    "seconds": perf_counter() - started,
+                }
             )
+            on_result(rows[-1])
+            if isinstance(estimator, CoNALClassifier):
+                title = f"Demo: digits by {crowd.n_annotators} annotators"
+                keep_model(estimator, demo.X_train, crowd, place, title=title)
     data = {
         "instances": crowd.n_instances,
         "annotators": crowd.n_annotators,

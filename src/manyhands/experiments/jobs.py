@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -17,15 +19,25 @@ from sklearn.base import clone
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.classifiers import BaseCrowdClassifier, load
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import (
+    AnnotationError,
+    DivergenceError,
+    MissingExtraError,
+    ModelFolderError,
+    WriteError,
+)
 from manyhands.inference import BaseAggregator
 from manyhands.io import GoldFile, read_features, write_atomically
 from manyhands.io.files import check_writable
 from manyhands.metrics import accuracy, macro_f1
-from manyhands.report import summarize
+from manyhands.report import summarize, write_report
 from manyhands.typing import AnyArray, IntArray
 
-CHECKPOINT = "checkpoint.safetensors"
+LABELS, SUMMARY = "labels.csv", "summary.json"
+OUTPUTS = ("model.json", LABELS, SUMMARY, "report.html")
+"""What a job's folder comes to hold, beside the weights (named by their content)."""
+
+LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +59,22 @@ class GoldRows:
         """Rows with gold by split; without splits, by whether a row has annotations."""
         known = self.codes >= 0
         names = self.splits
-        if set(names[known]) <= {"all"}:
+        if not self.has_splits:
             names = np.where(annotated, "annotated rows", "other rows")
         return {
-            str(name): np.flatnonzero(known & (names == name)) for name in np.unique(names[known])
+            str(name): np.flatnonzero(known & (names == name))
+            for name in sorted(np.unique(names[known]), key=_split_order)
         }
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether rows belong to splits."""
+        return not set(self.splits) <= {"all", ""}
+
+
+def _split_order(name: str) -> tuple[int, str]:
+    usual = ["train", "valid", "test"]
+    return (usual.index(name) if name in usual else len(usual), name)
 
 
 def match_gold(gold: GoldFile, table: AnnotationTable) -> GoldRows:
@@ -91,10 +114,23 @@ def _gold_codes(labels: AnyArray, classes: AnyArray) -> IntArray:
 
 
 def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTable:
-    """Leave out annotations of rows that the gold file assigns to another split than train."""
-    if gold is None or "train" not in set(gold.splits):
+    """Leave out annotations of rows that the gold file assigns to another split than train.
+
+    Raises
+    ------
+    AnnotationError
+        If no annotation is left.
+    """
+    if gold is None or not gold.has_splits:
         return table
-    return table.take(np.isin(gold.splits, ["train", ""])[table.instance])
+    train = table.take(np.isin(gold.splits, ["train", "all", ""])[table.instance])
+    if not train.n_annotations:
+        found = ", ".join(map(repr, sorted(set(gold.splits) - {""})))
+        raise AnnotationError(
+            f"no annotation is of a row in split 'train'; the splits in gold are {found}. Name "
+            "the rows to train on 'train', or leave the split column out"
+        )
+    return train
 
 
 def run_job(
@@ -118,8 +154,8 @@ def run_job(
     table : AnnotationTable
     folder : str or Path
         Gets the model, ``labels.csv`` (every row's inferred label) and ``summary.json`` (what the
-        report shows). While the first seed trains, a checkpoint stands here; an interrupted job
-        run again goes on from it.
+        report shows). Until the job is done, every fit has its checkpoint here; an interrupted
+        job run again goes on from them.
     gold : GoldRows, optional
         For evaluation alone, and to leave annotations of test rows out.
     seeds : iterable of int
@@ -132,47 +168,139 @@ def run_job(
     Returns
     -------
     dict
-        ``method``, ``seeds``, ``left_out`` (annotations of rows outside the train split),
-        ``records`` (a dict a seed: protocol -> split -> metrics) and ``table`` (protocol -> split
-        -> mean and sd over seeds).
+        ``method``, ``data`` (counts of what was trained on), ``seeds``, ``left_out`` (annotations
+        of rows outside the train split), ``records`` (a dict a seed: protocol -> split -> metrics)
+        and ``table`` (protocol -> split -> mean and sd over seeds).
+
+    Raises
+    ------
+    AnnotationError
+        If ``seeds`` or ``holdout`` cannot be used, or no annotation is left to train on.
+    ModelFolderError
+        If a checkpoint in the folder belongs to another run.
+    WriteError
+        If the folder cannot be written, or holds a ``labels.csv`` of somebody else.
     """
-    folder = check_writable(folder)
     train = training_part(table, gold)
+    seeds = _check_seeds(seeds)
+    protocols = _protocols(estimator, holdout, train)
     records: list[dict[str, Any]] = []
-    first: BaseCrowdClassifier | None = None
-    seeds = list(seeds)
-    for seed in seeds:
-        protocols = {"last epoch": estimator.get_params(deep=False)["validation"]}
-        if holdout is not None:
-            protocols["chosen on held-out annotations"] = holdout
-        record: dict[str, Any] = {"seed": seed, "protocols": {}}
-        for protocol, validation in protocols.items():
-            fresh = clone(estimator).set_params(random_state=seed, validation=validation)
-            if first is None:
-                fresh.set_params(checkpoint=folder / CHECKPOINT)
-            started = perf_counter()
-            fresh.fit(X, train)
-            seconds = perf_counter() - started
-            record["protocols"][protocol] = {
-                "seconds": seconds,
-                "epoch": getattr(fresh, "best_epoch_", fresh.history_[-1]["epoch"])
-                if fresh.history_
-                else None,
-                "splits": _measure(fresh, X, table, gold, train),
-            }
-            if first is None:
-                first = fresh
-                keep_model(first, X, train, folder, gold=gold)
-        records.append(record)
-        on_seed(record)
-    assert first is not None
+    with job_folder(folder) as place:
+        for i, seed in enumerate(seeds):
+            record: dict[str, Any] = {"seed": seed, "protocols": {}}
+            for j, (protocol, validation) in enumerate(protocols.items()):
+                model = clone(estimator).set_params(
+                    random_state=seed,
+                    validation=validation,
+                    checkpoint=_checkpoint(place, i * len(protocols) + j),
+                )
+                seconds = _fit(model, X, train, place)
+                record["protocols"][protocol] = {
+                    "seconds": seconds,
+                    "epoch": _kept_epoch(model),
+                    "splits": _measure(model, X, table, gold, train),
+                }
+                if i == j == 0:
+                    keep_model(model, X, train, place, gold=gold)
+            records.append(record)
+            on_seed(record)
+        # Only now: a job killed after its first seed goes on from what it has.
+        _clear_checkpoints(place)
     return {
         "method": type(estimator).__name__,
+        "data": {
+            "instances": int((train.annotations_per_instance() > 0).sum()),
+            "annotators": int((train.annotations_per_annotator() > 0).sum()),
+            "annotations": train.n_annotations,
+            "classes": train.n_classes,
+        },
         "seeds": seeds,
         "left_out": table.n_annotations - train.n_annotations,
         "records": records,
         "table": _mean_and_sd(records),
     }
+
+
+@contextmanager
+def job_folder(folder: str | Path) -> Iterator[Path]:
+    """Make a folder to write into; a failure leaves no empty folder behind.
+
+    Raises
+    ------
+    WriteError
+        If it cannot be written, or holds a ``labels.csv`` (such as gold labels) of somebody else.
+    """
+    folder = Path(folder)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        check_writable(folder)
+        if (folder / LABELS).exists() and not any(
+            (folder / name).exists() for name in ("model.json", SUMMARY)
+        ):
+            raise WriteError(
+                errno.EEXIST,
+                f"{str(folder / LABELS)!r} stands there and is not of manyhands (there is no model "
+                "beside it); it would be overwritten. Choose another folder",
+            )
+        yield folder
+    except BaseException:
+        for path in made:
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+        raise
+
+
+def _check_seeds(seeds: Iterable[int]) -> list[int]:
+    seeds = list(seeds)
+    wrong = [seed for seed in seeds if not 0 <= seed <= LARGEST_SEED]
+    if wrong or not seeds:
+        found = f"seeds hold {wrong[0]}" if wrong else "seeds are empty"
+        raise AnnotationError(f"{found}; give integers from 0 to {LARGEST_SEED}")
+    return seeds
+
+
+def _protocols(
+    estimator: BaseCrowdClassifier, holdout: float | None, train: AnnotationTable
+) -> dict[str, Any]:
+    """Name every way to choose the epoch, with the ``validation`` it stands for."""
+    own = estimator.get_params(deep=False)["validation"]
+    protocols = {"last epoch" if own is None else "chosen on validation": own}
+    if holdout is not None:
+        n = train.n_annotations
+        if not (0 < holdout < 1 and 0 < round(holdout * n) < n):
+            raise AnnotationError(
+                f"holdout={holdout} of {n} annotations leaves nothing to hold out or nothing to "
+                "train on; give a fraction such as 0.1"
+            )
+        protocols["chosen on held-out annotations"] = holdout
+    return protocols
+
+
+def _checkpoint(folder: Path, number: int) -> Path:
+    return folder / ("checkpoint" + (f"-{number}" if number else "") + ".safetensors")
+
+
+def _fit(model: BaseCrowdClassifier, X: Any, train: AnnotationTable, folder: Path) -> float:
+    """Fit and return the seconds it took, those before an interruption included."""
+    started = perf_counter()
+    try:
+        model.fit(X, train)
+    except DivergenceError:
+        # It would diverge again: checkpoints would only stand in the way of other parameters.
+        _clear_checkpoints(folder)
+        raise
+    return max(perf_counter() - started, sum(row["seconds"] for row in model.history_))
+
+
+def _clear_checkpoints(folder: Path) -> None:
+    """Remove checkpoints, and what a killed process left of one."""
+    for path in [*folder.glob("checkpoint*.safetensors"), *folder.glob(".checkpoint*.part")]:
+        path.unlink(missing_ok=True)
+
+
+def _kept_epoch(model: BaseCrowdClassifier) -> int | None:
+    last = model.history_[-1]["epoch"] if model.history_ else None
+    return getattr(model, "best_epoch_", last)
 
 
 def keep_model(
@@ -184,13 +312,10 @@ def keep_model(
     gold: GoldRows | None = None,
     title: str | None = None,
 ) -> None:
-    """Write model, inferred labels and summary; then the checkpoint has done its work."""
-    if hasattr(model, "module_"):
-        model.save(folder)
+    """Write model, inferred labels and summary: all is computed before the first is written."""
     proba = model.predict_proba(X)
     labels = model.classes_[proba.argmax(axis=1)]
     content = labels_csv(labels, proba, train.instances, model.classes_)
-    write_atomically(folder / "labels.csv", content)
     gold_values = None
     if gold is not None:
         # Gold of test rows has no place in a report on the annotated ones.
@@ -199,8 +324,11 @@ def keep_model(
         values = np.array([*train.classes.tolist(), None], dtype=object)
         gold_values = values[codes]
     summary = summarize(train, classifier=model, X=X, gold=gold_values, title=title)
-    write_atomically(folder / "summary.json", json.dumps(summary, indent=1, allow_nan=False))
-    (folder / CHECKPOINT).unlink(missing_ok=True)
+    described = json.dumps(summary, indent=1, allow_nan=False)
+    if hasattr(model, "module_"):
+        model.save(folder)
+    write_atomically(folder / LABELS, content)
+    write_atomically(folder / SUMMARY, described)
 
 
 def label_rows(labels: AnyArray, proba: AnyArray, tasks: AnyArray) -> list[dict[str, Any]]:
@@ -215,7 +343,14 @@ def label_rows(labels: AnyArray, proba: AnyArray, tasks: AnyArray) -> list[dict[
 def labels_csv(labels: AnyArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray) -> str:
     """Every instance's label, its probability, and the probabilities of all classes, as CSV."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    # The csv module leaves a lone carriage return unquoted, and readers end the row there.
+    names = map(str, [*tasks.tolist(), *classes.tolist()])
+    quote_all = any("\r" in name for name in names)
+    writer = csv.writer(
+        text,
+        lineterminator="\n",
+        quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL,
+    )
     writer.writerow(["task", "label", "probability", *(f"p({c})" for c in classes.tolist())])
     for row, shares in zip(label_rows(labels, proba, tasks), proba.tolist(), strict=True):
         writer.writerow(
@@ -272,6 +407,33 @@ def predict_file(
     if out is not None:
         write_atomically(out, labels_csv(labels, proba, tasks, model.classes_))
     return {"n_instances": len(data), "labels": label_rows(labels, proba, tasks)}
+
+
+def report_folder(folder: str | Path, out: str | Path | None = None) -> Path:
+    """Write the HTML report on a job's folder, by default into it.
+
+    Raises
+    ------
+    ModelFolderError
+        If there is no summary in the folder, or it cannot be rendered.
+    WriteError
+        If the page cannot be written.
+    """
+    path = Path(folder) / SUMMARY
+    if not path.is_file():
+        raise ModelFolderError(
+            f"{str(folder)!r} has no {SUMMARY}; give the folder that 'manyhands fit --out' wrote"
+        )
+    try:
+        return write_report(path, out or Path(folder) / "report.html")
+    except (WriteError, MissingExtraError):
+        raise
+    except Exception as error:
+        # A summary changed by hand can make a template fail in any way.
+        raise ModelFolderError(
+            f"{str(path)!r} cannot be shown ({error}); it was truncated or altered, or another "
+            "version of manyhands wrote it: run fit again"
+        ) from error
 
 
 def _measure(

@@ -1,0 +1,99 @@
+"""What holds for the package as a whole: names, pages, texts that run."""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import manyhands
+from manyhands import all_aggregators, all_classifiers
+
+ROOT = Path(__file__).parent.parent
+METHODS = all_classifiers() + all_aggregators()
+PAGES = sorted(ROOT.glob("docs/methods/*.md"))
+
+
+def page_name(name):
+    stem = name.removesuffix("Classifier")
+    # CoNAL is a name, not two words
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", stem).lower() + ".md"
+
+
+@pytest.mark.parametrize(("name", "cls"), METHODS)
+def test_every_method_is_exported_documented_and_listed(name, cls):
+    assert getattr(manyhands, name) is cls
+    page = ROOT / "docs" / "methods" / page_name(name)
+    assert page.is_file(), f"{name} has no page {page.name}"
+    assert f"`{name}`" in page.read_text()
+    assert f"methods/{page.name}" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("name", "cls"), METHODS)
+def test_every_parameter_is_documented_validated_and_only_stored(name, cls):
+    parameters = list(inspect.signature(cls).parameters)
+    documented = inspect.getdoc(cls)
+    for parameter in parameters:
+        assert re.search(rf"\b{parameter}\b", documented), f"{name}: {parameter} is undocumented"
+    assert set(parameters) == set(cls._parameter_constraints)
+    made = cls()
+    for parameter, default in inspect.signature(cls).parameters.items():
+        assert getattr(made, parameter) is default.default
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
+def test_python_in_the_docs_runs(page):
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(block, str(page), "exec"), {})
+
+
+def test_links_in_the_docs_lead_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_readme_holds_the_two_commands_ci_runs():
+    readme = (ROOT / "README.md").read_text()
+    for name, last in (("demo", ".venv/bin/manyhands demo"), ("tests", ".venv-dev/bin/pytest")):
+        found = re.search(rf"<!-- ci: {name} -->\n```sh\n(.*)\n```", readme)
+        assert found, f"no command marked {name}"
+        assert found[1].endswith(f"&& {last}")
+
+
+def test_aggregating_labels_imports_no_torch():
+    code = (
+        "import sys, manyhands as m; "
+        "m.DawidSkene().fit(m.make_crowd([0, 1] * 10, random_state=0)); "
+        "m.agreement.krippendorff_alpha; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match="nonsense"):
+        manyhands.nonsense  # noqa: B018
+    assert "DawidSkene" in dir(manyhands)
+    assert manyhands.__version__
+
+
+def test_a_missing_extra_is_named():
+    code = "import sys; sys.modules['torch'] = None; import manyhands; manyhands.CoNALClassifier"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "MissingExtraError" in result.stderr
+    assert "pip install 'manyhands[torch]'" in result.stderr
+
+
+def test_bad_parameters_name_the_parameter():
+    X, A = np.eye(4), np.array([[0, 1], [1, 0], [0, 0], [1, 1]])
+    for name, cls in all_classifiers():
+        with pytest.raises(ValueError, match=f"'max_epochs' parameter of {name}"):
+            cls(max_epochs=0).fit(X, A)
+    for name, cls in all_aggregators():
+        with pytest.raises(ValueError, match=f"'ties' parameter of {name}"):
+            cls(ties="loudest").fit(A)
