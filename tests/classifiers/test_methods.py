@@ -527,3 +527,13 @@ def test_an_aggregator_with_parameters_survives_saving(tmp_path, demo):
     loaded = load(model.fit(demo.X_train, demo.annotations).save(tmp_path))
     assert loaded.aggregator.prior_strength == 2.5
     np.testing.assert_allclose(loaded.confusion_, model.confusion_)
+
+
+def test_a_second_fit_forgets_the_first():
+    X, A, _ = make_crowd_problem()
+    model = AggregatedClassifier(backbone=LogisticRegression(), **QUICK).fit(X, A)
+    model.set_params(backbone=None, validation=0.2).fit(X, A)
+    assert not hasattr(model, "estimator_")
+    fresh = AggregatedClassifier(validation=0.2, **QUICK).fit(X, A)
+    np.testing.assert_array_equal(model.predict_proba(X), fresh.predict_proba(X))
+    assert not hasattr(model.set_params(validation=None).fit(X, A), "best_epoch_")

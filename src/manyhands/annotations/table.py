@@ -25,7 +25,7 @@ from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 __all__ = ["SOURCES", "AnnotationTable", "Duplicates"]
 
 SOURCES = ("observed", "pseudo", "generated", "synthetic")
-"""Where an annotation comes from; its position is its code in ``AnnotationTable.source``."""
+"""Where an annotation comes from; its position is its code in ``AnnotationTable.sources``."""
 
 Duplicates = Literal["error", "last", "keep"]
 
@@ -116,7 +116,7 @@ class AnnotationTable:
     @classmethod
     def from_frame(
         cls,
-        frame: Any,
+        df: Any,
         *,
         task: str = "task",
         worker: str = "worker",
@@ -131,7 +131,7 @@ class AnnotationTable:
 
         Parameters
         ----------
-        frame : pandas, polars or pyarrow data frame
+        df : pandas, polars or pyarrow data frame
         task, worker, label, weight : str
             Names of the columns with the instance, the annotator, the class and (optional) the
             weight.
@@ -156,7 +156,7 @@ class AnnotationTable:
             If a column is unknown, an id is missing, a label is outside ``classes`` or an id
             outside ``tasks`` or ``workers``, or a pair is repeated.
         """
-        data = nw.from_native(frame, eager_only=True)
+        data = nw.from_native(df, eager_only=True)
         columns = {"task": task, "worker": worker, "label": label}
         if weight is not None:
             columns["weight"] = weight
@@ -382,8 +382,12 @@ class AnnotationTable:
         return cast(FloatArray, np.broadcast_to(np.float32(1.0), (self.n_annotations,)))
 
     @property
-    def source(self) -> IntArray:
-        """Code of every annotation's source (see `SOURCES`), shape (n_annotations,)."""
+    def source(self) -> AnyArray:
+        """Name of every annotation's source (see `SOURCES`), shape (n_annotations,)."""
+        return np.array(SOURCES)[self._source_codes]
+
+    @property
+    def _source_codes(self) -> IntArray:
         if self.sources is not None:
             return self.sources
         return np.broadcast_to(np.int8(0), (self.n_annotations,))
@@ -468,7 +472,7 @@ class AnnotationTable:
             "worker": self.annotators[self.annotator],
             "label": self.classes[self.label],
             "weight": np.array(self.weight),
-            "source": np.array(SOURCES)[self.source],
+            "source": self.source,
         }
         try:
             frame = nw.from_dict(columns, backend=backend)
@@ -580,7 +584,7 @@ class AnnotationTable:
             annotators,
             self.classes,
             np.concatenate([self.weight, other.weight]),
-            np.concatenate([self.source, other.source]),
+            np.concatenate([self._source_codes, other._source_codes]),
         )
         return table._without_duplicates(duplicates)
 

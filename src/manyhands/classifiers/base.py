@@ -396,6 +396,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             )
 
     def _set_vocabularies(self, table: AnnotationTable) -> None:
+        """Forget an earlier fit, and note the classes and annotators of this one."""
+        kept = {"n_features_in_", "feature_names_in_"}  # set while X was read
+        for name in [n for n in vars(self) if n.endswith("_") and n not in kept]:
+            delattr(self, name)
         self.classes_ = np.array(table.classes)
         self.annotators_ = np.array(table.annotators)
         self.n_annotators_ = table.n_annotators
