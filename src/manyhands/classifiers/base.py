@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import TransformerTags, check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -24,7 +24,7 @@ from manyhands.annotations.encoding import resolve
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations
 from manyhands.io.files import check_writable
-from manyhands.nn import BACKBONES, CrowdModule, ScaledClassifier, Standardize, make_backbone
+from manyhands.nn import CrowdModule, ScaledClassifier, Standardize, make_backbone
 from manyhands.objectives import crowd_nll
 from manyhands.training import (
     AnnotationBatches,
@@ -549,6 +549,3 @@ class _GoldMonitor:
 
 def _n_rows(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-__all__ = ["BACKBONES", "BaseCrowdClassifier", "HasMethods"]
