@@ -198,6 +198,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             If the loss stops being finite.
         """
         self._validate_params()
+        if self.patience is not None and self.validation is None:
+            raise AnnotationError(
+                f"patience={self.patience} needs something to watch; give validation= a fraction "
+                "of the annotations or (X, y_gold)"
+            )
         table = self._read_target(y)
         X = self._read_features(X, reset=True)
         self._check_lengths(X, table)

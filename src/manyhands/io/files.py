@@ -82,6 +82,7 @@ def _explain(error: OSError, path: Path) -> str:
         errno.EDQUOT: "the disk quota is used up; free some space and run again",
         errno.EACCES: "no permission to write there; choose another folder",
         errno.EPERM: "no permission to write there; choose another folder",
+        errno.ENOENT: "no folder can be made there; choose another folder",
         errno.EROFS: "the file system is read-only; choose another folder",
         errno.EEXIST: "a file stands where a folder is needed; choose another name",
         errno.ENOTDIR: "a file stands where a folder is needed; choose another name",

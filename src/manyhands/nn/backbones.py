@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from math import prod
+from numbers import Integral
 from typing import Any
 
 from torch import Tensor, nn
@@ -60,6 +61,8 @@ class MLP(nn.Module):
         if batch_norm:
             layers.append(nn.BatchNorm1d(width, affine=False))
         for units in hidden:
+            if not (isinstance(units, Integral) and units > 0):
+                raise ValueError(f"hidden={hidden!r} must hold positive numbers of units")
             layers += [nn.Linear(width, units), nn.ReLU(), nn.Dropout(dropout)]
             if batch_norm:
                 layers.append(nn.BatchNorm1d(units, affine=False))
@@ -116,5 +119,5 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
         raise AnnotationError(f"backbone={name!r} is unknown; use one of {', '.join(BACKBONES)}")
     try:
         return BACKBONES[name](input_shape, n_classes, **arguments)
-    except TypeError as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise AnnotationError(f"backbone={spec!r}: {error}") from error

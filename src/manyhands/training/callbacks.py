@@ -26,7 +26,7 @@ class Callback:
         """See (and add to) the epoch's history row."""
 
     def after_training(self) -> None:
-        """Hear that all stages are over."""
+        """Hear that training is over, by whatever reason."""
 
     def state_dict(self) -> dict[str, Any]:
         """State for a checkpoint."""

@@ -53,7 +53,8 @@ class Checkpoint(Callback):
         self.specification = specification
         self.module = module
         self.stages = stages
-        self.callbacks = callbacks
+        # A progress bar has no state, and may be there in one of two runs only.
+        self.callbacks = [c for c in callbacks if type(c).state_dict is not Callback.state_dict]
         self.history = history
         self.device = device
         self.stage = 0
@@ -93,7 +94,10 @@ class Checkpoint(Callback):
         """
         if not self.path.exists():
             return 0, 0
-        state = load_tree(self.path)
+        try:
+            state = load_tree(self.path)
+        except ModelFolderError as error:
+            raise ModelFolderError(f"{error}, or delete it to begin anew") from error
         self._check(state)
         self.module.load_state_dict(state["module"])
         for stage, step_state in zip(self.stages, state["steps"], strict=True):

@@ -161,18 +161,21 @@ def run_stages(
     first_epoch: int = 0,
 ) -> None:
     """Run stages (of distinct names) one after the other, from a given stage and epoch on."""
-    for index, stage in enumerate(stages[first_stage:]):
-        start = 0 if index else first_epoch
+    try:
+        for index, stage in enumerate(stages[first_stage:]):
+            start = 0 if index else first_epoch
+            for callback in callbacks:
+                callback.before_stage(stage.name, stage.max_epochs, start)
+            run_epochs(
+                stage.step,
+                stage.epoch_batches,
+                max_epochs=stage.max_epochs,
+                callbacks=callbacks,
+                history=history,
+                stage=stage.name,
+                first_epoch=start,
+            )
+    finally:
+        # After Ctrl-C too: a progress bar left running hides the cursor.
         for callback in callbacks:
-            callback.before_stage(stage.name, stage.max_epochs, start)
-        run_epochs(
-            stage.step,
-            stage.epoch_batches,
-            max_epochs=stage.max_epochs,
-            callbacks=callbacks,
-            history=history,
-            stage=stage.name,
-            first_epoch=start,
-        )
-    for callback in callbacks:
-        callback.after_training()
+            callback.after_training()
