@@ -15,7 +15,7 @@ from manyhands.classifiers import (
     CrowdLayerClassifier,
 )
 from manyhands.datasets import load_demo
-from manyhands.experiments.jobs import job_folder, keep_model
+from manyhands.experiments.outputs import job_folder, keep_model
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.metrics import accuracy
 

@@ -1,0 +1,106 @@
+"""Gold labels laid over a table: for evaluation, and to keep test rows out of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import encode, missing_mask
+from manyhands.exceptions import AnnotationError
+from manyhands.io import GoldFile
+from manyhands.typing import AnyArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class GoldRows:
+    """Gold labels laid over the rows of a table.
+
+    Attributes
+    ----------
+    codes : integer array of shape (n_instances,)
+        Class codes, -1 where unknown.
+    splits : array of str of shape (n_instances,)
+        Split of every row, "" where unknown ("all" without a split column).
+    """
+
+    codes: IntArray
+    splits: AnyArray
+
+    def parts(self, annotated: AnyArray) -> dict[str, IntArray]:
+        """Rows with gold by split; without splits, by whether a row has annotations."""
+        known = self.codes >= 0
+        names = self.splits
+        if not self.has_splits:
+            names = np.where(annotated, "annotated rows", "other rows")
+        return {
+            str(name): np.flatnonzero(known & (names == name))
+            for name in sorted(np.unique(names[known]), key=_split_order)
+        }
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether rows belong to splits."""
+        return not set(self.splits) <= {"all", ""}
+
+
+def _split_order(name: str) -> tuple[int, str]:
+    usual = ["train", "valid", "test"]
+    return (usual.index(name) if name in usual else len(usual), name)
+
+
+def match_gold(gold: GoldFile, table: AnnotationTable) -> GoldRows:
+    """Lay gold labels over the instances of a table.
+
+    Raises
+    ------
+    AnnotationError
+        If no gold instance is in the table, or a gold label is not one of its classes.
+    """
+    mine, theirs = table.instances, gold.tasks
+    if mine.dtype.kind != theirs.dtype.kind:
+        mine, theirs = mine.astype(str), theirs.astype(str)
+    known = np.isin(theirs, mine)
+    if not known.any():
+        raise AnnotationError(
+            f"none of the {len(theirs)} tasks with gold (such as {theirs[0].item()!r}) is among "
+            f"the {len(mine)} instances (such as {mine[0].item()!r}); use the same ids"
+        )
+    place, _ = encode(theirs[known], mine, argument="task of gold", vocabulary_name="instances")
+    codes = np.full(table.n_instances, -1)
+    splits = np.full(table.n_instances, "", dtype=object)
+    codes[place] = _gold_codes(gold.labels[known], table.classes)
+    splits[place] = "all" if gold.splits is None else gold.splits[known]
+    return GoldRows(codes, splits)
+
+
+def _gold_codes(labels: AnyArray, classes: AnyArray) -> IntArray:
+    codes = np.full(len(labels), -1)
+    given = ~missing_mask(labels)
+    if given.any():
+        values = np.array(labels[given].tolist())
+        codes[given], _ = encode(
+            values, classes, argument="label of gold", vocabulary_name="classes"
+        )
+    return codes
+
+
+def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTable:
+    """Leave out annotations of rows that the gold file assigns to another split than train.
+
+    Raises
+    ------
+    AnnotationError
+        If no annotation is left.
+    """
+    if gold is None or not gold.has_splits:
+        return table
+    train = table.take(np.isin(gold.splits, ["train", "all", ""])[table.instance])
+    if not train.n_annotations:
+        found = ", ".join(map(repr, sorted(set(gold.splits) - {""})))
+        raise AnnotationError(
+            f"no annotation is of a row in split 'train'; the splits in gold are {found}. Name "
+            "the rows to train on 'train', or leave the split column out"
+        )
+    return train
