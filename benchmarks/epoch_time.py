@@ -191,6 +191,9 @@ def run_ours(problem: Problem, data: Data, method: str, batch_size: int, options
 
     History.append = stamped  # type: ignore[method-assign]
     estimator = CrowdLayerClassifier if method == CL else CoNALClassifier
+    # One learning rate for everything, as the other systems have it.
+    if "noise_lr" in estimator().get_params():
+        options = {"noise_lr": None, **options}
     model = estimator(
         max_epochs=problem.warm_up + problem.epochs,
         batch_size=batch_size,

@@ -5,6 +5,7 @@ Protocols are published ones, the same for every method of a set; nothing is cho
 * LabelMe: DASC's (Adam 1e-3, batches of 512, weight decay 5e-4, 25 epochs, raw features).
 * Music: CoNAL's (Adam 1e-2, batches of 1024, 200 epochs, batch normalisation without affine
   parameters); CoNAL with its Music settings (80-dimensional embeddings, annotators' normalised).
+* *defaults*: the library's own protocol, the same for all sets.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/real_sets.py --out docs/results/real_sets.md``
 (needs the data sets: ``MANYHANDS_DATA``, or the network).
@@ -48,13 +49,17 @@ HOLDOUT = 0.1
 def methods(dataset: str) -> dict[str, Any]:
     """Estimators by row name, with the set's protocol."""
     protocol = LABELME if dataset == "labelme" else MUSIC
+    one_rate = {**protocol, "noise_lr": None}
     conal = {} if dataset == "labelme" else {"embedding_dim": 80, "normalize": "annotator"}
     return {
         "majority vote, then a network": AggregatedClassifier(MajorityVote(), **protocol),
         "Dawid-Skene, then a network": AggregatedClassifier(DawidSkene(), **protocol),
-        "Crowd Layer": CrowdLayerClassifier(**protocol),
-        "CoNAL": CoNALClassifier(**protocol, **conal),
+        "Crowd Layer": CrowdLayerClassifier(**one_rate),
+        "CoNAL": CoNALClassifier(**one_rate, **conal),
         "trained on gold (ceiling)": AggregatedClassifier(**protocol),
+        "Crowd Layer, defaults": CrowdLayerClassifier(),
+        "CoNAL, defaults": CoNALClassifier(),
+        "trained on gold, defaults": AggregatedClassifier(),
     }
 
 

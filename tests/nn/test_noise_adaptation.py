@@ -169,6 +169,32 @@ def test_crowd_layer_is_conal_with_the_gate_shut(x):
     )
 
 
+def test_gate_and_classifier_see_scaled_instances_once(x):
+    plain = shake(CommonNoiseModule(classifier(), C, R, input_shape=(D,)))
+    scaled = CommonNoiseModule(
+        ScaledClassifier(Standardize((D,), "standard"), Linear((D,), C)), C, R, input_shape=(D,)
+    )
+    scaled.load_state_dict(
+        plain.state_dict() | {
+            "classifier.scaler.shift": torch.arange(4.0),
+            "classifier.scaler.scale": torch.tensor([1.0, 2.0, 3.0, 4.0]),
+        }
+    )  # fmt: skip
+    raw = x * torch.tensor([1.0, 2.0, 3.0, 4.0]) + torch.arange(4.0)
+    rows, annotators = pairs()
+    everyone = torch.arange(R)
+    assert_close(scaled(raw), plain(x))
+    assert_close(scaled.gate(raw, rows, annotators), plain.gate(x, rows, annotators))
+    assert_close(
+        scaled.annotation_log_proba(raw, rows, annotators),
+        plain.annotation_log_proba(x, rows, annotators),
+    )
+    assert_close(
+        scaled.annotation_log_proba_grid(raw, everyone),
+        plain.annotation_log_proba_grid(x, everyone),
+    )
+
+
 def test_normalised_embeddings_keep_the_gate_in_a_band(x):
     module = shake(CommonNoiseModule(classifier(), C, R, input_shape=(D,)))
     rows, annotators = torch.arange(N).repeat_interleave(R), torch.arange(R).repeat(N)

@@ -82,7 +82,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     lr : float
         Learning rate of Adam.
     weight_decay : float
-        L2 penalty of Adam, on all parameters.
+        L2 penalty of Adam.
     scaling : {"standard", "rms", None}, default="standard"
         Standardise every feature (every channel of images); divide by one root mean square (for
         embeddings of a network, whose features share a scale); or leave X as it is. Statistics
@@ -171,8 +171,24 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         step = GradientStep(module, self._objective, lambda: self._make_optimizer(module))
         return [Stage("train", step, batches.epoch, self.max_epochs)]
 
-    def _make_optimizer(self, module: torch.nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(module.parameters(), lr=self.lr, weight_decay=self.weight_decay)
+    def _make_optimizer(self, module: CrowdModule) -> torch.optim.Optimizer:
+        """Adam; all but the classifier at ``noise_lr``, undecayed, where that is given."""
+        noise_lr = getattr(self, "noise_lr", None)
+        # The fused update halves the time of a step; torch chooses it by itself on no device.
+        fused = next(module.parameters()).device.type in {"cpu", "cuda"}
+        if noise_lr is None:
+            return torch.optim.Adam(
+                module.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused
+            )
+        classifier = list(module.classifier.parameters())
+        ours = {id(parameter) for parameter in classifier}
+        noise = [parameter for parameter in module.parameters() if id(parameter) not in ours]
+        # Decay would pull confusion matrices towards 0, which is a uniform annotator.
+        groups = [
+            {"params": classifier, "weight_decay": self.weight_decay},
+            {"params": noise, "lr": noise_lr},
+        ]
+        return torch.optim.Adam(groups, lr=self.lr, fused=fused)
 
     @abstractmethod
     def _set_fitted(self, module: Any, batches: AnnotationBatches) -> None:

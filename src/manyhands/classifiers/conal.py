@@ -59,6 +59,10 @@ validation, patience, checkpoint
         Both layers start at this multiple of the identity.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the auxiliary network; default: one-hot.
+    noise_lr : float or None, default=1e-2
+        Learning rate of all but the classifier, without weight decay: layers that start at a
+        multiple of the identity have further to go. None trains everything at ``lr`` with
+        ``weight_decay``, as the papers do.
     reset_optimizer : bool, default=False
         Make a new Adam every epoch, as the released code does.
 
@@ -102,6 +106,7 @@ validation, patience, checkpoint
         "classifier_output": [StrOptions({"probabilities", "logits"})],
         "init_scale": [Interval(Real, 0, None, closed="neither")],
         "annotator_features": [None, "array-like"],
+        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
         "reset_optimizer": ["boolean"],
     }
     _fitted_arrays = (
@@ -128,6 +133,7 @@ validation, patience, checkpoint
         max_epochs: int = 50,
         batch_size: int = 128,
         lr: float = 1e-3,
+        noise_lr: float | None = 1e-2,
         weight_decay: float = 5e-4,
         scaling: str | None = "standard",
         device: str = "auto",
@@ -151,6 +157,7 @@ validation, patience, checkpoint
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
+        self.noise_lr = noise_lr
         self.weight_decay = weight_decay
         self.scaling = scaling
         self.device = device

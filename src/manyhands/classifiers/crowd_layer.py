@@ -35,6 +35,10 @@ validation, patience, checkpoint
     init_scale : float, default=1.0
         Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
         CrowdInG), scales at this value.
+    noise_lr : float or None, default=1e-2
+        Learning rate of all but the classifier, without weight decay: layers that start at a
+        multiple of the identity have further to go. None trains everything at ``lr`` with
+        ``weight_decay``, as the papers do.
 
     Attributes
     ----------
@@ -58,6 +62,7 @@ validation, patience, checkpoint
         **BaseCrowdClassifier._parameter_constraints,
         "connection": [StrOptions(set(CONNECTIONS))],
         "init_scale": [Interval(Real, 0, None, closed="neither")],
+        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     def __init__(
@@ -69,6 +74,7 @@ validation, patience, checkpoint
         max_epochs: int = 50,
         batch_size: int = 128,
         lr: float = 1e-3,
+        noise_lr: float | None = 1e-2,
         weight_decay: float = 5e-4,
         scaling: str | None = "standard",
         device: str = "auto",
@@ -84,6 +90,7 @@ validation, patience, checkpoint
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
+        self.noise_lr = noise_lr
         self.weight_decay = weight_decay
         self.scaling = scaling
         self.device = device

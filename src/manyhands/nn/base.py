@@ -20,11 +20,14 @@ class Standardize(nn.Module):
 
     def __init__(self, input_shape: Sequence[int], scaling: str | None) -> None:
         super().__init__()
+        self.scaling = scaling
         self.register_buffer("shift", torch.zeros(statistics_shape(input_shape, scaling)))
         self.register_buffer("scale", torch.ones(statistics_shape(input_shape, scaling)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale x of shape (n, *input_shape)."""
+        if self.scaling is None:
+            return x
         return (x - self.shift) / self.scale
 
 

@@ -178,9 +178,9 @@ class CommonNoiseModule(CrowdModule):
         self.annotator_embedding = nn.Linear(n_features, embedding_dim)
         self.register_buffer("annotator_features", annotator_features)
 
-    def embed_instances(self, x: Tensor) -> Tensor:
-        """V of Eq. 3, shape (n, embedding_dim)."""
-        v: Tensor = self.instance_embedding(self.classifier.scaler(x).flatten(1))
+    def embed_instances(self, scaled: Tensor) -> Tensor:
+        """V of Eq. 3 for scaled instances, shape (n, embedding_dim)."""
+        v: Tensor = self.instance_embedding(scaled.flatten(1))
         return F.normalize(v, dim=1) if self.normalize == "both" else v
 
     def embed_annotators(self, annotators: Tensor) -> Tensor:
@@ -195,11 +195,14 @@ class CommonNoiseModule(CrowdModule):
 
     def gate(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
         """Omega of Eq. 3: probability that the noise is the common one, shape (m,)."""
-        v = self.embed_instances(x)[rows]
+        return self._gate(self.classifier.scaler(x), rows, annotators)
+
+    def _gate(self, scaled: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        v = self.embed_instances(scaled)[rows]
         return (self.embed_annotators(annotators) * v).sum(dim=1).sigmoid()
 
-    def _output(self, x: Tensor) -> Tensor:
-        logits = self(x)
+    def _output(self, scaled: Tensor) -> Tensor:
+        logits: Tensor = self.classifier.backbone(scaled)
         return logits.softmax(dim=1) if self.classifier_output == "probabilities" else logits
 
     def _mix(self, gate: Tensor, common: Tensor, individual: Tensor) -> Tensor:
@@ -210,19 +213,21 @@ class CommonNoiseModule(CrowdModule):
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
         """Log probabilities of annotations, shape (m, n_classes)."""
-        output = self._output(x)
+        scaled = self.classifier.scaler(x)  # once, for classifier and gate
+        output = self._output(scaled)
         common = (output @ self.common)[rows]
         flat = F.embedding(annotators, self.individual.flatten(1))
         kernels = flat.view(-1, self.n_classes, self.n_classes)
         individual = apply_confusion(output[rows], kernels)
-        return self._mix(self.gate(x, rows, annotators), common, individual)
+        return self._mix(self._gate(scaled, rows, annotators), common, individual)
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
         """Log probabilities of all pairs, shape (n, r, n_classes)."""
-        output = self._output(x)
+        scaled = self.classifier.scaler(x)
+        output = self._output(scaled)
         common = (output @ self.common)[:, None, :]
         individual = torch.einsum("nc,rcg->nrg", output, self.individual[annotators])
-        gate = (self.embed_instances(x) @ self.embed_annotators(annotators).t()).sigmoid()
+        gate = (self.embed_instances(scaled) @ self.embed_annotators(annotators).t()).sigmoid()
         return self._mix(gate, common, individual)
 
     def confusion(self, gate: Tensor) -> Tensor:

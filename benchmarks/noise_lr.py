@@ -1,0 +1,111 @@
+"""How fast should noise adaptation layers learn? What the default of ``noise_lr`` rests on.
+
+Looks at no test set: accuracy on LabelMe's validation images, on Music songs left out in three
+folds of the *training* songs, and on the demo's validation digits; and how far ``confusion_`` is
+from what annotators really did, judged by the gold labels of the training instances (mean total
+variation between rows, weighted by annotations). All at the library's default protocol.
+
+Run: ``OMP_NUM_THREADS=1 python benchmarks/noise_lr.py --out docs/results/noise_lr.md``
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import KFold
+
+import manyhands
+from manyhands import (
+    CoNALClassifier,
+    CrowdLayerClassifier,
+    load_demo,
+    load_labelme,
+    load_music,
+)
+from manyhands.io import write_atomically
+
+RATES = (None, 3e-3, 1e-2, 3e-2)
+
+
+def confusion_error(model: Any, table: Any, y: Any) -> float:
+    """Mean total variation between learnt and counted confusion rows, weighted by annotations."""
+    codes = {label: code for code, label in enumerate(model.classes_.tolist())}
+    true = np.array([codes[label] for label in np.asarray(y).tolist()])
+    counts = np.zeros_like(model.confusion_)
+    np.add.at(counts, (table.annotator, true[table.instance], table.label), 1)
+    rows = counts.sum(axis=2, keepdims=True)
+    gap = np.abs(counts / np.maximum(rows, 1) - model.confusion_).sum(axis=2, keepdims=True) / 2
+    return float((gap * rows).sum() / rows.sum())
+
+
+def held_out(data: Any, make: Any, seeds: range) -> tuple[list[float], list[float]]:
+    """Validation accuracy and confusion error over seeds."""
+    models = [make(seed).fit(data.X_train, data.annotations) for seed in seeds]
+    return (
+        [model.score(data.X_valid, data.y_valid) for model in models],
+        [confusion_error(model, data.annotations, data.y_train) for model in models],
+    )
+
+
+def cross_validated(data: Any, make: Any, seeds: range) -> list[float]:
+    """Accuracy on left-out thirds of the training instances, a mean over folds for each seed."""
+    scores = []
+    for seed in seeds:
+        folds = KFold(3, shuffle=True, random_state=seed).split(data.X_train)
+        fold_scores = [
+            make(seed)
+            .fit(data.X_train[train], data.annotations[train])
+            .score(data.X_train[rest], data.y_train[rest])
+            for train, rest in folds
+        ]
+        scores.append(float(np.mean(fold_scores)))
+    return scores
+
+
+def spread(values: list[float]) -> str:
+    """Mean ± sample sd, in percent."""
+    return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1):.1f}"
+
+
+def main() -> None:
+    """Run all and print or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="Markdown file")
+    arguments = parser.parse_args()
+    seeds = range(1, arguments.seeds + 1)
+    labelme, music, demo = load_labelme(), load_music(), load_demo()
+    lines = [
+        "# The learning rate of noise adaptation layers",
+        "",
+        "Made by `OMP_NUM_THREADS=1 python benchmarks/noise_lr.py --out docs/results/noise_lr.md` "
+        f"on {datetime.date.today()}, manyhands {manyhands.__version__}; seeds {seeds.start} to "
+        f"{seeds.stop - 1}, percent, mean ± sd. No test set is looked at; the script says what the "
+        "columns are. `None`: one rate (1e-3) and weight decay for everything.",
+        "",
+        "| method | `noise_lr` | LabelMe valid | Music train folds | demo valid | "
+        "LabelMe confusion error | demo confusion error |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for cls in (CrowdLayerClassifier, CoNALClassifier):
+        for rate in RATES:
+
+            def make(seed: int, cls: Any = cls, rate: Any = rate) -> Any:
+                return cls(noise_lr=rate, random_state=seed)
+
+            valid, error = held_out(labelme, make, seeds)
+            demo_valid, demo_error = held_out(demo, make, seeds)
+            folds = cross_validated(music, make, seeds)
+            cells = map(spread, (valid, folds, demo_valid, error, demo_error))
+            lines.append(f"| {cls.__name__} | {rate} | " + " | ".join(cells) + " |")
+            print(lines[-1], flush=True)
+    if arguments.out is not None:
+        write_atomically(arguments.out, "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
