@@ -78,6 +78,8 @@ def test_unknown_names_are_attribute_errors():
     with pytest.raises(AttributeError, match="nonsense"):
         manyhands.nonsense  # noqa: B018
     assert "DawidSkene" in dir(manyhands)
+    assert {"AnnotationTable", "CoNALClassifier", "load_demo"} <= set(manyhands.__all__)
+    assert not {"import_module", "TYPE_CHECKING"} & set(manyhands.__all__)
     assert manyhands.__version__
 
 

@@ -7,6 +7,7 @@ needs no deep-learning stack.
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ _PUBLIC = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return [public for public in __dir__() if not public.startswith("_")]
     if name.startswith("_"):
         raise AttributeError(f"module 'manyhands' has no attribute {name!r}")
     if find_spec(f"manyhands.{name}") is not None:
@@ -42,17 +45,31 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if extra is None or (error.name or "").startswith("manyhands"):
                 raise
-            raise_missing_extra(f"manyhands.{name}", extra, error)
+            if name in _exports(module_name):
+                raise_missing_extra(f"manyhands.{name}", extra, error)
+            continue
         if name in getattr(module, "__all__", ()):
             return getattr(module, name)
     raise AttributeError(f"module 'manyhands' has no attribute {name!r}")
 
 
+def _exports(module_name: str) -> set[str]:
+    """Names a module lists in ``__all__``, read from its source: it cannot be imported."""
+    spec = find_spec(module_name)
+    assert spec is not None
+    assert spec.origin is not None
+    with open(spec.origin, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    lists = [
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    return {name for names in lists for name in ast.literal_eval(names)}
+
+
 def __dir__() -> list[str]:
-    names = set(globals())
+    names = {"__version__", "agreement", "estimator_checks"}
     for module_name in _PUBLIC:
-        try:
-            names.update(import_module(module_name).__all__)
-        except ModuleNotFoundError:
-            continue
+        names |= _exports(module_name)
     return sorted(names)

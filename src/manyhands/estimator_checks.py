@@ -128,7 +128,7 @@ def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_silent_annotators_and_unlabelled_instances(estimator: BaseCrowdClassifier) -> None:
-    """Instances and annotators without annotations are accepted and change no prediction."""
+    """Instances and annotators without annotations are accepted and get finite answers."""
     X, A, _ = make_crowd_problem()
     A = np.hstack([A, np.full((len(A), 1), -1)])
     A[:5] = -1

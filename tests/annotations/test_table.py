@@ -269,3 +269,74 @@ def test_minus_one_in_a_long_table_is_a_class_and_a_suspicious_one():
     assert table.classes.tolist() == [-1, 0, 1]
     AnnotationTable.from_frame(frame, classes=[-1, 0, 1])  # named: no warning
     AnnotationTable.from_frame(frame[frame.label != 0])  # signs: no warning
+
+
+def test_gaps_in_lists_of_text_stay_gaps():
+    A = [["cat", np.nan], ["dog", -1], [None, "cat"]]
+    table = AnnotationTable.from_matrix(A)
+    assert table.classes.tolist() == ["cat", "dog"]
+    assert table.n_annotations == 3
+    with pytest.raises(AnnotationError, match="label is missing in row 1"):
+        AnnotationTable.from_arrays([0, 1], [0, 0], ["a", np.nan])
+    with pytest.raises(AnnotationError, match="mixes strings"):
+        AnnotationTable.from_matrix([["cat", 3]])
+
+
+def test_ids_of_different_kinds_are_not_merged():
+    table = AnnotationTable.from_matrix([[0, 1], [1, 0]])
+    other = AnnotationTable.from_arrays(["x", "0"], [0, 1], [0, 1], n_annotators=2)
+    for a, b in ((table, other), (other, table)):
+        with pytest.raises(AnnotationError, match="convert one to the other's type"):
+            a.with_added(b)
+
+
+def test_nothing_is_kept_beside_the_columns():
+    table = AnnotationTable.from_arrays([1, 0, 1], [0, 0, 1], [0, 1, 1])
+    before = set(vars(table))
+    table[[0]].vote_counts()
+    assert set(vars(table)) == before
+
+
+def test_views_and_copies_cannot_change_a_table():
+    base = np.array([0, 1, 1])
+    view = base[:]
+    view.flags.writeable = False
+    table = AnnotationTable.from_arrays(view, [0, 0, 1], [0, 1, 1])
+    base[0] = 1
+    assert table.instance.tolist() == [0, 1, 1]
+    for copied in (pickle.loads(pickle.dumps(table)), copy.deepcopy(table)):
+        assert not copied.label.flags.writeable
+        assert not copied.classes.flags.writeable
+
+
+def test_source_survives_a_frame():
+    table = AnnotationTable.from_matrix([[0, 1], [1, -1]]).with_source("pseudo")
+    again = AnnotationTable.from_frame(table.to_frame(), source="source")
+    assert again.equals(table)
+
+
+def test_integers_that_look_like_ids_are_not_taken_for_positions():
+    with pytest.raises(AnnotationError, match="look like ids"):
+        AnnotationTable.from_arrays([100_000_000, 5], [0, 0], [0, 1])
+
+
+def test_numbers_as_text_are_warned_of_unless_the_order_is_given():
+    frame = pd.DataFrame({"task": ["1", "2", "10"], "worker": ["u"] * 3, "label": [0, 1, 0]})
+    with pytest.warns(UserWarning, match="sort as text"):
+        AnnotationTable.from_frame(frame)
+    table = AnnotationTable.from_frame(frame, tasks=["1", "2", "10"])
+    assert table.instances.tolist() == ["1", "2", "10"]
+    AnnotationTable.from_frame(frame[:2])  # both orders agree
+
+
+def test_large_integers_beside_a_gap_stay_exact():
+    frame = pl.DataFrame({"task": [1, 2, 3], "worker": [1, 1, 1],
+                          "label": [2**60 + 1, None, 2**60]})  # fmt: skip
+    with pytest.warns(UserWarning, match="1 of 3 rows"):
+        table = AnnotationTable.from_frame(frame)
+    assert table.classes.tolist() == [2**60, 2**60 + 1]
+
+
+def test_floats_too_large_to_be_integers_are_refused():
+    with pytest.raises(AnnotationError, match=r"1e\+20"):
+        AnnotationTable.from_matrix([[1.0, 1e20]])

@@ -211,8 +211,11 @@ def test_validation_on_held_out_annotations_keeps_the_likeliest_epoch(demo):
 def test_gold_validation_errors(demo):
     for validation, message in [
         ((demo.X_valid,), "1 parts"),
-        ((demo.X_valid, demo.y_valid[:-1]), "297 rows of X but 296"),
+        ((demo.X_valid, demo.y_valid[:-1]), r"gold labels of shape \(296,\)"),
+        ((demo.X_valid, demo.y_valid[:, None]), r"gold labels of shape \(297, 1\)"),
         ((demo.X_valid, np.full(297, 99)), "99"),
+        ((demo.X_valid, np.full(297, -1)), "-1"),
+        ((demo.X_valid, np.full(297, np.nan)), "missing in row 0"),
     ]:
         with pytest.raises(AnnotationError, match=message):
             CrowdLayerClassifier(validation=validation).fit(demo.X_train, demo.annotations)
@@ -278,31 +281,50 @@ def test_batch_norm_survives_a_last_batch_of_one():
     assert np.isfinite(model.predict_proba(X)).all()
 
 
-def test_weights_matter_and_a_zero_weight_does_not_count():
+def test_a_weight_of_two_is_twice_the_annotation_and_zero_is_none():
+    """One batch: weights scale the terms of its mean."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    noisy = table.label != np.asarray(A).max()
-    weighted = AnnotationTable.from_arrays(
-        table.instance, table.annotator, table.label, weight=np.where(noisy, 2.0, 0.5)
-    )
-    plain = CrowdLayerClassifier(**QUICK).fit(X, table)
-    other = CrowdLayerClassifier(**QUICK).fit(X, weighted)
-    assert not np.allclose(plain.predict_proba(X), other.predict_proba(X))
+    options = QUICK | {"batch_size": 100}
+    rows = np.arange(table.n_annotations)
+    # Every instance keeps its first annotation, so that both tables have the same instances.
+    drop = np.concatenate([[False], np.diff(table.instance) == 0])
+
+    def fit(weight, keep):
+        weighted = AnnotationTable.from_arrays(
+            table.instance[keep], table.annotator[keep], table.label[keep],
+            weight=weight[keep], classes=table.classes, n_instances=48, n_annotators=5,
+        )  # fmt: skip
+        return CrowdLayerClassifier(**options).fit(X, weighted).predict_proba(X)
+
+    ones = np.ones(len(rows))
+    zero = fit(np.where(drop, 0.0, 1.0), rows >= 0)
+    np.testing.assert_allclose(zero, fit(ones, ~drop), atol=1e-6)
+    assert np.abs(zero - fit(ones, rows >= 0)).max() > 1e-3
+    np.testing.assert_allclose(fit(2 * ones, rows >= 0), fit(ones, rows >= 0), atol=1e-6)
 
 
-def test_grid_search_takes_a_table_as_y(demo):
-    gold = {x.tobytes(): label for x, label in zip(demo.X_train, demo.y_train, strict=True)}
-
-    def accuracy(estimator, X, y):
-        return float(
-            np.mean([gold[x.tobytes()] == p for x, p in zip(X, estimator.predict(X), strict=True)])
-        )
-
+def test_grid_search_needs_no_gold(demo):
+    """With a table as y, the default score is the likelihood of the left-out rows' annotations."""
     search = GridSearchCV(
-        CrowdLayerClassifier(max_epochs=3, random_state=0), {"lr": [1e-6, 1e-2]}, cv=2,
-        scoring=accuracy,
-    ).fit(demo.X_train, demo.annotations)  # fmt: skip
+        CrowdLayerClassifier(max_epochs=4, random_state=0), {"lr": [1e-6, 1e-2]}, cv=2
+    ).fit(demo.X_train, demo.annotations)
     assert search.best_params_ == {"lr": 1e-2}
+
+
+@pytest.mark.parametrize("second", [None, LogisticRegression(max_iter=300)])
+def test_score_against_annotations_by_hand(second):
+    X, A, y = make_crowd_problem()
+    model = AggregatedClassifier(DawidSkene(), second, **QUICK).fit(X, A)
+    assert model.score(X, y) == np.mean(model.predict(X) == y)
+    proba = model.predict_annotation_proba(X)
+    rows, columns = np.nonzero(A >= 0)
+    expected = np.log(proba[rows, columns, A[rows, columns]]).mean()
+    assert model.score(X, A) == pytest.approx(expected, rel=1e-5)
+    assert model.score(X, AnnotationTable.from_matrix(A)) == pytest.approx(expected, rel=1e-5)
+    wider = np.hstack([A, A])
+    with pytest.raises(AnnotationError, match="annotators_"):
+        model.score(X, wider)
 
 
 def test_pipeline(demo):
@@ -389,22 +411,14 @@ def train_until(monkeypatch, epoch, model, X, A):
         {},
         {"validation": 0.2},
         {"validation": 0.2, "patience": 1, "lr": 0.05},
-        {"random_state": None},
     ],
 )
 def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     parameters = QUICK | {"max_epochs": 6} | options
     file = tmp_path / "run.safetensors"
-    if parameters["random_state"] is None:
-        # Without a seed only a run resumed from the same first checkpoint can be compared.
-        train_until(monkeypatch, 2, CoNALClassifier(checkpoint=file, **parameters), X, A)
-        saved = file.read_bytes()
-        whole = CoNALClassifier(checkpoint=file, **parameters).fit(X, A)
-        file.write_bytes(saved)
-    else:
-        whole = CoNALClassifier(**parameters).fit(X, A)
-        train_until(monkeypatch, 2, CoNALClassifier(checkpoint=file, **parameters), X, A)
+    whole = CoNALClassifier(**parameters).fit(X, A)
+    train_until(monkeypatch, 2, CoNALClassifier(checkpoint=file, **parameters), X, A)
     resumed = CoNALClassifier(checkpoint=file, **parameters).fit(X, A)
     for name, value in whole.module_.state_dict().items():
         assert torch.equal(value, resumed.module_.state_dict()[name]), name
@@ -537,3 +551,139 @@ def test_a_second_fit_forgets_the_first():
     fresh = AggregatedClassifier(validation=0.2, **QUICK).fit(X, A)
     np.testing.assert_array_equal(model.predict_proba(X), fresh.predict_proba(X))
     assert not hasattr(model.set_params(validation=None).fit(X, A), "best_epoch_")
+
+
+# -- what careless input comes to -------------------------------------------------------------
+
+
+def test_a_dataset_with_nan_names_the_item():
+    X, A, _ = make_crowd_problem()
+    broken = torch.tensor(X, dtype=torch.float32)
+    broken[3, 0] = float("nan")
+    dataset = torch.utils.data.TensorDataset(broken)
+    with pytest.raises(AnnotationError, match="item 3 of the Dataset"):
+        CrowdLayerClassifier(scaling=None, **QUICK).fit(dataset, A)
+    whole = torch.utils.data.TensorDataset(torch.tensor(X, dtype=torch.float32))
+    fitted = CrowdLayerClassifier(scaling=None, **QUICK).fit(whole, A)
+    with pytest.raises(AnnotationError, match="item 3 of the Dataset"):
+        fitted.predict(dataset)
+
+
+def test_any_memory_layout_is_read():
+    X, A, _ = make_crowd_problem()
+    X = X.astype(np.float32)
+    plain = CrowdLayerClassifier(**QUICK).fit(X, A).predict_proba(X)
+    for other in (np.asfortranarray(X), X[::-1][::-1], np.hstack([X, X])[:, :4]):
+        np.testing.assert_array_equal(
+            CrowdLayerClassifier(**QUICK).fit(other, A).predict_proba(other), plain
+        )
+    frozen = X.copy()
+    frozen.flags.writeable = False
+    CrowdLayerClassifier(**QUICK).fit(frozen, A)
+
+
+def test_a_huge_offset_is_warned_of():
+    X, A, _ = make_crowd_problem()
+    with pytest.warns(UserWarning, match="subtract a constant"):
+        CrowdLayerClassifier(**QUICK).fit(X + 3e6, A)
+
+
+def test_patience_and_checkpoint_need_what_they_need(tmp_path):
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match="patience=2 needs something to watch"):
+        CrowdLayerClassifier(patience=2, **QUICK).fit(X, A)
+    with pytest.raises(AnnotationError, match="integer random_state"):
+        CrowdLayerClassifier(checkpoint=tmp_path / "c", max_epochs=1).fit(X, A)
+    with pytest.raises(AnnotationError, match="validation applies to networks"):
+        AggregatedClassifier(backbone=LogisticRegression(), validation=0.2).fit(X, A)
+
+
+def test_another_network_is_another_run(tmp_path):
+    X, A, _ = make_crowd_problem()
+
+    def network(width):
+        def make(shape, n_classes):
+            return torch.nn.Sequential(
+                torch.nn.Linear(shape[0], width), torch.nn.Linear(width, n_classes)
+            )
+
+        return make
+
+    file = tmp_path / "run.safetensors"
+    CrowdLayerClassifier(network(3), checkpoint=file, **QUICK).fit(X, A)
+    with pytest.raises(ModelFolderError, match="network differ"):
+        CrowdLayerClassifier(network(4), checkpoint=file, **QUICK).fit(X, A)
+
+
+def test_fits_in_threads_equal_fits_alone():
+    from concurrent.futures import ThreadPoolExecutor
+
+    X, A, _ = make_crowd_problem()
+
+    def fit(seed):
+        return CoNALClassifier(**(QUICK | {"random_state": seed})).fit(X, A).predict_proba(X)
+
+    before = torch.get_rng_state()
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(fit, range(4)))
+    assert torch.equal(before, torch.get_rng_state())
+    for seed in range(4):
+        np.testing.assert_array_equal(together[seed], fit(seed))
+
+
+# -- more of the second stage -----------------------------------------------------------------
+
+
+def test_seeds_reach_the_aggregator_and_the_second_stage():
+    from sklearn.ensemble import RandomForestClassifier
+
+    X, A, _ = make_crowd_problem()
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    for backbone in (None, RandomForestClassifier(5)):
+        results = [
+            AggregatedClassifier(
+                MajorityVote(ties="random"), backbone, targets="hard", **QUICK
+            ).fit(X, A).predict_proba(X)
+            for _ in range(2)
+        ]  # fmt: skip
+        np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_pipelines_and_texts_as_second_stage():
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.neighbors import KNeighborsClassifier
+
+    _, A, y = make_crowd_problem()
+    texts = [f"word{label} and noise{i % 5}" for i, label in enumerate(y)]
+    pipeline = make_pipeline(CountVectorizer(), LogisticRegression())
+    model = AggregatedClassifier(DawidSkene(), pipeline).fit(texts, A)
+    assert model.score(texts, y) > 0.95
+    neighbours = AggregatedClassifier(DawidSkene(), KNeighborsClassifier())
+    with pytest.raises(AnnotationError, match="targets='hard'"):
+        neighbours.fit(np.eye(48), A)
+    neighbours.set_params(targets="hard").fit(np.eye(48), A)
+
+
+def test_save_refuses_what_load_could_not_make(tmp_path):
+    class Mine(CrowdLayerClassifier):
+        pass
+
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match="Mine is not a class of manyhands"):
+        Mine(**QUICK).fit(X, A).save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_save_leaves_files_of_others_alone_and_keeps_feature_names(tmp_path):
+    import pandas as pd
+
+    X, A, _ = make_crowd_problem()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    precious = tmp_path / "weights-precious.safetensors"
+    precious.write_bytes(b"mine")
+    model = CrowdLayerClassifier(**QUICK).fit(frame, A)
+    model.save(tmp_path)
+    assert precious.exists()
+    with pytest.raises(ValueError, match="feature names should match"):
+        load(tmp_path).predict(frame[["d", "c", "b", "a"]])

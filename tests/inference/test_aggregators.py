@@ -167,6 +167,13 @@ def test_nothing_to_infer_is_an_error(cls, A, message):
 
 
 @pytest.mark.parametrize("cls", AGGREGATORS)
+def test_all_weights_zero_is_an_error(cls):
+    table = AnnotationTable.from_arrays([0, 1], [0, 0], [0, 1], weight=[0.0, 0.0])
+    with pytest.raises(AnnotationError, match="all weights of table are 0"):
+        cls().fit(table)
+
+
+@pytest.mark.parametrize("cls", AGGREGATORS)
 def test_a_class_nobody_gave_is_no_trouble(cls):
     table = AnnotationTable.from_matrix([[0, 0], [1, 1]], classes=[0, 1, 2])
     model = cls().fit(table)

@@ -26,6 +26,14 @@ def missing_mask(values: AnyArray) -> BoolArray:
     return np.zeros(values.shape, dtype=bool)
 
 
+def as_values(values: Any) -> AnyArray:
+    """Read a sequence as an array without turning gaps and numbers among strings into strings."""
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        return np.asarray(values, dtype=object)
+    return array
+
+
 def tidy(values: Any, argument: str) -> AnyArray:
     """Return ids or labels as an array of integers, booleans or strings.
 
@@ -40,9 +48,11 @@ def tidy(values: Any, argument: str) -> AnyArray:
     if values.dtype.kind == "O":
         values = np.array(values.tolist()) if values.size else values.astype(str)
     if values.dtype.kind == "f":
-        whole = values.astype(np.int64, copy=True) if np.isfinite(values).all() else None
-        if whole is None or not np.array_equal(whole, values):
-            bad = values[~np.isfinite(values) | (values != np.floor(values))].ravel()[0]
+        # Beyond 2**53 a float no longer tells one integer from the next.
+        usable = np.isfinite(values) & (np.abs(values) <= 2.0**53) & (values == np.floor(values))
+        whole = values.astype(np.int64) if usable.all() else None
+        if whole is None:
+            bad = values[~usable].ravel()[0]
             raise AnnotationError(
                 f"{argument} holds {bad.item()!r}; a class or an id is an integer or a string. "
                 "Round it, or convert the column to strings"
@@ -70,7 +80,7 @@ def check_no_mixture(values: AnyArray, argument: str) -> None:
 
 def make_vocabulary(values: Any, argument: str) -> AnyArray:
     """Check a given vocabulary: one-dimensional, no gap, nothing twice."""
-    vocabulary = np.asarray(values if not isinstance(values, range) else list(values))
+    vocabulary = as_values(list(values) if isinstance(values, range) else values)
     if vocabulary.ndim != 1:
         raise AnnotationError(f"{argument} must be one-dimensional, got shape {vocabulary.shape}")
     if missing_mask(vocabulary).any():
@@ -100,7 +110,7 @@ def encode(
     AnnotationError
         If a value is not in the given vocabulary.
     """
-    values = np.asarray(values)
+    values = as_values(values)
     check_no_mixture(values, argument)
     values = tidy(values, argument)
     if vocabulary is None:
@@ -182,7 +192,7 @@ def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
             f"{argument} is a data frame; use AnnotationTable.from_frame(frame) for a long one, "
             "AnnotationTable.from_matrix(frame.to_numpy()) for a wide one"
         )
-    values = np.asarray(y)
+    values = as_values(y)
     if values.ndim == 2:
         return AnnotationTable.from_matrix(values)
     if values.ndim != 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, cast
 from warnings import warn
 
@@ -11,6 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from manyhands.annotations.encoding import (
+    as_values,
     check_no_mixture,
     check_positions,
     encode,
@@ -97,6 +97,12 @@ class AnnotationTable:
         for name in ("instances", "annotators", "classes"):
             object.__setattr__(self, name, _frozen(np.asarray(getattr(self, name)), None))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Pickle and deepcopy make arrays writeable again.
+        for name, value in state.items():
+            frozen = _frozen(value, None) if isinstance(value, np.ndarray) else value
+            object.__setattr__(self, name, frozen)
+
     def _checked_weights(self) -> FloatArray | None:
         weights = np.asarray(self.weights, dtype=np.float32)
         if weights.shape != (self.n_annotations,):
@@ -122,6 +128,7 @@ class AnnotationTable:
         worker: str = "worker",
         label: str = "label",
         weight: str | None = None,
+        source: str | None = None,
         classes: Any = None,
         tasks: Any = None,
         workers: Any = None,
@@ -132,9 +139,9 @@ class AnnotationTable:
         Parameters
         ----------
         df : pandas, polars or pyarrow data frame
-        task, worker, label, weight : str
+        task, worker, label, weight, source : str
             Names of the columns with the instance, the annotator, the class and (optional) the
-            weight.
+            weight and the source.
         classes : sequence, optional
             All classes, in the order wanted; default: the sorted labels.
         tasks : sequence, optional
@@ -158,8 +165,8 @@ class AnnotationTable:
         """
         data = nw.from_native(df, eager_only=True)
         columns = {"task": task, "worker": worker, "label": label}
-        if weight is not None:
-            columns["weight"] = weight
+        columns |= {} if weight is None else {"weight": weight}
+        columns |= {} if source is None else {"source": source}
         for argument, name in columns.items():
             if name not in data.columns:
                 raise AnnotationError(
@@ -174,11 +181,10 @@ class AnnotationTable:
                     f"column {columns[argument]!r} ({argument}) is empty in row "
                     f"{np.flatnonzero(gaps)[0]} and {gaps.sum() - 1} more; fill or drop these rows"
                 )
-        labels = data[label].to_numpy()
-        gaps = missing_mask(labels)
+        labels, gaps = _labels_and_gaps(data[label])
         if gaps.any():
             warn(
-                f"{gaps.sum()} of {len(labels)} rows have no label in column {label!r}: they count "
+                f"{gaps.sum()} of {len(gaps)} rows have no label in column {label!r}: they count "
                 "as missing annotations (their instances and annotators are kept)",
                 stacklevel=2,
             )
@@ -188,15 +194,17 @@ class AnnotationTable:
             argument=f"column {task!r}",
             vocabulary_name="tasks",
         )
+        if tasks is None:
+            _warn_of_numbers_as_text(instances, task)
         annotator, annotators = encode(
             ids["worker"],
             None if workers is None else make_vocabulary(workers, "workers"),
             argument=f"column {worker!r}",
             vocabulary_name="workers",
         )
-        _warn_of_minus_one(labels[~gaps], classes, label)
+        _warn_of_minus_one(labels, classes, label)
         label_codes, classes = encode(
-            labels[~gaps],
+            labels,
             None if classes is None else make_vocabulary(classes, "classes"),
             argument=f"column {label!r}",
             vocabulary_name="classes",
@@ -209,6 +217,9 @@ class AnnotationTable:
             annotators,
             classes,
             None if weight is None else data[weight].to_numpy()[~gaps],
+            None
+            if source is None
+            else _source_codes(data[source].to_numpy()[~gaps], len(label_codes)),
         )
         return table._without_duplicates(duplicates)
 
@@ -232,15 +243,15 @@ class AnnotationTable:
         AnnotationError
             If A is not two-dimensional or holds a value outside ``classes``.
         """
-        A = np.asarray(A)
+        A = as_values(A)
         if A.ndim != 2:
             raise AnnotationError(f"A must have two dimensions (n, R), got shape {A.shape}")
-        check_no_mixture(A[~missing_mask(A)], "A")
         vocabulary = None if classes is None else make_vocabulary(classes, "classes")
         gaps = missing_mask(A)
         minus_one_is_class = vocabulary is not None and bool((vocabulary == MISSING).any())
         if A.dtype.kind != "U" and not minus_one_is_class:
-            gaps = gaps | (A == MISSING)
+            gaps = gaps | np.asarray(A == MISSING, dtype=bool)
+        check_no_mixture(A[~gaps], "A")
         rows, columns = np.nonzero(~gaps)
         codes, vocabulary = encode(
             A[rows, columns], vocabulary, argument="A", vocabulary_name="classes"
@@ -294,7 +305,7 @@ class AnnotationTable:
         AnnotationError
             If lengths differ, a value is outside its vocabulary, or a pair is repeated.
         """
-        labels = np.asarray(label)
+        labels = as_values(label)
         lengths = {len(np.atleast_1d(np.asarray(v))) for v in (instance, annotator, labels)}
         if len(lengths) != 1:
             raise AnnotationError(
@@ -397,9 +408,11 @@ class AnnotationTable:
         """The observed annotations alone, without pseudo, generated and synthetic ones."""
         return self if self.sources is None else self.take(self.sources == 0)
 
-    @cached_property
-    def _by_instance(self) -> tuple[IntArray | None, IntArray]:
-        """Order that sorts rows by instance (None: sorted already), and each instance's start."""
+    def by_instance(self) -> tuple[IntArray | None, IntArray]:
+        """Order that sorts rows by instance (None: sorted already), and each instance's start.
+
+        Not kept on the table: it would cost as much memory as the annotations.
+        """
         sorted_already = bool((np.diff(self.instance) >= 0).all())
         order = None if sorted_already else np.argsort(self.instance, kind="stable")
         counts = np.bincount(self.instance, minlength=self.n_instances)
@@ -441,7 +454,7 @@ class AnnotationTable:
                 "this table keeps repeated (instance, annotator) pairs, which a matrix cannot "
                 'hold; build it with duplicates="last"'
             )
-        dense = np.full(self.shape, MISSING, dtype=np.int64)
+        dense = np.full(self.shape, MISSING, dtype=self.label.dtype)
         dense[self.instance, self.annotator] = self.label
         if codes:
             return dense
@@ -546,7 +559,7 @@ class AnnotationTable:
         )
 
     def _instances_at(self, positions: IntArray) -> AnnotationTable:
-        order, start = self._by_instance
+        order, start = self.by_instance()
         counts = start[positions + 1] - start[positions]
         first = np.cumsum(counts) - counts
         rows = np.arange(counts.sum()) - np.repeat(first - start[positions], counts)
@@ -635,6 +648,31 @@ class AnnotationTable:
         return np.bincount(self.label, minlength=self.n_classes) > 0
 
 
+def _warn_of_numbers_as_text(ids: AnyArray, column: str) -> None:
+    """Ids "0", "1", "10", "2" sort as text, which is hardly the order of the rows of X."""
+    if ids.dtype.kind not in "UT" or not all(v.isdecimal() for v in ids.tolist()):
+        return
+    if (np.diff([int(v) for v in ids.tolist()]) < 0).any():
+        warn(
+            f"column {column!r} holds numbers as text, which sort as text ({ids[0].item()!r}, "
+            f"{ids[1].item()!r}, ...); pass tasks= in the order of the rows of X, or convert "
+            "the column to integers",
+            stacklevel=3,
+        )
+
+
+def _labels_and_gaps(column: Any) -> tuple[AnyArray, BoolArray]:
+    """Labels that are there, and a mask of the rows where they are missing.
+
+    Nulls leave before the conversion: a gap would turn large integers into inexact floats.
+    """
+    gaps = np.array(column.is_null().to_numpy(), dtype=bool)
+    labels = column.filter(~column.is_null()).to_numpy()
+    nan = missing_mask(labels)
+    gaps[np.flatnonzero(~gaps)[nan]] = True
+    return labels[~nan], gaps
+
+
 def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
     """In a long table -1 is a class like others; beside 0, 1, 2 it looks like a gap."""
     if classes is not None or labels.dtype.kind not in "if":
@@ -648,8 +686,9 @@ def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
 
 
 def _frozen(values: AnyArray, dtype: Any) -> AnyArray:
-    """Copy (unless frozen already) and forbid writing, so that a table cannot change."""
-    if values.flags.writeable or (dtype is not None and values.dtype != dtype):
+    """Copy (unless frozen and nobody else's) and forbid writing: a table cannot change."""
+    borrowed = values.flags.writeable or values.base is not None
+    if borrowed or (dtype is not None and values.dtype != dtype):
         values = np.array(values, dtype=dtype)
         values.flags.writeable = False
     return values
@@ -667,7 +706,7 @@ def _ids(given: Any, n: int, argument: str) -> AnyArray:
 def _axis(
     values: Any, vocabulary: Any, length: int | None, argument: str
 ) -> tuple[IntArray, AnyArray]:
-    values = np.asarray(values)
+    values = as_values(values)
     if missing_mask(values).any():
         raise AnnotationError(f"{argument} holds a missing value; leave such rows out")
     check_no_mixture(values, argument)
@@ -680,6 +719,11 @@ def _axis(
         length = len(vocabulary)
     elif length is None:
         length = int(values.max()) + 1 if values.size else 0
+        if length > 1_000_000 + 100 * len(values):
+            raise AnnotationError(
+                f"{argument} holds {length - 1} for {len(values)} annotations: integers are "
+                f"positions here, and these look like ids. Pass them as strings, or give n_{plural}"
+            )
     outside = (values < 0) | (values >= length)
     if outside.any():
         raise AnnotationError(
@@ -693,6 +737,11 @@ def _merge(mine: AnyArray, theirs: AnyArray, codes: IntArray) -> tuple[IntArray,
     """Re-code ``codes`` (into ``theirs``) over ``mine`` with what is new appended."""
     if np.array_equal(mine, theirs):
         return codes, mine
+    if len(mine) and len(theirs) and (mine.dtype.kind in "UT") != (theirs.dtype.kind in "UT"):
+        raise AnnotationError(
+            f"the added table has ids such as {theirs[0].item()!r}, this one such as "
+            f"{mine[0].item()!r}; convert one to the other's type"
+        )
     new = theirs[~np.isin(theirs, mine)]
     merged = np.concatenate([mine, new]) if len(new) else mine
     positions, _ = encode(theirs, merged, argument="ids", vocabulary_name="the merged ids")

@@ -8,16 +8,18 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import resolve
+from manyhands.annotations.encoding import encode, resolve
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import BaseAggregator, MajorityVote
+from manyhands.inference.kernels import floored_log
 from manyhands.nn import FixedConfusionModule, ScaledClassifier
 from manyhands.objectives import soft_label_objective
 from manyhands.training import AnnotationBatches, CrowdBatch, Features, History
@@ -112,39 +114,59 @@ validation, patience, checkpoint
         """Name on the progress bar: that of the aggregator."""
         return type(self.aggregator or MajorityVote()).__name__
 
+    @property
+    def _second_stage(self) -> bool:
+        """Whether ``backbone`` is a classifier with a ``fit`` of its own rather than a network."""
+        return not isinstance(self.backbone, torch.nn.Module) and hasattr(self.backbone, "fit")
+
     def fit(self, X: Any, y: Any) -> Self:
-        """Aggregate, then train; see `BaseCrowdClassifier.fit`."""
-        if not isinstance(self.backbone, BaseEstimator):
+        """Aggregate, then train; see `BaseCrowdClassifier.fit`.
+
+        A scikit-learn second stage gets the rows of X as they are (text, tables, gaps), and
+        checks them itself.
+        """
+        if not self._second_stage:
             return super().fit(X, y)
         self._validate_params()
-        if not is_classifier(self.backbone):
-            raise AnnotationError(f"backbone={self.backbone!r} is not a classifier")
+        for name in ("validation", "checkpoint"):
+            if getattr(self, name) is not None:
+                raise AnnotationError(
+                    f"{name} applies to networks; the second stage "
+                    f"{type(self.backbone).__name__} is fitted by its own rules"
+                )
         table = self._read_target(y)
-        X = self._read_features(X, reset=True)
         self._check_lengths(X, table)
         self._set_vocabularies(table)
-        targets = self._aggregate(table)
+        rng = np.random.default_rng(
+            check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        )
+        targets = self._aggregate(table, rng)
         annotated = np.flatnonzero(table.annotations_per_instance())
+        estimator = _seeded(clone(self.backbone, safe=False), rng)
+        self.estimator_ = self._fit_estimator(
+            estimator, _safe_indexing(X, annotated), targets[annotated]
+        )
         self.history_ = History()
-        self.estimator_ = self._fit_estimator(X[annotated], targets[annotated])
+        if hasattr(self.estimator_, "n_features_in_"):
+            self.n_features_in_ = self.estimator_.n_features_in_
         return self
 
-    def _fit_estimator(self, X: Any, targets: FloatArray) -> Any:
-        """Fit the scikit-learn classifier; a soft target becomes one weighted row a class."""
-        estimator = clone(self.backbone)
+    def _fit_estimator(self, estimator: Any, X: Any, targets: FloatArray) -> Any:
+        """Fit the second stage; a soft target becomes one weighted row a class."""
         if self.targets == "hard":
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
         rows, columns = np.nonzero(targets > 1e-6)
-        return estimator.fit(X[rows], self.classes_[columns], sample_weight=targets[rows, columns])
+        weights = {_weight_parameter(estimator): targets[rows, columns]}
+        return estimator.fit(_safe_indexing(X, rows), self.classes_[columns], **weights)
 
-    def _aggregate(self, table: AnnotationTable) -> FloatArray:
+    def _aggregate(self, table: AnnotationTable, rng: np.random.Generator) -> FloatArray:
         """Fit the aggregator and return the training targets, shape (n, n_classes)."""
         aggregator = MajorityVote() if self.aggregator is None else clone(self.aggregator)
-        self.aggregator_ = aggregator.fit(table)
+        self.aggregator_ = _seeded(aggregator, rng).fit(table)
         self.confusion_ = aggregator.confusion_
         if self.targets == "soft":
             return aggregator.posterior_
-        codes = resolve(
+        codes, _ = encode(
             aggregator.labels_, self.classes_, argument="labels_", vocabulary_name="classes_"
         )
         return np.eye(len(self.classes_))[codes]
@@ -157,9 +179,13 @@ validation, patience, checkpoint
         return FixedConfusionModule(classifier, len(self.classes_), self.n_annotators_)
 
     def _prepare(
-        self, table: AnnotationTable, features: Features, module: FixedConfusionModule
+        self,
+        table: AnnotationTable,
+        features: Features,
+        module: FixedConfusionModule,
+        rng: np.random.Generator,
     ) -> None:
-        targets = self._aggregate(table)
+        targets = self._aggregate(table, rng)
         self._targets = torch.tensor(targets, dtype=torch.float32, device=features.device)
         module.confusions.copy_(torch.from_numpy(self.confusion_))
 
@@ -175,16 +201,13 @@ validation, patience, checkpoint
         """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
         if not hasattr(self, "estimator_"):
             return super().predict_proba(X)
-        X = self._read_features(X, reset=False)
+        given = self.estimator_.predict_proba(X)
         # The second stage may not have seen every class.
-        proba = np.zeros((X.shape[0], len(self.classes_)))
-        seen = resolve(
-            self.estimator_.classes_,
-            self.classes_,
-            argument="estimator_.classes_",
-            vocabulary_name="classes_",
+        proba = np.zeros((len(given), len(self.classes_)))
+        seen, _ = encode(
+            self.estimator_.classes_, self.classes_, argument="classes", vocabulary_name="classes_"
         )
-        proba[:, seen] = self.estimator_.predict_proba(X)
+        proba[:, seen] = given
         # Single-precision estimators sum to 1 only up to their rounding.
         return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
 
@@ -192,13 +215,52 @@ validation, patience, checkpoint
         """p(x) times each annotator's confusion matrix, (n_samples, n_annotators, n_classes)."""
         if not hasattr(self, "estimator_"):
             return super().predict_annotation_proba(X, annotators)
-        check_is_fitted(self, "estimator_")
         which = slice(None) if annotators is None else annotators
         chosen = resolve(
             which, self.annotators_, argument="annotators", vocabulary_name="annotators_"
         )
-        proba: AnyArray = np.einsum("nc,rcg->nrg", self.predict_proba(X), self.confusion_[chosen])
-        return cast(FloatArray, proba.astype(np.float32))
+        proba = self.predict_proba(X).astype(np.float32)
+        confusion = self.confusion_[chosen].astype(np.float32)
+        return cast(FloatArray, np.einsum("nc,rcg->nrg", proba, confusion))
+
+    def _log_likelihood(
+        self, X: Any, table: AnnotationTable, annotators: AnyArray, labels: AnyArray
+    ) -> float:
+        if not hasattr(self, "estimator_"):
+            return super()._log_likelihood(X, table, annotators, labels)
+        columns = self.confusion_[annotators, :, labels]
+        given = (self.predict_proba(X)[table.instance] * columns).sum(axis=1)
+        return float(np.average(floored_log(given), weights=table.weight))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_") or hasattr(self, "estimator_")
+
+
+def _seeded(estimator: Any, rng: np.random.Generator) -> Any:
+    """Give every unset ``random_state`` within an estimator a seed, for equal repetitions."""
+    if hasattr(estimator, "get_params"):
+        unset = [
+            name
+            for name, value in sorted(estimator.get_params().items())
+            if value is None and (name == "random_state" or name.endswith("__random_state"))
+        ]
+        estimator.set_params(**{name: int(rng.integers(2**31)) for name in unset})
+    return estimator
+
+
+def _weight_parameter(estimator: Any) -> str:
+    """Name under which ``fit`` takes a weight a row.
+
+    Raises
+    ------
+    AnnotationError
+        If it takes none.
+    """
+    steps = getattr(estimator, "steps", None)
+    last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (estimator, "")
+    if not has_fit_parameter(last, "sample_weight"):
+        raise AnnotationError(
+            f"{type(last).__name__} takes no sample_weight, which soft targets need; use "
+            "targets='hard'"
+        )
+    return f"{prefix}sample_weight"

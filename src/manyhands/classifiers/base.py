@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self, cast
+from warnings import warn
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.annotations.encoding import resolve
+from manyhands.annotations.encoding import as_values, encode, missing_mask, resolve
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations
 from manyhands.io.files import check_writable
@@ -134,6 +135,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     _fitted_arrays: Sequence[str] = ("confusion_",)
     """Fitted arrays a saved model carries beside its weights."""
 
+    n_features_in_: int
     backbone: Any
     max_epochs: int
     batch_size: int
@@ -163,7 +165,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _objective(self, module: Any, batch: CrowdBatch) -> dict[str, Tensor]:
         return crowd_nll(module, batch)
 
-    def _prepare(self, table: AnnotationTable, features: Features, module: Any) -> None:
+    def _prepare(
+        self, table: AnnotationTable, features: Features, module: Any, rng: np.random.Generator
+    ) -> None:
         """Compute what the stages need beside the module (such as aggregated labels)."""
 
     def _stages(self, module: Any, batches: AnnotationBatches) -> list[Stage]:
@@ -223,6 +227,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         X = self._read_features(X, reset=True)
         self._check_lengths(X, table)
         self._set_vocabularies(table)
+        if self.checkpoint is not None and not isinstance(self.random_state, Integral):
+            raise AnnotationError(
+                f"checkpoint needs an integer random_state, got {self.random_state!r}: a resumed "
+                "run must draw what the first one drew"
+            )
         device = pick_device(self.device)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         with isolated_rng(seed, device):
@@ -237,7 +246,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             table, held = hold_out(table, float(self.validation), rng)
         batches = AnnotationBatches(features, table, self.batch_size)
         module = self._make_module(features, batches.instances)
-        self._prepare(table, features, module)
+        self._prepare(table, features, module, rng)
         self.history_ = History()
         stages = self._stages(module, batches)
         callbacks, best = self._callbacks(module, features, held)
@@ -246,7 +255,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             check_writable(Path(self.checkpoint).parent)
             checkpoint = Checkpoint(
                 self.checkpoint,
-                specification=self._specification(features, whole),
+                specification=self._specification(features, whole, module),
                 module=module,
                 stages=stages,
                 callbacks=tuple(callbacks),
@@ -301,6 +310,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             scaler.scale.fill_(float((squares / count).sqrt().item()) or 1.0)
             return
         variance = (squares / count - mean.square()).clamp_min(0)
+        if (mean.abs() > 1e5 * variance.sqrt()).logical_and(variance > 0).any():
+            warn(
+                "a feature's mean is more than 100,000 times its deviation, so that single "
+                "precision keeps little of it; subtract a constant from it before fit",
+                stacklevel=2,
+            )
         # A constant feature carries nothing: it becomes 0 rather than rounding noise.
         constant = variance <= 1e-12 * (squares / count).clamp_min(1e-12)
         deviation = torch.where(constant, torch.ones_like(variance), variance.sqrt())
@@ -352,21 +367,30 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             )
         X, y_gold = self.validation
         X = self._read_features(X, reset=False)
-        gold = np.asarray(y_gold)
-        if len(gold) != _n_rows(X):
+        gold = as_values(y_gold)
+        if gold.shape != (_n_rows(X),):
             raise AnnotationError(
-                f"validation has {_n_rows(X)} rows of X but {len(gold)} gold labels"
+                f"validation has {_n_rows(X)} rows of X but gold labels of shape {gold.shape}; "
+                "give one label a row"
             )
-        codes = resolve(
-            gold, self.classes_, argument="validation's y_gold", vocabulary_name="classes"
+        if missing_mask(gold).any():
+            raise AnnotationError(
+                f"validation's y_gold is missing in row {np.flatnonzero(missing_mask(gold))[0]}; "
+                "leave rows without gold out"
+            )
+        codes, _ = encode(
+            gold, self.classes_, argument="validation's y_gold", vocabulary_name="classes_"
         )
         return _GoldMonitor(module, Features(X, device), torch.from_numpy(codes))
 
-    def _specification(self, features: Features, table: AnnotationTable) -> dict[str, str]:
-        """What a checkpoint must share with a run to be resumed by it."""
+    def _specification(
+        self, features: Features, table: AnnotationTable, module: CrowdModule
+    ) -> dict[str, str]:
+        """What a checkpoint must share with a run to be resumed by it.
+
+        Of a Dataset, only the length and the first and last items are looked at.
+        """
         free = {"checkpoint", "device", "verbose"}
-        if not isinstance(self.random_state, Integral):
-            free.add("random_state")
         from manyhands.classifiers.persistence import describe_parameter
 
         parameters = {
@@ -379,13 +403,15 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             digest.update(np.ascontiguousarray(column).tobytes())
         for part in (table.classes, table.annotators):
             digest.update(repr(part.tolist()).encode())
+        rows = torch.arange(len(features))
         if features.is_dataset:
             digest.update(str(len(features)).encode())
-        else:
-            every_row = torch.arange(len(features))
-            for x in features.batches(every_row, PREDICT_BATCH):
-                digest.update(x.cpu().numpy().tobytes())
-        return {"class": type(self).__name__, "data": digest.hexdigest(), **parameters}
+            rows = rows[[0, -1]]
+        for x in features.batches(rows, PREDICT_BATCH):
+            digest.update(x.cpu().numpy().tobytes())
+        network = hashlib.blake2b(repr(module).encode(), digest_size=8).hexdigest()
+        name = type(self).__name__
+        return {"class": name, "data": digest.hexdigest(), "network": network, **parameters}
 
     # -- reading the data -----------------------------------------------------------------------
 
@@ -430,6 +456,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         if isinstance(X, torch.utils.data.Dataset):
+            if reset and hasattr(self, "n_features_in_"):
+                del self.n_features_in_  # of an earlier fit on an array
             return X
         if hasattr(X, "ndim") and X.ndim > 2:
             X = check_array(
@@ -437,30 +465,33 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             )
             if reset:
                 self.n_features_in_ = X.shape[1]
-            elif X.shape[1:] != self.input_shape_:
-                raise AnnotationError(
-                    f"X has instances of shape {X.shape[1:]}, but {type(self).__name__} was "
-                    f"fitted on {self.input_shape_}"
-                )
-            return X
-        return validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse="csr")
+        elif reset or len(self.input_shape_) == 1:
+            X = validate_data(self, X, reset=reset, dtype=np.float32, accept_sparse="csr")
+        if not reset and np.shape(X)[1:] != self.input_shape_:
+            raise AnnotationError(
+                f"X has instances of shape {np.shape(X)[1:]}, but {type(self).__name__} was "
+                f"fitted on {self.input_shape_}"
+            )
+        return X
 
     # -- prediction -----------------------------------------------------------------------------
 
-    def _logits(self, X: Any) -> Iterator[tuple[Features, Tensor, Tensor]]:
-        """Yield (features, x, logits) batch by batch."""
-        check_is_fitted(self, "module_")
-        X = self._read_features(X, reset=False)
-        device = next(self.module_.parameters()).device
-        features = Features(X, device)
-        for x in features.batches(torch.arange(len(features)), PREDICT_BATCH):
-            yield features, x, self.module_(x)
+    @property
+    def _device(self) -> torch.device:
+        return next(self.module_.parameters()).device
 
     @torch.inference_mode()
+    def _apply(self, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
+        """Apply a function of the fitted module to X, batch by batch."""
+        features = Features(self._read_features(X, reset=False), self._device)
+        rows = torch.arange(len(features))
+        return torch.cat([function(x) for x in features.batches(rows, PREDICT_BATCH)])
+
     def predict_proba(self, X: Any) -> FloatArray:
         """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
-        logits = [part.double() for _, _, part in self._logits(X)]
-        return cast(FloatArray, torch.cat(logits).softmax(dim=1).cpu().numpy())
+        check_is_fitted(self, "module_")
+        logits = self._apply(self.module_, X)
+        return cast(FloatArray, logits.double().softmax(dim=1).cpu().numpy())
 
     def predict(self, X: Any) -> AnyArray:
         """Most probable true class, shape (n_samples,), in the original class values."""
@@ -493,8 +524,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         chosen = resolve(
             which, self.annotators_, argument="annotators", vocabulary_name="annotators_"
         )
-        device = next(self.module_.parameters()).device
-        features, columns = Features(X, device), torch.from_numpy(chosen).to(device)
+        features = Features(X, self._device)
+        columns = torch.from_numpy(chosen).to(self._device)
         n_classes = len(self.classes_)
         proba = np.empty((len(features), len(chosen), n_classes), dtype=np.float32)
         size = max(1, min(PREDICT_BATCH, GRID_ENTRIES // max(1, len(chosen) * n_classes)))
@@ -506,11 +537,58 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return cast(FloatArray, proba)
 
     @available_if(_has_embedding)  # type: ignore[untyped-decorator]
-    @torch.inference_mode()
     def transform(self, X: Any) -> FloatArray:
         """Embed instances: the backbone's last hidden layer, shape (n_samples, n_embedding)."""
-        parts = [self.module_.classifier.embed(x) for _, x, _ in self._logits(X)]
-        return cast(FloatArray, torch.cat(parts).cpu().numpy())
+        check_is_fitted(self, "module_")
+        return cast(FloatArray, self._apply(self.module_.classifier.embed, X).cpu().numpy())
+
+    @torch.inference_mode()
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy against gold labels, or how well annotations are explained.
+
+        Parameters
+        ----------
+        X : as in `fit`
+        y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
+            (n_samples, n_annotators) array, for the mean log likelihood of the annotations: what
+            ``GridSearchCV`` and ``cross_validate`` maximise where there is no gold.
+        sample_weight : array of shape (n_samples,), optional
+            For accuracy.
+
+        Raises
+        ------
+        AnnotationError
+            If an annotator or a class was not there in `fit`.
+        """
+        if not isinstance(y, AnnotationTable) and np.ndim(y) < 2:
+            return float(super().score(X, y, sample_weight))
+        table = as_table(y)
+        self._check_lengths(X, table)
+        columns, _ = encode(
+            table.annotators, self.annotators_, argument="y", vocabulary_name="annotators_"
+        )
+        labels, _ = encode(table.classes, self.classes_, argument="y", vocabulary_name="classes_")
+        return self._log_likelihood(X, table, columns[table.annotator], labels[table.label])
+
+    def _log_likelihood(
+        self, X: Any, table: AnnotationTable, annotators: AnyArray, labels: AnyArray
+    ) -> float:
+        """Weighted mean log probability of annotations, with codes of the fitted vocabularies."""
+        known = AnnotationTable(
+            table.instance,
+            annotators,
+            labels,
+            table.instances,
+            self.annotators_,
+            self.classes_,
+            table.weights,
+        )
+        check_is_fitted(self, "module_")
+        features = Features(self._read_features(X, reset=False), self._device)
+        monitor = _AnnotationMonitor(
+            self.module_, AnnotationBatches(features, known, PREDICT_BATCH)
+        )
+        return -monitor()["validation_nll"]
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.

@@ -50,10 +50,13 @@ def describe_parameter(value: Any) -> Any:
         return {str(key): describe_parameter(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [describe_parameter(part) for part in value]
-    if isinstance(value, np.ndarray):
+    if hasattr(value, "__array__"):
         # Shape and digest, not content: this also identifies the data of a checkpoint.
-        digest = hashlib.blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
-        return {"__array__": list(value.shape), "digest": digest}
+        array = np.ascontiguousarray(value)
+        # The bytes of an object array are addresses, other ones in every process.
+        content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+        digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+        return {"__array__": list(array.shape), "digest": digest}
     if isinstance(value, BaseEstimator):
         parameters = value.get_params(deep=False)
         return {
@@ -72,7 +75,9 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
             f"the second stage {type(model.backbone).__name__} is a scikit-learn estimator, which "
             "only pickle could save; save it with skops or joblib, or use a network as backbone"
         )
+    _check_loadable(model)
     folder = check_writable(folder)
+    previous = _weights_named_in(folder)
     tensors = {f"module.{name}": value for name, value in model.module_.state_dict().items()}
     for name in model._fitted_arrays:
         tensors[f"fitted.{name}"] = torch.from_numpy(np.array(getattr(model, name)))
@@ -93,6 +98,7 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
         "annotators": model.annotators_.tolist(),
         "input_shape": list(model.input_shape_),
         "n_features_in": getattr(model, "n_features_in_", None),
+        "feature_names_in": _as_list(getattr(model, "feature_names_in_", None)),
         "best_epoch": getattr(model, "best_epoch_", None),
         "history": list(model.history_),
         "weights": weights,
@@ -108,10 +114,36 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
         if fresh:
             (folder / weights).unlink(missing_ok=True)
         raise
-    for old in folder.glob("weights-*.safetensors"):
-        if old.name != weights:
-            old.unlink()
+    if previous not in (None, weights):
+        (folder / str(previous)).unlink(missing_ok=True)
     return folder
+
+
+def _as_list(values: Any) -> list[Any] | None:
+    return None if values is None else list(values.tolist())
+
+
+def _weights_named_in(folder: Path) -> str | None:
+    """Name of the weights file of the model that stands in a folder, if one does."""
+    try:
+        named = Path(json.loads((folder / "model.json").read_text(encoding="utf-8"))["weights"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return named.name if named.match("weights-*.safetensors") else None
+
+
+def _check_loadable(model: BaseCrowdClassifier) -> None:
+    """Refuse to save what `load` could not make again: classes it does not know."""
+    from manyhands.classifiers.discovery import all_classifiers
+
+    known = {cls for _, cls in (*all_classifiers(), *all_aggregators())}
+    parts = [model, *(v for v in model.get_params().values() if isinstance(v, BaseEstimator))]
+    for part in parts:
+        if type(part) not in known:
+            raise AnnotationError(
+                f"{type(part).__name__} is not a class of manyhands, so load() could not make it "
+                "again; save it with joblib"
+            )
 
 
 def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> BaseCrowdClassifier:
@@ -147,6 +179,8 @@ def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> B
         model.input_shape_ = tuple(description["input_shape"])
         if description["n_features_in"] is not None:
             model.n_features_in_ = description["n_features_in"]
+        if description["feature_names_in"] is not None:
+            model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
         if description["best_epoch"] is not None:
             model.best_epoch_ = description["best_epoch"]
         model.history_ = History(description["history"])

@@ -67,6 +67,7 @@ class BaseAggregator(BaseEstimator):
         self._validate_params()
         table = check_annotations(as_table(table, argument="table"), argument="table")
         self.classes_ = table.classes
+        self.instances_ = table.instances
         self.annotators_ = table.annotators
         self.n_annotators_ = table.n_annotators
         rng = check_random_state(self.random_state)
@@ -108,6 +109,8 @@ def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTab
             f"{table.n_annotators} annotators (is -1 or NaN, which count as missing, a class of "
             "yours? Name it in classes=)"
         )
+    if not table.weight.any():
+        raise AnnotationError(f"all weights of {argument} are 0, so no annotation counts")
     if table.n_classes < 2:
         raise AnnotationError(
             f"{argument} holds one class only, {table.classes[0].item()!r} "

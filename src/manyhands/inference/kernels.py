@@ -24,7 +24,7 @@ Votes: TypeAlias = "csr_matrix[np.float64]"
 
 def vote_matrix(table: AnnotationTable) -> Votes:
     """One-hot annotations as a CSR matrix of shape (n, R * C), weights as values."""
-    order, start = table._by_instance
+    order, start = table.by_instance()
     column = table.annotator.astype(np.int64) * table.n_classes + table.label
     weight = table.weight.astype(np.float64)
     if order is not None:

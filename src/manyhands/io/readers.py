@@ -6,6 +6,7 @@ CSV cells are text first: an id column becomes integers only if every id is a ca
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -167,12 +168,12 @@ def read_annotations(
             names["weight"] = weight
         frame = with_types(frame, names, path)
         frame, values, code_names = _label_values(frame, names["label"], classes)
-        table = AnnotationTable.from_frame(
-            frame,
-            **names,
-            classes=values,
-            duplicates=duplicates,
-        )
+        with warnings.catch_warnings():
+            if tasks is not None:  # their order is settled below
+                warnings.filterwarnings("ignore", message=".*numbers as text")
+            table = AnnotationTable.from_frame(
+                frame, **names, classes=values, duplicates=duplicates
+            )
         if code_names is not None:
             table = replace(table, classes=code_names)
         return table if tasks is None else _over_tasks(table, make_vocabulary(tasks, "tasks"))

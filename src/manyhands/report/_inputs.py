@@ -171,14 +171,15 @@ def _check_fitted(estimator: Any, attribute: str, argument: str, mend: str) -> N
 
 
 def _check_annotators(estimator: Any, table: AnnotationTable, argument: str) -> None:
-    """Refuse an estimator fitted on other annotators: its profiles would get wrong names."""
-    theirs = getattr(estimator, "annotators_", None)
-    if theirs is None or np.array_equal(np.asarray(theirs), table.annotators):
-        return
-    raise AnnotationError(
-        f"{argument} was fitted on {len(theirs)} annotators, which are not the table's "
-        f"{table.n_annotators} (or in another order); fit it on this table"
-    )
+    """Refuse an estimator fitted on other annotators or rows: its results get wrong names."""
+    for name in ("annotators", "instances"):
+        theirs = getattr(estimator, f"{name}_", None)
+        ours = getattr(table, name)
+        if theirs is not None and not np.array_equal(np.asarray(theirs), ours):
+            raise AnnotationError(
+                f"{argument} was fitted on {len(theirs)} {name}, which are not the table's "
+                f"{len(ours)} (or in another order); fit it on this table"
+            )
 
 
 def _predict(classifier: Any, X: Any, table: AnnotationTable) -> FloatArray:

@@ -55,7 +55,8 @@ class Features:
         self.is_dataset = not hasattr(data, "shape")
         self.is_sparse = hasattr(data, "toarray")
         if isinstance(data, np.ndarray):
-            # torch has no read-only tensors; a read-only array must be copied to be wrapped.
+            # torch has neither read-only tensors nor negative strides: such arrays are copied.
+            data = np.ascontiguousarray(data)
             tensor = torch.from_numpy(data if data.flags.writeable else data.copy())
             self.data = tensor.to(device) if tensor.nbytes <= RESIDENT_BYTES else tensor
         first = self.take(torch.zeros(1, dtype=torch.int64)) if len(self) else None
@@ -72,11 +73,22 @@ class Features:
             items = [self.data[int(i)] for i in rows]
             items = [item[0] if isinstance(item, tuple | list) else item for item in items]
             x = default_collate(items)
+            self._check_finite(x, rows)
         elif self.is_sparse:
             x = torch.from_numpy(self.data[rows.cpu().numpy()].toarray())
         else:
             x = self.data[rows.to(self.data.device)]
         return x.to(self.device, torch.float32)
+
+    @staticmethod
+    def _check_finite(x: Tensor, rows: Tensor) -> None:
+        """Arrays are checked as a whole when they come in, a Dataset item by item."""
+        bad = ~torch.isfinite(x).flatten(1).all(dim=1)
+        if bad.any():
+            raise AnnotationError(
+                f"X contains NaN or infinity in item {int(rows[bad.cpu()][0])} of the Dataset; "
+                "fill the gaps in its __getitem__"
+            )
 
     def batches(self, rows: Tensor, batch_size: int) -> Iterator[Tensor]:
         """Yield the given rows in batches."""
@@ -105,7 +117,7 @@ class AnnotationBatches:
 
     def __post_init__(self) -> None:
         device = self.features.device
-        order, start = self.table._by_instance
+        order, start = self.table.by_instance()
         rows = slice(None) if order is None else order
 
         def column(values: Any, dtype: torch.dtype) -> Tensor:

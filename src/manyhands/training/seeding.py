@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+
+# The default generators are global: fits in other threads wait rather than share them.
+_LOCK = threading.RLock()
 
 
 @contextmanager
@@ -16,8 +20,10 @@ def isolated_rng(seed: int, device: torch.device) -> Iterator[None]:
     Dropout and weight initialisation draw from torch's default generators, so these are forked
     (for the CPU and the one device used) rather than avoided.
     """
-    devices = [device.index or 0] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
+    devices: list[int] = []
+    if device.type == "cuda":
+        devices = [torch.cuda.current_device() if device.index is None else device.index]
+    with _LOCK, torch.random.fork_rng(devices=devices):
         torch.default_generator.manual_seed(seed)
         for index in devices:
             with torch.cuda.device(index):
