@@ -310,11 +310,11 @@ def test_a_name_and_its_entries_combine(home, turned):
 
 
 def test_demo(home):
-    result = done_json("demo", "--out", "demo")
+    result = done_json("demo")  # as the README has it: the default folder too
     ceiling = result["rows"][-1]["test_accuracy"]
     assert all(0.8 < row["test_accuracy"] <= ceiling for row in result["rows"])
     assert Path(result["report"]).is_file()
-    assert (home / "demo" / "labels.csv").is_file()
+    assert (home / "manyhands-demo" / "labels.csv").is_file()
 
 
 # -- the careless user ------------------------------------------------------------------------

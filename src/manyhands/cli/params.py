@@ -24,9 +24,12 @@ class Duplicates(StrEnum):
     keep = "keep"
 
 
-def some_path(text: str) -> Path:
-    """Read a path; refuse the empty text of an unset shell variable, which would mean '.'."""
-    if not text.strip():
+def some_path(text: str | Path) -> Path:
+    """Read a path; refuse the empty text of an unset shell variable, which would mean '.'.
+
+    A default value comes as the path it is.
+    """
+    if not str(text).strip():
         raise typer.BadParameter("the path is empty (a shell variable without a value?)")
     return Path(text)
 
