@@ -298,7 +298,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         if axes is None and self.scaling == "standard":
             axes = [0, *range(2, len(features.input_shape) + 1)]
         count, total, squares = 0.0, torch.zeros(()), torch.zeros(())
-        for x in features.batches(rows, PREDICT_BATCH):
+        # 8 MiB at a time in float64.
+        size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(features.input_shape))))
+        for x in features.batches(rows, size):
             x = x.cpu().double()
             x = x.flatten()[:, None] if axes is None else x
             along = axes or [0]

@@ -28,7 +28,7 @@ class Standardize(nn.Module):
         """Scale x of shape (n, *input_shape)."""
         if self.scaling is None:
             return x
-        return (x - self.shift) / self.scale
+        return (x - self.shift).div_(self.scale)
 
 
 def statistics_shape(input_shape: Sequence[int], scaling: str | None) -> tuple[int, ...]:
