@@ -687,3 +687,20 @@ def test_save_leaves_files_of_others_alone_and_keeps_feature_names(tmp_path):
     assert precious.exists()
     with pytest.raises(ValueError, match="feature names should match"):
         load(tmp_path).predict(frame[["d", "c", "b", "a"]])
+
+
+def test_batch_norm_over_one_row_and_odd_datasets_are_refused():
+    X, A, _ = make_crowd_problem()
+    backbone = {"name": "mlp", "batch_norm": True}
+    with pytest.raises(AnnotationError, match="batch_size=1"):
+        CrowdLayerClassifier(backbone, **(QUICK | {"batch_size": 1})).fit(X, A)
+
+    class Dicts(torch.utils.data.Dataset):
+        def __len__(self):
+            return len(X)
+
+        def __getitem__(self, i):
+            return {"x": torch.tensor(X[i])}
+
+    with pytest.raises(AnnotationError, match="items of type dict"):
+        CrowdLayerClassifier(**QUICK).fit(Dicts(), A)

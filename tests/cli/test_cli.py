@@ -862,7 +862,8 @@ def test_a_narrow_terminal_shows_what_it_can(home, monkeypatch):
     )
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(sys, "argv", ["manyhands", "aggregate", "A.csv"])
+    arguments = ["manyhands", "aggregate", "A.csv", "--method", "majority-vote"]
+    monkeypatch.setattr(sys, "argv", arguments)
     with pytest.raises(SystemExit) as stopped:
         main()
     out.flush()

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, all_aggregators
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference import find_aggregator
 from manyhands.inference.kernels import (
     confusion_counts,
@@ -16,6 +16,9 @@ from manyhands.inference.kernels import (
     vote_matrix,
     vote_shares,
 )
+
+# Random tables need not have two annotations of any instance.
+pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 
 AGGREGATORS = [cls for _, cls in all_aggregators()]
 
@@ -252,3 +255,9 @@ def test_methods_are_found_by_name():
     assert find_aggregator("Majority_Vote") is MajorityVote
     with pytest.raises(AnnotationError, match="majority-vote"):
         find_aggregator("oracle")
+
+
+def test_annotators_who_never_meet_cannot_be_compared():
+    with pytest.warns(NotIdentifiableWarning, match="no instance has two annotations"):
+        model = DawidSkene().fit(np.array([[0, -1], [-1, 1], [1, -1]]))
+    assert model.labels_.tolist() == [0, 1, 1]

@@ -111,8 +111,10 @@ validation, patience, checkpoint
 
     @property
     def _title(self) -> str:
-        """Name on the progress bar: that of the aggregator."""
-        return type(self.aggregator or MajorityVote()).__name__
+        """Name on the progress bar: where the labels come from."""
+        if self.n_annotators_ == 1:
+            return "given labels, then a network"
+        return f"{type(self.aggregator or MajorityVote()).__name__}, then a network"
 
     @property
     def _second_stage(self) -> bool:

@@ -19,6 +19,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask, resolve
@@ -325,7 +326,13 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         scaler.scale.copy_(deviation.reshape(scaler.scale.shape))
 
     def _check_logits(self, module: CrowdModule, features: Features, rows: Tensor) -> None:
-        """Refuse a backbone whose output is not (n, n_classes), before an obscure error later."""
+        """Refuse what would end in an obscure error later: a wrong width, a norm of one row."""
+        normalises = any(isinstance(m, _BatchNorm) for m in module.modules())
+        if normalises and min(self.batch_size, len(rows)) < 2:
+            raise AnnotationError(
+                f"backbone normalises over batches, which needs two instances in each: batch_size="
+                f"{self.batch_size}, {len(rows)} instances with annotations"
+            )
         module.eval()
         with torch.no_grad():
             shape = tuple(module(features.take(rows[:2])).shape)

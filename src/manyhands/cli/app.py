@@ -10,7 +10,7 @@ import typer
 from manyhands._version import __version__
 from manyhands.cli.errors import EXIT_CODES, reported
 from manyhands.cli.facts import class_rows, data_rows
-from manyhands.cli.output import note, print_json, print_table, say, show_spread, visible
+from manyhands.cli.output import print_json, print_table, say, show_spread, visible
 from manyhands.cli.params import (
     Duplicates,
     parse_settings,
@@ -152,10 +152,7 @@ def demo(
     """
     from manyhands.experiments import report_folder, run_demo
 
-    def tell(row: dict[str, Any]) -> None:
-        note(f"{row['method']}: {row['seconds']:.1f} s")
-
-    result = run_demo(out, seed=seed, on_result=(lambda row: None) if json else tell)
+    result = run_demo(out, seed=seed, verbose=0 if json else 1)
     result["report"] = str(report_folder(out))
     if json:
         print_json(result)

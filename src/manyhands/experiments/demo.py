@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -25,7 +24,6 @@ def run_demo(
     *,
     seed: int = 0,
     verbose: int = 0,
-    on_result: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> dict[str, Any]:
     """Train on the embedded crowd, keep CoNAL's model and summary in a folder.
 
@@ -36,8 +34,6 @@ def run_demo(
         Of the networks; the crowd is always the same.
     verbose : int
         1 shows progress bars.
-    on_result : callable
-        Hears every method's row as it is done.
 
     Returns
     -------
@@ -69,7 +65,6 @@ def run_demo(
                     "seconds": perf_counter() - started,
                 }
             )
-            on_result(rows[-1])
             if isinstance(estimator, CoNALClassifier):
                 title = f"Demo: digits by {crowd.n_annotators} annotators"
                 keep_model(estimator, demo.X_train, crowd, place, title=title)

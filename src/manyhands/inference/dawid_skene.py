@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 from typing import Any
+from warnings import warn
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference.base import NON_NEGATIVE, BaseAggregator
 from manyhands.inference.kernels import (
     confusion_counts,
@@ -59,6 +61,9 @@ class DawidSkene(BaseAggregator):
     Start: posterior = vote shares. The M-step adds the prior's pseudo-counts to the expected
     counts (its mode), so EM climbs the penalised likelihood.
 
+    If no instance has two annotations, nothing tells a good annotator from a bad one: the labels
+    are the annotations, with a `NotIdentifiableWarning`.
+
     References
     ----------
     Dawid & Skene (1979), JRSS C 28(1), Eq. 2.3-2.5.
@@ -104,6 +109,7 @@ class DawidSkene(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, table: AnnotationTable, rng: np.random.RandomState) -> None:
+        _warn_without_overlap(table)
         votes = vote_matrix(table)
         posterior = vote_shares(table)
         voted = table.annotations_per_instance() > 0
@@ -144,3 +150,13 @@ class DawidSkene(BaseAggregator):
             return self.prior_strength * (self.diagonal * identity + off * (1 - identity))
         # A class nobody chose still needs a row: one right pseudo-annotation, a tenth elsewhere.
         return self.prior_strength * normalise_rows(counts.sum(axis=0) + 0.1 + identity)
+
+
+def _warn_without_overlap(table: AnnotationTable) -> None:
+    if table.annotations_per_instance().max() < 2:
+        warn(
+            "no instance has two annotations, so annotators cannot be compared: their confusion "
+            "matrices are the prior's guess",
+            NotIdentifiableWarning,
+            stacklevel=4,
+        )

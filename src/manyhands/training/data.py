@@ -73,6 +73,11 @@ class Features:
             items = [self.data[int(i)] for i in rows]
             items = [item[0] if isinstance(item, tuple | list) else item for item in items]
             x = default_collate(items)
+            if not isinstance(x, Tensor):
+                raise AnnotationError(
+                    f"X is a Dataset with items of type {type(items[0]).__name__}; an item is an "
+                    "array or tensor, or a tuple that begins with one"
+                )
             self._check_finite(x, rows)
         elif self.is_sparse:
             x = torch.from_numpy(self.data[rows.cpu().numpy()].toarray())
