@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self, cast
-from warnings import warn
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask, resolve
+from manyhands.classifiers.monitors import AnnotationMonitor, GoldMonitor
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations
 from manyhands.io.files import check_writable
@@ -288,42 +288,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         self.input_shape_ = shape
         module = self._build_module(classifier, shape)
         if self.scaling is not None and not features.is_dataset:
-            self._fit_scaling(classifier.scaler, features, annotated)
+            # 8 MiB at a time in float64.
+            size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
+            classifier.scaler.fit_statistics(features.batches(annotated, size))
         module = module.to(features.device)
         self._check_logits(module, features, annotated)
         return module
-
-    def _fit_scaling(self, scaler: Standardize, features: Features, rows: Tensor) -> None:
-        """Mean and deviation over the annotated instances, in float64, in batches."""
-        axes = [0] if scaler.shift.ndim == 1 and self.scaling == "standard" else None
-        if axes is None and self.scaling == "standard":
-            axes = [0, *range(2, len(features.input_shape) + 1)]
-        count, total, squares = 0.0, torch.zeros(()), torch.zeros(())
-        # 8 MiB at a time in float64.
-        size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(features.input_shape))))
-        for x in features.batches(rows, size):
-            x = x.cpu().double()
-            x = x.flatten()[:, None] if axes is None else x
-            along = axes or [0]
-            count += float(np.prod([x.shape[a] for a in along]))
-            total = total + x.sum(dim=along)
-            squares = squares + x.square().sum(dim=along)
-        mean = total / count
-        if self.scaling == "rms":
-            scaler.scale.fill_(float((squares / count).sqrt().item()) or 1.0)
-            return
-        variance = (squares / count - mean.square()).clamp_min(0)
-        if (mean.abs() > 1e5 * variance.sqrt()).logical_and(variance > 0).any():
-            warn(
-                "a feature's mean is more than 100,000 times its deviation, so that single "
-                "precision keeps little of it; subtract a constant from it before fit",
-                stacklevel=2,
-            )
-        # A constant feature carries nothing: it becomes 0 rather than rounding noise.
-        constant = variance <= 1e-12 * (squares / count).clamp_min(1e-12)
-        deviation = torch.where(constant, torch.ones_like(variance), variance.sqrt())
-        scaler.shift.copy_(mean.reshape(scaler.shift.shape))
-        scaler.scale.copy_(deviation.reshape(scaler.scale.shape))
 
     def _check_logits(self, module: CrowdModule, features: Features, rows: Tensor) -> None:
         """Refuse what would end in an obscure error later: a wrong width, a norm of one row."""
@@ -349,9 +319,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         callbacks: list[Callback] = []
         best: BestState | None = None
         if self.validation is not None:
-            monitor: _AnnotationMonitor | _GoldMonitor
+            monitor: AnnotationMonitor | GoldMonitor
             if held is not None:
-                monitor = _AnnotationMonitor(
+                monitor = AnnotationMonitor(
                     module, AnnotationBatches(features, held, PREDICT_BATCH)
                 )
                 metric, higher = "validation_nll", False
@@ -368,7 +338,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             callbacks.append(ProgressBar(self._title))
         return callbacks, best
 
-    def _gold_monitor(self, module: CrowdModule, device: torch.device) -> _GoldMonitor:
+    def _gold_monitor(self, module: CrowdModule, device: torch.device) -> GoldMonitor:
         if len(self.validation) != 2:
             raise AnnotationError(
                 f"validation has {len(self.validation)} parts; give (X, y_gold), a fraction of "
@@ -390,7 +360,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         codes, _ = encode(
             gold, self.classes_, argument="validation's y_gold", vocabulary_name="classes_"
         )
-        return _GoldMonitor(module, Features(X, device), torch.from_numpy(codes))
+        return GoldMonitor(module, Features(X, device), torch.from_numpy(codes), PREDICT_BATCH)
 
     def _specification(
         self, features: Features, table: AnnotationTable, module: CrowdModule
@@ -594,9 +564,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         )
         check_is_fitted(self, "module_")
         features = Features(self._read_features(X, reset=False), self._device)
-        monitor = _AnnotationMonitor(
-            self.module_, AnnotationBatches(features, known, PREDICT_BATCH)
-        )
+        monitor = AnnotationMonitor(self.module_, AnnotationBatches(features, known, PREDICT_BATCH))
         return -monitor()["validation_nll"]
 
     def save(self, folder: str | Path) -> Path:
@@ -618,41 +586,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         tags.input_tags.sparse = True
         tags.transformer_tags = TransformerTags(preserves_dtype=["float32"])
         return tags
-
-
-class _AnnotationMonitor:
-    """``validation_nll``: mean negative log likelihood of held-out annotations."""
-
-    def __init__(self, module: CrowdModule, batches: AnnotationBatches) -> None:
-        self.module = module
-        self.batches = batches
-
-    @torch.inference_mode()
-    def __call__(self) -> dict[str, float]:
-        self.module.eval()
-        total, weight = 0.0, 0.0
-        for batch in self.batches.in_order():
-            size = float(len(batch.labels) if batch.weights is None else batch.weights.sum())
-            total += size * float(crowd_nll(self.module, batch)["nll"])
-            weight += size
-        return {"validation_nll": total / weight}
-
-
-class _GoldMonitor:
-    """``validation_accuracy``: share of gold labels predicted."""
-
-    def __init__(self, module: CrowdModule, features: Features, gold: Tensor) -> None:
-        self.module = module
-        self.features = features
-        self.gold = gold
-
-    @torch.inference_mode()
-    def __call__(self) -> dict[str, float]:
-        self.module.eval()
-        every_row = torch.arange(len(self.features))
-        parts = [self.module(x) for x in self.features.batches(every_row, PREDICT_BATCH)]
-        right = torch.cat(parts).argmax(dim=1).cpu() == self.gold
-        return {"validation_accuracy": float(right.double().mean())}
 
 
 def _n_rows(X: Any) -> int:

@@ -1,13 +1,14 @@
 """Networks: backbones and noise adaptation layers. No losses, no optimisers."""
 
 from manyhands.nn.backbones import BACKBONES, MLP, Linear, make_backbone
-from manyhands.nn.base import CrowdModule, ScaledClassifier, Standardize
+from manyhands.nn.base import CrowdModule, ScaledClassifier
 from manyhands.nn.noise_adaptation import (
     CONNECTIONS,
     CommonNoiseModule,
     CrowdLayerModule,
     FixedConfusionModule,
 )
+from manyhands.nn.standardize import Standardize
 
 __all__ = [
     "BACKBONES",

@@ -2,42 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
-
-class Standardize(nn.Module):
-    """(x - shift) / scale with statistics of the training data, kept as buffers.
-
-    Starts as the identity; `set_statistics` fills it. Buffers rather than preprocessing outside,
-    so that a saved model carries them.
-    """
-
-    shift: Tensor
-    scale: Tensor
-
-    def __init__(self, input_shape: Sequence[int], scaling: str | None) -> None:
-        super().__init__()
-        self.scaling = scaling
-        self.register_buffer("shift", torch.zeros(statistics_shape(input_shape, scaling)))
-        self.register_buffer("scale", torch.ones(statistics_shape(input_shape, scaling)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Scale x of shape (n, *input_shape)."""
-        if self.scaling is None:
-            return x
-        return (x - self.shift).div_(self.scale)
-
-
-def statistics_shape(input_shape: Sequence[int], scaling: str | None) -> tuple[int, ...]:
-    """Shape of the statistics: a feature each; a channel each for images (first axis); or one."""
-    if scaling != "standard":
-        return (1,)
-    if len(input_shape) == 1:
-        return (int(input_shape[0]),)
-    return (int(input_shape[0]), *(1 for _ in input_shape[1:]))
+from manyhands.nn.standardize import Standardize
 
 
 class ScaledClassifier(nn.Module):

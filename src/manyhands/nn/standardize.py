@@ -1,0 +1,73 @@
+"""Standardisation inside the model, so that a saved model carries its statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from warnings import warn
+
+import torch
+from torch import Tensor, nn
+
+
+class Standardize(nn.Module):
+    """(x - shift) / scale with statistics of the training data, kept as buffers.
+
+    Parameters
+    ----------
+    input_shape : sequence of int
+        Shape of one instance.
+    scaling : {"standard", "rms", None}
+        Mean and deviation of every feature (every channel of images); one root mean square and
+        no shift; or nothing. Starts as the identity; `fit_statistics` fills it.
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, input_shape: Sequence[int], scaling: str | None) -> None:
+        super().__init__()
+        self.scaling = scaling
+        # A feature each; a channel each for images (the first axis); or one for all.
+        shape: tuple[int, ...] = (1,)
+        if scaling == "standard":
+            shape = (int(input_shape[0]), *(1 for _ in input_shape[1:]))
+        self.register_buffer("shift", torch.zeros(shape))
+        self.register_buffer("scale", torch.ones(shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale x of shape (n, *input_shape)."""
+        if self.scaling is None:
+            return x
+        return (x - self.shift).div_(self.scale)
+
+    def fit_statistics(self, batches: Iterable[Tensor]) -> None:
+        """Take the statistics from batches (n, *input_shape), in float64."""
+        if self.scaling is None:
+            return
+        count, total, squares = 0, torch.zeros(()), torch.zeros(())
+        for x in batches:
+            # (features or channels, values); one row of all values for "rms".
+            values = x.cpu().double()
+            values = values.transpose(0, 1) if self.scaling == "standard" else values[None]
+            values = values.flatten(1)
+            count += values.shape[1]
+            total = total + values.sum(dim=1)
+            squares = squares + values.square().sum(dim=1)
+        if self.scaling == "rms":
+            self.scale.fill_(float((squares / count).sqrt()) or 1.0)
+        else:
+            self._set(total / count, squares / count)
+
+    def _set(self, mean: Tensor, mean_square: Tensor) -> None:
+        variance = (mean_square - mean.square()).clamp_min(0)
+        if ((mean.abs() > 1e5 * variance.sqrt()) & (variance > 0)).any():
+            warn(
+                "a feature's mean is more than 100,000 times its deviation, so that single "
+                "precision keeps little of it; subtract a constant from it before fit",
+                stacklevel=2,
+            )
+        # A constant feature carries nothing: it becomes 0 rather than rounding noise.
+        constant = variance <= 1e-12 * mean_square.clamp_min(1e-12)
+        deviation = torch.where(constant, torch.ones_like(variance), variance.sqrt())
+        self.shift.copy_(mean.reshape(self.shift.shape))
+        self.scale.copy_(deviation.reshape(self.scale.shape))
