@@ -1,11 +1,11 @@
-"""How fast should noise adaptation layers learn? What the default of ``noise_lr`` rests on.
+"""How fast should noise adaptation layers learn, and how long? What can be known without a test.
 
 Looks at no test set: accuracy on LabelMe's validation images, on Music songs left out in three
 folds of the *training* songs, and on the demo's validation digits; and how far ``confusion_`` is
 from what annotators really did, judged by the gold labels of the training instances (mean total
-variation between rows, weighted by annotations). All at the library's default protocol.
+variation between rows, weighted by annotations).
 
-Run: ``OMP_NUM_THREADS=1 python benchmarks/noise_lr.py --out docs/results/noise_lr.md``
+Run: ``OMP_NUM_THREADS=1 python benchmarks/defaults.py --out docs/results/defaults.md``
 """
 
 from __future__ import annotations
@@ -28,7 +28,16 @@ from manyhands import (
 )
 from manyhands.io import write_atomically
 
-RATES = (None, 3e-3, 1e-2, 3e-2)
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {"noise_lr": None},
+    {"noise_lr": 3e-3},
+    {},
+    {"noise_lr": 3e-2},
+    {"max_epochs": 25},
+    {"max_epochs": 100},
+    {"max_epochs": 200},
+)
+"""Each with the library's defaults for the rest."""
 
 
 def confusion_error(model: Any, table: Any, y: Any) -> float:
@@ -80,28 +89,30 @@ def main() -> None:
     seeds = range(1, arguments.seeds + 1)
     labelme, music, demo = load_labelme(), load_music(), load_demo()
     lines = [
-        "# The learning rate of noise adaptation layers",
+        "# What the defaults rest on",
         "",
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/noise_lr.py --out docs/results/noise_lr.md` "
+        "Made by `OMP_NUM_THREADS=1 python benchmarks/defaults.py --out docs/results/defaults.md` "
         f"on {datetime.date.today()}, manyhands {manyhands.__version__}; seeds {seeds.start} to "
         f"{seeds.stop - 1}, percent, mean ± sd. No test set is looked at; the script says what the "
-        "columns are. `None`: one rate (1e-3) and weight decay for everything.",
+        "columns are. Defaults: `noise_lr=1e-2`, `max_epochs=50`; `noise_lr=None` is one rate "
+        "(1e-3) and weight decay for everything.",
         "",
-        "| method | `noise_lr` | LabelMe valid | Music train folds | demo valid | "
+        "| method | setting | LabelMe valid | Music train folds | demo valid | "
         "LabelMe confusion error | demo confusion error |",
         "|---|---|---|---|---|---|---|",
     ]
     for cls in (CrowdLayerClassifier, CoNALClassifier):
-        for rate in RATES:
+        for setting in SETTINGS:
 
-            def make(seed: int, cls: Any = cls, rate: Any = rate) -> Any:
-                return cls(noise_lr=rate, random_state=seed)
+            def make(seed: int, cls: Any = cls, setting: Any = setting) -> Any:
+                return cls(random_state=seed, **setting)
 
             valid, error = held_out(labelme, make, seeds)
             demo_valid, demo_error = held_out(demo, make, seeds)
             folds = cross_validated(music, make, seeds)
             cells = map(spread, (valid, folds, demo_valid, error, demo_error))
-            lines.append(f"| {cls.__name__} | {rate} | " + " | ".join(cells) + " |")
+            name = ", ".join(f"`{k}={v}`" for k, v in setting.items()) or "defaults"
+            lines.append(f"| {cls.__name__} | {name} | " + " | ".join(cells) + " |")
             print(lines[-1], flush=True)
     if arguments.out is not None:
         write_atomically(arguments.out, "\n".join(lines) + "\n")
