@@ -42,10 +42,20 @@ def test_apply_confusion_reads_rows_as_true_classes():
 
 
 def test_mix_log_proba_mixes_distributions():
-    gate = torch.tensor([0.25])
+    gate = torch.tensor([0.25]).logit()
     first, second = torch.tensor([[0.2, 0.8]]), torch.tensor([[0.6, 0.4]])
     mixed = mix_log_proba(gate, first.log(), second.log()).exp()
     assert_close(mixed, torch.tensor([[0.5, 0.5]]))
+
+
+def test_mix_log_proba_keeps_its_gradient_where_the_gate_saturates():
+    gate = torch.tensor([200.0, -200.0], requires_grad=True)
+    first = torch.tensor([[0.2, 0.8]] * 2).log()
+    second = torch.tensor([[0.6, 0.4]] * 2).log()
+    mixed = mix_log_proba(gate, first, second)
+    assert_close(mixed.exp(), torch.tensor([[0.2, 0.8], [0.6, 0.4]]))
+    mixed.sum().backward()
+    assert torch.isfinite(gate.grad).all()
 
 
 def test_confusion_gap_by_hand():

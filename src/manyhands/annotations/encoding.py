@@ -82,7 +82,10 @@ def make_vocabulary(values: Any, argument: str) -> AnyArray:
     """Check a given vocabulary: one-dimensional, no gap, nothing twice."""
     vocabulary = as_values(list(values) if isinstance(values, range) else values)
     if vocabulary.ndim != 1:
-        raise AnnotationError(f"{argument} must be one-dimensional, got shape {vocabulary.shape}")
+        raise AnnotationError(
+            f"{argument} must be a one-dimensional sequence (a list, not a set), got "
+            f"{type(values).__name__} of shape {vocabulary.shape}"
+        )
     if missing_mask(vocabulary).any():
         raise AnnotationError(f"{argument} holds a missing value; leave it out")
     check_no_mixture(vocabulary, argument)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 
 def annotation_nll(log_proba: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -33,9 +34,14 @@ def apply_confusion(proba: Tensor, kernels: Tensor) -> Tensor:
     return torch.einsum("mc,mcg->mg", proba, kernels)
 
 
-def mix_log_proba(gate: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """log(gate * exp(first) + (1 - gate) * exp(second)), stable; gate (...), others (..., c)."""
-    return torch.logaddexp(gate.log()[..., None] + first, (-gate).log1p()[..., None] + second)
+def mix_log_proba(gate_logit: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """log(g exp(first) + (1 - g) exp(second)) with g = sigmoid(gate_logit).
+
+    Shapes: gate_logit (...), first and second (..., c). The logit rather than g itself: where g
+    rounds to 0 or 1, the gradient of its logarithm is not a number.
+    """
+    log_gate, log_rest = logsigmoid(gate_logit)[..., None], logsigmoid(-gate_logit)[..., None]
+    return torch.logaddexp(log_gate + first, log_rest + second)
 
 
 def confusion_gap(individual: Tensor, common: Tensor, *, squared: bool = False) -> Tensor:

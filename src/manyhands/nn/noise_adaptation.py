@@ -179,12 +179,12 @@ class CommonNoiseModule(CrowdModule):
         self.register_buffer("annotator_features", annotator_features)
 
     def embed_instances(self, scaled: Tensor) -> Tensor:
-        """V of Eq. 3 for scaled instances, shape (n, embedding_dim)."""
+        """Instance embedding v of Eq. 3 for scaled instances, shape (n, embedding_dim)."""
         v: Tensor = self.instance_embedding(scaled.flatten(1))
         return F.normalize(v, dim=1) if self.normalize == "both" else v
 
     def embed_annotators(self, annotators: Tensor) -> Tensor:
-        """U of Eq. 3 for annotators (r,), shape (r, embedding_dim)."""
+        """Annotator embedding u of Eq. 3 for annotators (r,), shape (r, embedding_dim)."""
         if self.annotator_features is None:
             # W e_r for one-hot e_r is a column of W: no (r, n_annotators) one-hot matrix.
             columns = self.annotator_embedding.weight.t().contiguous()
@@ -194,22 +194,22 @@ class CommonNoiseModule(CrowdModule):
         return u if self.normalize == "none" else F.normalize(u, dim=1)
 
     def gate(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Omega of Eq. 3: probability that the noise is the common one, shape (m,)."""
-        return self._gate(self.classifier.scaler(x), rows, annotators)
+        """Gate omega of Eq. 3: probability that the noise is the common one, shape (m,)."""
+        return self._gate_logit(self.classifier.scaler(x), rows, annotators).sigmoid()
 
-    def _gate(self, scaled: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+    def _gate_logit(self, scaled: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
         v = self.embed_instances(scaled)[rows]
-        return (self.embed_annotators(annotators) * v).sum(dim=1).sigmoid()
+        return (self.embed_annotators(annotators) * v).sum(dim=1)
 
     def _output(self, scaled: Tensor) -> Tensor:
         logits: Tensor = self.classifier.backbone(scaled)
         return logits.softmax(dim=1) if self.classifier_output == "probabilities" else logits
 
-    def _mix(self, gate: Tensor, common: Tensor, individual: Tensor) -> Tensor:
+    def _mix(self, gate_logit: Tensor, common: Tensor, individual: Tensor) -> Tensor:
         if self.mixture == "logits":
-            omega = gate[..., None]
+            omega = gate_logit.sigmoid()[..., None]
             return (omega * common + (1 - omega) * individual).log_softmax(dim=-1)
-        return mix_log_proba(gate, common.log_softmax(dim=-1), individual.log_softmax(dim=-1))
+        return mix_log_proba(gate_logit, common.log_softmax(dim=-1), individual.log_softmax(dim=-1))
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
         """Log probabilities of annotations, shape (m, n_classes)."""
@@ -219,7 +219,7 @@ class CommonNoiseModule(CrowdModule):
         flat = F.embedding(annotators, self.individual.flatten(1))
         kernels = flat.view(-1, self.n_classes, self.n_classes)
         individual = apply_confusion(output[rows], kernels)
-        return self._mix(self._gate(scaled, rows, annotators), common, individual)
+        return self._mix(self._gate_logit(scaled, rows, annotators), common, individual)
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
         """Log probabilities of all pairs, shape (n, r, n_classes)."""
@@ -227,11 +227,12 @@ class CommonNoiseModule(CrowdModule):
         output = self._output(scaled)
         common = (output @ self.common)[:, None, :]
         individual = torch.einsum("nc,rcg->nrg", output, self.individual[annotators])
-        gate = (self.embed_instances(scaled) @ self.embed_annotators(annotators).t()).sigmoid()
-        return self._mix(gate, common, individual)
+        gate_logit = self.embed_instances(scaled) @ self.embed_annotators(annotators).t()
+        return self._mix(gate_logit, common, individual)
 
     def confusion(self, gate: Tensor) -> Tensor:
         """What an instance surely of each class receives, given each annotator's mean gate (r,)."""
         common = self.common.expand_as(self.individual)
-        mixed = self._mix(gate[:, None].expand(-1, self.n_classes), common, self.individual)
+        gate_logit = gate.logit()[:, None].expand(-1, self.n_classes)
+        mixed = self._mix(gate_logit, common, self.individual)
         return mixed.exp()
