@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from manyhands import AnnotationTable
 from manyhands.exceptions import AnnotationError, MissingExtraError
 from manyhands.io.readers import (
     FeatureFile,
@@ -264,6 +265,107 @@ def test_a_matrix_with_codes_beyond_the_names_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.array([[0, 2]]))
     with pytest.raises(AnnotationError, match=r"codes 0\.\.1; found 2"):
         read_annotations(tmp_path / "a.npy", classes=["n", "y"])
+
+
+# -- abstentions and skips --------------------------------------------------------------------
+
+UNSURE = "task,worker,label\na,u,1\na,v,unsure\nb,u,0\nb,v,n/a\nc,u,skip\nc,v,\n"
+MEANINGS = {"abstain": "unsure", "skip": ["skip", "n/a"]}
+
+
+def test_text_beside_numbers_may_mean_a_pass(write):
+    with pytest.warns(UserWarning, match="1 of 6 rows have no label"):
+        table = read_annotations(write("a.csv", UNSURE), **MEANINGS)
+    assert table.classes.tolist() == [0, 1]
+    assert table.to_matrix().tolist() == [[1, -1], [0, -1], [-1, -1]]
+    assert table.abstentions.tolist() == [[0, 1]]
+    assert table.skips.tolist() == [[1, 1], [2, 0]]
+    with pytest.warns(UserWarning, match="no label"):
+        named = read_annotations(write("a.csv", UNSURE), classes=["n", "y"], **MEANINGS)
+    assert named.classes.tolist() == ["n", "y"]
+    assert named.passes.tolist() == table.passes.tolist()
+
+
+@pytest.mark.parametrize("mark", [9, "9"])
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("a.csv", ["0", "9", "1"]),
+        ("a.csv", ["0.0", "9.0", "1.0"]),
+        ("a.csv", ["cat", "9", "dog"]),
+        ("a.parquet", [0, 9, 1]),
+        ("a.parquet", [0.0, 9.0, 1.0]),
+        ("a.parquet", ["0", "9", "1"]),
+        ("a.npy", [[0], [9], [1]]),
+        ("a.npy", [[0.0], [9.0], [1.0]]),
+    ],
+)
+def test_a_number_and_its_digits_mean_the_same_in_a_file(tmp_path, name, labels, mark):
+    path = tmp_path / name
+    if name == "a.npy":
+        np.save(path, np.array(labels))
+    else:
+        frame = pd.DataFrame({"task": [0, 1, 2], "worker": [0, 0, 0], "label": labels})
+        frame.to_parquet(path) if name == "a.parquet" else frame.to_csv(path, index=False)
+    table = read_annotations(path, abstain=mark, skip=["not there", "12"])
+    assert table.passes.tolist() == [[1, 0, 0]]
+    assert len(table.classes) == 2
+    assert table.n_annotations == 2
+    with pytest.raises(AnnotationError, match=r"a\.\w+: '?9'? stands in abstain and in skip"):
+        read_annotations(path, abstain=mark, skip=[9])
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.npy"])
+def test_a_class_or_its_code_is_no_pass(tmp_path, name):
+    if name == "a.npy":
+        np.save(tmp_path / name, np.array([[0], [1]]))
+    else:
+        (tmp_path / name).write_text("task,worker,label\na,u,0\nb,u,1\n")
+    for options in ({"skip": "dog"}, {"abstain": 1}):
+        with pytest.raises(AnnotationError, match="also among classes"):
+            read_annotations(tmp_path / name, classes=["cat", "dog"], **options)
+
+
+def test_codes_of_passes_lie_beyond_the_names(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[0, 7], [-1, 1]]))
+    table = read_annotations(tmp_path / "a.npy", classes=["cat", "dog"], abstain="7", skip=-1)
+    assert table.passes.tolist() == [[0, 1, 0], [1, 0, 1]]
+    assert table.to_matrix().tolist() == [["cat", None], [None, "dog"]]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("labels", [["x", "z", "x", "z", "y"], [4, 6, 4, 6, 5]])
+def test_a_written_frame_is_read_back(tmp_path, suffix, labels):
+    ids = [f"t{i}" for i in range(5)]
+    table = AnnotationTable.from_arrays(
+        ids, ["u"] * 5, labels, abstain=labels[:1], skip=labels[1:2], weight=[1, 1, 1, 1, 0.5]
+    )
+    path = tmp_path / f"a.{suffix}"
+    frame = table.to_frame()
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    assert read_annotations(path, weight="weight", passes="pass").equals(table)
+    with pytest.warns(UserWarning, match="4 of 5 rows have no label"):
+        read_annotations(path)
+
+
+def test_a_column_of_passes_beside_labels_that_mean_one(write):
+    path = write("a.csv", "task,worker,label,pass\na,u,1,\nb,u,?,\nc,u,,skip\nd,u,?,\n")
+    table = read_annotations(path, abstain="?", passes="pass")
+    assert table.passes.tolist() == [[1, 0, 0], [2, 0, 1], [3, 0, 0]]
+    path = write("a.csv", "task,worker,label,pass\na,u,1,\nb,u,?,skip\n")
+    with pytest.raises(AnnotationError, match=r"row 1 .* both a label"):
+        read_annotations(path, abstain="?", passes="pass")
+    with pytest.raises(AnnotationError, match="passes='gone' is not a column"):
+        read_annotations(path, abstain="?", passes="gone")
+
+
+def test_passes_follow_the_rows_of_the_features(tmp_path, write):
+    np.savez(tmp_path / "x.npz", X=np.ones((4, 1)), task=np.array(["z", "c", "b", "a"]))
+    with pytest.warns(UserWarning, match="no label"):
+        _, table = read_aligned(tmp_path / "x.npz", write("a.csv", UNSURE), **MEANINGS)
+    assert table.instances.tolist() == ["z", "c", "b", "a"]
+    assert table.abstentions.tolist() == [[3, 1]]
+    assert table.skips.tolist() == [[2, 1], [1, 0]]
 
 
 # -- hostile files ----------------------------------------------------------------------------

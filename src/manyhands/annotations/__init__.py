@@ -1,6 +1,6 @@
 """The annotation table, and the encoding of ids and labels it rests on."""
 
-from manyhands.annotations.encoding import as_table
+from manyhands.annotations.encoding import PASSES, as_table
 from manyhands.annotations.table import SOURCES, AnnotationTable
 
-__all__ = ["SOURCES", "AnnotationTable", "as_table"]
+__all__ = ["PASSES", "SOURCES", "AnnotationTable", "as_table"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Mapping
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +13,9 @@ from manyhands.typing import AnyArray, BoolArray, IntArray
 
 if TYPE_CHECKING:
     from manyhands.annotations.table import AnnotationTable
+
+PASSES = ("abstain", "skip")
+"""Kinds of passes, in the order of their codes: looked and declined to choose; passed on."""
 
 
 def missing_mask(values: AnyArray) -> BoolArray:
@@ -78,6 +83,27 @@ def check_no_mixture(values: AnyArray, argument: str) -> None:
             )
 
 
+def is_text(values: AnyArray) -> bool:
+    """Tell whether values (of one kind, see `check_no_mixture`) are strings."""
+    if values.dtype.kind == "O":
+        return values.size > 0 and isinstance(values.flat[0], str)
+    return values.dtype.kind in "UT"
+
+
+def distinct_text(values: AnyArray) -> tuple[AnyArray, IntArray | EllipsisType]:
+    """Reduce an object array of strings to those that differ, and each one's place among them.
+
+    Python's strings are as long as they are; in an array of text all would be as long as the
+    longest. Other arrays return as they are, with the index that changes nothing.
+    """
+    if values.dtype.kind != "O" or not is_text(values):
+        return values, ...
+    rows = values.ravel().tolist()
+    place = {value: i for i, value in enumerate(dict.fromkeys(rows))}
+    places = np.fromiter(map(place.__getitem__, rows), dtype=np.int64, count=len(rows))
+    return np.array(list(place)), places.reshape(values.shape)
+
+
 def make_vocabulary(values: Any, argument: str) -> AnyArray:
     """Check a given vocabulary: one-dimensional, no gap, nothing twice."""
     vocabulary = as_values(list(values) if isinstance(values, range) else values)
@@ -115,10 +141,11 @@ def encode(
     """
     values = as_values(values)
     check_no_mixture(values, argument)
+    values, rows = distinct_text(values)
     values = tidy(values, argument)
     if vocabulary is None:
         vocabulary, codes = np.unique(values, return_inverse=True)
-        return codes.reshape(values.shape), vocabulary
+        return codes.reshape(values.shape)[rows], vocabulary
     text, expected = values.dtype.kind in "UT", vocabulary.dtype.kind in "UT"
     if values.size and vocabulary.size and text != expected:
         kind = {True: "strings", False: "numbers"}
@@ -135,15 +162,101 @@ def encode(
         codes = order[place]
         known = vocabulary[codes] == values
     if not known.all():
-        bad = np.unique(values[~known])
+        bad, n_rows = np.unique(values[~known]), int((~known)[rows].sum())
         shown = ", ".join(repr(v.item()) for v in bad[:3]) + (" ..." if len(bad) > 3 else "")
         known_shown = ", ".join(repr(v.item()) for v in vocabulary[:6])
         raise AnnotationError(
-            f"{argument} holds {shown} ({int((~known).sum())} rows), not among {vocabulary_name}: "
+            f"{argument} holds {shown} ({n_rows} rows), not among {vocabulary_name}: "
             f"{known_shown}{' ...' if len(vocabulary) > 6 else ''}. "
             f"Add it to {vocabulary_name}, or correct the rows"
         )
-    return codes, vocabulary
+    return codes[rows], vocabulary
+
+
+def read_marks(abstain: Any, skip: Any, classes: AnyArray | None = None) -> dict[Any, int]:
+    """Read the label values that mean a pass, each with the code of its kind in `PASSES`.
+
+    Parameters
+    ----------
+    abstain, skip : str, int, sequence of these, or None
+    classes : array, optional
+        All classes, where they are known.
+
+    Raises
+    ------
+    AnnotationError
+        If a value stands twice, is missing, or is a class.
+    """
+    marks: dict[Any, int] = {}
+    for kind, given in enumerate((abstain, skip)):
+        single = isinstance(given, str) or not isinstance(given, Iterable)
+        listed = [] if given is None else [given] if single else list(given)
+        for value in make_vocabulary(listed, PASSES[kind]).tolist():
+            if value in marks:
+                raise AnnotationError(
+                    f"{value!r} stands in abstain and in skip; name it in one of them"
+                )
+            marks[value] = kind
+    check_no_class(marks, () if classes is None else classes.tolist())
+    return marks
+
+
+def check_no_class(marks: Mapping[Any, int], classes: Container[Any]) -> None:
+    """Refuse marks that are classes."""
+    for value, kind in marks.items():
+        if value in classes:
+            raise AnnotationError(
+                f"{PASSES[kind]} holds {value!r}, which is also among classes; leave it out of one"
+            )
+
+
+def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> None:
+    """Refuse a mark of a type that no label has: it would never be found."""
+    if not labels.size:
+        return
+    objects = labels.dtype.kind == "O"
+    kinds = {isinstance(v, str) for v in labels.ravel()} if objects else {is_text(labels)}
+    for value, kind in marks.items():
+        if isinstance(value, str) not in kinds:
+            names = {True: "strings", False: "numbers"}
+            raise AnnotationError(
+                f"{argument} holds {names[True in kinds]} (such as {labels.ravel()[0]!r}) but "
+                f"{PASSES[kind]} holds {value!r}; write it as {argument} has it"
+            )
+
+
+def pass_kinds(labels: AnyArray, marks: Mapping[Any, int]) -> IntArray:
+    """Code in `PASSES` of every label that means a pass; -1 of the others."""
+    kinds = np.full(labels.shape, -1, dtype=np.int8)
+    for value, kind in marks.items():
+        kinds[labels == value] = kind
+    return kinds
+
+
+def recode_passes(
+    passes: IntArray,
+    *,
+    instance: IntArray | None = None,
+    annotator: IntArray | None = None,
+) -> IntArray:
+    """Give passes new codes, ``instance[old]`` and ``annotator[old]``; where it is -1 they leave.
+
+    Parameters
+    ----------
+    passes : integer array of shape (k, 3)
+        Instance code, annotator code, kind.
+    instance, annotator : integer arrays, optional
+        The new code of every old one; default: as they are.
+
+    Returns
+    -------
+    integer array of shape (at most k, 3)
+    """
+    new = np.array(passes)
+    for column, codes in enumerate((instance, annotator)):
+        if codes is not None:
+            new[:, column] = codes[new[:, column]]
+    return new[(new >= 0).all(axis=1)]
 
 
 def resolve(key: Any, vocabulary: AnyArray, *, argument: str, vocabulary_name: str) -> IntArray:

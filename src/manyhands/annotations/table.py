@@ -10,19 +10,25 @@ import narwhals as nw
 import numpy as np
 
 from manyhands.annotations.encoding import (
+    PASSES,
     as_values,
+    check_marks,
     check_no_mixture,
     check_positions,
     encode,
+    is_text,
     make_vocabulary,
     missing_mask,
+    pass_kinds,
+    read_marks,
+    recode_passes,
     resolve,
     tidy,
 )
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
-__all__ = ["SOURCES", "AnnotationTable", "Duplicates"]
+__all__ = ["PASSES", "SOURCES", "AnnotationTable", "Duplicates"]
 
 SOURCES = ("observed", "pseudo", "generated", "synthetic")
 """Where an annotation comes from; its position is its code in ``AnnotationTable.sources``."""
@@ -48,10 +54,14 @@ class AnnotationTable:
         Weight of every annotation; None means all 1. `weight` is never None.
     sources : int8 array of shape (n_annotations,) or None
         Code of every annotation's source (see `SOURCES`); None means all observed.
+    passes : int32 array of shape (n_passes, 3) or None
+        Instance code, annotator code and kind (see `PASSES`) of every pass: an annotator who
+        looked and declined to choose ("abstain"), or who passed on ("skip"). Passes are no
+        annotations: nothing but `passes`, `abstentions`, `skips` and `to_frame` shows them.
 
     Notes
     -----
-    Memory: 4 + 4 + 2 bytes an annotation, + 4 with weights, + 1 with sources.
+    Memory: 4 + 4 + 2 bytes an annotation, + 4 with weights, + 1 with sources; 12 bytes a pass.
     """
 
     instance: IntArray
@@ -62,6 +72,7 @@ class AnnotationTable:
     classes: AnyArray
     weights: FloatArray | None = None
     sources: IntArray | None = None
+    passes: IntArray | None = None
 
     def __post_init__(self) -> None:
         label_type = np.int16 if len(self.classes) < np.iinfo(np.int16).max else np.int32
@@ -94,6 +105,8 @@ class AnnotationTable:
                     f"source must be one code 0..{len(SOURCES) - 1} an annotation ({SOURCES})"
                 )
             object.__setattr__(self, "sources", _frozen(codes, np.int8) if codes.any() else None)
+        if self.passes is not None:
+            object.__setattr__(self, "passes", self._checked_passes())
         for name in ("instances", "annotators", "classes"):
             object.__setattr__(self, name, _frozen(np.asarray(getattr(self, name)), None))
 
@@ -117,6 +130,23 @@ class AnnotationTable:
             )
         return None if (weights == 1).all() else _frozen(weights, np.float32)
 
+    def _checked_passes(self) -> IntArray | None:
+        passes = np.asarray(self.passes)
+        if not passes.size:
+            return None
+        if passes.ndim != 2 or passes.shape[1] != 3:
+            raise AnnotationError(
+                f"passes has shape {passes.shape}; one row [instance, annotator, kind] a pass, "
+                "(n_passes, 3), is needed"
+            )
+        outside = ((passes < 0) | (passes >= (*self.shape, len(PASSES)))).any(axis=1)
+        if outside.any():
+            raise AnnotationError(
+                f"passes holds {passes[outside][0].tolist()}, outside {self.n_instances} "
+                f"instances, {self.n_annotators} annotators and the kinds {PASSES}"
+            )
+        return _frozen(passes, np.int32)
+
     # -- makers ---------------------------------------------------------------------------------
 
     @classmethod
@@ -132,6 +162,9 @@ class AnnotationTable:
         classes: Any = None,
         tasks: Any = None,
         workers: Any = None,
+        abstain: Any = None,
+        skip: Any = None,
+        passes: str | None = None,
         duplicates: Duplicates = "error",
     ) -> AnnotationTable:
         """Read a long data frame: one row an annotation.
@@ -139,34 +172,41 @@ class AnnotationTable:
         Parameters
         ----------
         df : pandas, polars or pyarrow data frame
-        task, worker, label, weight, source : str
+        task, worker, label, weight, source, passes : str
             Names of the columns with the instance, the annotator, the class and (optional) the
-            weight and the source.
+            weight, the source and, where the label is missing, the pass (one of `PASSES`).
         classes : sequence, optional
             All classes, in the order wanted; default: the sorted labels.
         tasks : sequence, optional
             All instance ids, **in the order of the rows of X**; default: the sorted ids.
         workers : sequence, optional
             All annotator ids; default: the sorted ids.
+        abstain, skip : str, int or sequence of these, optional
+            Values in the column of labels which are no classes, but mean that the annotator
+            looked and declined to choose ("unsure"), or passed on ("broken image").
         duplicates : {"error", "last", "keep"}
-            What to do with repeated (instance, annotator) pairs.
+            What to do with repeated (instance, annotator) pairs, be they annotated or passed.
 
         Returns
         -------
         AnnotationTable
             A row whose label is missing adds no annotation, but its instance and annotator
-            stay in the vocabularies (with a warning that says how many).
+            stay in the vocabularies (with a warning that says how many). Passes go to
+            ``passes``; they have neither weight nor source.
 
         Raises
         ------
         AnnotationError
             If a column is unknown, an id is missing, a label is outside ``classes`` or an id
-            outside ``tasks`` or ``workers``, or a pair is repeated.
+            outside ``tasks`` or ``workers``, a pair is repeated, a value of ``abstain`` or
+            ``skip`` stands in both, is a class or of another type than the labels, or a row has
+            both a label and a pass.
         """
         data = nw.from_native(df, eager_only=True)
         columns = {"task": task, "worker": worker, "label": label}
         columns |= {} if weight is None else {"weight": weight}
         columns |= {} if source is None else {"source": source}
+        columns |= {} if passes is None else {"passes": passes}
         for argument, name in columns.items():
             if name not in data.columns:
                 raise AnnotationError(
@@ -181,10 +221,14 @@ class AnnotationTable:
                     f"column {columns[argument]!r} ({argument}) is empty in row "
                     f"{np.flatnonzero(gaps)[0]} and {gaps.sum() - 1} more; fill or drop these rows"
                 )
-        labels, gaps = _labels_and_gaps(data[label])
-        if gaps.any():
+        vocabulary = None if classes is None else make_vocabulary(classes, "classes")
+        marks = read_marks(abstain, skip, vocabulary)
+        labels, given, kinds = _read_responses(data, label, passes, marks)
+        passed = kinds >= 0
+        n_missing = int((~given & ~passed).sum())
+        if n_missing:
             warn(
-                f"{gaps.sum()} of {len(gaps)} rows have no label in column {label!r}: they count "
+                f"{n_missing} of {len(data)} rows have no label in column {label!r}: they count "
                 "as missing annotations (their instances and annotators are kept)",
                 stacklevel=2,
             )
@@ -203,67 +247,80 @@ class AnnotationTable:
             vocabulary_name="workers",
         )
         _warn_of_minus_one(labels, classes, label)
-        label_codes, classes = encode(
-            labels,
-            None if classes is None else make_vocabulary(classes, "classes"),
-            argument=f"column {label!r}",
-            vocabulary_name="classes",
+        label_codes, vocabulary = encode(
+            labels, vocabulary, argument=f"column {label!r}", vocabulary_name="classes"
         )
         table = cls(
-            instance[~gaps],
-            annotator[~gaps],
+            instance[given],
+            annotator[given],
             label_codes,
             instances,
             annotators,
-            classes,
-            None if weight is None else data[weight].to_numpy()[~gaps],
+            vocabulary,
+            None if weight is None else data[weight].to_numpy()[given],
             None
             if source is None
-            else _source_codes(data[source].to_numpy()[~gaps], len(label_codes)),
+            else _source_codes(data[source].to_numpy()[given], len(label_codes)),
+            np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
         )
-        return table._without_duplicates(duplicates)
+        return table._without_duplicates(duplicates, _ages(given, passed))
 
     @classmethod
     def from_matrix(
-        cls, A: Any, classes: Any = None, *, instances: Any = None, annotators: Any = None
+        cls,
+        A: Any,
+        classes: Any = None,
+        *,
+        instances: Any = None,
+        annotators: Any = None,
+        abstain: Any = None,
+        skip: Any = None,
     ) -> AnnotationTable:
         """Read a dense (n_instances, n_annotators) matrix of class values.
 
         Parameters
         ----------
         A : array-like of shape (n, R)
-            Missing: NaN or None, and -1 unless ``classes`` names -1 as a class.
+            Missing: NaN or None, and -1 unless ``classes``, ``abstain`` or ``skip`` names it.
         classes : sequence, optional
             All classes, in the order wanted; default: the sorted values.
         instances, annotators : sequence, optional
             Ids of the rows and columns; default: their numbers.
+        abstain, skip : str, int or sequence of these, optional
+            Values that mean a pass, as in `from_frame`.
 
         Raises
         ------
         AnnotationError
-            If A is not two-dimensional or holds a value outside ``classes``.
+            If A is not two-dimensional or holds a value outside ``classes``, or ``abstain`` and
+            ``skip`` fit neither it nor each other, as in `from_frame`.
         """
         A = as_values(A)
         if A.ndim != 2:
             raise AnnotationError(f"A must have two dimensions (n, R), got shape {A.shape}")
         vocabulary = None if classes is None else make_vocabulary(classes, "classes")
+        marks = read_marks(abstain, skip, vocabulary)
         gaps = missing_mask(A)
         minus_one_is_class = vocabulary is not None and bool((vocabulary == MISSING).any())
-        if A.dtype.kind != "U" and not minus_one_is_class:
+        if A.dtype.kind != "U" and not minus_one_is_class and MISSING not in marks:
             gaps = gaps | np.asarray(A == MISSING, dtype=bool)
-        check_no_mixture(A[~gaps], "A")
         rows, columns = np.nonzero(~gaps)
+        labels = A[rows, columns]
+        check_marks(marks, labels, "A")
+        kinds = pass_kinds(labels, marks)
+        given, passed = kinds < 0, kinds >= 0
         codes, vocabulary = encode(
-            A[rows, columns], vocabulary, argument="A", vocabulary_name="classes"
+            labels[given], vocabulary, argument="A", vocabulary_name="classes"
         )
         n, r = A.shape
         return cls(
-            rows,
-            columns,
+            rows[given],
+            columns[given],
             codes,
             _ids(instances, n, "instances"),
             _ids(annotators, r, "annotators"),
             vocabulary,
+            passes=np.column_stack([rows[passed], columns[passed], kinds[passed]]),
         )
 
     @classmethod
@@ -280,6 +337,8 @@ class AnnotationTable:
         n_annotators: int | None = None,
         weight: Any = None,
         source: Any = None,
+        abstain: Any = None,
+        skip: Any = None,
         duplicates: Duplicates = "error",
     ) -> AnnotationTable:
         """Read three equally long arrays.
@@ -298,19 +357,27 @@ class AnnotationTable:
         weight : array-like of shape (m,), optional
         source : str, array of str, or array of codes, optional
             See `SOURCES`; default: observed.
+        abstain, skip : str, int or sequence of these, optional
+            Values of ``label`` that mean a pass, as in `from_frame`.
         duplicates : {"error", "last", "keep"}
 
         Raises
         ------
         AnnotationError
-            If lengths differ, a value is outside its vocabulary, or a pair is repeated.
+            If lengths differ, a value is outside its vocabulary, a pair is repeated, or
+            ``abstain`` and ``skip`` fit neither the labels nor each other, as in `from_frame`.
         """
         labels = as_values(label)
-        lengths = {len(np.atleast_1d(np.asarray(v))) for v in (instance, annotator, labels)}
-        if len(lengths) != 1:
+        shapes = [np.shape(v) for v in (instance, annotator, labels)]
+        if len(set(shapes)) != 1 or labels.ndim != 1:
             raise AnnotationError(
-                "instance, annotator and label must be equally long, got "
-                f"{len(instance)}, {len(annotator)} and {len(labels)}"
+                "instance, annotator and label must be one-dimensional and equally long, got "
+                f"shapes {', '.join(map(str, shapes))}"
+            )
+        if weight is not None and np.shape(weight) != labels.shape:
+            raise AnnotationError(
+                f"weight has shape {np.shape(weight)}; one weight a label, {labels.shape}, is "
+                "needed"
             )
         gaps = missing_mask(labels)
         if gaps.any():
@@ -320,23 +387,26 @@ class AnnotationTable:
             )
         rows, instances = _axis(instance, instances, n_instances, "instance")
         columns, annotators = _axis(annotator, annotators, n_annotators, "annotator")
+        vocabulary = None if classes is None else make_vocabulary(classes, "classes")
+        marks = read_marks(abstain, skip, vocabulary)
+        check_marks(marks, labels, "label")
+        kinds = pass_kinds(labels, marks)
+        given, passed = kinds < 0, kinds >= 0
         codes, vocabulary = encode(
-            labels,
-            None if classes is None else make_vocabulary(classes, "classes"),
-            argument="label",
-            vocabulary_name="classes",
+            labels[given], vocabulary, argument="label", vocabulary_name="classes"
         )
         table = cls(
-            rows,
-            columns,
+            rows[given],
+            columns[given],
             codes,
             instances,
             annotators,
             vocabulary,
-            weight,
-            None if source is None else _source_codes(source, len(codes)),
+            None if weight is None else np.asarray(weight)[given],
+            None if source is None else _source_codes(source, len(labels))[given],
+            np.column_stack([rows[passed], columns[passed], kinds[passed]]),
         )
-        return table._without_duplicates(duplicates)
+        return table._without_duplicates(duplicates, _ages(given, passed))
 
     # -- size and shape -------------------------------------------------------------------------
 
@@ -373,13 +443,25 @@ class AnnotationTable:
     @property
     def nbytes(self) -> int:
         """Bytes held by the columns (vocabularies not counted)."""
-        columns = (self.instance, self.annotator, self.label, self.weights, self.sources)
+        columns = (
+            self.instance,
+            self.annotator,
+            self.label,
+            self.weights,
+            self.sources,
+            self.passes,
+        )
         return sum(c.nbytes for c in columns if c is not None)
 
     def __repr__(self) -> str:
         added = "" if self.sources is None else f", {int((self.sources > 0).sum())} added"
+        passed = "".join(
+            f", {len(pairs)} {name}"
+            for name, pairs in (("abstentions", self.abstentions), ("skips", self.skips))
+            if len(pairs)
+        )
         return (
-            f"AnnotationTable({self.n_annotations} annotations{added}: {self.n_instances} "
+            f"AnnotationTable({self.n_annotations} annotations{added}{passed}: {self.n_instances} "
             f"instances x {self.n_annotators} annotators, {self.n_classes} classes)"
         )
 
@@ -404,8 +486,26 @@ class AnnotationTable:
         return np.broadcast_to(np.int8(0), (self.n_annotations,))
 
     @property
+    def abstentions(self) -> IntArray:
+        """Codes [instance, annotator] of the abstentions ("unsure"), shape (n_abstentions, 2)."""
+        return self._passes_of("abstain")
+
+    @property
+    def skips(self) -> IntArray:
+        """Codes [instance, annotator] of the skips, shape (n_skips, 2)."""
+        return self._passes_of("skip")
+
+    def _passes_of(self, name: str) -> IntArray:
+        return self._pass_rows[self._pass_rows[:, 2] == PASSES.index(name), :2]
+
+    @property
+    def _pass_rows(self) -> IntArray:
+        """The passes, an empty array where there are none."""
+        return np.zeros((0, 3), dtype=np.int32) if self.passes is None else self.passes
+
+    @property
     def observed(self) -> AnnotationTable:
-        """The observed annotations alone, without pseudo, generated and synthetic ones."""
+        """Without pseudo, generated and synthetic annotations; passes are observed and stay."""
         return self if self.sources is None else self.take(self.sources == 0)
 
     def by_instance(self) -> tuple[IntArray | None, IntArray]:
@@ -413,10 +513,7 @@ class AnnotationTable:
 
         Not kept on the table: it would cost as much memory as the annotations.
         """
-        sorted_already = bool((np.diff(self.instance) >= 0).all())
-        order = None if sorted_already else np.argsort(self.instance, kind="stable")
-        counts = np.bincount(self.instance, minlength=self.n_instances)
-        return order, np.concatenate([[0], np.cumsum(counts)])
+        return _sorted_rows(self.instance, self.n_instances)
 
     # -- views and copies -----------------------------------------------------------------------
 
@@ -436,7 +533,7 @@ class AnnotationTable:
         return np.bincount(self.annotator, minlength=self.n_annotators)
 
     def to_matrix(self, *, codes: bool = False) -> AnyArray:
-        """Return the dense (n_instances, n_annotators) matrix.
+        """Return the dense (n_instances, n_annotators) matrix; passes are missing in it.
 
         Parameters
         ----------
@@ -449,7 +546,7 @@ class AnnotationTable:
         AnnotationError
             If pairs are repeated: a cell can hold one annotation only.
         """
-        if self._has_duplicates():
+        if _has_repeats(self._pairs()):
             raise AnnotationError(
                 "this table keeps repeated (instance, annotator) pairs, which a matrix cannot "
                 'hold; build it with duplicates="last"'
@@ -476,6 +573,10 @@ class AnnotationTable:
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """Return a long data frame: task, worker, label, weight, source (names).
 
+        If there are passes, they are the last rows, without label and weight, and a further
+        column, ``pass``, holds their kind (see `PASSES`; missing for annotations).
+        ``from_frame(frame, weight="weight", source="source", passes="pass")`` reads it back.
+
         Parameters
         ----------
         backend : {"pandas", "polars", "pyarrow"}
@@ -487,14 +588,42 @@ class AnnotationTable:
             "weight": np.array(self.weight),
             "source": self.source,
         }
+        if self.passes is not None:
+            columns = self._with_pass_rows(columns, self.passes)
         try:
-            frame = nw.from_dict(columns, backend=backend)
+            # polars infers a type from a list, not from an array of objects.
+            frame = nw.from_dict(
+                {
+                    name: values.tolist() if backend == "polars" and values.dtype == "O" else values
+                    for name, values in columns.items()
+                },
+                backend=backend,
+            )
         except ImportError as error:
             raise_missing_extra(f"to_frame(backend={backend!r})", "io", error)
         return frame.to_native()
 
+    def _with_pass_rows(
+        self, columns: dict[str, AnyArray], passes: IntArray
+    ) -> dict[str, AnyArray]:
+        """Append the passes to the columns of the annotations."""
+        k = len(passes)
+        more = {
+            "task": self.instances[passes[:, 0]],
+            "worker": self.annotators[passes[:, 1]],
+            "label": np.full(k, None),
+            "weight": np.full(k, np.nan, dtype=np.float32),
+            "source": np.full(k, SOURCES[0]),
+        }
+        joined = {name: np.concatenate([columns[name], more[name]]) for name in more}
+        names = np.array(PASSES, dtype=object)[passes[:, 2]]
+        return joined | {"pass": np.concatenate([np.full(self.n_annotations, None), names])}
+
     def take(self, rows: Any) -> AnnotationTable:
-        """Keep the annotations at the given positions (or under a mask); all vocabularies stay."""
+        """Keep the annotations at the given positions (or under a mask).
+
+        All vocabularies stay, and all passes, which have no position.
+        """
         rows = np.asarray(rows)
         return replace(
             self,
@@ -530,7 +659,12 @@ class AnnotationTable:
             new[keep] = np.arange(len(keep))
             rows = np.flatnonzero(new[self.annotator] >= 0)
             kept = self.take(rows)
-            table = replace(kept, annotator=new[kept.annotator], annotators=self.annotators[keep])
+            table = replace(
+                kept,
+                annotator=new[kept.annotator],
+                annotators=self.annotators[keep],
+                passes=recode_passes(self._pass_rows, annotator=new),
+            )
         if instances is not None:
             table = table._instances_at(
                 resolve(
@@ -559,23 +693,29 @@ class AnnotationTable:
         )
 
     def _instances_at(self, positions: IntArray) -> AnnotationTable:
-        order, start = self.by_instance()
-        counts = start[positions + 1] - start[positions]
-        first = np.cumsum(counts) - counts
-        rows = np.arange(counts.sum()) - np.repeat(first - start[positions], counts)
-        rows = rows if order is None else order[rows]
+        rows, instance = _rows_at(positions, self.instance, self.n_instances)
+        passes = self._pass_rows
+        kept, where = _rows_at(positions, passes[:, 0], self.n_instances)
         return replace(
             self.take(rows),
-            instance=np.repeat(np.arange(len(positions)), counts),
+            instance=instance,
             instances=self.instances[positions],
+            passes=np.column_stack([where, passes[kept, 1:]]),
         )
 
     def with_added(
         self, other: AnnotationTable, *, duplicates: Duplicates = "error"
     ) -> AnnotationTable:
-        """Append the annotations of another table over the same classes.
+        """Append the annotations and passes of another table over the same classes.
 
         Instances and annotators unknown here are appended to the vocabularies.
+
+        Parameters
+        ----------
+        other : AnnotationTable
+        duplicates : {"error", "last", "keep"}
+            What to do with repeated (instance, annotator) pairs, be they annotated or passed;
+            "last" prefers the other table, and within one table annotations to passes.
 
         Raises
         ------
@@ -587,27 +727,31 @@ class AnnotationTable:
                 f"the added table has classes {other.classes.tolist()}, this one "
                 f"{self.classes.tolist()}; build both with the same classes="
             )
-        rows, instances = _merge(self.instances, other.instances, other.instance)
-        columns, annotators = _merge(self.annotators, other.annotators, other.annotator)
+        rows, instances = _merge(self.instances, other.instances)
+        columns, annotators = _merge(self.annotators, other.annotators)
+        passes = recode_passes(other._pass_rows, instance=rows, annotator=columns)
+        parts = (self.n_annotations, other.n_annotations, len(self._pass_rows), len(passes))
+        ages = np.repeat(np.array([1, 3, 0, 2], dtype=np.int8), parts)
         table = AnnotationTable(
-            np.concatenate([self.instance, rows]),
-            np.concatenate([self.annotator, columns]),
+            np.concatenate([self.instance, rows[other.instance]]),
+            np.concatenate([self.annotator, columns[other.annotator]]),
             np.concatenate([self.label, other.label]),
             instances,
             annotators,
             self.classes,
             np.concatenate([self.weight, other.weight]),
             np.concatenate([self._source_codes, other._source_codes]),
+            np.concatenate([self._pass_rows, passes]),
         )
-        return table._without_duplicates(duplicates)
+        return table._without_duplicates(duplicates, ages)
 
     def with_source(self, source: str) -> AnnotationTable:
-        """Mark every annotation with one source (see `SOURCES`)."""
+        """Mark every annotation with one source (see `SOURCES`); passes have none."""
         return replace(self, sources=_source_codes(source, self.n_annotations))
 
     def equals(self, other: AnnotationTable) -> bool:
         """Tell whether both hold the same rows in the same order over the same vocabularies."""
-        names = ("instance", "annotator", "label", "weight", "source")
+        names = ("instance", "annotator", "label", "weight", "source", "passes")
         vocabularies = ("instances", "annotators", "classes")
         return all(
             np.array_equal(getattr(self, name), getattr(other, name))
@@ -619,33 +763,102 @@ class AnnotationTable:
     def _pairs(self) -> IntArray:
         return self.instance.astype(np.int64) * max(self.n_annotators, 1) + self.annotator
 
-    def _has_duplicates(self) -> bool:
-        pairs = np.sort(self._pairs())
-        return bool((pairs[1:] == pairs[:-1]).any())
+    def _without_duplicates(self, policy: Duplicates, ages: IntArray | None) -> AnnotationTable:
+        """Apply a policy to repeated pairs.
 
-    def _without_duplicates(self, policy: Duplicates) -> AnnotationTable:
+        ``ages`` tells which of the annotations, and of the passes after them, came last; without
+        passes it may be None: the order they stand in.
+        """
         if policy not in ("error", "last", "keep"):
             raise AnnotationError(
                 f"duplicates={policy!r} is unknown; use 'error', 'last' or 'keep'"
             )
-        if policy == "keep" or not self._has_duplicates():
+        passes, n = self._pass_rows, max(self.n_annotators, 1)
+        pairs = np.concatenate([self._pairs(), passes[:, 0].astype(np.int64) * n + passes[:, 1]])
+        if policy == "keep" or not _has_repeats(pairs):
             return self
-        pairs = self._pairs()
         if policy == "last":
-            _, last = np.unique(pairs[::-1], return_index=True)
-            return self.take(np.sort(len(pairs) - 1 - last))
+            order = np.arange(len(pairs)) if ages is None else np.argsort(ages, kind="stable")
+            _, last = np.unique(pairs[order][::-1], return_index=True)
+            kept = np.sort(order[len(order) - 1 - last])
+            m = self.n_annotations
+            return replace(self.take(kept[kept < m]), passes=passes[kept[kept >= m] - m])
         unique, counts = np.unique(pairs, return_counts=True)
-        first = int(np.flatnonzero(pairs == unique[counts > 1][0])[0])
+        instance, annotator = divmod(int(unique[counts > 1][0]), n)
         raise AnnotationError(
-            f"{int((counts > 1).sum())} (instance, annotator) pairs are repeated, the first being "
-            f"instance {self.instances[self.instance[first]].item()!r} by annotator "
-            f"{self.annotators[self.annotator[first]].item()!r}. Remove them, or say what to do: "
+            f"{int((counts > 1).sum())} (instance, annotator) pairs are repeated"
+            f"{', abstentions and skips counted,' if len(passes) else ','} the first being "
+            f"instance {self.instances[instance].item()!r} by annotator "
+            f"{self.annotators[annotator].item()!r}. Remove them, or say what to do: "
             'duplicates="last" keeps the last, duplicates="keep" keeps all'
         )
 
     def mask_of_classes_seen(self) -> BoolArray:
         """Mark the classes that occur among the annotations, shape (n_classes,)."""
         return np.bincount(self.label, minlength=self.n_classes) > 0
+
+
+def _ages(given: BoolArray, passed: BoolArray) -> IntArray | None:
+    """Rows the annotations, and after them the passes, come from; None without passes."""
+    if not passed.any():
+        return None
+    return np.concatenate([np.flatnonzero(given), np.flatnonzero(passed)])
+
+
+def _has_repeats(pairs: IntArray) -> bool:
+    pairs = np.sort(pairs)
+    return bool((pairs[1:] == pairs[:-1]).any())
+
+
+def _sorted_rows(codes: IntArray, n: int) -> tuple[IntArray | None, IntArray]:
+    """Order that sorts codes below n (None: sorted already), and where each code starts."""
+    sorted_already = bool((np.diff(codes) >= 0).all())
+    order = None if sorted_already else np.argsort(codes, kind="stable")
+    return order, np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])
+
+
+def _rows_at(positions: IntArray, codes: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Rows whose code (below n) is at each position in turn, and the number of that position."""
+    order, start = _sorted_rows(codes, n)
+    counts = start[positions + 1] - start[positions]
+    first = np.cumsum(counts) - counts
+    rows = np.arange(counts.sum()) - np.repeat(first - start[positions], counts)
+    return rows if order is None else order[rows], np.repeat(np.arange(len(positions)), counts)
+
+
+def _read_responses(
+    data: Any, label: str, passes: str | None, marks: dict[Any, int]
+) -> tuple[AnyArray, BoolArray, IntArray]:
+    """Labels that are there, the mask of their rows, and every row's kind of pass (-1: none)."""
+    labels, gaps = _labels_and_gaps(data[label])
+    check_marks(marks, labels, f"column {label!r}")
+    kinds = np.full(len(gaps), -1, dtype=np.int8)
+    kinds[~gaps] = pass_kinds(labels, marks)
+    labels, given = labels[kinds[~gaps] < 0], ~gaps & (kinds < 0)
+    if passes is None:
+        return labels, given, kinds
+    named = _named_kinds(data[passes].to_numpy(), passes)
+    both = np.flatnonzero(~gaps & (named >= 0))
+    if len(both):
+        raise AnnotationError(
+            f"row {both[0]} and {len(both) - 1} more have both a label (column {label!r}) and a "
+            f"pass (column {passes!r}); empty one of the two"
+        )
+    return labels, given, np.maximum(kinds, named)
+
+
+def _named_kinds(values: AnyArray, column: str) -> IntArray:
+    """Code of every named pass, -1 where there is none."""
+    gaps = missing_mask(values)
+    unknown = [value for value in values[~gaps].tolist() if value not in PASSES]
+    if unknown:
+        raise AnnotationError(
+            f"column {column!r} (passes) holds {unknown[0]!r}; use one of {PASSES}, and nothing "
+            "where there is an annotation"
+        )
+    kinds = np.full(len(values), -1, dtype=np.int8)
+    kinds[~gaps] = pass_kinds(values[~gaps], {name: kind for kind, name in enumerate(PASSES)})
+    return kinds
 
 
 def _warn_of_numbers_as_text(ids: AnyArray, column: str) -> None:
@@ -710,11 +923,11 @@ def _axis(
     if missing_mask(values).any():
         raise AnnotationError(f"{argument} holds a missing value; leave such rows out")
     check_no_mixture(values, argument)
-    values = tidy(values, argument) if values.size else values.astype(np.int64)
     plural = f"{argument}s"
-    if values.dtype.kind in "UT":
+    if values.size and is_text(values):
         ids = None if vocabulary is None else make_vocabulary(vocabulary, plural)
         return encode(values, ids, argument=argument, vocabulary_name=plural)
+    values = tidy(values, argument) if values.size else values.astype(np.int64)
     if vocabulary is not None:
         length = len(vocabulary)
     elif length is None:
@@ -733,10 +946,10 @@ def _axis(
     return values, _ids(vocabulary, length, plural)
 
 
-def _merge(mine: AnyArray, theirs: AnyArray, codes: IntArray) -> tuple[IntArray, AnyArray]:
-    """Re-code ``codes`` (into ``theirs``) over ``mine`` with what is new appended."""
+def _merge(mine: AnyArray, theirs: AnyArray) -> tuple[IntArray, AnyArray]:
+    """Append to ``mine`` what is new in ``theirs``: each of theirs' new code, and the whole."""
     if np.array_equal(mine, theirs):
-        return codes, mine
+        return np.arange(len(mine), dtype=np.int32), mine
     if len(mine) and len(theirs) and (mine.dtype.kind in "UT") != (theirs.dtype.kind in "UT"):
         raise AnnotationError(
             f"the added table has ids such as {theirs[0].item()!r}, this one such as "
@@ -745,7 +958,7 @@ def _merge(mine: AnyArray, theirs: AnyArray, codes: IntArray) -> tuple[IntArray,
     new = theirs[~np.isin(theirs, mine)]
     merged = np.concatenate([mine, new]) if len(new) else mine
     positions, _ = encode(theirs, merged, argument="ids", vocabulary_name="the merged ids")
-    return positions[codes], merged
+    return positions, merged
 
 
 def _source_codes(source: Any, n: int) -> IntArray:

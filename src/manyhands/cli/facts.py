@@ -35,6 +35,8 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         shown = "a class never occurs" if ratio is None else f"{ratio:,.2f}"
         rows.append(("Most over least frequent class", shown))
     rare = [
+        ("Abstentions", data["n_abstentions"]),
+        ("Skips", data["n_skips"]),
         ("Annotators without annotation", data["n_silent"]),
         ("Repeated (instance, annotator) pairs", data["n_repeated"]),
         ("Annotations added by a program (not counted)", data["n_added"]),

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 import narwhals as nw
 import numpy as np
 
-from manyhands.annotations.encoding import missing_mask
+from manyhands.annotations.encoding import distinct_text, missing_mask
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.typing import AnyArray, BoolArray
 
@@ -89,14 +89,14 @@ def with_types(frame: Frame, names: dict[str, str], path: Path) -> Frame:
             continue
         raw = frame[name].to_numpy()
         gaps = missing_mask(raw)
-        text = np.array(raw[~gaps].tolist(), dtype=str)
+        text, rows = distinct_text(raw[~gaps])
         typed: AnyArray
         if argument == "weight":
             typed = _numbers(text, name)
         else:
             typed = canonical(text, floats=argument == "label")
         if typed.dtype.kind not in "UT":
-            frame = with_column(frame, name, with_gaps(typed, gaps))
+            frame = with_column(frame, name, with_gaps(typed[rows], gaps))
     return frame
 
 

@@ -14,8 +14,17 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask, tidy
+from manyhands.annotations import PASSES, AnnotationTable
+from manyhands.annotations.encoding import (
+    check_no_class,
+    encode,
+    make_vocabulary,
+    missing_mask,
+    pass_kinds,
+    read_marks,
+    recode_passes,
+    tidy,
+)
 from manyhands.annotations.table import Duplicates
 from manyhands.exceptions import AnnotationError
 from manyhands.io._frames import (
@@ -106,6 +115,9 @@ def read_annotations(
     weight: str | None = None,
     classes: Any = None,
     tasks: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    passes: str | None = None,
     duplicates: Duplicates = "error",
 ) -> AnnotationTable:
     r"""Read annotations from a long table or a dense matrix.
@@ -115,10 +127,11 @@ def read_annotations(
     path : str or Path
         A long table, one row an annotation (.csv, .tsv, either with .gz, .parquet, .pq), or a
         dense (n, R) matrix of integers or floats (.npy; missing: -1 or NaN).
-    task, worker, label, weight : str
-        Names of the columns. Where a default is absent and exactly one column bears another
-        common name (``instance``, ``annotator``, ``user_id``, ``answer``, ...), that one is taken
-        and the choice logged. A matrix has no columns.
+    task, worker, label, weight, passes : str
+        Names of the columns (``passes``: see `AnnotationTable.from_frame`). Where a default is
+        absent and exactly one column bears another common name (``instance``, ``annotator``,
+        ``user_id``, ``answer``, ...), that one is taken and the choice logged. A matrix has no
+        columns.
     classes : sequence, optional
         All classes, in the order wanted; default: the sorted labels. If these are names and the
         file holds integers, the integers are **codes** 0..C-1 into ``classes``, unless each of
@@ -126,8 +139,12 @@ def read_annotations(
     tasks : sequence, optional
         All instance ids, in the order of the rows of X. Ids that are integers here and strings
         there are compared as strings. For a matrix: the ids of its rows.
+    abstain, skip : str, int or sequence of these, optional
+        Values in the place of labels which mean that the annotator looked and declined to choose
+        ("unsure"), or passed on ("broken image"). A number and its digits are the same, and a
+        value may be absent from the file.
     duplicates : {"error", "last", "keep"}
-        What to do with repeated (instance, annotator) pairs.
+        What to do with repeated (instance, annotator) pairs, be they annotated or passed.
 
     Returns
     -------
@@ -139,7 +156,8 @@ def read_annotations(
         If there is no such file.
     AnnotationError
         If the file is empty, damaged or of another kind, a column is missing, a label is outside
-        ``classes`` or a task outside ``tasks``.
+        ``classes`` or a task outside ``tasks``, or a value of ``abstain`` or ``skip`` stands in
+        both or is a class.
     MissingExtraError
         If the format needs pandas or pyarrow, and the extra 'io' is not installed.
 
@@ -156,8 +174,9 @@ def read_annotations(
     """
     path = existing_file(path)
     with naming(path):
+        marks = _written_marks(abstain, skip, classes)
         if suffix_of(path) == ".npy":
-            return _from_dense(path, classes, tasks)
+            return _from_dense(path, classes, tasks, _integers(marks))
         frame = read_frame(path)
         names = {
             "task": find_column(frame, "task", task),
@@ -166,8 +185,13 @@ def read_annotations(
         }
         if weight is not None:
             names["weight"] = weight
+        if passes is not None:
+            names["passes"] = passes
+        frame = _with_passes(frame, names, marks)
         frame = with_types(frame, names, path)
         frame, values, code_names = _label_values(frame, names["label"], classes)
+        if code_names is not None:
+            check_no_class(_integers(marks), range(len(code_names)))
         with warnings.catch_warnings():
             if tasks is not None:  # their order is settled below
                 warnings.filterwarnings("ignore", message=".*numbers as text")
@@ -217,7 +241,46 @@ def read_aligned(
     return features, _over_tasks(table, rows)
 
 
-def _from_dense(path: Path, classes: Any, tasks: Any) -> AnnotationTable:
+def _written_marks(abstain: Any, skip: Any, classes: Any) -> dict[str, int]:
+    """Values that mean a pass, as they are written, each with its kind."""
+    texts = [[str(value) for value in values] for values in _by_kind(read_marks(abstain, skip))]
+    names = None if classes is None else make_vocabulary(classes, "classes").astype(str)
+    return read_marks(texts[0], texts[1], names)
+
+
+def _by_kind(marks: dict[Any, int]) -> list[list[Any]]:
+    return [[value for value in marks if marks[value] == k] for k in range(len(PASSES))]
+
+
+def _integers(marks: dict[str, int]) -> dict[int, int]:
+    """Those of the written values that are integers."""
+    values = {text: canonical(np.array([text])) for text in marks}
+    return {int(v[0]): marks[text] for text, v in values.items() if v.dtype.kind == "i"}
+
+
+def _with_passes(frame: Frame, names: dict[str, str], marks: dict[str, int]) -> Frame:
+    """Move labels that mean a pass into the column of passes; make and name it if need be."""
+    used = {name for argument, name in names.items() if argument in ("label", "passes")}
+    if not marks or not used <= set(frame.columns):
+        return frame
+    forms: dict[Any, int] = dict(marks)
+    for value, kind in _integers(marks).items():
+        forms |= {value: kind, f"{value}.0": kind}  # among labels, "3.0" counts as 3
+    labels = np.array(frame[names["label"]].to_list(), dtype=object)
+    passes = np.full(len(labels), None)
+    if "passes" in names:
+        passes = np.array(frame[names["passes"]].to_list(), dtype=object)
+    kinds = pass_kinds(labels, forms)
+    moved = (kinds >= 0) & missing_mask(passes)
+    if not moved.any():
+        return frame
+    labels[moved], passes[moved] = None, np.array(PASSES, dtype=object)[kinds[moved]]
+    # Longer than every name in use, so none of them.
+    column = names.setdefault("passes", " ".join(names.values()))
+    return with_column(with_column(frame, names["label"], labels), column, passes)
+
+
+def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> AnnotationTable:
     matrix = _array(path)
     if matrix.dtype.kind not in "iufb":
         raise AnnotationError(
@@ -234,12 +297,13 @@ def _from_dense(path: Path, classes: Any, tasks: Any) -> AnnotationTable:
             f"the matrix has {len(matrix)} rows for {len(tasks)} tasks (rows of X); its rows must "
             "be those of X, in the same order. Rows without annotations are all -1"
         )
+    options = dict(zip(PASSES, _by_kind(marks), strict=True)) | {"instances": tasks}
     if classes is None or make_vocabulary(classes, "classes").dtype.kind not in "UT":
-        return AnnotationTable.from_matrix(matrix, classes, instances=tasks)
+        return AnnotationTable.from_matrix(matrix, classes, **options)
     names = make_vocabulary(classes, "classes")
-    known = matrix[~missing_mask(matrix) & (matrix != -1)]
+    known = matrix[~missing_mask(matrix) & (matrix != -1) & (pass_kinds(matrix, marks) < 0)]
     _check_codes(tidy(known, "the matrix"), names)
-    table = AnnotationTable.from_matrix(matrix, range(len(names)), instances=tasks)
+    table = AnnotationTable.from_matrix(matrix, range(len(names)), **options)
     return replace(table, classes=names)
 
 
@@ -257,7 +321,13 @@ def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
             "Drop their annotations, or add their features"
         )
     positions, _ = encode(ids, wanted, argument="tasks", vocabulary_name="tasks")
-    return replace(table, instance=positions[table.instance], instances=tasks)
+    passes = table.passes
+    return replace(
+        table,
+        instance=positions[table.instance],
+        instances=tasks,
+        passes=None if passes is None else recode_passes(passes, instance=positions),
+    )
 
 
 def _check_row_numbers(ids: AnyArray, n: int, annotations: Path, features: Path) -> None:

@@ -28,6 +28,8 @@ def data_section(inputs: Inputs) -> dict[str, Any]:
         "n_silent": int((per_annotator == 0).sum()),
         "n_added": inputs.whole.n_annotations - table.n_annotations,
         "n_repeated": table.n_annotations - cells,
+        "n_abstentions": len(table.abstentions),
+        "n_skips": len(table.skips),
         "weighted": inputs.whole.weights is not None,
         "sparsity": 1 - cells / max(table.n_instances * table.n_annotators, 1),
         "per_instance": spread_of_counts(per_instance),

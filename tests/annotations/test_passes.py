@@ -1,0 +1,383 @@
+"""Abstentions and skips: what is no annotation, and yet not missing."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from manyhands import PASSES, AnnotationTable, DawidSkene, MajorityVote
+from manyhands.annotations import as_table
+from manyhands.annotations.encoding import encode
+from manyhands.exceptions import AnnotationError
+
+ABSTAIN, SKIP = 4, 5
+LONG = {
+    "task": ["b", "a", "b", "c", "a", "d"],
+    "worker": ["w2", "w1", "w1", "w2", "w2", "w3"],
+    "label": ["yes", "no", "unsure", "skip", "n/a", "unsure"],
+}
+MEANINGS = {"abstain": "unsure", "skip": ["skip", "n/a"]}
+
+responses = arrays(
+    np.int64,
+    st.tuples(st.integers(1, 8), st.integers(1, 5)),
+    elements=st.integers(-1, SKIP),
+)
+
+
+def read(A, **options):
+    return AnnotationTable.from_matrix(A, classes=range(4), abstain=ABSTAIN, skip=SKIP, **options)
+
+
+def cells(table):
+    """All that a table knows of every cell, as a matrix like the one `read` takes."""
+    A = np.array(table.to_matrix())
+    for (i, r), value in [(p, ABSTAIN) for p in table.abstentions] + [
+        (p, SKIP) for p in table.skips
+    ]:
+        assert A[i, r] == -1
+        A[i, r] = value
+    return A
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_values_that_mean_a_pass_are_no_classes(make):
+    table = AnnotationTable.from_frame(make(LONG), **MEANINGS)
+    assert table.classes.tolist() == ["no", "yes"]
+    assert table.to_matrix().tolist() == [
+        ["no", None, None],
+        [None, "yes", None],
+        [None] * 3,
+        [None] * 3,
+    ]
+    assert table.instances.tolist() == ["a", "b", "c", "d"]
+    assert table.abstentions.tolist() == [[1, 0], [3, 2]]
+    assert table.skips.tolist() == [[2, 1], [0, 1]]
+    # In the order of the frame; kinds are positions in PASSES.
+    assert table.passes.tolist() == [[1, 0, 0], [2, 1, 1], [0, 1, 1], [3, 2, 0]]
+    assert PASSES == ("abstain", "skip")
+
+
+def test_missing_abstain_and_skip_are_three_things():
+    frame = pd.DataFrame(LONG | {"label": ["yes", "no", None, "skip", np.nan, "unsure"]})
+    with pytest.warns(UserWarning, match="2 of 6 rows have no label"):
+        table = AnnotationTable.from_frame(frame, **MEANINGS)
+    assert (table.n_annotations, len(table.abstentions), len(table.skips)) == (2, 1, 1)
+    assert table.shape == (4, 3)
+
+
+def test_values_that_never_occur_change_nothing():
+    plain = AnnotationTable.from_frame(pd.DataFrame(LONG))
+    assert plain.passes is None
+    assert AnnotationTable.from_frame(pd.DataFrame(LONG), abstain="?", skip=[]).equals(plain)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0, 1, 9, 8, 0],
+        [0.0, 1.0, 9.0, 8.0, 0.0],
+        np.array([0, 1, 9, 8, 0], dtype=np.uint8),
+        np.array([0, 1, 9, 8, 0], dtype=object),
+    ],
+)
+def test_arrays_and_matrices_read_numbers(labels):
+    table = AnnotationTable.from_arrays(range(5), [0] * 5, labels, abstain=9, skip=8)
+    assert table.classes.tolist() == [0, 1]
+    assert (table.abstentions.tolist(), table.skips.tolist()) == ([[2, 0]], [[3, 0]])
+    column = np.asarray(labels)[:, None]
+    assert AnnotationTable.from_matrix(column, abstain=[9], skip=[8]).equals(table)
+
+
+def test_numbers_and_text_may_mix_where_the_text_means_a_pass():
+    frame = pd.DataFrame(LONG | {"label": [1, 0, "unsure", "skip", "n/a", 1]})
+    table = AnnotationTable.from_frame(frame, **MEANINGS)
+    assert table.classes.tolist() == [0, 1]
+    assert (len(table.abstentions), len(table.skips)) == (1, 2)
+    table = AnnotationTable.from_matrix([["cat", "?"], [None, -1]], abstain="?")
+    assert table.abstentions.tolist() == [[0, 1]]
+    assert table.n_annotations == 1
+
+
+def test_minus_one_is_missing_in_a_matrix_unless_it_means_a_pass():
+    A = [[0, -1], [1, 0]]
+    assert AnnotationTable.from_matrix(A).passes is None
+    assert AnnotationTable.from_matrix(A, skip=-1).skips.tolist() == [[0, 1]]
+    frame = pd.DataFrame({"task": [1, 2, 3], "worker": 1, "label": [-1, 0, 1]})
+    assert AnnotationTable.from_frame(frame, abstain=-1).classes.tolist() == [0, 1]  # no warning
+
+
+def test_weights_and_sources_are_those_of_the_annotations():
+    options = {"weight": [1.0, np.nan, 2.0], "source": ["pseudo", "observed", "observed"]}
+    table = AnnotationTable.from_arrays([0, 1, 2], [0, 0, 0], [1, 9, 0], abstain=9, **options)
+    assert table.weight.tolist() == [1, 2]
+    assert table.source.tolist() == ["pseudo", "observed"]
+    with pytest.raises(AnnotationError, match=r"weight has shape \(2,\)"):
+        AnnotationTable.from_arrays([0, 1, 2], [0] * 3, [1, 9, 0], abstain=9, weight=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"abstain": "unsure", "skip": ["skip", "unsure"]},
+            "'unsure' stands in abstain and in skip",
+        ),
+        ({"abstain": "no", "classes": ["no", "yes"]}, "abstain holds 'no', which is also among cl"),
+        ({"skip": ["n/a", "n/a"]}, "skip holds 'n/a' twice"),
+        ({"abstain": [None]}, "abstain holds a missing value"),
+        ({"abstain": ["unsure", 9]}, "abstain mixes strings and other values"),
+        ({"abstain": 9}, r"'label' holds strings \(such as 'yes'\) but abstain holds 9"),
+        ({"skip": 0.5}, "skip holds 0.5"),
+        ({"passes": "pass"}, "passes='pass' is not a column"),
+        ({"passes": "worker"}, r"'worker' \(passes\) holds 'w2'; use one of"),
+    ],
+)
+def test_meanings_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(AnnotationError, match=message):
+        AnnotationTable.from_frame(pd.DataFrame(LONG), **options)
+
+
+def test_text_for_numbers_is_refused_everywhere():
+    message = "holds numbers .* but skip holds '9'"
+    with pytest.raises(AnnotationError, match=message):
+        AnnotationTable.from_arrays([0, 1], [0, 0], [9, 1], skip="9")
+    with pytest.raises(AnnotationError, match=message):
+        AnnotationTable.from_matrix([[9.0, np.nan]], skip=["9"])
+
+
+@pytest.mark.parametrize(
+    ("passes", "message"),
+    [
+        ([[0, 0]], r"passes has shape \(1, 2\)"),
+        ([0, 0, 0], r"passes has shape \(3,\)"),
+        ([[0, 0, 0], [2, 0, 0]], r"passes holds \[2, 0, 0\], outside 2 instances, 1 annotators"),
+        ([[0, 1, 0]], r"\[0, 1, 0\]"),
+        ([[0, 0, 2]], r"\[0, 0, 2\]"),
+        ([[0, -1, 0]], r"\[0, -1, 0\]"),
+    ],
+)
+def test_codes_of_passes_are_checked(passes, message):
+    with pytest.raises(AnnotationError, match=message):
+        AnnotationTable([0], [0], [0], np.arange(2), np.arange(1), np.arange(2), passes=passes)
+
+
+# -- repeated pairs ---------------------------------------------------------------------------
+
+REPEATED = {
+    "task": ["a", "a", "b", "b", "c", "c"],
+    "worker": ["u"] * 6,
+    "label": ["yes", "unsure", "skip", "no", "unsure", "skip"],
+}
+
+
+def test_a_pair_answers_once():
+    frame = pd.DataFrame(REPEATED)
+    for rows in (slice(0, 2), slice(2, 4), slice(4, 6)):
+        with pytest.raises(AnnotationError, match=r"1 \(instance.*abstentions and skips counted"):
+            AnnotationTable.from_frame(frame[rows], **MEANINGS)
+    last = AnnotationTable.from_frame(frame, duplicates="last", **MEANINGS)
+    assert last.to_matrix().tolist() == [[None], ["no"], [None]]
+    assert (last.abstentions.tolist(), last.skips.tolist()) == ([[0, 0]], [[2, 0]])
+    kept = AnnotationTable.from_frame(frame, duplicates="keep", **MEANINGS)
+    assert kept.passes[:, 0].tolist() == [0, 1, 2, 2]
+    assert kept.to_matrix().tolist() == [["yes"], ["no"], [None]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 5)), max_size=14))
+def test_the_last_row_of_a_pair_wins(rows):
+    columns = np.array(rows, dtype=int).reshape(-1, 3).T
+    table = AnnotationTable.from_arrays(
+        *columns, classes=range(4), abstain=ABSTAIN, skip=SKIP, n_instances=3, n_annotators=2,
+        duplicates="last",
+    )  # fmt: skip
+    expected = np.full((3, 2), -1)
+    for i, r, value in rows:
+        expected[i, r] = value
+    np.testing.assert_array_equal(cells(table), expected)
+
+
+def test_an_added_response_replaces_what_stands_there():
+    mine = AnnotationTable.from_matrix([[0, 4, 5, -1]], classes=[0, 1], abstain=4, skip=5)
+    theirs = AnnotationTable.from_matrix([[4, 1, 4, 5]], classes=[0, 1], abstain=4, skip=5)
+    with pytest.raises(AnnotationError, match=r"3 \(instance, annotator\) pairs are repeated"):
+        mine.with_added(theirs)
+    grown = mine.with_added(theirs, duplicates="last")
+    assert grown.equals(
+        AnnotationTable.from_matrix([[4, 1, 4, 5]], classes=[0, 1], abstain=4, skip=5)
+    )
+    assert len(mine.with_added(theirs, duplicates="keep").passes) == 5
+    both = AnnotationTable.from_arrays([0, 0], [0, 0], [1, 4], abstain=4, duplicates="keep")
+    empty = AnnotationTable.from_arrays([], [], [], classes=[1])
+    assert both.with_added(empty, duplicates="last").passes is None
+
+
+# -- what is done with a table ----------------------------------------------------------------
+
+
+@given(responses)
+def test_a_matrix_is_read_as_it_stands(A):
+    table = read(A)
+    np.testing.assert_array_equal(cells(table), A)
+    assert len(table.abstentions) == (A == ABSTAIN).sum()
+    assert len(table.skips) == (A == SKIP).sum()
+    assert (table.passes is None) == (A < ABSTAIN).all()
+
+
+@given(responses, st.data())
+def test_rows_by_position(A, data):
+    table = read(A)
+    shuffled = data.draw(st.permutations(range(table.n_annotations)))
+    table = table.take(np.array(shuffled, dtype=int))
+    rows = data.draw(st.lists(st.integers(0, len(A) - 1), max_size=12))
+    picked = np.array(rows, dtype=int)
+    np.testing.assert_array_equal(cells(table[picked]), A[picked])
+    mask = data.draw(arrays(bool, len(A)))
+    np.testing.assert_array_equal(cells(table[mask]), A[mask])
+    np.testing.assert_array_equal(cells(table[::-1]), A[::-1])
+
+
+@given(responses, st.data())
+def test_select(A, data):
+    n, r = A.shape
+    instances = data.draw(st.lists(st.integers(0, n - 1)))
+    annotators = data.draw(st.lists(st.integers(0, r - 1), unique=True))
+    some = read(A).select(instances=instances, annotators=annotators)
+    np.testing.assert_array_equal(cells(some), A[instances][:, annotators].reshape(some.shape))
+
+
+@given(responses, st.data())
+def test_with_added(A, data):
+    n, r = A.shape
+    mine = data.draw(arrays(bool, A.shape))
+    order = np.array(data.draw(st.permutations(range(n))))
+    ids, names = np.array([f"t{i}" for i in range(n)]), np.array([f"w{k}" for k in range(r)])
+    cut = data.draw(st.integers(0, r))
+    mine[:, cut:] = False  # some annotators are new
+    first = read(np.where(mine, A, -1)[:, :cut], instances=ids, annotators=names[:cut])
+    second = read(np.where(mine, -1, A)[order], instances=ids[order], annotators=names)
+    grown = first.with_added(second)
+    np.testing.assert_array_equal(cells(grown), A)
+    assert (grown.instances.tolist(), grown.annotators.tolist()) == (ids.tolist(), names.tolist())
+
+
+@given(responses, st.sampled_from(["pandas", "polars", "pyarrow"]), st.booleans())
+def test_a_frame_holds_all(A, backend, text):
+    table = read(A)
+    if text:
+        values = np.array(["a", "b", "c", "d", "unsure", "skip", None], dtype=object)[A]
+        table = AnnotationTable.from_matrix(values, list("abcd"), abstain="unsure", skip="skip")
+    if table.n_annotations:
+        table = table.with_added(table.take([0]).with_source("pseudo"), duplicates="keep")
+    frame = table.to_frame(backend)
+    columns = frame.column_names if backend == "pyarrow" else list(frame.columns)
+    assert columns == [
+        *("task", "worker", "label", "weight", "source"),
+        *([] if table.passes is None else ["pass"]),
+    ]
+    again = AnnotationTable.from_frame(
+        frame, weight="weight", source="source", passes=None if table.passes is None else "pass",
+        classes=table.classes, tasks=table.instances, workers=table.annotators, duplicates="keep",
+    )  # fmt: skip
+    assert again.equals(table)
+
+
+def test_a_frame_of_passes_read_without_them_says_so():
+    frame = AnnotationTable.from_frame(pd.DataFrame(LONG), **MEANINGS).to_frame()
+    assert frame["pass"].isna().tolist() == [True] * 2 + [False] * 4
+    assert frame["pass"].tolist()[2:] == ["abstain", "skip", "skip", "abstain"]
+    assert frame["label"].tolist()[:2] == ["yes", "no"]
+    assert frame["label"].isna().tolist() == [False] * 2 + [True] * 4
+    assert frame["weight"].isna().tolist() == [False] * 2 + [True] * 4
+    with pytest.warns(UserWarning, match="4 of 6 rows have no label"):
+        AnnotationTable.from_frame(frame)
+    frame.loc[2, "label"] = "no"
+    with pytest.raises(AnnotationError, match=r"row 2 and 0 more have both a label .* and a pass"):
+        AnnotationTable.from_frame(frame, passes="pass")
+
+
+def test_large_integers_beside_passes_stay_exact():
+    labels = [2**60 + 1, 2**60, 7]
+    table = AnnotationTable.from_arrays([0, 1, 2], [0, 0, 0], labels, skip=7)
+    for backend in ("pandas", "polars", "pyarrow"):
+        frame = table.to_frame(backend)
+        assert AnnotationTable.from_frame(frame, passes="pass").equals(table)
+
+
+def test_rows_of_annotations_are_taken_without_touching_passes():
+    table = read(np.array([[0, ABSTAIN], [SKIP, 1]]))
+    assert table.take([1]).passes.tolist() == table.passes.tolist()
+    assert table.with_source("pseudo").observed.passes.tolist() == table.passes.tolist()
+    assert table.with_source("pseudo").observed.n_annotations == 0
+
+
+def test_equality_bytes_and_words():
+    A = np.array([[0, ABSTAIN, ABSTAIN], [SKIP, 1, -1]])
+    table, plain = read(A), read(np.where(A < ABSTAIN, A, -1))
+    assert not table.equals(plain)
+    assert not table.equals(read(np.where(A == SKIP, ABSTAIN, A)))
+    assert table.equals(read(A))
+    assert table.nbytes == plain.nbytes + 3 * 12
+    assert repr(table).startswith("AnnotationTable(2 annotations, 2 abstentions, 1 skips: 2 inst")
+    assert repr(plain).startswith("AnnotationTable(2 annotations: ")
+    assert AnnotationTable([0], [0], [0], *[np.arange(1)] * 3, passes=[]).passes is None
+
+
+def test_passes_never_change():
+    table = read(np.array([[0, ABSTAIN]]))
+    for other in (table, pickle.loads(pickle.dumps(table)), copy.deepcopy(table)):
+        assert other.equals(table)
+        assert other.passes.dtype == np.int32
+        with pytest.raises(ValueError, match="read-only"):
+            other.passes[0, 0] = 1
+
+
+def test_votes_are_annotations_alone():
+    A = np.array([[0, 1, ABSTAIN], [1, SKIP, 1], [ABSTAIN, SKIP, 0], [2, 2, 3]])
+    table, plain = read(A), read(np.where(A < ABSTAIN, A, -1))
+    assert as_table(table) is table
+    np.testing.assert_array_equal(np.asarray(table), np.asarray(plain))
+    np.testing.assert_array_equal(table.vote_counts(), plain.vote_counts())
+    np.testing.assert_array_equal(table.annotations_per_annotator(), [3, 2, 3])
+    np.testing.assert_array_equal(
+        MajorityVote().fit(table).posterior_, MajorityVote().fit(plain).posterior_
+    )
+
+
+def test_a_skip_says_nothing_of_the_class():
+    A = np.array([[0, 1, SKIP], [1, SKIP, 1], [SKIP, SKIP, 0], [2, 2, 3]])
+    with_skips, without = read(A), read(np.where(A < ABSTAIN, A, -1))
+    np.testing.assert_array_equal(
+        DawidSkene().fit(with_skips).posterior_, DawidSkene().fit(without).posterior_
+    )
+
+
+# -- encoding ---------------------------------------------------------------------------------
+
+
+@given(st.lists(st.text(max_size=3), min_size=1))
+def test_strings_are_encoded_alike_as_objects_and_as_text(values):
+    objects, text = np.array(values, dtype=object), np.array(values)
+    codes, vocabulary = encode(objects, None, argument="x", vocabulary_name="v")
+    expected_vocabulary, expected = np.unique(text, return_inverse=True)
+    np.testing.assert_array_equal(codes, expected)
+    np.testing.assert_array_equal(vocabulary, expected_vocabulary)
+    assert vocabulary.dtype == expected_vocabulary.dtype
+    codes, _ = encode(objects, vocabulary[::-1], argument="x", vocabulary_name="v")
+    np.testing.assert_array_equal(vocabulary[::-1][codes], text)
+
+
+def test_rows_outside_a_vocabulary_are_counted_as_rows():
+    values = np.array(["a", "z", "z", "y"], dtype=object)
+    with pytest.raises(AnnotationError, match=r"'y', 'z' \(3 rows\), not among v: 'a'"):
+        encode(values, np.array(["a"]), argument="x", vocabulary_name="v")
