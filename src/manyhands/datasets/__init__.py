@@ -1,9 +1,22 @@
 """Data sets and simulators; nothing is fetched at import."""
 
+from manyhands.datasets._aggregation import AGGREGATION_SETS, load_aggregation
 from manyhands.datasets._base import CrowdDataset
 from manyhands.datasets._crowd import make_crowd
 from manyhands.datasets._demo import load_demo
 from manyhands.datasets._labelme import load_labelme
 from manyhands.datasets._music import load_music
+from manyhands.datasets._product import load_product
+from manyhands.datasets._sentiment import load_sentiment
 
-__all__ = ["CrowdDataset", "load_demo", "load_labelme", "load_music", "make_crowd"]
+__all__ = [
+    "AGGREGATION_SETS",
+    "CrowdDataset",
+    "load_aggregation",
+    "load_demo",
+    "load_labelme",
+    "load_music",
+    "load_product",
+    "load_sentiment",
+    "make_crowd",
+]

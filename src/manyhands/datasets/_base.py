@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from scipy.sparse import csr_array
+
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import DataNotFoundError
 from manyhands.typing import AnyArray
 
-__all__ = ["CrowdDataset", "PathLike", "data_home", "user_cache"]
+__all__ = ["CrowdDataset", "Features", "PathLike", "data_home", "user_cache"]
 
 PathLike: TypeAlias = str | os.PathLike[str]
+Features: TypeAlias = "AnyArray | csr_array"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,14 +26,15 @@ class CrowdDataset:
 
     Attributes
     ----------
-    X_train : array of shape (n_train, ...)
-        Features; row i is instance i of ``annotations``.
+    X_train : array of shape (n_train, ...), csr_array of shape (n_train, n_features) or None
+        Features; row i is instance i of ``annotations``. None where the set has none.
     annotations : AnnotationTable
         Annotations of the training instances.
     y_train : array of shape (n_train,)
-        True classes of the training instances, for **evaluation** only.
-    X_valid, y_valid : arrays or None
-    X_test, y_test : arrays or None
+        True classes of the training instances, for **evaluation** only. Complete, but for the
+        sets of `load_aggregation`, where -1 marks an instance without gold.
+    X_valid, y_valid : arrays as above, or None
+    X_test, y_test : arrays as above, or None
     classes : array of shape (n_classes,)
         Class values, those of ``annotations.classes`` and of every ``y``.
     description : str
@@ -39,12 +43,12 @@ class CrowdDataset:
     name : str
     """
 
-    X_train: AnyArray
+    X_train: Features | None
     annotations: AnnotationTable
     y_train: AnyArray
-    X_valid: AnyArray | None
+    X_valid: Features | None
     y_valid: AnyArray | None
-    X_test: AnyArray | None
+    X_test: Features | None
     y_test: AnyArray | None
     classes: AnyArray
     description: str
@@ -53,13 +57,15 @@ class CrowdDataset:
 
     def __repr__(self) -> str:
         sizes = [
-            f"{0 if X is None else len(X)} {split}"
-            for X, split in (
-                (self.X_train, "train"),
-                (self.X_valid, "valid"),
-                (self.X_test, "test"),
+            f"{0 if y is None else len(y)} {split}"
+            for y, split in (
+                (self.y_train, "train"),
+                (self.y_valid, "valid"),
+                (self.y_test, "test"),
             )
         ]
+        if self.X_train is None:
+            sizes.append("no features")
         return f"CrowdDataset({self.name}: {', '.join(sizes)}; {self.annotations!r})"
 
 

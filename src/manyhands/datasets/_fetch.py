@@ -1,7 +1,8 @@
 """Sets of one layout: found in the data home, or fetched from their public source into the cache.
 
-The layout of a set is a folder with ``labels.csv`` (task, label, split; the rows of X in order),
-``annotations.csv`` (task, worker, label), ``classes.txt`` (a name a line) and ``features.npz``.
+The layout of a set is a folder with ``labels.csv`` (task, label, split; the rows of X in order; no
+label where there is no gold), ``annotations.csv`` (task, worker, label) and, where the set has
+them, ``classes.txt`` (a name a line) and ``features.npz``.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
-from manyhands.datasets._base import CrowdDataset, PathLike, data_home, user_cache
+from manyhands.annotations.table import Duplicates
+from manyhands.datasets._base import CrowdDataset, Features, PathLike, data_home, user_cache
 from manyhands.exceptions import DataNotFoundError
 from manyhands.io._frames import canonical
-from manyhands.typing import AnyArray
+from manyhands.typing import MISSING, AnyArray, IntArray
 
 __all__ = ["Layout", "Source", "load_set"]
 
@@ -34,8 +38,8 @@ _LOG = logging.getLogger("manyhands")
 BASE_URL = "https://raw.githubusercontent.com"
 TIMEOUT = 60.0
 
-Layout = tuple[list[list[Any]], list[list[Any]], AnyArray]
-"""Rows of labels.csv, rows of annotations.csv, and X."""
+Layout = tuple[list[list[Any]], list[list[Any]], AnyArray | None]
+"""Rows of labels.csv, rows of annotations.csv, and X (None: no features)."""
 
 
 @dataclass(frozen=True)
@@ -44,86 +48,126 @@ class Source:
 
     Attributes
     ----------
+    name : str
+        Of the set, and of its folder in the data home (with "/" for a folder in a folder).
+    classes : tuple
+        Class values; names stand in ``classes.txt``, too.
     sha256 : mapping
         Digests of the text files; "X" is that of the bytes of X (C order, little-endian float32),
-        as archives of the same arrays differ between versions of NumPy and zlib.
-    repository, commit, folder, files
+        as archives of the same arrays differ between versions of NumPy and zlib. What has no
+        digest is no part of the set.
+    repository, commit, folder
         Public source on GitHub.
+    files : tuple of str
+        What is fetched from there.
     size : str
-        What is fetched, in words.
-    convert : function
-        From the folder with the fetched files to the layout.
+        Of the files, in words.
+    convert : function or None
+        From the folder with the fetched files to the layout; None: X cannot be made from them.
+    sparse : bool
+        Give X as a sparse array.
     """
 
     name: str
-    classes: tuple[str, ...]
+    classes: tuple[str, ...] | tuple[int, ...]
     description: str
     licence: str
     sha256: Mapping[str, str]
     repository: str
     commit: str
     folder: str
-    files: tuple[str, ...]
-    size: str
-    convert: Callable[[Path], Layout]
+    files: tuple[str, ...] = ()
+    size: str = ""
+    convert: Callable[[Path], Layout] | None = None
+    sparse: bool = False
 
     @property
     def url(self) -> str:
         """Address of the folder with the files."""
-        return f"{BASE_URL}/{self.repository}/{self.commit}/{self.folder}"
+        return f"{BASE_URL}/{self.repository}/{self.commit}/{quote(self.folder)}"
 
     @property
     def page(self) -> str:
         """Address at which a reader finds the files."""
-        return f"https://github.com/{self.repository}/tree/{self.commit}/{self.folder}"
+        return f"https://github.com/{self.repository}/tree/{self.commit}/{quote(self.folder)}"
 
 
-def load_set(source: Source, home: PathLike | None) -> CrowdDataset:
+def load_set(
+    source: Source, home: PathLike | None, duplicates: Duplicates = "error"
+) -> CrowdDataset:
     """Load a set from the data home or the cache; fetch it if neither has it."""
     folders = [data_home(home) / source.name, user_cache() / source.name]
     folder = next((f for f in folders if f.is_dir()), None) or _fetch(source, folders)
-    return _read(source, folder)
+    return _read(source, folder, duplicates)
 
 
 # -- reading ----------------------------------------------------------------------------------
 
 
-def _read(source: Source, folder: Path) -> CrowdDataset:
+def _read(source: Source, folder: Path, duplicates: Duplicates) -> CrowdDataset:
     labels = _table(source, folder, "labels.csv")
-    votes = _table(source, folder, "annotations.csv")
-    classes = np.array(_verified(source, folder, "classes.txt").decode().split("\n")[:-1])
-    X = _features(source, folder)
-    tasks, gold = canonical(labels["task"]), classes[labels["label"].astype(np.int64)]
-    rows = {split: np.flatnonzero(labels["split"] == split) for split in ("train", "valid", "test")}
-    parts = {
-        split: (X[index], gold[index]) if len(index) else (None, None)
-        for split, index in rows.items()
-    }
-    train = tasks[rows["train"]]
-    table = AnnotationTable.from_arrays(
-        encode(
-            canonical(votes["task"]),
-            train,
-            argument="annotations.csv",
-            vocabulary_name="labels.csv",
-        )[0],
-        canonical(votes["worker"]),
-        classes[votes["label"].astype(np.int64)],
-        classes=classes,
-        instances=train,
-    )
+    if "classes.txt" in source.sha256:
+        _verified(source, folder, "classes.txt")
+    classes = np.array(source.classes)
+    X = _features(source, folder) if "X" in source.sha256 else None
+    gold = _gold(labels["label"], classes)
+    rows = {split: np.flatnonzero(labels["split"] == split) for split in ("valid", "test")}
+    rows["train"] = np.flatnonzero(np.isin(labels["split"], ["train", "all"]))
+    features = {s: X[index] if X is not None and len(index) else None for s, index in rows.items()}
+    true = {split: gold[index] if len(index) else None for split, index in rows.items()}
     return CrowdDataset(
-        X_train=X[rows["train"]],
-        annotations=table,
+        X_train=features["train"],
+        annotations=_annotations(
+            _table(source, folder, "annotations.csv"),
+            canonical(labels["task"]),
+            rows["train"],
+            classes,
+            duplicates,
+        ),
         y_train=gold[rows["train"]],
-        X_valid=parts["valid"][0],
-        y_valid=parts["valid"][1],
-        X_test=parts["test"][0],
-        y_test=parts["test"][1],
+        X_valid=features["valid"],
+        y_valid=true["valid"],
+        X_test=features["test"],
+        y_test=true["test"],
         classes=classes,
         description=source.description,
         licence=source.licence,
-        name=source.name,
+        name=folder.name,
+    )
+
+
+def _gold(cells: AnyArray, classes: AnyArray) -> AnyArray:
+    """Class values; -1 where a cell is empty (only sets whose classes are integers have such)."""
+    known = cells != ""
+    values = classes[cells[known].astype(np.int64)]
+    if known.all():
+        return values
+    gold = np.full(len(cells), MISSING)
+    gold[known] = values
+    return gold
+
+
+def _annotations(
+    votes: dict[str, AnyArray],
+    tasks: AnyArray,
+    train: IntArray,
+    classes: AnyArray,
+    duplicates: Duplicates,
+) -> AnnotationTable:
+    """Table of the annotations of training instances; some sets have them for the others, too."""
+    task, _ = encode(
+        canonical(votes["task"]), tasks, argument="annotations.csv", vocabulary_name="labels.csv"
+    )
+    instance = np.full(len(tasks), MISSING)
+    instance[train] = np.arange(len(train))
+    kept = instance[task] != MISSING
+    return AnnotationTable.from_arrays(
+        instance[task[kept]],
+        canonical(votes["worker"][kept]),
+        classes[votes["label"][kept].astype(np.int64)],
+        classes=classes,
+        instances=tasks[train],
+        duplicates=duplicates,
     )
 
 
@@ -134,7 +178,7 @@ def _table(source: Source, folder: Path, name: str) -> dict[str, AnyArray]:
     return {name: np.array(cells) for name, cells in zip(header, columns, strict=True)}
 
 
-def _features(source: Source, folder: Path) -> AnyArray:
+def _features(source: Source, folder: Path) -> Features:
     path = folder / "features.npz"
     try:
         with np.load(io.BytesIO(_bytes(path)), allow_pickle=False) as archive:
@@ -143,8 +187,9 @@ def _features(source: Source, folder: Path) -> AnyArray:
         if isinstance(error, DataNotFoundError):
             raise
         raise _damaged(path, f"it cannot be read: {error}") from error
-    _compare(path, X.tobytes(), source.sha256["X"], "its array X has")
-    return X.astype(np.float32, copy=False)
+    _compare(path, X.ravel().data, source.sha256["X"], "its array X has")
+    X = X.astype(np.float32, copy=False)
+    return csr_array(X) if source.sparse else X
 
 
 def _verified(source: Source, folder: Path, name: str) -> bytes:
@@ -158,12 +203,12 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise DataNotFoundError(
-            f"{path} cannot be read ({error.strerror}); delete the folder {path.parent} to have "
-            "the set fetched, or restore the file"
+            f"{path} cannot be read ({error.strerror}); restore the file, or, if the set can be "
+            f"fetched, delete the folder {path.parent} to have it fetched"
         ) from error
 
 
-def _compare(path: Path, content: bytes, expected: str, subject: str) -> None:
+def _compare(path: Path, content: bytes | memoryview, expected: str, subject: str) -> None:
     digest = hashlib.sha256(content).hexdigest()
     if digest != expected:
         raise _damaged(path, f"{subject} sha256 {digest}, expected {expected}")
@@ -172,7 +217,8 @@ def _compare(path: Path, content: bytes, expected: str, subject: str) -> None:
 def _damaged(path: Path, reason: str) -> DataNotFoundError:
     return DataNotFoundError(
         f"{path} is not the file this loader knows: {reason}. It was changed or is damaged; "
-        f"restore it, or delete the folder {path.parent} to have the set fetched again"
+        f"restore it, or, if the set can be fetched, delete the folder {path.parent} to have it "
+        "fetched again"
     )
 
 
@@ -183,6 +229,13 @@ def _fetch(source: Source, looked_in: Iterable[Path]) -> Path:
     """Fetch, convert and verify a set; leave it in the cache, or leave nothing."""
     target = user_cache() / source.name
     places = " or ".join(dict.fromkeys(str(folder) for folder in looked_in))
+    if source.convert is None:
+        raise DataNotFoundError(
+            f"{source.name} is not in {places}, and cannot be fetched: its features were derived "
+            f"from {source.page}, which does not hold them. Set MANYHANDS_DATA or data_home= to a "
+            f"folder that holds {source.name!r} (labels.csv, annotations.csv, classes.txt and "
+            "features.npz)"
+        )
     mend = (
         f"{source.name} is not in {places}, and could not be fetched: {{}}. Set MANYHANDS_DATA or "
         f"data_home= to a folder that holds {source.name!r}, or make it from {source.page}"
@@ -216,14 +269,18 @@ def _install(source: Source, layout: Layout, target: Path) -> Path:
     """Write the layout, verify it, then move it to its place in one step."""
     labels, votes, X = layout
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{source.name}.") as partial:
-        folder = Path(partial) / source.name
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as partial:
+        folder = Path(partial) / target.name
         folder.mkdir()
         _write_rows(folder / "labels.csv", [["task", "label", "split"], *labels])
         _write_rows(folder / "annotations.csv", [["task", "worker", "label"], *votes])
-        (folder / "classes.txt").write_bytes("".join(f"{c}\n" for c in source.classes).encode())
-        np.savez_compressed(folder / "features.npz", X=X, task=np.array([row[0] for row in labels]))
-        _read(source, folder)
+        if "classes.txt" in source.sha256:
+            names = "".join(f"{c}\n" for c in source.classes)
+            (folder / "classes.txt").write_bytes(names.encode())
+        if X is not None:
+            tasks = np.array([row[0] for row in labels])
+            np.savez_compressed(folder / "features.npz", X=X, task=tasks)
+        _read(source, folder, "keep")
         if not target.is_dir():  # Another process may have fetched it meanwhile.
             os.replace(folder, target)
     return target
