@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from manyhands.annotations import *
     from manyhands.classifiers import *
     from manyhands.datasets import *
+    from manyhands.decision import *
     from manyhands.inference import *
     from manyhands.report import *
 
 # Where public names live, cheapest first, and the extra a module needs.
 _PUBLIC = {
     "manyhands.annotations": None,
+    "manyhands.decision": None,
     "manyhands.inference": None,
     "manyhands.datasets": None,
     "manyhands.report": None,

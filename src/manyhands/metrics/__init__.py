@@ -2,17 +2,27 @@
 
 from manyhands.metrics.annotators import AnnotatorReliability, annotator_reliability
 from manyhands.metrics.gold import (
+    CoverageRisk,
+    ReliabilityCurve,
     accuracy,
+    brier_score,
+    coverage_risk,
     expected_calibration_error,
     macro_f1,
     minority_recall,
+    reliability_curve,
 )
 
 __all__ = [
     "AnnotatorReliability",
+    "CoverageRisk",
+    "ReliabilityCurve",
     "accuracy",
     "annotator_reliability",
+    "brier_score",
+    "coverage_risk",
     "expected_calibration_error",
     "macro_f1",
     "minority_recall",
+    "reliability_curve",
 ]

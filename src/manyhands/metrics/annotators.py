@@ -4,6 +4,8 @@ References
 ----------
 .. [1] L. D. Brown, T. T. Cai and A. DasGupta. Interval estimation for a binomial proportion.
    Statistical Science 16(2), 2001, section 3.1 (Jeffreys interval).
+.. [2] T. A. Louis. Finding the observed information matrix when using the EM algorithm. Journal of
+   the Royal Statistical Society B 44(2), 1982.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import FloatArray, IntArray
 
 __all__ = ["AnnotatorReliability", "annotator_reliability"]
@@ -65,20 +67,33 @@ def annotator_reliability(
 
     Notes
     -----
-    With n annotations, of which s are right in expectation (the sum of the posterior
-    probabilities of the classes given), the interval is the central one of Beta(s + 1/2,
-    n - s + 1/2), the posterior of a proportion under Jeffreys' prior [1]_. A silent annotator has
-    the interval of the prior.
+    Let p_i be the probability that the i-th of an annotator's n annotations is right, s the sum
+    of p_i and V that of p_i (1 - p_i). Were it known which are right, s of them, the posterior of
+    the accuracy under Jeffreys' prior would be Beta(s + 1/2, n - s + 1/2) [1]_, of mean
+    m = (s + 1/2) / (n + 1) and size (sum of its parameters) n + 1; the curvature of its log
+    density (s + 1/2) log m + (n - s + 1/2) log(1 - m), the information, is (n + 1) / (m (1 - m)).
+    One right annotation more adds 1 / (m (1 - m)) to the slope, so that not knowing which are
+    right makes the slope vary by V / (m (1 - m))^2: the missing information, which is subtracted
+    [2]_. What is left is the information in a beta distribution of the same mean and of size
 
-    **What the interval covers**: that an annotator's accuracy is seen on n annotations only,
-    taking the inferred probabilities as they are. **What it does not cover**: errors of the
-    inferred labels. Where the model is wrong, so are accuracy and interval; an annotation also
-    takes part in inferring the label it is measured against, which flatters annotators on
-    instances with few annotations. Annotations of one annotator count as independent.
+        nu = n + 1 - V / (m (1 - m)),
+
+    and the interval is the central one of Beta(nu m, nu (1 - m)). Certain labels (V = 0) give
+    Jeffreys' interval. Never is nu below 1, since V <= s (n - s) / n and s (n - s) <= n^2 / 4; it
+    is 1 where nothing is known (all p_i = 1/2) or the annotator is silent: the interval of the
+    prior.
+
+    **What the interval covers**: that an annotator's accuracy is seen on n annotations only, and
+    that the truth of each is known but in probability, to which the annotation itself contributes
+    (as in the posterior of a model). **What it does not cover**: errors of the model and of its
+    other parameters. Where these are wrong, so are accuracy and interval; vote shares
+    (`MajorityVote`) are no calibrated probabilities. Annotations of one annotator count as
+    independent.
 
     References
     ----------
-    Brown, Cai & DasGupta (2001), Statistical Science 16(2), doi:10.1214/ss/1009213286.
+    Brown, Cai & DasGupta (2001), Statistical Science 16(2), doi:10.1214/ss/1009213286; Louis
+    (1982), JRSS B 44(2).
 
     Examples
     --------
@@ -91,19 +106,17 @@ def annotator_reliability(
     >>> found.lower.round(3), found.upper.round(3)
     (array([0.555, 0.123]), array([1.   , 0.877]))
     """
-    if not 0 < level < 1:
-        raise AnnotationError(f"level={level!r} must lie between 0 and 1, such as 0.95")
     observed = table.observed
     posterior = _checked(posterior, observed)
     r = observed.n_annotators
     n = np.bincount(observed.annotator, minlength=r)
     right = _right(posterior, observed)
     s = np.bincount(observed.annotator, weights=right, minlength=r)
-    # Sums of rounded probabilities may leave [0, n] by an ulp, where the quantile is NaN.
-    a, b = s.clip(0, n) + 0.5, (n - s).clip(0, n) + 0.5
-    tail = (1 - level) / 2
+    variance = np.bincount(observed.annotator, weights=right * (1 - right), minlength=r)
     accuracy = np.divide(s, n, out=np.full(r, np.nan), where=n > 0)
-    lower, upper = (np.asarray(betaincinv(a, b, p), dtype=np.float64) for p in (tail, 1 - tail))
+    mean = (s + 0.5) / (n + 1)
+    size = n + 1 - variance / (mean * (1 - mean))
+    lower, upper = beta_interval(size * mean, size * (1 - mean), level=level)
     return AnnotatorReliability(n, accuracy, lower, upper)
 
 
@@ -117,7 +130,7 @@ def _right(posterior: FloatArray, table: AnnotationTable) -> FloatArray:
             f"{table.instances[table.instance[bad][0]].item()!r}; probabilities are needed. "
             "Leave out the annotations of instances without a label (table.take)"
         )
-    return right
+    return right.clip(0, 1)
 
 
 def _checked(posterior: Any, table: AnnotationTable) -> FloatArray:

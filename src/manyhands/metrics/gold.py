@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from manyhands.annotations.encoding import encode, make_vocabulary
+from manyhands.decision import as_posterior, decide
 from manyhands.exceptions import AnnotationError
-from manyhands.typing import AnyArray
+from manyhands.metrics.intervals import beta_interval
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
-__all__ = ["accuracy", "expected_calibration_error", "macro_f1", "minority_recall"]
+__all__ = [
+    "CoverageRisk",
+    "ReliabilityCurve",
+    "accuracy",
+    "brier_score",
+    "coverage_risk",
+    "expected_calibration_error",
+    "macro_f1",
+    "minority_recall",
+    "reliability_curve",
+]
 
 
 def accuracy(y: Any, predicted: Any) -> float:
@@ -90,10 +102,74 @@ def rarer_half(y: Any) -> AnyArray:
     return values[order[len(values) - len(values) // 2 :]]
 
 
-def expected_calibration_error(
-    proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15
-) -> float:
-    """Mean gap between confidence and accuracy over equal-width bins of confidence [1]_.
+def brier_score(proba: Any, y: Any, *, classes: Any = None) -> float:
+    """Mean squared distance between the probabilities and the truth, summed over classes [1]_.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n, n_classes)
+        Predicted probabilities.
+    y : array-like of shape (n,)
+        Gold class values.
+    classes : sequence of length n_classes, optional
+        Class value of every column; default: the sorted values of ``y``.
+
+    Returns
+    -------
+    float in [0, 2]
+        0: certain and right; 2: certain and wrong; 1 - 1 / n_classes: no idea. Lowest in
+        expectation for the true probabilities. NaN if n is 0. Of two classes it is twice the
+        squared error of the probability of either.
+
+    Raises
+    ------
+    AnnotationError
+        If shapes do not fit, rows of ``proba`` are not probabilities, or ``y`` holds a value
+        outside ``classes``.
+
+    References
+    ----------
+    .. [1] G. W. Brier. Verification of forecasts expressed in terms of probability. Monthly
+       Weather Review 78(1), 1950, Eq. 2.
+
+    Examples
+    --------
+    >>> round(brier_score([[0.9, 0.1], [0.5, 0.5]], ["cat", "dog"]), 3)
+    0.26
+    """
+    proba, codes = _against_gold(proba, y, classes)
+    if not len(codes):
+        return float("nan")
+    truth = np.arange(proba.shape[1]) == codes[:, None]
+    return float(((proba - truth) ** 2).sum(axis=1).mean())
+
+
+class ReliabilityCurve(NamedTuple):
+    """Confidence and accuracy in bins of equal width; each field has shape (n_bins,).
+
+    Attributes
+    ----------
+    counts : integer array
+        Predictions whose confidence is in ``(k / n_bins, (k + 1) / n_bins]``.
+    confidence : array
+        Their mean confidence; NaN in an empty bin.
+    accuracy : array
+        Share of them that is right; NaN in an empty bin.
+    lower, upper : arrays
+        Bounds of the Jeffreys interval around ``accuracy``; those of the prior in an empty bin.
+    """
+
+    counts: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+def reliability_curve(
+    proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15, level: float = 0.95
+) -> ReliabilityCurve:
+    """How often predictions made with a given confidence are right [1]_.
 
     Parameters
     ----------
@@ -104,16 +180,59 @@ def expected_calibration_error(
     classes : sequence of length n_classes, optional
         Class value of every column; default: the sorted values of ``y``.
     n_bins : int, default=15
+    level : float in (0, 1), default=0.95
+        Mass of the interval around each accuracy [2]_.
+
+    Returns
+    -------
+    ReliabilityCurve
+
+    Raises
+    ------
+    AnnotationError
+        If shapes do not fit, rows of ``proba`` are not probabilities, ``y`` holds a value outside
+        ``classes``, or ``n_bins`` or ``level`` is out of its range.
+
+    References
+    ----------
+    .. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger. On calibration of modern neural
+       networks. ICML 2017, section 2.
+    .. [2] L. D. Brown, T. T. Cai and A. DasGupta. Interval estimation for a binomial proportion.
+       Statistical Science 16(2), 2001, section 3.1.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]], [0, 1, 1], n_bins=2)
+    >>> curve.counts, curve.confidence.round(3), curve.accuracy.round(3)
+    (array([0, 3]), array([nan, 0.8]), array([  nan, 0.667]))
+    """
+    if n_bins < 1:
+        raise AnnotationError(f"n_bins={n_bins!r} must be at least 1")
+    proba, codes = _against_gold(proba, y, classes)
+    confidence = proba.max(axis=1)
+    # Bins are (lower, upper], as published; a confidence of 0 cannot be a maximum.
+    which = np.ceil(confidence * n_bins).astype(np.int64).clip(1, n_bins) - 1
+    counts = np.bincount(which, minlength=n_bins)
+    right = np.bincount(which, weights=decide(proba) == codes, minlength=n_bins)
+    total = np.bincount(which, weights=confidence, minlength=n_bins)
+    lower, upper = beta_interval(right + 0.5, counts - right + 0.5, level=level)
+    return ReliabilityCurve(counts, _share(total, counts), _share(right, counts), lower, upper)
+
+
+def expected_calibration_error(
+    proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15
+) -> float:
+    """Mean gap between confidence and accuracy over the bins of `reliability_curve` [1]_.
+
+    Parameters
+    ----------
+    proba, y, classes, n_bins
+        As in `reliability_curve`, whose errors are raised, too.
 
     Returns
     -------
     float in [0, 1]
         0: among the predictions made with confidence p, a share p is right. NaN if n is 0.
-
-    Raises
-    ------
-    AnnotationError
-        If shapes do not fit, or ``y`` holds a value outside ``classes``.
 
     References
     ----------
@@ -125,30 +244,87 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 3)
     0.4
     """
-    proba = np.asarray(proba, dtype=np.float64)
-    if n_bins < 1:
-        raise AnnotationError(f"n_bins={n_bins!r} must be at least 1")
-    codes = _codes_of_columns(proba, y, classes)
-    if not len(codes):
+    curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins)
+    n = curve.counts.sum()
+    if not n:
         return float("nan")
-    confidence = proba.max(axis=1)
-    right = proba.argmax(axis=1) == codes
-    # Bins are (lower, upper], as published; a confidence of 0 cannot be a maximum.
-    which = np.ceil(confidence * n_bins).astype(np.int64).clip(1, n_bins) - 1
-    gap = np.bincount(which, weights=right - confidence, minlength=n_bins)
-    return float(np.abs(gap).sum() / len(codes))
+    return float(np.nansum(curve.counts * np.abs(curve.accuracy - curve.confidence)) / n)
 
 
-def _codes_of_columns(proba: AnyArray, y: Any, classes: Any) -> AnyArray:
-    """Column of ``proba`` that belongs to every gold label."""
-    y = np.asarray(y)
+class CoverageRisk(NamedTuple):
+    """What abstaining buys; each field has one entry a distinct confidence, highest first.
+
+    Attributes
+    ----------
+    threshold : array
+        Confidence from which on a prediction is made (``threshold`` of `manyhands.decide`).
+    coverage : array
+        Share of the instances with a prediction; it rises to 1.
+    risk : array
+        Share of wrong ones among these predictions; 1 - risk is the selective accuracy.
+    """
+
+    threshold: FloatArray
+    coverage: FloatArray
+    risk: FloatArray
+
+
+def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
+    """Error of the predictions made against their share, for every threshold of abstaining [1]_.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n, n_classes)
+        Predicted probabilities; the prediction is the argmax, its probability the confidence.
+    y : array-like of shape (n,)
+        Gold class values.
+    classes : sequence of length n_classes, optional
+        Class value of every column; default: the sorted values of ``y``.
+
+    Returns
+    -------
+    CoverageRisk
+        Empty if n is 0.
+
+    Raises
+    ------
+    AnnotationError
+        If shapes do not fit, rows of ``proba`` are not probabilities, or ``y`` holds a value
+        outside ``classes``.
+
+    References
+    ----------
+    .. [1] R. El-Yaniv and Y. Wiener. On the foundations of noise-free selective classification.
+       Journal of Machine Learning Research 11, 2010.
+
+    Examples
+    --------
+    >>> curve = coverage_risk([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.6, 0.4]], [0, 1, 0, 1])
+    >>> curve.threshold, curve.coverage, curve.risk
+    (array([0.9, 0.8, 0.6]), array([0.25, 0.5 , 1.  ]), array([0.  , 0.  , 0.25]))
+    """
+    proba, codes = _against_gold(proba, y, classes)
+    negative, place, counts = np.unique(-proba.max(axis=1), return_inverse=True, return_counts=True)
+    made = counts.cumsum()
+    wrong = np.bincount(place, weights=decide(proba) != codes, minlength=len(counts)).cumsum()
+    return CoverageRisk(-negative, made / max(len(codes), 1), wrong / made)
+
+
+def _share(part: AnyArray, whole: IntArray) -> FloatArray:
+    """``part / whole``, NaN where there is nothing to share."""
+    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+
+
+def _against_gold(proba: Any, y: Any, classes: Any) -> tuple[FloatArray, IntArray]:
+    """Checked probabilities, and the column that belongs to every gold label."""
+    proba, y = as_posterior(proba, argument="proba"), np.asarray(y)
     vocabulary = np.unique(y) if classes is None else make_vocabulary(classes, "classes")
-    if proba.ndim != 2 or y.ndim != 1 or proba.shape != (len(y), len(vocabulary)):
+    if y.ndim != 1 or proba.shape != (len(y), len(vocabulary)):
         raise AnnotationError(
             f"proba has shape {proba.shape}; one row a gold label and one column a class, "
             f"{(len(y), len(vocabulary))}, is needed. If y lacks a class, name all in classes="
         )
-    return encode(y, vocabulary, argument="y", vocabulary_name="classes")[0]
+    return proba, encode(y, vocabulary, argument="y", vocabulary_name="classes")[0]
 
 
 def _pair(y: Any, predicted: Any) -> tuple[AnyArray, AnyArray]:
