@@ -14,7 +14,7 @@ from manyhands import all_aggregators, all_classifiers
 
 ROOT = Path(__file__).parent.parent
 METHODS = all_classifiers() + all_aggregators()
-PAGES = sorted(ROOT.glob("docs/methods/*.md"))
+PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
 
 
 def page_name(name):

@@ -241,6 +241,44 @@ def test_repeated_pairs_are_a_choice(home):
     assert "Repeated (instance, annotator) pairs" in kept
 
 
+def test_unsure_and_skipped_are_neither_classes_nor_missing(home):
+    header, *rows = read_rows(home / "A.csv")
+    passes = [(i, "w9", label) for i, label in enumerate(["unsure", "skip", "skip", "n/a"])]
+    write_csv(home / "B.csv", [header, *rows, *passes])
+    meanings = ["--abstain", "unsure", "--skip", "skip", "--skip", "n/a"]
+
+    data = done_json("describe", "B.csv", *meanings)["data"]
+    plain = done_json("describe", "A.csv", *meanings)["data"]  # where none of them occurs
+    assert (data["n_abstentions"], data["n_skips"]) == (1, 3)
+    assert (plain["n_abstentions"], plain["n_skips"]) == (0, 0)
+    assert data["n_classes"] == plain["n_classes"] == 3
+    assert data["n_annotations"] == plain["n_annotations"]
+    lines = [
+        line.strip("│ ").split("│")
+        for line in done("describe", "B.csv", *meanings).stdout.splitlines()
+    ]
+    facts = {name.strip(): value.strip() for name, value in (x for x in lines if len(x) == 2)}
+    assert (facts["Abstentions"], facts["Skips"]) == ("1", "3")
+    assert "Skips" not in done("describe", "A.csv", *meanings).stdout
+
+    vote = ["--method", "majority-vote"]
+    assert done_json("aggregate", "B.csv", *vote, *meanings) == done_json(
+        "aggregate", "A.csv", *vote
+    )
+    done(*fit_arguments(*meanings, annotations="B.csv"))
+    summary = json.loads((home / "out" / "summary.json").read_text())
+    assert (summary["data"]["n_abstentions"], summary["data"]["n_skips"]) == (1, 3)
+
+
+@pytest.mark.parametrize("command", ["describe", "aggregate"])
+def test_a_meaning_is_given_once_and_is_no_class(home, command):
+    says = "'?' stands in abstain and in skip"
+    refused(3, command, "A.csv", "--abstain", "?", "--skip", "?", says=[says])
+    classes = ["--classes", "classes.txt"]
+    says = "skip holds 'dog', which is also among classes"
+    refused(3, command, "A.csv", *classes, "--skip", "dog", says=[says])
+
+
 def test_fit_predict_report(home):
     result = done(*fit_arguments("--gold", "gold.csv", "--classes", "classes.txt"))
     assert "annotations of 36 instances by 5 annotators" in result.stdout

@@ -9,10 +9,11 @@ import typer
 
 from manyhands._version import __version__
 from manyhands.cli.errors import EXIT_CODES, reported
-from manyhands.cli.facts import class_rows, data_rows
+from manyhands.cli.facts import class_rows, counted, data_rows
 from manyhands.cli.output import print_json, print_table, say, show_spread, visible
 from manyhands.cli.params import (
     Duplicates,
+    Rule,
     parse_settings,
     read_classes,
     refuse_overwriting,
@@ -36,6 +37,14 @@ Worker = Annotated[str, typer.Option(help="Column with the annotator's id.")]
 Label = Annotated[str, typer.Option(help="Column with the annotation.")]
 Repeated = Annotated[
     Duplicates, typer.Option(help="What to do with repeated (task, worker) pairs.")
+]
+Abstain = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(metavar="VALUE", help="Label that means 'looked and could not tell'; repeatable."),
+]
+Skip = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(metavar="VALUE", help="Label that means 'passed on'; repeatable."),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the networks.")]
 Classes = Annotated[
@@ -105,7 +114,13 @@ def top(
 
 
 def _options(
-    task: str, worker: str, label: str, duplicates: Duplicates, classes: Path | None
+    task: str,
+    worker: str,
+    label: str,
+    duplicates: Duplicates,
+    classes: Path | None,
+    abstain: list[str] | None,
+    skip: list[str] | None,
 ) -> dict[str, Any]:
     return {
         "task": task,
@@ -113,11 +128,13 @@ def _options(
         "label": label,
         "duplicates": duplicates.value,
         "classes": read_classes(classes),
+        "abstain": abstain,
+        "skip": skip,
     }
 
 
-def _read_gold(path: Path | None, classes: list[str] | None) -> Any:
-    """Read the gold file; no option names its columns."""
+def _read_gold(path: Path | None, classes: list[str] | None, option: str = "--gold") -> Any:
+    """Read a file of known labels; no option names its columns."""
     from manyhands.io import read_gold
 
     if path is None:
@@ -126,7 +143,7 @@ def _read_gold(path: Path | None, classes: list[str] | None) -> Any:
         return read_gold(path, classes=classes)
     except AnnotationError as error:
         raise AnnotationError(
-            f"--gold {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
+            f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
         ) from error
 
 
@@ -137,6 +154,37 @@ def _print_labels(title: str, result: dict[str, Any], out: Path | None, example:
     more = result["n_instances"] - len(rows)
     if more > 0:
         say(f"... and {more:,} more" + ("" if out else f" (--out {example} writes all)"))
+
+
+def _print_comparison(result: dict[str, Any], json: bool) -> None:
+    """Print the methods, best first; columns without a figure are left out."""
+    if json:
+        print_json(result)
+        return
+    columns = {  # Short, so that a terminal of 80 characters shows whole names.
+        "accuracy": "accuracy",
+        "macro_f1": "macro F1",
+        "minority_recall": "min. recall",
+        "ece": "ECE",
+        "held_out_log_likelihood": "held-out LL",
+        "seconds": "CPU s",
+    }
+    scores = [score for score in result["methods"] if score["error"] is None]
+    shown = [key for key in columns if any(score[key] is not None for score in scores)]
+    print_table(
+        f"{len(scores)} methods on {result['n_instances']:,} instances",
+        ["method", *(columns[key] for key in shown)],
+        [
+            [score["method"], *("" if score[k] is None else f"{score[k]:.3f}" for k in shown)]
+            for score in scores
+        ],
+    )
+    if "minority_recall" in shown:
+        say("min. recall: of the rarer half of the classes; ECE: expected calibration error")
+    say("held-out LL: mean log probability of annotations held out; it ranks close methods poorly")
+    for score in result["methods"]:
+        if score["error"] is not None:
+            say(f"! {score['method']}: {score['error']}")
 
 
 @app.command()
@@ -180,6 +228,8 @@ def describe(
     label: Label = "label",
     duplicates: Repeated = Duplicates.error,
     classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
     json: Json = False,
 ) -> None:
     """Say what a table holds: counts, sparsity, imbalance, agreement, and what to look at.
@@ -189,7 +239,7 @@ def describe(
     from manyhands.io import read_annotations
     from manyhands.report import summarize
 
-    options = _options(task, worker, label, duplicates, classes)
+    options = _options(task, worker, label, duplicates, classes, abstain, skip)
     summary = summarize(read_annotations(table, **options))
     if json:
         print_json({name: summary[name] for name in ("data", "classes", "warnings")})
@@ -210,35 +260,79 @@ def aggregate(
     method: Annotated[
         str, typer.Option(help="dawid-skene, majority-vote, ...; an unknown name lists all.")
     ] = "dawid-skene",
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Score all methods instead: against --gold, or on annotations held out.",
+        ),
+    ] = False,
     out: OutFile = None,
     gold: Gold = None,
+    known: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=some_path,
+            metavar="FILE",
+            help="Table task,label of labels that are known (gold questions), to be used.",
+        ),
+    ] = None,
+    rule: Annotated[
+        Rule, typer.Option(help="How a label comes from the probabilities.")
+    ] = Rule.argmax,
+    threshold: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(min=0.0, max=1.0, help="Leave the label open where its probability is lower."),
+    ] = None,
     settings: Settings = None,
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
     duplicates: Repeated = Duplicates.error,
     classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
     json: Json = False,
 ) -> None:
     """Infer the true label of every instance from the annotations alone.
 
     Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
+    Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     """
-    from manyhands.experiments import aggregate_table
+    from manyhands.experiments import aggregate_table, compare_methods
     from manyhands.inference import find_aggregator
     from manyhands.io import read_annotations
 
-    refuse_overwriting([out], [table, gold, classes])
-    options = _options(task, worker, label, duplicates, classes)
+    refuse_overwriting([out], [table, gold, known, classes])
+    options = _options(task, worker, label, duplicates, classes, abstain, skip)
     kind = find_aggregator(method)
-    aggregator = kind(**parse_settings(settings or [], kind))
+    own = parse_settings(settings or [], kind)
     gold_file = _read_gold(gold, options["classes"])
-    result = aggregate_table(read_annotations(table, **options), aggregator, gold_file, out)
+    known_file = _read_gold(known, options["classes"], "--known")
+    if compare:
+        if out or known or own or threshold is not None or rule is not Rule.argmax:
+            raise AnnotationError(
+                "--compare runs every method as it comes; leave --out, --known, --rule, "
+                "--threshold and --set out, or name one --method instead"
+            )
+        _print_comparison(compare_methods(read_annotations(table, **options), gold_file), json)
+        return
+    result = aggregate_table(
+        read_annotations(table, **options),
+        kind(**own),
+        gold_file,
+        out,
+        known=known_file,
+        rule=rule.value,
+        threshold=threshold,
+    )
     if json:
         print_json(result)
         return
     title = f"{result['method']}: {result['n_instances']:,} instances"
     _print_labels(title, result, out, "labels.csv")
+    if result["n_undecided"]:
+        say(f"left open: {counted(result['n_undecided'], result['n_instances'])}")
     for name, value in (result["gold"] or {}).items():
         say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value:,}")
     if out:
@@ -281,6 +375,8 @@ def fit(
     label: Label = "label",
     duplicates: Repeated = Duplicates.error,
     classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
     json: Json = False,
 ) -> None:
     """Train a classifier on features and annotations.
@@ -298,7 +394,7 @@ def fit(
     from manyhands.io import read_aligned
 
     refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
-    options = _options(task, worker, label, duplicates, classes)
+    options = _options(task, worker, label, duplicates, classes, abstain, skip)
     kind = find_classifier(method)
     own = parse_settings(settings or [], kind, reserved=RESERVED)
     if isinstance(own.get("validation"), list | dict | str):

@@ -24,6 +24,13 @@ class Duplicates(StrEnum):
     keep = "keep"
 
 
+class Rule(StrEnum):
+    """How a label comes from probabilities; see `manyhands.decide`."""
+
+    argmax = "argmax"
+    balanced = "balanced"
+
+
 def some_path(text: str | Path) -> Path:
     """Read a path; refuse the empty text of an unset shell variable, which would mean '.'.
 

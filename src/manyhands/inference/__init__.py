@@ -1,7 +1,19 @@
 """Truth inference: from annotations alone to posteriors over the true classes (no torch)."""
 
 from manyhands.inference.base import BaseAggregator, all_aggregators, find_aggregator
+from manyhands.inference.comparison import MethodScore, compare, held_out_log_likelihood
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.majority_vote import MajorityVote
+from manyhands.inference.one_coin_dawid_skene import OneCoinDawidSkene
 
-__all__ = ["BaseAggregator", "DawidSkene", "MajorityVote", "all_aggregators", "find_aggregator"]
+__all__ = [
+    "BaseAggregator",
+    "DawidSkene",
+    "MajorityVote",
+    "MethodScore",
+    "OneCoinDawidSkene",
+    "all_aggregators",
+    "compare",
+    "find_aggregator",
+    "held_out_log_likelihood",
+]

@@ -1,47 +1,71 @@
-"""What every truth-inference method shares: reading the table, deciding, reporting."""
+"""What every truth-inference method shares: reading the table, deciding, reporting, going on."""
 
 from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from numbers import Real
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.kernels import expected_accuracy, pick
-from manyhands.typing import AnyArray, FloatArray
+from manyhands.inference.kernels import (
+    Votes,
+    clamp,
+    counted_confusions,
+    expected_accuracy,
+    make_votes,
+    normalise_rows,
+    pick,
+    vote_shares,
+)
+from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 TIES = StrOptions({"first", "random", "distribute"})
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
+POSITIVE = Interval(Real, 0, None, closed="neither")
+COUNT = Interval(Integral, 1, None, closed="left")
 
 
 class BaseAggregator(BaseEstimator):
     """Base class of truth inference: ``fit(table)`` leaves a posterior over the true classes.
 
-    A subclass implements `_infer`, which sets ``posterior_`` and what else its model has.
+    A subclass implements `_infer`, which sets ``posterior_`` and what else its model has, and
+    `_posterior`, which applies the fitted model to other instances.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
         Class values.
+    instances_, annotators_ : arrays
+        Ids of the rows of ``posterior_`` and ``confusion_``.
     posterior_ : array of shape (n_instances, n_classes)
         Probability of every class for every instance; rows sum to 1.
     labels_ : array of shape (n_instances,)
-        Most probable class value; equal maxima as ``ties`` says.
+        Most probable class value; equal maxima as ``ties`` says. For other rules see
+        `manyhands.decide`.
     class_prior_ : array of shape (n_classes,)
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given]; rows sum to 1.
+        [annotator, true, given]; rows sum to 1. Where the model has none: each annotator's
+        annotations counted against ``posterior_`` (when first asked for).
     annotator_accuracy_ : array of shape (n_annotators,)
-        Expected share of right annotations under the posterior.
+        Expected share of right annotations under the posterior; the share over all annotators
+        for one without annotations.
     n_iter_ : int
     log_likelihood_ : array of shape (n_iter_,)
         Objective after every iteration (empty where nothing is iterated).
+    table_ : AnnotationTable
+        All annotations seen; `partial_fit` adds to them.
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -51,48 +75,159 @@ class BaseAggregator(BaseEstimator):
     ties: str
     random_state: Any
 
-    def fit(self, table: Any, y: Any = None) -> Self:
+    def fit(self, table: Any, y: Any = None, *, gold: Any = None, start: Any = None) -> Self:
         """Infer the true classes.
 
         Parameters
         ----------
         table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
         y : ignored
+        gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
+            Classes that are known. Their posterior is 1, and they teach about the annotators.
+            In an array None and NaN are unknown, and so is -1 unless it is a class.
+        start : array-like of shape (n_instances, n_classes), optional
+            Posterior to start from (such as that of an earlier fit) instead of the vote shares.
+            Methods that do not iterate over a posterior ignore it.
 
         Raises
         ------
         AnnotationError
-            If there is no annotation, or only one class.
+            If there is no annotation, or only one class; if ``gold`` names an unknown instance or
+            class, or ``start`` has another shape.
         """
         self._validate_params()
         table = check_annotations(as_table(table, argument="table"), argument="table")
+        codes = None if gold is None else gold_codes(gold, table)
+        return self._fit(table, codes, None if start is None else _checked_start(start, table))
+
+    def partial_fit(self, table: Any, y: Any = None, *, gold: Any = None) -> Self:
+        """Add annotations (of old and new instances by old and new annotators) and go on.
+
+        Everything seen so far counts, and the iterations start from the present posterior: the
+        result is that of one `fit` on all annotations (up to ``tol``, and where the likelihood has
+        several maxima, up to which of them is reached), in fewer iterations.
+
+        Parameters
+        ----------
+        table : AnnotationTable or matrix
+            New annotations over the same classes. The columns of a matrix are annotators 0, 1, ...
+            and its rows instances 0, 1, ...; a table names them by id.
+        y : ignored
+        gold : as in `fit`, for the instances of ``table``
+            Gold given earlier stays known.
+
+        Raises
+        ------
+        AnnotationError
+            If classes differ, or a pair (instance, annotator) is here and was there before.
+        """
+        if not hasattr(self, "table_"):
+            return self.fit(table, gold=gold)
+        self._validate_params()
+        new = as_table(table, argument="table")
+        new = _over_classes(new, self.classes_, argument="table")
+        merged = self.table_.with_added(new)
+        known = np.full(merged.n_instances, MISSING)
+        if self._gold is not None:
+            known[: len(self._gold)] = self._gold
+        if gold is not None:
+            codes = gold_codes(gold, new)
+            places, _ = encode(
+                new.instances, merged.instances, argument="table", vocabulary_name="instances"
+            )
+            known[places[codes >= 0]] = codes[codes >= 0]
+        start = vote_shares(self._votes(merged).answers)
+        start[: len(self.posterior_)] = self.posterior_
+        return self._fit(merged, known if (known >= 0).any() else None, start)
+
+    def _fit(self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None) -> Self:
+        self.__dict__.pop("confusion_", None)
+        self.table_ = table
+        self._gold = gold
         self.classes_ = table.classes
         self.instances_ = table.instances
         self.annotators_ = table.annotators
         self.n_annotators_ = table.n_annotators
         rng = check_random_state(self.random_state)
+        votes = self._votes(table, gold)
+        start = vote_shares(votes.answers) if start is None else clamp(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)
         self.n_iter_ = 0
-        self._infer(table, rng)
+        self._infer(votes, start, rng)
         self.labels_ = self.classes_[pick(self.posterior_, self.ties, rng)]
-        self.annotator_accuracy_ = expected_accuracy(table, self.posterior_)
+        self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         return self
 
+    def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
+        return make_votes(table, gold=gold)
+
     @abstractmethod
-    def _infer(self, table: AnnotationTable, rng: np.random.RandomState) -> None:
-        """Set ``posterior_``, ``class_prior_``, ``confusion_`` (and the history, if iterated)."""
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        """Set ``posterior_``, ``class_prior_`` (and what else the model has).
 
-    def fit_predict(self, table: Any) -> AnyArray:
+        Parameters
+        ----------
+        votes : Votes
+        start : array of shape (n_instances, n_classes)
+            Posterior to start from; may be overwritten.
+        rng : RandomState
+        """
+
+    @abstractmethod
+    def _posterior(self, votes: Votes) -> FloatArray:
+        """Posterior of other instances labelled by the fitted annotators, shape (n, C)."""
+
+    def predict_proba(self, table: Any) -> FloatArray:
+        """Posterior of (new) instances from what is known of their annotators.
+
+        Parameters
+        ----------
+        table : AnnotationTable or matrix
+            Annotators are matched by id; the columns of a matrix are those of ``annotators_``.
+
+        Returns
+        -------
+        array of shape (n_instances, n_classes)
+            An instance without annotations gets ``class_prior_``.
+
+        Raises
+        ------
+        AnnotationError
+            If it holds an annotator or a class that `fit` did not see.
+        """
+        check_is_fitted(self, "posterior_")
+        given = as_table(table, argument="table")
+        if given is not table and given.n_annotators == self.n_annotators_:
+            given = replace(given, annotators=self.annotators_)
+        given = _over_classes(given, self.classes_, argument="table")
+        return self._posterior(self._votes(_over_annotators(given, self.annotators_)))
+
+    def predict(self, table: Any) -> AnyArray:
+        """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
+        posterior = self.predict_proba(table)
+        return self.classes_[pick(posterior, self.ties, check_random_state(self.random_state))]
+
+    def fit_predict(self, table: Any, y: Any = None, *, gold: Any = None) -> AnyArray:
         """Fit and return ``labels_``, shape (n_instances,)."""
-        return self.fit(table).labels_
+        return self.fit(table, gold=gold).labels_
 
-    def fit_predict_proba(self, table: Any) -> FloatArray:
+    def fit_predict_proba(self, table: Any, y: Any = None, *, gold: Any = None) -> FloatArray:
         """Fit and return ``posterior_``, shape (n_instances, n_classes)."""
-        return self.fit(table).posterior_
+        return self.fit(table, gold=gold).posterior_
+
+    @cached_property
+    def confusion_(self) -> FloatArray:
+        """Annotations counted against the posterior, where the model has no confusion matrix."""
+        check_is_fitted(self, "posterior_")
+        return counted_confusions(make_votes(self.table_), self.posterior_)
 
     posterior_: FloatArray
     class_prior_: FloatArray
-    confusion_: FloatArray
+
+
+def known_prior(votes: Votes, posterior: FloatArray) -> FloatArray:
+    """Mean posterior of the instances something is known of, shape (C,)."""
+    return normalise_rows(posterior[votes.voted].sum(axis=0))
 
 
 def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTable:
@@ -114,10 +249,97 @@ def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTab
     if table.n_classes < 2:
         raise AnnotationError(
             f"{argument} holds one class only, {table.classes[0].item()!r} "
-            f"({table.n_annotations} annotations); a classifier needs two. If others exist, name "
+            f"({table.n_annotators} annotations); a classifier needs two. If others exist, name "
             "all in classes="
         )
     return table
+
+
+def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
+    """Read known classes as codes, -1 where unknown, shape (n_instances,).
+
+    Raises
+    ------
+    AnnotationError
+        If an instance or a class is unknown, or an array has another length.
+    """
+    codes = np.full(table.n_instances, MISSING)
+    if isinstance(gold, Mapping):
+        if not gold:
+            return codes
+        places, _ = encode(
+            list(gold), table.instances, argument="gold", vocabulary_name="the table's instances"
+        )
+        values = as_values(list(gold.values()))
+    else:
+        values = as_values(gold)
+        if values.shape != (table.n_instances,):
+            raise AnnotationError(
+                f"gold has shape {values.shape}; one entry an instance, ({table.n_instances},), is "
+                "needed (None where unknown), or a dict {instance id: class}"
+            )
+        places = np.arange(table.n_instances)
+    unknown = missing_mask(values)
+    if values.dtype.kind in "ifO" and not (table.classes == MISSING).any():
+        unknown = unknown | np.array(values == MISSING, dtype=bool)
+    codes[places[~unknown]], _ = encode(
+        values[~unknown].tolist(),
+        table.classes,
+        argument="gold",
+        vocabulary_name="the table's classes",
+    )
+    return codes
+
+
+def _checked_start(start: Any, table: AnnotationTable) -> FloatArray:
+    checked = np.array(start, dtype=np.float64)
+    expected = (table.n_instances, table.n_classes)
+    if checked.shape != expected:
+        raise AnnotationError(
+            f"start has shape {checked.shape}; one row an instance and one column a class, "
+            f"{expected}, are needed"
+        )
+    mass = checked.sum(axis=1)
+    bad = ~((checked >= 0).all(axis=1) & (np.abs(mass - 1) < 1e-3))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise AnnotationError(
+            f"start holds {checked[row].tolist()} in row {row}; every row must be probabilities "
+            "that sum to 1"
+        )
+    return checked / mass[:, None]
+
+
+def _over_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) -> AnnotationTable:
+    """Re-code the labels over the fitted classes."""
+    if np.array_equal(table.classes, classes):
+        return table
+    seen = table.mask_of_classes_seen()
+    new = np.zeros(table.n_classes, dtype=np.int64)
+    new[seen], _ = encode(
+        table.classes[seen], classes, argument=argument, vocabulary_name="the fitted classes"
+    )
+    return replace(table, label=new[table.label], classes=classes)
+
+
+def _over_annotators(table: AnnotationTable, annotators: AnyArray) -> AnnotationTable:
+    """Re-code the annotators over the fitted ones; who is silent need not be known."""
+    if np.array_equal(table.annotators, annotators):
+        return table
+    active = np.unique(table.annotator)
+    new = np.zeros(table.n_annotators, dtype=np.int64)
+    try:
+        new[active], _ = encode(
+            table.annotators[active],
+            annotators,
+            argument="table",
+            vocabulary_name="the fitted annotators",
+        )
+    except AnnotationError as error:
+        raise AnnotationError(
+            f"{error} (predict knows the annotators of fit only: partial_fit adds new ones)"
+        ) from error
+    return replace(table, annotator=new[table.annotator], annotators=annotators)
 
 
 def all_aggregators() -> list[tuple[str, type[BaseAggregator]]]:

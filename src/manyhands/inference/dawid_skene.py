@@ -6,26 +6,69 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from numbers import Real
 from typing import Any
 from warnings import warn
 
 import numpy as np
+from scipy.special import expit, gammaln, logit
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import NotIdentifiableWarning
-from manyhands.inference.base import NON_NEGATIVE, BaseAggregator
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.kernels import (
-    confusion_counts,
+    EMCounts,
+    Votes,
+    count,
+    count_rows,
     e_step,
+    expect_and_count,
+    fill,
     floored_log,
     log_dirichlet,
+    make_votes,
     normalise_rows,
-    vote_matrix,
+    total,
     vote_shares,
 )
-from manyhands.typing import FloatArray
+from manyhands.typing import FloatArray, IntArray
+
+STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0)
+"""What ``prior_strength="auto"`` chooses from. Counts of a posterior look more alike than the
+annotators are, so their evidence alone would let the prior drown whoever gave few labels."""
+
+SKILL_STRENGTH = 5.0
+"""Annotations that the crowd's accuracy counts for beside an annotator's own."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Parameters over states: every class, or every class in several subtypes.
+
+    Attributes
+    ----------
+    prior : array of shape (S,)
+    responses : array of shape (R, S, K)
+        [annotator, state, response]; rows sum to 1.
+    history : list of float
+        Objective after every E-step.
+    evidence : float
+        Lower bound of the log evidence, less the cost of the prior's own parameters.
+    """
+
+    prior: FloatArray
+    responses: FloatArray
+    history: list[float]
+    evidence: float
+
+    def posterior(self, shard: Votes) -> FloatArray:
+        """Posterior over the classes, shape (n, C)."""
+        parameters = floored_log(self.prior), floored_log(self.responses)
+        return _over_classes(e_step(shard, *parameters)[0], shard.n_classes)
 
 
 class DawidSkene(BaseAggregator):
@@ -36,15 +79,31 @@ class DawidSkene(BaseAggregator):
     max_iter : int, default=100
     tol : float, default=1e-5
         Stop when the (penalised) log likelihood per annotation grows by less.
-    confusion_prior : {"pooled", "diagonal", None}, default="pooled"
-        Centre of a Dirichlet prior on every confusion row: what all annotators together do
-        against the majority vote, or a diagonal of ``diagonal``; None is maximum likelihood, as
-        published, which is worse than majority vote when annotators give few labels each.
-    prior_strength : float, default=5.0
-        Pseudo-annotations the prior is worth, in every row.
+    confusion_prior : {"hierarchical", "pooled", "diagonal", None}, default="hierarchical"
+        Centre of a Dirichlet prior on every confusion row, from the counts against the vote
+        shares. "hierarchical": right as often as this annotator is (shrunk to the
+        crowd's accuracy, and as much more or less as the class is easier or harder), wrong in the
+        way the crowd is. "pooled": what all annotators together do. "diagonal": right with
+        probability ``diagonal``. None is maximum likelihood, as published, which is worse than
+        majority vote when annotators give few labels each.
+    prior_strength : float or "auto", default="auto"
+        Pseudo-annotations the prior is worth, in every row; "auto" is the one of 1, 2, 5, 10, 20
+        with the greatest evidence (empirical Bayes).
     diagonal : float in [0, 1], default=0.7
         Probability of a right annotation at the centre of the "diagonal" prior.
     class_prior : {"estimated", "uniform"}, default="estimated"
+    n_subtypes : int or "auto", default="auto"
+        Kinds of instances within a class, each with confusions of its own: 1 is the published
+        model, 2 tells clear instances from those that mislead many annotators at once, whose
+        mistakes would otherwise count as independent. "auto" is 1 or 2, whichever has the greater
+        evidence (1 without a prior).
+    em : {"soft", "hard"}, default="soft"
+        Count every instance in all classes, as probable as they are, or in the most probable one
+        alone (classification EM: faster, and it starves rare classes if the class prior is
+        estimated).
+    abstentions : {"model", "ignore"}, default="model"
+        Whether an annotator's abstentions (`AnnotationTable.abstentions`) tell of the class: with
+        "model" to abstain is one more response with its own probability in every class.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
         as the posterior is distributed already.
@@ -54,7 +113,15 @@ class DawidSkene(BaseAggregator):
     Attributes
     ----------
     log_likelihood_ : array of shape (n_iter_,)
-        Log likelihood plus log prior after every E-step; it never decreases.
+        Log likelihood plus log prior after every E-step; it never decreases. With ``em="hard"``
+        the likelihood of the annotations and the chosen classes.
+    n_subtypes_ : int
+    prior_strength_ : float
+        Those chosen; 0 without a prior.
+    evidence_ : dict {n_subtypes: float}
+        Log evidence (nats) of what "auto" compared.
+    abstention_ : array of shape (n_annotators, n_classes)
+        Probability to abstain on an instance of every class; 0 unless modelled.
 
     Notes
     -----
@@ -66,7 +133,8 @@ class DawidSkene(BaseAggregator):
 
     References
     ----------
-    Dawid & Skene (1979), JRSS C 28(1), Eq. 2.3-2.5.
+    Dawid & Skene (1979), JRSS C 28(1), Eq. 2.3-2.5. Subtypes: Li, Rubinstein & Cohn (ICML 2019),
+    section 4, here by EM and chosen by evidence.
 
     Examples
     --------
@@ -79,12 +147,15 @@ class DawidSkene(BaseAggregator):
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [COUNT],
         "tol": [NON_NEGATIVE],
-        "confusion_prior": [StrOptions({"pooled", "diagonal"}), None],
-        "prior_strength": [NON_NEGATIVE],
+        "confusion_prior": [StrOptions({"hierarchical", "pooled", "diagonal"}), None],
+        "prior_strength": [NON_NEGATIVE, StrOptions({"auto"})],
         "diagonal": [Interval(Real, 0, 1, closed="both")],
         "class_prior": [StrOptions({"estimated", "uniform"})],
+        "n_subtypes": [COUNT, StrOptions({"auto"})],
+        "em": [StrOptions({"soft", "hard"})],
+        "abstentions": [StrOptions({"model", "ignore"})],
     }
 
     def __init__(
@@ -92,10 +163,13 @@ class DawidSkene(BaseAggregator):
         max_iter: int = 100,
         tol: float = 1e-5,
         *,
-        confusion_prior: str | None = "pooled",
-        prior_strength: float = 5.0,
+        confusion_prior: str | None = "hierarchical",
+        prior_strength: float | str = "auto",
         diagonal: float = 0.7,
         class_prior: str = "estimated",
+        n_subtypes: int | str = "auto",
+        em: str = "soft",
+        abstentions: str = "model",
         ties: str = "first",
         random_state: Any = None,
     ) -> None:
@@ -105,58 +179,176 @@ class DawidSkene(BaseAggregator):
         self.prior_strength = prior_strength
         self.diagonal = diagonal
         self.class_prior = class_prior
+        self.n_subtypes = n_subtypes
+        self.em = em
+        self.abstentions = abstentions
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, table: AnnotationTable, rng: np.random.RandomState) -> None:
-        _warn_without_overlap(table)
-        votes = vote_matrix(table)
-        posterior = vote_shares(table)
-        voted = table.annotations_per_instance() > 0
-        pseudo_counts = self._pseudo_counts(confusion_counts(votes, posterior))
-        total = max(float(table.weight.sum()), 1.0)
+    def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
+        return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
+
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        warn_without_overlap(votes)
+        choices = (1, 2) if self.confusion_prior else (1,)
+        if self.n_subtypes != "auto":
+            choices = (int(self.n_subtypes),)
+        shards = votes.shards()
+        models = {n: self._climb(votes, shards, start, n) for n in choices}
+        self.evidence_ = {n: model.evidence for n, (model, _) in models.items()}
+        self.n_subtypes_ = max(self.evidence_, key=lambda n: (self.evidence_[n], -n))
+        self._model, self.prior_strength_ = models[self.n_subtypes_]
+        self.posterior_ = start  # Overwritten: a second array would cost as much again.
+        fill(self.posterior_, shards, self._model.posterior)
+        self._describe(votes.n_classes)
+
+    def _describe(self, n_classes: int) -> None:
+        """Tell of the classes what the model says of their states."""
+        by_class = self._model.prior.reshape(n_classes, self.n_subtypes_)
+        self.class_prior_ = by_class.sum(axis=1)
+        r, _, k = self._model.responses.shape
+        states = self._model.responses.reshape(r, *by_class.shape, k)
+        responses = np.einsum("cm,rcmk->rck", normalise_rows(by_class), states)
+        self.confusion_ = normalise_rows(responses[:, :, :n_classes])
+        self.abstention_ = responses[:, :, n_classes:].sum(axis=2)
+        self.log_likelihood_ = np.array(self._model.history)
+        self.n_iter_ = len(self._model.history)
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        posterior = np.empty((votes.n_instances, votes.n_classes))
+        fill(posterior, votes.shards(), self._model.posterior)
+        return posterior
+
+    # -- EM ---------------------------------------------------------------------------------------
+
+    def _climb(
+        self, votes: Votes, shards: list[Votes], start: FloatArray, n_subtypes: int
+    ) -> tuple[Model, float]:
+        """Run EM; return the model and the strength of its prior."""
+        split = partial(_with_subtypes, n_subtypes=n_subtypes)
+        pseudo_counts, strength = self._prior(shards, split, n_subtypes)
+        counts = count_rows(shards, start, split)
         history: list[float] = []
         for _ in range(self.max_iter):
-            prior, confusion = self._m_step(
-                confusion_counts(votes, posterior), posterior[voted], pseudo_counts
-            )
-            posterior, evidence = e_step(votes, floored_log(prior), floored_log(confusion))
-            history.append(float(evidence[voted].sum()) + log_dirichlet(pseudo_counts, confusion))
-            if len(history) > 1 and history[-1] - history[-2] < self.tol * total:
+            prior, responses = self._m_step(counts, pseudo_counts)
+            parameters = floored_log(prior), floored_log(responses)
+            counts = total(expect_and_count, shards, *parameters, hard=self.em == "hard")
+            history.append(counts.log_likelihood + log_dirichlet(pseudo_counts, responses))
+            if len(history) > 1 and history[-1] - history[-2] < self.tol * votes.total_weight:
                 break
-        self.posterior_, self.class_prior_, self.confusion_ = posterior, prior, confusion
-        self.log_likelihood_ = np.array(history)
-        self.n_iter_ = len(history)
+        evidence = _evidence(votes, counts, responses, pseudo_counts) if strength else 0.0
+        return Model(prior, responses, history, evidence), strength
 
-    def _m_step(
-        self, counts: FloatArray, posterior: FloatArray, pseudo_counts: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Class prior (C,) and confusion matrices (R, C, C) that fit the expected counts."""
-        n_classes = posterior.shape[1]
-        if self.class_prior == "uniform":
-            prior = np.full(n_classes, 1.0 / n_classes)
-        else:
-            prior = posterior.mean(axis=0)
-        return prior, normalise_rows(counts + pseudo_counts)
+    def _m_step(self, counts: EMCounts, pseudo_counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Prior (S,) and responses (R, S, K) that fit the expected counts."""
+        prior = counts.prior if self.class_prior == "estimated" else np.ones_like(counts.prior)
+        return normalise_rows(prior), normalise_rows(counts.confusion + pseudo_counts)
 
-    def _pseudo_counts(self, counts: FloatArray) -> FloatArray:
-        """Dirichlet pseudo-counts of every confusion row, shape (C, C)."""
-        n_classes = counts.shape[-1]
-        identity = np.eye(n_classes)
+    def _prior(
+        self, shards: list[Votes], split: Callable[..., FloatArray], n_subtypes: int
+    ) -> tuple[FloatArray, float]:
+        """Pseudo-counts of every row, shape (R or 1, S, K), and what each row's are worth.
+
+        They come from the votes even where EM starts elsewhere: where it ends should not depend on
+        where it starts.
+        """
+        n_states, n_responses = shards[0].n_classes * n_subtypes, shards[0].n_responses
         if self.confusion_prior is None:
-            return np.zeros((n_classes, n_classes))
+            return np.zeros((1, n_states, n_responses)), 0.0
+        counts = total(_count_votes, shards, split).confusion
+        identity = np.repeat(np.eye(shards[0].n_classes, n_responses), n_subtypes, axis=0)
+        centre = self._centre(counts, identity)
+        if self.prior_strength != "auto":
+            strength = float(self.prior_strength)
+        else:
+            strength = max(STRENGTHS, key=lambda s: _log_dirichlet_multinomial(counts, s * centre))
+        return strength * centre, strength
+
+    def _centre(self, counts: FloatArray, identity: FloatArray) -> FloatArray:
+        """Centre of the prior on every row, shape (R or 1, S, K); rows sum to 1."""
         if self.confusion_prior == "diagonal":
-            off = (1.0 - self.diagonal) / (n_classes - 1)
-            return self.prior_strength * (self.diagonal * identity + off * (1 - identity))
+            off = (1.0 - self.diagonal) / (identity.shape[1] - 1)
+            return (self.diagonal * identity + off * (1 - identity))[None]
         # A class nobody chose still needs a row: one right pseudo-annotation, a tenth elsewhere.
-        return self.prior_strength * normalise_rows(counts.sum(axis=0) + 0.1 + identity)
+        pooled = normalise_rows(counts.sum(axis=0) + 0.1 + identity)
+        if self.confusion_prior == "pooled":
+            return pooled[None]
+        return _hierarchical_centre(counts, pooled, identity)
 
 
-def _warn_without_overlap(table: AnnotationTable) -> None:
-    if table.annotations_per_instance().max() < 2:
+def _count_votes(shard: Votes, split: Callable[..., FloatArray]) -> EMCounts:
+    """Counts against the vote shares."""
+    return count(shard, split(shard, vote_shares(shard.answers)))
+
+
+def _hierarchical_centre(counts: FloatArray, pooled: FloatArray, right: FloatArray) -> FloatArray:
+    """Give every annotator its own accuracy, and to its mistakes the crowd's pattern, (R, S, K).
+
+    An annotator's accuracy and a state's differ from the crowd's by so much in log odds; in a
+    state the annotator is right with the sum of both.
+    """
+    hits, given = (counts * right).sum(axis=(1, 2)), counts.sum(axis=(1, 2))
+    overall = hits.sum() / max(given.sum(), np.finfo(float).tiny)
+    skill = (hits + SKILL_STRENGTH * overall) / (given + SKILL_STRENGTH)
+    ease = (pooled * right).sum(axis=1)
+    # Nobody is taken to be always right, or always wrong, before the annotations are seen.
+    skill, ease, overall = (np.clip(p, 0.01, 0.99) for p in (skill, ease, overall))
+    p_right = expit(logit(skill)[:, None] + logit(ease) - logit(overall))[:, :, None]
+    mistakes = normalise_rows(pooled * (1 - right))
+    return p_right * right + (1 - p_right) * mistakes
+
+
+def _with_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:
+    """Split a class's mass among its subtypes by how much the votes disagree, shape (n, S)."""
+    if n_subtypes == 1:
+        return posterior
+    doubt = (1.0 - vote_shares(votes.answers).max(axis=1)) / (1.0 - 1.0 / votes.n_classes)
+    # Hat functions around evenly spaced degrees of doubt, never quite 0.
+    centres = np.linspace(0.0, 1.0, n_subtypes)
+    hats = np.maximum(0.0, 1.0 - np.abs(doubt[:, None] - centres) * (n_subtypes - 1))
+    shares = 0.8 * hats + 0.2 / n_subtypes
+    return (posterior[:, :, None] * shares[:, None, :]).reshape(len(posterior), -1)
+
+
+def _over_classes(posterior: FloatArray, n_classes: int) -> FloatArray:
+    """Sum over the subtypes of every class, shape (n, C)."""
+    if posterior.shape[1] == n_classes:
+        return posterior
+    return posterior.reshape(len(posterior), n_classes, -1).sum(axis=2)
+
+
+def _evidence(
+    votes: Votes, counts: EMCounts, responses: FloatArray, pseudo_counts: FloatArray
+) -> float:
+    """Lower bound of the log evidence of the annotations, confusion matrices integrated out.
+
+    The bound of variational Bayes at the posterior of EM [1]_: E log p(states) + entropy of the
+    posterior (what the log likelihood holds beside E log p(responses)) + log
+    Dirichlet-multinomial of the expected counts. The centre of the prior was fitted too: half a
+    log of the number of annotations for each of its entries, as in the BIC.
+
+    .. [1] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis,
+       University College London, 2003, section 2.3.
+    """
+    n_states, n_responses = pseudo_counts.shape[-2:]
+    states = counts.log_likelihood - (counts.confusion * floored_log(responses)).sum()
+    bound = states + _log_dirichlet_multinomial(counts.confusion, pseudo_counts)
+    return float(bound - 0.5 * np.log(votes.n_annotations) * n_states * n_responses)
+
+
+def _log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> float:
+    """Log probability of the annotations, every row under a Dirichlet prior of its own."""
+    given, worth = counts.sum(axis=2), pseudo_counts.sum(axis=2)
+    log_p = (gammaln(counts + pseudo_counts) - gammaln(pseudo_counts)).sum()
+    return float(log_p - (gammaln(given + worth) - gammaln(worth)).sum())
+
+
+def warn_without_overlap(votes: Votes) -> None:
+    """Warn if no instance has two annotations."""
+    if votes.n_annotations and np.diff(votes.start).max() < 2:
         warn(
-            "no instance has two annotations, so annotators cannot be compared: their confusion "
-            "matrices are the prior's guess",
+            "no instance has two annotations, so annotators cannot be compared: what is said of "
+            "them is the prior's guess",
             NotIdentifiableWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -6,15 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations import AnnotationTable
-from manyhands.inference.base import BaseAggregator
-from manyhands.inference.kernels import (
-    confusion_counts,
-    normalise_rows,
-    pick,
-    vote_matrix,
-    vote_shares,
-)
+from manyhands.inference.base import BaseAggregator, known_prior
+from manyhands.inference.kernels import Votes, pick, vote_shares
+from manyhands.typing import FloatArray
 
 
 class MajorityVote(BaseAggregator):
@@ -33,9 +27,7 @@ class MajorityVote(BaseAggregator):
 
     Notes
     -----
-    ``confusion_`` counts each annotator's labels against ``posterior_`` (so an annotator agrees
-    with itself to some extent); a row without evidence is the pooled one. An instance without
-    annotations gets the mean of the others.
+    An instance without annotations gets the mean of the others.
 
     Examples
     --------
@@ -55,18 +47,20 @@ class MajorityVote(BaseAggregator):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, table: AnnotationTable, rng: np.random.RandomState) -> None:
-        shares = vote_shares(table)
-        if not self.soft:
-            if self.ties == "distribute":
-                winners = np.isclose(shares, shares.max(axis=1, keepdims=True), atol=1e-12)
-                shares = winners / winners.sum(axis=1, keepdims=True)
-            else:
-                shares = np.eye(table.n_classes)[pick(shares, self.ties, rng)]
-        self.posterior_ = shares
-        voted = table.annotations_per_instance() > 0
-        self.class_prior_ = shares[voted].mean(axis=0)
-        counts = confusion_counts(vote_matrix(table), shares)
-        pooled = normalise_rows(counts.sum(axis=0))
-        empty = counts.sum(axis=2, keepdims=True) == 0
-        self.confusion_ = normalise_rows(np.where(empty, pooled, counts))
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        self.posterior_ = self._decided(vote_shares(votes), rng)
+        self.class_prior_ = known_prior(votes, self.posterior_)
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        shares = vote_shares(votes, empty=self.class_prior_)
+        return self._decided(shares, np.random.RandomState(0))
+
+    def _decided(self, shares: FloatArray, rng: np.random.RandomState) -> FloatArray:
+        if self.soft:
+            return shares
+        if self.ties == "distribute":
+            winners = np.isclose(shares, shares.max(axis=1, keepdims=True), atol=1e-12)
+            return winners / winners.sum(axis=1, keepdims=True)
+        decided = np.zeros_like(shares)
+        np.put_along_axis(decided, pick(shares, self.ties, rng)[:, None], 1.0, axis=1)
+        return decided

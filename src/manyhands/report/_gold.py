@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.inference.kernels import vote_shares
+from manyhands.inference.kernels import make_votes, vote_shares
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
 from manyhands.metrics.gold import rarer_half
 from manyhands.report._inputs import Inputs
@@ -34,7 +34,7 @@ def gold_section(inputs: Inputs) -> dict[str, Any] | None:
 
 def _rows(inputs: Inputs, judged: BoolArray) -> list[dict[str, Any]]:
     inferred = inputs.inferred
-    shares = vote_shares(inputs.table)
+    shares = vote_shares(make_votes(inputs.table))
     rows = [_row("majority vote", inputs, judged, shares.argmax(axis=1), shares)]
     if inferred is not None and inferred.kind != "majority":
         proba = inferred.posterior if inferred.probable else None

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.kernels import vote_shares
+from manyhands.inference.kernels import make_votes, vote_shares
 from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
 
 
@@ -218,7 +218,7 @@ def _infer(
         return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
     if predicted is not None:
         return _inferred(type(classifier).__name__, "classifier", predicted)
-    return _inferred("majority vote", "majority", vote_shares(table))
+    return _inferred("majority vote", "majority", vote_shares(make_votes(table)))
 
 
 def _inferred(

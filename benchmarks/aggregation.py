@@ -1,0 +1,284 @@
+r"""Truth inference on real tables: accuracy and macro-F1 of every method, ours and crowd-kit's.
+
+Every method runs with its own defaults; no parameter is chosen by set. The sets are the 17
+aggregation sets, LabelMe, Music, Sentiment and Product; below them further sets with real
+annotators, at which nobody looked while the defaults were made.
+
+    MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/aggregation.py \
+        --json docs/results/aggregation.json --out docs/results/aggregation.md
+
+Cells already in the JSON are kept (``--again`` runs those of some systems anew). crowd-kit is
+optional (``pip install manyhands[bench]``); a cell beyond ``--limit`` CPU seconds says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import manyhands
+from manyhands import AnnotationTable, all_aggregators
+from manyhands.datasets import (
+    AGGREGATION_SETS,
+    load_aggregation,
+    load_labelme,
+    load_music,
+    load_product,
+    load_sentiment,
+)
+from manyhands.datasets._base import data_home
+from manyhands.io import read_annotations, read_gold, write_atomically
+from manyhands.metrics import accuracy, macro_f1
+
+LOADERS = {
+    "labelme": load_labelme,
+    "music": load_music,
+    "sentiment": load_sentiment,
+    "product": load_product,
+}
+FURTHER = ("colposcopy", "reports_compendium", "cifar10n", "cifar10h, 3 an image")
+CROWD_KIT = (
+    *("MajorityVote", "Wawa", "ZeroBasedSkill", "DawidSkene", "OneCoinDawidSkene"),
+    *("GLAD", "MACE", "KOS", "MMSR"),
+)
+BINARY = ("crowd-kit KOS",)
+RANDOM = ("GLAD", "MACE", "KOS", "MMSR")
+
+
+class Task(NamedTuple):
+    """A table and the known classes of its instances."""
+
+    table: AnnotationTable
+    known: np.ndarray
+    gold: np.ndarray
+
+
+def load(name: str) -> Task:
+    """Load a set; ``known`` are the positions of the instances with gold."""
+    if name in AGGREGATION_SETS:
+        data = load_aggregation(name)
+        known = np.flatnonzero(data.y_train >= 0)
+        return Task(data.annotations, known, data.y_train[known])
+    if name in LOADERS:
+        data = LOADERS[name]()
+        return Task(data.annotations, np.arange(len(data.y_train)), data.y_train)
+    folder = data_home() / name.split(",")[0]
+    table = read_annotations(folder / "annotations.csv", duplicates="keep")
+    if "3 an image" in name:
+        table = some_of(table, 3)
+    gold = read_gold(folder / "labels.csv")
+    at = {instance: row for row, instance in enumerate(table.instances.tolist())}
+    kept = [
+        (at[t], y)
+        for t, y in zip(gold.tasks, gold.labels, strict=True)
+        if t in at and y is not None
+    ]
+    rows, labels = zip(*kept, strict=True)
+    return Task(table, np.array(rows), np.array(labels))
+
+
+def some_of(table: AnnotationTable, n: int) -> AnnotationTable:
+    """Keep ``n`` random annotations of every instance (seed 0)."""
+    order = np.random.default_rng(0).permutation(table.n_annotations)
+    order = order[np.argsort(table.instance[order], kind="stable")]
+    instance = table.instance[order]
+    rank = np.arange(len(order)) - np.searchsorted(instance, instance)
+    return table.take(np.sort(order[rank < n]))
+
+
+def systems() -> dict[str, Callable[[AnnotationTable], np.ndarray]]:
+    """Functions from a table to the label of every instance, by name."""
+    ours = {name: lambda t, cls=cls: cls().fit_predict(t) for name, cls in all_aggregators()}
+    try:
+        import crowdkit.aggregation as peer
+    except ImportError:
+        return ours
+    mend_crowd_kit()
+    theirs = {
+        f"crowd-kit {name}": lambda t, name=name: crowd_kit_labels(getattr(peer, name), name, t)
+        for name in CROWD_KIT
+    }
+    return ours | theirs
+
+
+def mend_crowd_kit() -> None:
+    """Let Wawa, ZeroBasedSkill run: as they come, scikit-learn 1.9 refuses their base class."""
+    from crowdkit.aggregation.base import BaseClassificationAggregator
+    from sklearn.utils import Tags, TargetTags
+
+    BaseClassificationAggregator.__sklearn_tags__ = lambda _: Tags(
+        estimator_type=None, target_tags=TargetTags(required=False)
+    )
+
+
+def crowd_kit_labels(cls: type, name: str, table: AnnotationTable) -> np.ndarray:
+    """Labels of crowd-kit; an instance without annotations gets the first class."""
+    import pandas
+
+    frame = pandas.DataFrame(
+        {"task": table.instance, "worker": table.annotator, "label": table.label.astype(int)}
+    )
+    options = {"random_state": 0} if name in ("MACE", "KOS", "MMSR") else {}
+    found = cls(**options).fit_predict(frame)
+    labels = np.zeros(table.n_instances, dtype=int)
+    labels[found.index.to_numpy()] = found.to_numpy()
+    return table.classes[labels]
+
+
+def run(
+    system: Callable[[AnnotationTable], np.ndarray], task: Task, limit: float
+) -> dict[str, Any]:
+    """Score one system on one set, or say why there is no score."""
+
+    def give_up(*_: Any) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, limit)
+    started = time.process_time()
+    try:
+        labels = system(task.table)
+    except TimeoutError:
+        return {"failed": f"more than {limit:.0f} CPU seconds"}
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"[:200]}
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    seconds = time.process_time() - started
+    chosen = labels[task.known]
+    return {
+        "accuracy": accuracy(task.gold, chosen),
+        "macro_f1": macro_f1(task.gold, chosen),
+        "seconds": round(seconds, 3),
+    }
+
+
+def page(records: dict[str, dict[str, Any]]) -> str:
+    """Write the tables in Markdown."""
+    shown = [name for name in (*AGGREGATION_SETS, *LOADERS) if name in records]
+    names = list(dict.fromkeys(s for name in shown for s in records[name]))
+    lines = [
+        "# Truth inference on real tables",
+        "",
+        f"{datetime.date.today()}; manyhands {manyhands.__version__}, crowd-kit "
+        f"{version('crowd-kit')}. Made by `benchmarks/aggregation.py`; every method as it comes, "
+        "one run each (random ones with seed 0). Ties go to the first class, in both libraries. "
+        "Sets without gold for some instances are scored on the others.",
+        "",
+        *summary(records, shown, names),
+        "",
+        "## Accuracy, set by set",
+        "",
+        *by_set(records, shown, names, "accuracy"),
+        "",
+        "## Macro-F1, set by set",
+        "",
+        *by_set(records, shown, names, "macro_f1"),
+        "",
+        "## Further sets",
+        "",
+        "Nobody looked at these while the defaults were made.",
+        "",
+        *by_set(records, [n for n in FURTHER if n in records], names, "accuracy"),
+        "",
+        "## Not finished",
+        "",
+        *(
+            f"- {system} on {name}: {cell['failed']}"
+            for name in records
+            for system, cell in records[name].items()
+            if "failed" in cell
+        ),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def summary(records: dict[str, Any], shown: list[str], names: list[str]) -> list[str]:
+    """Rows of means over the sets; a method that misses sets is compared on those it has."""
+    lines = [
+        "| method | sets | accuracy | macro-F1 | worst set against majority vote | CPU s |",
+        "|---|---|---|---|---|---|",
+    ]
+    rows = []
+    for system in names:
+        cells = {n: records[n][system] for n in shown if "accuracy" in records[n].get(system, {})}
+        if not cells:
+            continue
+        gaps = {n: c["accuracy"] - records[n]["MajorityVote"]["accuracy"] for n, c in cells.items()}
+        worst = min(gaps, key=lambda n: gaps[n])
+        means = [np.mean([c[k] for c in cells.values()]) for k in ("accuracy", "macro_f1")]
+        seconds = sum(c["seconds"] for c in cells.values())
+        row = f"{100 * gaps[worst]:+.1f} ({worst}) | {seconds:.1f} |"
+        rows.append(
+            (
+                len(cells),
+                means[0],
+                f"| {system} | {len(cells)} | {means[0]:.4f} | {means[1]:.4f} | {row}",
+            )
+        )
+    return lines + [text for *_, text in sorted(rows, key=lambda r: (-r[0], -r[1]))]
+
+
+def by_set(records: dict[str, Any], shown: list[str], names: list[str], metric: str) -> list[str]:
+    """One row a method, one column a set."""
+    lines = ["| method | " + " | ".join(shown) + " |", "|---" * (len(shown) + 1) + "|"]
+    for system in names:
+        cells = [records[name].get(system, {}).get(metric) for name in shown]
+        if any(cell is not None for cell in cells):
+            text = " | ".join("-" if cell is None else f"{cell:.3f}" for cell in cells)
+            lines.append(f"| {system} | {text} |")
+    return lines
+
+
+def version(package: str) -> str:
+    """Return the installed version, if any."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def main() -> None:
+    """Run what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", default="", help="systems whose names contain this")
+    parser.add_argument("--sets", default="", help="comma-separated; default: all")
+    parser.add_argument("--again", action="store_true", help="run the chosen cells anew")
+    parser.add_argument("--limit", type=float, default=1200.0, help="CPU seconds a cell")
+    arguments = parser.parse_args()
+    records = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
+    chosen = [s for s in arguments.sets.split(",") if s] or [*AGGREGATION_SETS, *LOADERS, *FURTHER]
+    for name in chosen:
+        task = load(name)
+        for system, function in systems().items():
+            done = system in records.setdefault(name, {}) and not arguments.again
+            needless = system in BINARY and task.table.n_classes > 2
+            if done or needless or arguments.only not in system:
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                cell = run(function, task, arguments.limit)
+            records[name][system] = cell
+            print(name, system, cell, flush=True)
+            latest = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
+            latest.setdefault(name, {})[system] = cell
+            write_atomically(arguments.json, json.dumps(latest, indent=1) + "\n")
+    if arguments.out:
+        write_atomically(arguments.out, page(records))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+"""One-coin Dawid-Skene: every annotator is right with one probability, whatever the class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils._param_validation import StrOptions
+
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
+from manyhands.inference.dawid_skene import warn_without_overlap
+from manyhands.inference.kernels import (
+    Votes,
+    by_annotator,
+    by_instance,
+    fill,
+    floored_log,
+    log_dirichlet,
+    normalise_rows,
+    right,
+    settle,
+    total,
+    vote_shares,
+    weighted_votes,
+)
+from manyhands.typing import FloatArray
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Expected instances of every class (C,), right annotations of every annotator (R,)."""
+
+    prior: FloatArray
+    hits: FloatArray
+    log_likelihood: float = 0.0
+
+    def __add__(self, other: Counts) -> Counts:
+        """Counts of both."""
+        return Counts(
+            self.prior + other.prior,
+            self.hits + other.hits,
+            self.log_likelihood + other.log_likelihood,
+        )
+
+
+class OneCoinDawidSkene(BaseAggregator):
+    """Infer true classes and one probability of being right an annotator, by EM.
+
+    Wrong classes are equally probable. With few annotations each, or many classes, there is little
+    else to learn of an annotator; cost and memory do not grow with the square of the classes.
+
+    Parameters
+    ----------
+    max_iter : int, default=100
+    tol : float, default=1e-5
+        Stop when the (penalised) log likelihood per annotation grows by less.
+    prior_strength : float, default=5.0
+        Pseudo-annotations with which every annotator starts, right as often as the crowd is
+        against its votes (a Beta prior); 0 is maximum likelihood.
+    class_prior : {"estimated", "uniform"}, default="estimated"
+    ties : {"first", "random", "distribute"}, default="first"
+        Which of several most probable classes ``labels_`` names; "distribute" is "first" here.
+    random_state : int, RandomState or None
+        For ``ties="random"``.
+
+    Attributes
+    ----------
+    skill_ : array of shape (n_annotators,)
+        Probability of a right annotation.
+    log_likelihood_ : array of shape (n_iter_,)
+        Log likelihood plus log prior after every E-step; it never decreases.
+
+    References
+    ----------
+    Y. Zhang, X. Chen, D. Zhou, M. I. Jordan. Spectral methods meet EM: a provably optimal algorithm
+    for crowdsourcing. JMLR 17, 2016, section 2 (the one-coin model).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import OneCoinDawidSkene
+    >>> A = np.array([[0, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, -1]])
+    >>> OneCoinDawidSkene().fit_predict(A)
+    array([0, 1, 0, 1])
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseAggregator._parameter_constraints,
+        "max_iter": [COUNT],
+        "tol": [NON_NEGATIVE],
+        "prior_strength": [NON_NEGATIVE],
+        "class_prior": [StrOptions({"estimated", "uniform"})],
+    }
+
+    def __init__(
+        self,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        *,
+        prior_strength: float = 5.0,
+        class_prior: str = "estimated",
+        ties: str = "first",
+        random_state: Any = None,
+    ) -> None:
+        self.max_iter = max_iter
+        self.tol = tol
+        self.prior_strength = prior_strength
+        self.class_prior = class_prior
+        self.ties = ties
+        self.random_state = random_state
+
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        warn_without_overlap(votes)
+        shards = votes.shards()
+        given = by_annotator(votes)
+        agreement = total(_agreement, shards) / given.sum()
+        pseudo = self.prior_strength * np.array([agreement, 1.0 - agreement])
+        counts = _count_rows(shards, start)
+        history: list[float] = []
+        for _ in range(self.max_iter):
+            prior = counts.prior if self.class_prior == "estimated" else np.ones_like(counts.prior)
+            self.class_prior_ = normalise_rows(prior)
+            both = np.column_stack([counts.hits, given - counts.hits]) + pseudo
+            # Whoever is silent is as good as the crowd.
+            both[both.sum(axis=1) == 0] = agreement, 1.0 - agreement
+            skill = normalise_rows(np.maximum(both, 0.0))
+            self.skill_ = skill[:, 0]
+            counts = total(self._expect, shards)
+            history.append(counts.log_likelihood + log_dirichlet(pseudo, skill))
+            if len(history) > 1 and history[-1] - history[-2] < self.tol * votes.total_weight:
+                break
+        self.posterior_ = start
+        fill(self.posterior_, shards, self._e_step)
+        self.log_likelihood_ = np.array(history)
+        self.n_iter_ = len(history)
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        posterior = np.empty((votes.n_instances, votes.n_classes))
+        fill(posterior, votes.shards(), self._e_step)
+        return posterior
+
+    def _e_step(self, shard: Votes) -> FloatArray:
+        return self._settled(shard)[0]
+
+    def _settled(self, shard: Votes) -> tuple[FloatArray, FloatArray]:
+        """Posterior (n, C) and log likelihood of every instance (n,)."""
+        log_right = floored_log(self.skill_)
+        log_wrong = floored_log((1.0 - self.skill_) / (shard.n_classes - 1))
+        joint = weighted_votes(shard, (log_right - log_wrong)[shard.annotator])
+        joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
+        return settle(shard, joint + floored_log(self.class_prior_))
+
+    def _expect(self, shard: Votes) -> Counts:
+        """One EM iteration's share of a shard."""
+        posterior, evidence = self._settled(shard)
+        return _count(shard, posterior, float(evidence[shard.voted].sum()))
+
+
+def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> Counts:
+    hits = by_annotator(shard, right(shard, posterior))
+    return Counts(posterior[shard.voted].sum(axis=0), hits, log_likelihood)
+
+
+def _count_rows(shards: list[Votes], posterior: FloatArray) -> Counts:
+    rows = iter(np.split(posterior, np.cumsum([shard.n_instances for shard in shards])[:-1]))
+    return total(lambda shard: _count(shard, next(rows)), shards)
+
+
+def _agreement(shard: Votes) -> float:
+    """Expected right annotations against the vote shares."""
+    return float(by_annotator(shard, right(shard, vote_shares(shard))).sum())

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+
+from manyhands import AnnotationTable, DawidSkene, MajorityVote, all_aggregators
+from manyhands.exceptions import AnnotationError
+from manyhands.inference import compare
+from manyhands.inference.comparison import held_out_log_likelihood, hold_out
+
+
+def crowd(n=200):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, n)
+    skill = np.array([0.95, 0.9, 0.55, 0.55, 0.55, 0.55])
+    return np.where(rng.random((n, 6)) < skill, y[:, None], 1 - y[:, None]), y
+
+
+def test_best_first_with_gold_and_without():
+    A, y = crowd()
+    methods = [MajorityVote(), DawidSkene()]
+    scored = compare(A, methods, gold=y)
+    assert [s.method for s in scored] == ["DawidSkene()", "MajorityVote()"]
+    assert scored[0].accuracy == (DawidSkene().fit(A).labels_ == y).mean()
+    assert scored[0].accuracy > scored[1].accuracy
+    assert 0 <= scored[0].ece < scored[1].ece
+    blind = compare(A, {"a": MajorityVote(), "b": DawidSkene()})
+    assert [s.method for s in blind] == ["b", "a"]
+    assert blind[0].accuracy is None
+    # Gold is for scoring only.
+    assert {s.held_out_log_likelihood for s in blind} == {
+        s.held_out_log_likelihood for s in scored
+    }
+
+
+def test_all_methods_are_compared():
+    A, y = crowd(60)
+    assert {s.method for s in compare(A, gold=y)} == {name for name, _ in all_aggregators()}
+
+
+def test_held_out_likelihood_by_hand():
+    """One class is certain everywhere; the annotator's row is (3 + 5 p) / 8, p pooled."""
+    kept = AnnotationTable.from_matrix([[0, 0], [0, 0], [0, 1]], classes=[0, 1])
+    held_out = AnnotationTable.from_arrays([0], [0], [0], classes=[0, 1], n_annotators=2)
+
+    class Certain(MajorityVote):
+        def _infer(self, votes, start, rng):
+            super()._infer(votes, start, rng)
+            self.posterior_ = np.tile([1.0, 0.0], (votes.n_instances, 1))
+
+    pooled = (5 + 0.5) / 7
+    expected = np.log((3 + 5 * pooled) / 8)
+    assert held_out_log_likelihood(Certain(), kept, held_out) == pytest.approx(expected)
+
+
+def test_what_is_held_out():
+    A, _ = crowd(50)
+    A[0, 1:] = -1
+    table = AnnotationTable.from_matrix(A)
+    kept, out = hold_out(table, 0.1, 0)
+    assert kept.n_annotations + out.n_annotations == table.n_annotations
+    assert out.n_annotations == round(0.1 * table.n_annotations)
+    assert 0 not in out.instance
+    assert out.annotations_per_instance().max() == 1
+    np.testing.assert_array_equal(kept.annotations_per_instance() > 0, True)
+    assert hold_out(AnnotationTable.from_matrix([[0, -1], [-1, 1]]), 0.1, 0) is None
+    with pytest.raises(AnnotationError, match="fraction=2"):
+        hold_out(table, 2, 0)
+
+
+def test_a_method_that_cannot_stands_last():
+    A, y = crowd(30)
+
+    class Refuses(MajorityVote):
+        def _infer(self, votes, start, rng):
+            raise AnnotationError("not this table")
+
+    scored = compare(A, [Refuses(), MajorityVote()], gold=y)
+    assert scored[-1].error == "not this table"
+    assert scored[-1].accuracy is None
+
+
+def test_gold_of_nothing_is_an_error():
+    with pytest.raises(AnnotationError, match="gold names no instance"):
+        compare(np.array([[0, 1], [1, 1], [-1, -1]]), [MajorityVote()], gold={2: 1})

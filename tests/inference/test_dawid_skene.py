@@ -1,0 +1,193 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import gammaln
+
+from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands.exceptions import NotIdentifiableWarning
+from manyhands.inference.dawid_skene import _log_dirichlet_multinomial
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+
+
+def tables():
+    """Random matrices of 3 classes with at least one annotation."""
+    shape = st.tuples(st.integers(2, 10), st.integers(1, 5))
+    return arrays(np.int64, shape, elements=st.integers(-1, 2)).filter(lambda A: (A >= 0).any())
+
+
+def crowd(seed, n, skill, n_classes, per_instance):
+    """Symmetric mistakes: matrix of annotations and true classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    A = np.full((n, len(skill)), -1)
+    for i in range(n):
+        for j in rng.choice(len(skill), per_instance, replace=False):
+            wrong = rng.integers(0, n_classes)
+            A[i, j] = y[i] if rng.random() < skill[j] else wrong
+    return A, y
+
+
+@pytest.mark.parametrize("em", ["soft", "hard"])
+@pytest.mark.parametrize("n_subtypes", [1, 2])
+@pytest.mark.parametrize("prior", ["hierarchical", "pooled", "diagonal", None])
+@given(A=tables(), class_prior=st.sampled_from(["estimated", "uniform"]))
+@settings(max_examples=25)
+def test_em_never_decreases_its_objective(prior, n_subtypes, em, A, class_prior):
+    model = DawidSkene(
+        tol=0.0,
+        max_iter=30,
+        confusion_prior=prior,
+        class_prior=class_prior,
+        n_subtypes=n_subtypes,
+        em=em,
+    )
+    model.fit(AnnotationTable.from_matrix(A, classes=range(3)))
+    steps = np.diff(model.log_likelihood_)
+    assert (steps > -1e-9 * max(1.0, np.abs(model.log_likelihood_).max())).all()
+
+
+def test_two_annotators_by_hand():
+    """One EM iteration of maximum likelihood, computed on paper.
+
+    Votes: (0, 0), (0, 1), (1, 1), (1, 1). Start: q = shares of class 0 = 1, .5, 0, 0; prior
+    (3/8, 5/8). Annotator 0 gave 0, 0, 1, 1: row 0 = (1.5, 0) / 1.5, row 1 = (.5, 2) / 2.5.
+    Annotator 1 gave 0, 1, 1, 1: row 0 = (1, .5) / 1.5, row 1 = (0, 2.5) / 2.5.
+    """
+    A = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+    model = DawidSkene(max_iter=1, confusion_prior=None).fit(A)
+    np.testing.assert_allclose(model.class_prior_, [3 / 8, 5 / 8])
+    np.testing.assert_allclose(model.confusion_[0], [[1, 0], [0.2, 0.8]])
+    np.testing.assert_allclose(model.confusion_[1], [[2 / 3, 1 / 3], [0, 1]])
+    # Second instance: class 0: 3/8 * 1 * 1/3 = 1/8; class 1: 5/8 * .2 * 1 = 1/8.
+    np.testing.assert_allclose(model.posterior_[:, 0], [1, 0.5, 0, 0], atol=1e-12)
+    # log likelihoods: 3/8 * 1 * 2/3; 1/4; twice 5/8 * .8 * 1.
+    expected = np.log(1 / 4) + np.log(1 / 4) + 2 * np.log(1 / 2)
+    np.testing.assert_allclose(model.log_likelihood_, [expected])
+
+
+def test_diagonal_prior_by_hand():
+    """Strength 2 and diagonal .75 add (1.5, .5) to every row before it is normalised."""
+    A = np.array([[0, 0], [1, 1]])
+    model = DawidSkene(
+        max_iter=1, confusion_prior="diagonal", prior_strength=2.0, diagonal=0.75, n_subtypes=1
+    ).fit(A)
+    np.testing.assert_allclose(model.confusion_[0], [[2.5 / 3, 0.5 / 3], [0.5 / 3, 2.5 / 3]])
+
+
+def test_hierarchical_prior_by_hand():
+    """Unanimous annotators: every skill and ease is clipped to .99, mistakes are the other class.
+
+    Counts are 1 right in either class; strength 10 adds 10 * (.99, .01).
+    """
+    A = np.array([[0, 0], [1, 1]])
+    model = DawidSkene(max_iter=1, prior_strength=10.0, n_subtypes=1).fit(A)
+    # Pooled row: (2 + .1 + 1, .1) / 3.2, ease = 3.1 / 3.2; skill and crowd .99 each.
+    row = np.array([1 + 10 * 3.1 / 3.2, 10 * 0.1 / 3.2]) / 11
+    np.testing.assert_allclose(model.confusion_[0], [row, row[::-1]])
+
+
+def test_hard_em_counts_the_winner_alone():
+    A = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+    model = DawidSkene(max_iter=2, confusion_prior=None, em="hard").fit(A)
+    # After the first E-step the second instance is a tie, which counts in class 0.
+    np.testing.assert_allclose(model.class_prior_, [0.5, 0.5])
+    np.testing.assert_allclose(model.confusion_[0], np.eye(2))
+    np.testing.assert_allclose(model.confusion_[1], [[0.5, 0.5], [0, 1]])
+    # Joint of annotations and chosen classes: (1/2 * 1 * 1/2) twice, (1/2) twice.
+    np.testing.assert_allclose(model.log_likelihood_[-1], 2 * np.log(1 / 4) + 2 * np.log(1 / 2))
+
+
+def test_dirichlet_multinomial_by_hand():
+    """Two annotations of one row under Dirichlet (1, 1): p(both 0) = 1/2 * 2/3."""
+    counts, pseudo = np.array([[[2.0, 0.0]]]), np.array([[[1.0, 1.0]]])
+    np.testing.assert_allclose(_log_dirichlet_multinomial(counts, pseudo), np.log(1 / 3))
+    assert gammaln(3) == pytest.approx(np.log(2))
+
+
+def test_evidence_tells_correlated_mistakes_from_independent_ones():
+    rng = np.random.default_rng(0)
+    n, r = 600, 12
+    y = rng.integers(0, 2, n)
+    misleading = rng.random(n) < 0.25
+    p_right = np.where(misleading, 0.55, 0.95)[:, None]
+    A = np.where(rng.random((n, r)) < p_right, y[:, None], 1 - y[:, None])
+    A[rng.random(A.shape) < 0.4] = -1
+    assert DawidSkene().fit(A).n_subtypes_ == 2
+    A = np.where(rng.random((n, r)) < 0.8, y[:, None], 1 - y[:, None])
+    model = DawidSkene().fit(A)
+    assert model.n_subtypes_ == 1
+    assert set(model.evidence_) == {1, 2}
+
+
+def test_strength_follows_how_alike_annotators_are():
+    alike, _ = crowd(0, 500, np.full(20, 0.75), 2, 8)
+    unlike, _ = crowd(0, 500, np.tile([-1.0, 1.0, 1.0, 1.0], 5), 2, 8)
+    unlike[:, ::4] = np.where(unlike[:, ::4] < 0, -1, 0)  # Constant annotators.
+    prior = {"confusion_prior": "pooled", "n_subtypes": 1}
+    strengths = [DawidSkene(**prior).fit(A).prior_strength_ for A in (alike, unlike)]
+    assert strengths[0] > strengths[1]
+
+
+def test_subtypes_leave_class_level_results():
+    A, y = crowd(0, 300, np.linspace(0.6, 0.95, 8), 3, 4)
+    model = DawidSkene(n_subtypes=3).fit(A)
+    assert model.posterior_.shape == (300, 3)
+    assert model.confusion_.shape == (8, 3, 3)
+    np.testing.assert_allclose(model.confusion_.sum(axis=2), 1)
+    np.testing.assert_allclose(model.class_prior_.sum(), 1)
+    assert (model.labels_ == y).mean() > 0.8
+
+
+def test_abstentions_tell_of_the_class():
+    """Class 1 makes people unsure: who abstains says 1, and modelling it finds that out."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    A = np.where(rng.random((400, 6)) < 0.75, y[:, None], 1 - y[:, None]).astype(object)
+    A[(rng.random(A.shape) < 0.6) & (y == 1)[:, None]] = "unsure"
+    table = AnnotationTable.from_matrix(A, abstain="unsure")
+    modelled, ignored = DawidSkene().fit(table), DawidSkene(abstentions="ignore").fit(table)
+    accuracy = [(m.labels_.astype(int) == y).mean() for m in (modelled, ignored)]
+    assert accuracy[0] > accuracy[1] + 0.02
+    np.testing.assert_allclose(modelled.abstention_.mean(axis=0), [0, 0.6], atol=0.06)
+    assert not ignored.abstention_.any()
+    np.testing.assert_allclose(modelled.confusion_.sum(axis=2), 1)
+    # Skips say nothing, whatever is modelled.
+    skipped = AnnotationTable.from_matrix(A, skip="unsure")
+    np.testing.assert_array_equal(DawidSkene().fit(skipped).posterior_, ignored.posterior_)
+
+
+def test_recovers_a_known_crowd():
+    rng = np.random.default_rng(0)
+    n, r, c = 2000, 8, 3
+    y = rng.integers(0, c, n)
+    confusion = 0.7 * np.eye(c) + 0.3 * rng.dirichlet(np.ones(c), size=(r, c))
+    A = np.stack([[rng.choice(c, p=confusion[j, k]) for k in y] for j in range(r)], axis=1)
+    A[rng.random(A.shape) < 0.3] = -1
+    model = DawidSkene().fit(A)
+    assert (model.labels_ == y).mean() > (MajorityVote().fit(A).labels_ == y).mean()
+    assert np.abs(model.confusion_ - confusion).max() < 0.08
+
+
+def test_prior_beats_maximum_likelihood_when_annotators_give_few_labels():
+    """2 labels an instance of 8 classes: where plain maximum likelihood loses to votes."""
+    gains, over_votes = [], []
+    for seed in range(5):
+        skill = np.random.default_rng(seed).beta(5, 2, 59)
+        A, y = crowd(seed, 1000, skill, 8, 3)
+        ml, default, votes = (
+            (m.fit(A).labels_ == y).mean()
+            for m in (DawidSkene(confusion_prior=None), DawidSkene(), MajorityVote())
+        )
+        gains.append(default - ml)
+        over_votes.append(default - votes)
+    assert np.mean(gains) > 0.01
+    assert np.mean(over_votes) > 0.01
+
+
+def test_annotators_who_never_meet_cannot_be_compared():
+    with pytest.warns(NotIdentifiableWarning, match="no instance has two annotations"):
+        model = DawidSkene().fit(np.array([[0, -1], [-1, 1], [1, -1]]))
+    assert model.labels_.tolist() == [0, 1, 1]
