@@ -2,12 +2,16 @@
 
 from manyhands.inference.base import BaseAggregator, all_aggregators, find_aggregator
 from manyhands.inference.comparison import MethodScore, compare, held_out_log_likelihood
+from manyhands.inference.crowd_lab import CrowdLab
 from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.inference.glad import GLAD
 from manyhands.inference.majority_vote import MajorityVote
 from manyhands.inference.one_coin_dawid_skene import OneCoinDawidSkene
 
 __all__ = [
+    "GLAD",
     "BaseAggregator",
+    "CrowdLab",
     "DawidSkene",
     "MajorityVote",
     "MethodScore",

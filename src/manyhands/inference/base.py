@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.decision import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.kernels import (
     Votes,
@@ -98,7 +99,9 @@ class BaseAggregator(BaseEstimator):
         self._validate_params()
         table = check_annotations(as_table(table, argument="table"), argument="table")
         codes = None if gold is None else gold_codes(gold, table)
-        return self._fit(table, codes, None if start is None else _checked_start(start, table))
+        if start is not None:
+            start = checked_posterior(start, table.n_instances, table.n_classes, "start")
+        return self._fit(table, codes, start)
 
     def partial_fit(self, table: Any, y: Any = None, *, gold: Any = None) -> Self:
         """Add annotations (of old and new instances by old and new annotators) and go on.
@@ -291,23 +294,15 @@ def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
     return codes
 
 
-def _checked_start(start: Any, table: AnnotationTable) -> FloatArray:
-    checked = np.array(start, dtype=np.float64)
-    expected = (table.n_instances, table.n_classes)
-    if checked.shape != expected:
+def checked_posterior(values: Any, n_instances: int, n_classes: int, argument: str) -> FloatArray:
+    """Read a distribution over the classes of every instance, as a new array (n, C)."""
+    posterior = as_posterior(values, argument=argument)
+    if posterior.shape != (n_instances, n_classes):
         raise AnnotationError(
-            f"start has shape {checked.shape}; one row an instance and one column a class, "
-            f"{expected}, are needed"
+            f"{argument} has shape {posterior.shape}; one row an instance and one column a class, "
+            f"{(n_instances, n_classes)}, are needed"
         )
-    mass = checked.sum(axis=1)
-    bad = ~((checked >= 0).all(axis=1) & (np.abs(mass - 1) < 1e-3))
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise AnnotationError(
-            f"start holds {checked[row].tolist()} in row {row}; every row must be probabilities "
-            "that sum to 1"
-        )
-    return checked / mass[:, None]
+    return normalise_rows(np.maximum(posterior, 0.0))
 
 
 def _over_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) -> AnnotationTable:

@@ -10,7 +10,7 @@ Everything is float64: float32 was off by 1e-3 at ten million annotations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -223,13 +223,22 @@ def joined(each: Iterable[FloatArray]) -> FloatArray:
     return np.concatenate(list(each))
 
 
-def fill(out: FloatArray, shards: Iterable[Votes], rows: Callable[[Votes], FloatArray]) -> None:
+def rows_of(shards: Sequence[Votes]) -> list[slice]:
+    """Which rows of an array over all instances belong to every shard."""
+    ends = np.cumsum([0, *(shard.n_instances for shard in shards)])
+    return [slice(first, last) for first, last in pairwise(ends)]
+
+
+def parts(shards: Sequence[Votes], *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
+    """Every shard with its rows of arrays over all instances (None stays None)."""
+    for shard, rows in zip(shards, rows_of(shards), strict=True):
+        yield shard, *(None if array is None else array[rows] for array in arrays)
+
+
+def fill(out: FloatArray, shards: Sequence[Votes], rows: Callable[[Votes], FloatArray]) -> None:
     """Write ``rows(shard)`` for one shard after the other into ``out``, shape (n, ...)."""
-    first = 0
-    for shard in shards:
-        last = first + shard.n_instances
-        out[first:last] = rows(shard)
-        first = last
+    for shard, own in parts(shards, out):
+        own[...] = rows(shard)
 
 
 @dataclass(frozen=True)
@@ -282,18 +291,14 @@ def expect_and_count(
 
 
 def count_rows(
-    shards: Iterable[Votes],
+    shards: Sequence[Votes],
     posterior: FloatArray,
     states: Callable[[Votes, FloatArray], FloatArray] = lambda _, rows: rows,
 ) -> EMCounts:
     """Counts under a given posterior of all instances (of whose rows ``states`` makes others)."""
-    first, each = 0, []
-    for shard in shards:
-        last = first + shard.n_instances
-        each.append(count(shard, states(shard, posterior[first:last])))
-        each[:] = [reduce(add, each)]
-        first = last
-    return each[0]
+    return reduce(
+        add, (count(shard, states(shard, rows)) for shard, rows in parts(shards, posterior))
+    )
 
 
 # -- confusion matrices ---------------------------------------------------------------------------
@@ -443,11 +448,9 @@ def expected_accuracy(votes: Votes, posterior: FloatArray) -> FloatArray:
 
     A silent annotator gets the share over all annotations.
     """
-    hits, weight, first = np.zeros(votes.n_annotators), by_annotator(votes), 0
-    for shard in votes.shards():
-        last = first + shard.n_instances
-        hits += by_annotator(shard, right(shard, posterior[first:last]))
-        first = last
+    hits, weight = np.zeros(votes.n_annotators), by_annotator(votes)
+    for shard, rows in parts(votes.shards(), posterior):
+        hits += by_annotator(shard, right(shard, rows))
     overall = float(hits.sum() / max(weight.sum(), np.finfo(float).tiny))
     return np.divide(hits, weight, out=np.full(votes.n_annotators, overall), where=weight > 0)
 

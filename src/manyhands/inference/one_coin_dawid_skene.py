@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from itertools import starmap
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,7 @@ from manyhands.inference.kernels import (
     floored_log,
     log_dirichlet,
     normalise_rows,
+    parts,
     right,
     settle,
     total,
@@ -163,8 +167,7 @@ def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> 
 
 
 def _count_rows(shards: list[Votes], posterior: FloatArray) -> Counts:
-    rows = iter(np.split(posterior, np.cumsum([shard.n_instances for shard in shards])[:-1]))
-    return total(lambda shard: _count(shard, next(rows)), shards)
+    return reduce(add, starmap(_count, parts(shards, posterior)))
 
 
 def _agreement(shard: Votes) -> float:

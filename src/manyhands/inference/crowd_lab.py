@@ -1,0 +1,344 @@
+"""CROWDLAB: votes and a classifier's predicted probabilities, weighted by how much each is trusted.
+
+.. [1] H. W. Goh, U. Tkachenko and J. Mueller. CROWDLAB: supervised learning to infer consensus
+   labels and quality scores for data with multiple annotators. NeurIPS Human in the Loop Learning
+   Workshop, 2022. arXiv:2210.06812.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, fields
+from functools import reduce
+from itertools import starmap
+from operator import add
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.base import BaseAggregator, checked_posterior, known_prior
+from manyhands.inference.dawid_skene import warn_without_overlap
+from manyhands.inference.kernels import (
+    SHARD,
+    Votes,
+    by_annotator,
+    clamp,
+    expected_accuracy,
+    joined,
+    parts,
+    right,
+    vote_shares,
+    weighted_votes,
+)
+from manyhands.typing import FloatArray, IntArray
+
+FLOOR = 1e-6
+"""Least weight of an annotator or the classifier, and least error of the most common class."""
+
+ROUNDS = 2
+"""Weights from the majority vote, then from the consensus they give."""
+
+
+class CrowdLab(BaseAggregator):
+    """Average the votes and a classifier's probabilities by trust in each annotator and in it.
+
+    Any classifier will do; its probabilities must be out of sample (cross-validated), as with
+    `sklearn.model_selection.cross_val_predict`. Without them the annotators alone count.
+
+    Parameters
+    ----------
+    ties : {"first", "random", "distribute"}, default="first"
+        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
+        as the posterior is distributed already.
+    random_state : int, RandomState or None
+        For ``ties="random"``.
+
+    Attributes
+    ----------
+    posterior_ : array of shape (n_instances, n_classes)
+        p_CR: weighted mean of the classifier's probabilities and the annotators' votes.
+    quality_ : array of shape (n_instances,)
+        Confidence in the consensus label: its probability.
+    annotator_quality_ : array of shape (n_annotators,)
+        Overall quality of every annotator's annotations, in [0, 1]; the value over all annotations
+        for one without.
+    annotator_weight_ : array of shape (n_annotators,)
+        Trust in every annotator: 1 for perfect agreement with the others, 0 for agreement no
+        better than always giving the most common class.
+    model_weight_ : float
+        Trust in the classifier; 0 without.
+    agreement_ : float
+        P: mean share of an instance's annotations that agree with the consensus.
+
+    Notes
+    -----
+    Nothing is iterated to convergence: the weights come from the majority vote, and once more from
+    the consensus they give. ``log_likelihood_`` is empty.
+
+    An instance without annotations gets the classifier's probabilities, ``class_prior_`` without.
+
+    References
+    ----------
+    Goh, Tkachenko & Mueller (2022), arXiv:2210.06812: the equations of p_CR, P, s_j, w_j, w_M,
+    q and a_j.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import CrowdLab
+    >>> A = np.array([[0, 0, 0], [1, 1, 0], [1, 1, 1], [0, 1, -1]])
+    >>> proba = np.array([[0.9, 0.1], [0.2, 0.8], [0.3, 0.7], [0.1, 0.9]])
+    >>> CrowdLab().fit(A, proba=proba).labels_
+    array([0, 1, 1, 1])
+    """
+
+    _proba: Any = None
+
+    def __init__(self, *, ties: str = "first", random_state: Any = None) -> None:
+        self.ties = ties
+        self.random_state = random_state
+
+    def fit(
+        self, table: Any, y: Any = None, *, gold: Any = None, start: Any = None, proba: Any = None
+    ) -> Self:
+        """Infer the true classes.
+
+        Parameters
+        ----------
+        table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
+        y : ignored
+        gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
+            As in `BaseAggregator.fit`; annotators are compared with it instead of each other.
+        start : ignored
+            The first consensus is always the majority's.
+        proba : array-like of shape (n_instances, n_classes), optional
+            A classifier's out-of-sample class probabilities, columns in the order of ``classes_``.
+
+        Raises
+        ------
+        AnnotationError
+            As in `BaseAggregator.fit`, and if ``proba`` has another shape or is no probability.
+        """
+        self._proba = proba
+        return super().fit(table, y, gold=gold, start=start)
+
+    def partial_fit(
+        self, table: Any, y: Any = None, *, gold: Any = None, proba: Any = None
+    ) -> Self:
+        """Add annotations; see `BaseAggregator.partial_fit`.
+
+        Parameters
+        ----------
+        table : AnnotationTable or matrix
+        y : ignored
+        gold : as in `fit`, for the instances of ``table``
+        proba : array-like of shape (n_instances of old and new, n_classes), optional
+            For all instances: those of ``instances_``, then the new ones in the table's order.
+            None keeps what `fit` was given.
+
+        Raises
+        ------
+        AnnotationError
+            As in `BaseAggregator.partial_fit`, and if ``proba`` does not cover all instances.
+        """
+        if not hasattr(self, "table_"):
+            return self.fit(table, gold=gold, proba=proba)
+        self._proba = self._proba if proba is None else proba
+        return super().partial_fit(table, y, gold=gold)
+
+    def predict_proba(self, table: Any, proba: Any = None) -> FloatArray:
+        """Posterior of (new) instances from the fitted weights.
+
+        Parameters
+        ----------
+        table : AnnotationTable or matrix
+            As in `BaseAggregator.predict_proba`.
+        proba : array-like of shape (n_instances, n_classes), optional
+            The classifier's probabilities for them; without, the annotators alone count.
+
+        Returns
+        -------
+        array of shape (n_instances, n_classes)
+
+        Raises
+        ------
+        AnnotationError
+            As in `BaseAggregator.predict_proba`, and if ``proba`` is not usable.
+        """
+        check_is_fitted(self, "posterior_")
+        if proba is not None and self._proba is None:
+            raise AnnotationError(
+                "proba was given to predict_proba but not to fit, so the classifier's weight is "
+                "unknown; fit with proba= first"
+            )
+        with_proba = copy(self)
+        with_proba._proba = proba
+        return super(CrowdLab, with_proba).predict_proba(table)
+
+    def _fit(self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None) -> Self:
+        if self._proba is not None:
+            self._proba = checked_posterior(self._proba, table.shape[0], table.n_classes, "proba")
+        return super()._fit(table, gold, start)
+
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        warn_without_overlap(votes)
+        posterior = vote_shares(votes)
+        for _ in range(ROUNDS):
+            self._set_weights(self._tally(votes, posterior))
+            posterior = self._averages(votes)
+        self.class_prior_ = known_prior(votes, posterior)
+        self.posterior_ = self._filled(votes, posterior)
+        self.quality_ = self.posterior_.max(axis=1)
+        self._set_annotator_quality(votes)
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        if self._proba is not None:
+            shape = votes.n_instances, votes.n_classes
+            self._proba = checked_posterior(self._proba, *shape, "proba")
+        return self._filled(votes, self._averages(votes))
+
+    def _tally(self, votes: Votes, posterior: FloatArray) -> _Tally:
+        return reduce(add, starmap(tally, parts(votes.shards(SHARD), self._proba, posterior)))
+
+    def _set_weights(self, counts: _Tally) -> None:
+        """Set P, w_j and w_M."""
+        n_compared = counts.classes.sum()
+        error_of_most_common = max(1.0 - _share(counts.classes.max(), n_compared), FLOOR)
+        error = 1.0 - _shares(counts.agree_with_others, counts.others)
+        self.agreement_ = float(_share(counts.agreement, counts.agreement_of))
+        self.annotator_weight_ = np.maximum(1.0 - error / error_of_most_common, FLOOR)
+        self.model_weight_ = 0.0
+        if self._proba is not None:
+            error_of_model = 1.0 - _share(counts.model_agrees, n_compared)
+            trust = max(1.0 - error_of_model / error_of_most_common, FLOOR)
+            self.model_weight_ = float(trust * np.sqrt(counts.annotations / counts.annotated))
+
+    def _averages(self, votes: Votes) -> FloatArray:
+        """p_CR, shape (n, C); rows of 0 where there is nothing to average."""
+        return joined(starmap(self._average, parts(votes.shards(SHARD), self._proba)))
+
+    def _average(self, votes: Votes, proba: FloatArray | None) -> FloatArray:
+        wrong = (1.0 - self.agreement_) / (votes.n_classes - 1)
+        sums = weighted_votes(votes, self.annotator_weight_[votes.annotator])
+        trust = sums.sum(axis=1, keepdims=True)
+        sums *= self.agreement_ - wrong
+        sums += wrong * trust
+        if proba is not None:
+            sums += self.model_weight_ * proba
+            trust += self.model_weight_
+        np.divide(sums, trust, out=sums, where=trust > 0)
+        return clamp(votes, sums)
+
+    def _filled(self, votes: Votes, posterior: FloatArray) -> FloatArray:
+        if self._proba is None:
+            posterior[~votes.voted] = self.class_prior_
+        return posterior
+
+    def _set_annotator_quality(self, votes: Votes) -> None:
+        """Set a_j: mean probability of the classes given, and agreement with the consensus.
+
+        The classifier's share of all trust weighs the one against the other.
+        """
+        counts = self._tally(votes, self.posterior_)
+        active = by_annotator(votes) > 0
+        of_annotators = (
+            self.annotator_weight_[active].mean() * counts.annotations / counts.annotated
+        )
+        of_model = self.model_weight_ / (self.model_weight_ + of_annotators)
+        agreement = _shares(counts.agree_with_consensus, counts.compared)
+        probability = expected_accuracy(votes, self.posterior_)
+        self.annotator_quality_ = of_model * probability + (1.0 - of_model) * agreement
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """What the weights are made of; tallies of shards add up.
+
+    Attributes
+    ----------
+    agree_with_others, others : arrays of shape (R,)
+        Comparisons with the instance's other annotations that agree, and all.
+    agree_with_consensus, compared : arrays of shape (R,)
+        Annotations of instances with more than one that agree with the consensus, and all.
+    agreement, agreement_of : float
+        Sum of the shares of annotations that agree with the consensus, and of how many instances.
+    classes : array of shape (C,)
+        Consensus of the instances with more than one annotation.
+    model_agrees : float
+        How often the classifier agrees with it.
+    annotations, annotated : float
+        Annotations, and instances with any.
+    """
+
+    agree_with_others: FloatArray
+    others: FloatArray
+    agree_with_consensus: FloatArray
+    compared: FloatArray
+    agreement: float
+    agreement_of: float
+    classes: FloatArray
+    model_agrees: float
+    annotations: float
+    annotated: float
+
+    def __add__(self, other: _Tally) -> _Tally:
+        """Tally of both."""
+        names = [field.name for field in fields(self)]
+        return _Tally(*(getattr(self, name) + getattr(other, name) for name in names))
+
+
+def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tally:
+    """Compare annotations, consensus (the most probable classes) and classifier on a shard.
+
+    Where gold is known, the other annotators are taken to have given it, and there is at least
+    one. Several most probable classes share the consensus equally, unless the classifier prefers
+    one of them.
+    """
+    given = weighted_votes(votes)
+    n_given = given.sum(axis=1)
+    consensus = _winners(posterior)
+    if proba is not None:
+        consensus = _winners(np.where(consensus > 0, proba, -1.0))
+    peers, several = given, n_given > 1
+    if votes.gold is not None:
+        known = votes.gold >= 0
+        peers = np.where(known[:, None], consensus * np.maximum(n_given, 2.0)[:, None], given)
+        several = several | known
+    n_others = np.maximum(peers.sum(axis=1) - 1.0, 0.0)[votes.instance]
+    agree = np.maximum(right(votes, peers) - 1.0, 0.0)
+    compared = several[votes.instance].astype(np.float64)
+    voted = several & (n_given > 0)
+    shares = (given * consensus).sum(axis=1)[voted] / n_given[voted]
+    model_agrees = 0.0 if proba is None else float((consensus * _winners(proba))[several].sum())
+    return _Tally(
+        agree_with_others=by_annotator(votes, agree),
+        others=by_annotator(votes, n_others),
+        agree_with_consensus=by_annotator(votes, compared * right(votes, consensus)),
+        compared=by_annotator(votes, compared),
+        agreement=float(shares.sum()),
+        agreement_of=float(voted.sum()),
+        classes=several @ consensus,
+        model_agrees=model_agrees,
+        annotations=votes.total_weight,
+        annotated=float((n_given > 0).sum()),
+    )
+
+
+def _winners(scores: FloatArray) -> FloatArray:
+    """1 for the best class of every row, shared equally by several, shape (n, C)."""
+    best = scores >= scores.max(axis=1, keepdims=True) * (1 - 1e-9) - 1e-12
+    return best / best.sum(axis=1, keepdims=True)
+
+
+def _share(part: float, whole: float) -> float:
+    """Part of the whole; 1 where there is nothing, as nothing contradicts."""
+    return part / whole if whole > 0 else 1.0
+
+
+def _shares(parts: FloatArray, wholes: FloatArray) -> FloatArray:
+    """Part of every whole; of all together where there is nothing."""
+    overall = _share(float(parts.sum()), float(wholes.sum()))
+    return np.divide(parts, wholes, out=np.full_like(parts, overall), where=wholes > 0)
