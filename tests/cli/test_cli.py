@@ -17,13 +17,16 @@ import pytest
 from typer.testing import CliRunner
 
 import manyhands
+from manyhands import all_aggregators
+from manyhands.agreement import krippendorff_alpha
 from manyhands.cli import main
 from manyhands.cli.app import app
 from manyhands.cli.errors import exit_code, message_of
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.io import read_annotations
 from manyhands.training.checkpoint import Checkpoint
 
-COMMANDS = ["demo", "describe", "aggregate", "fit", "predict", "report"]
+COMMANDS = ["demo", "describe", "agreement", "aggregate", "fit", "predict", "report"]
 QUICK = ["--set", "max_epochs=2", "--set", "batch_size=16", "--set", "device=cpu"]
 HOSTILE = [
     "[bold]x[/]",
@@ -231,6 +234,50 @@ def test_aggregate_prints_the_first_labels_and_where_the_others_are(home):
     assert "... and 38 more (--out labels.csv writes all)" in result.stdout
     assert "accuracy: " in result.stdout
     assert result.stderr == ""
+
+
+def test_aggregate_compares_all_methods(home):
+    text = done("aggregate", "A.csv", "--compare", "--gold", "gold.csv").stdout
+    assert "DawidSkene" in text
+    assert "min. recall" in text
+    blind = done_json("aggregate", "A.csv", "--compare")
+    names = {name for name, _ in all_aggregators()}
+    assert {row["method"] for row in blind["methods"]} == names
+    assert all(row["accuracy"] is None for row in blind["methods"])
+    likelihoods = [row["held_out_log_likelihood"] for row in blind["methods"]]
+    assert likelihoods == sorted(likelihoods, reverse=True)
+    refused(3, "aggregate", "A.csv", "--compare", "--out", "x.csv", says=["--compare", "--out"])
+
+
+def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
+    plain = done_json("aggregate", "A.csv")
+    first = plain["labels"][0]
+    other = next(row["label"] for row in plain["labels"] if row["label"] != first["label"])
+    write_csv(home / "known.csv", [["task", "label"], [first["task"], other]])
+    known = done_json("aggregate", "A.csv", "--known", "known.csv", "--gold", "gold.csv")
+    assert known["labels"][0] == {"task": first["task"], "label": other, "probability": 1.0}
+    with_gold = done_json("aggregate", "A.csv", "--gold", "gold.csv")["gold"]
+    assert known["gold"]["instances with gold"] == with_gold["instances with gold"] - 1
+    open_ = done_json("aggregate", "A.csv", "--threshold", "0.999", "--out", "labels.csv")
+    undecided = [row for row in open_["labels"] if row["label"] is None]
+    assert len(undecided) == open_["n_undecided"] > 0
+    assert all(row["probability"] < 0.999 for row in undecided)
+    assert sum(row[1] == "" for row in read_rows(home / "labels.csv")) == len(undecided)
+    assert "left open" in done("aggregate", "A.csv", "--threshold", "0.999").stdout
+    done("aggregate", "A.csv", "--rule", "balanced", "--gold", "gold.csv")
+
+
+def test_agreement(home):
+    found = done_json("agreement", "A.csv", "--resamples", "50")
+    alpha = found["krippendorff_alpha"]
+    assert alpha["low"] < alpha["value"] < alpha["high"]
+    table = read_annotations("A.csv")
+    assert alpha["value"] == krippendorff_alpha(table)
+    assert "krippendorff alpha" in done("agreement", "A.csv", "--resamples", "20").stdout
+    assert "gwet_ac2" in done_json("agreement", "A.csv", "--scale", "ordinal", "--resamples", "20")
+    write_csv(home / "one.csv", [["task", "worker", "label"], [0, 0, 0], [1, 1, 1]])
+    assert done_json("agreement", "one.csv")["fleiss_kappa"]["value"] is None
+    assert "undefined" in done("agreement", "one.csv").stdout
 
 
 def test_repeated_pairs_are_a_choice(home):

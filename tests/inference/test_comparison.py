@@ -26,9 +26,7 @@ def test_best_first_with_gold_and_without():
     assert [s.method for s in blind] == ["b", "a"]
     assert blind[0].accuracy is None
     # Gold is for scoring only.
-    assert {s.held_out_log_likelihood for s in blind} == {
-        s.held_out_log_likelihood for s in scored
-    }
+    assert {s.held_out_log_likelihood for s in blind} == {s.held_out_log_likelihood for s in scored}
 
 
 def test_all_methods_are_compared():

@@ -285,7 +285,7 @@ def test_bad_probabilities_are_errors():
         CrowdLab().fit(A, proba=proba[:9])
     with pytest.raises(AnnotationError, match="proba is no distribution in row 0"):
         CrowdLab().fit(A, proba=2 * proba)
-    with pytest.raises(AnnotationError, match=r"proba holds .* in row 3"):
+    with pytest.raises(AnnotationError, match="proba is no distribution in row 3"):
         CrowdLab().fit(A, proba=np.where(np.arange(10)[:, None] == 3, np.nan, proba))
     model = CrowdLab().fit(A, proba=proba)
     with pytest.raises(AnnotationError, match=r"proba has shape \(1, 4\)"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -14,6 +15,7 @@ from manyhands.cli.output import print_json, print_table, say, show_spread, visi
 from manyhands.cli.params import (
     Duplicates,
     Rule,
+    Scale,
     parse_settings,
     read_classes,
     refuse_overwriting,
@@ -251,6 +253,53 @@ def describe(
     print_table(title, columns, class_rows(found))
     for warning in summary["warnings"]:
         say(f"! {warning['text']}")
+
+
+@app.command()
+@reported
+def agreement(
+    table: TablePath,
+    scale: Annotated[
+        Scale, typer.Option(help="What the classes are; ordered as in --classes, or sorted.")
+    ] = Scale.nominal,
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples.")] = 1000,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.error,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    json: Json = False,
+) -> None:
+    """Measure how far annotators agree, with 95 % intervals over instances.
+
+    Example: manyhands agreement annotations.csv --scale ordinal
+    """
+    from manyhands.agreement import summary
+    from manyhands.io import read_annotations
+
+    options = _options(task, worker, label, duplicates, classes, abstain, skip)
+    found = summary(read_annotations(table, **options), scale=scale.value, n_resamples=resamples)
+    rows = {
+        name: {
+            bound: None if math.isnan(value := getattr(interval, bound)) else value
+            for bound in ("value", "low", "high")
+        }
+        for name, interval in found.items()
+    }
+    if json:
+        print_json(rows)
+        return
+    print_table(
+        f"Agreement, {scale.value} classes",
+        ["measure", "value", "from", "to"],
+        [[name.replace("_", " "), *row.values()] for name, row in rows.items()],
+    )
+    if any(row["value"] is None for row in rows.values()):
+        say(
+            "empty: undefined (no instance has two annotations, or there is nothing to disagree on)"
+        )
 
 
 @app.command()

@@ -31,6 +31,14 @@ class Rule(StrEnum):
     balanced = "balanced"
 
 
+class Scale(StrEnum):
+    """What classes are; see `manyhands.agreement.summary`."""
+
+    nominal = "nominal"
+    ordinal = "ordinal"
+    interval = "interval"
+
+
 def some_path(text: str | Path) -> Path:
     """Read a path; refuse the empty text of an unset shell variable, which would mean '.'.
 
