@@ -27,6 +27,9 @@ __all__ = ["decide"]
 # Share of the mass up to which a class counts as absent: a floored log leaves it 1e-100, not 0.
 _NO_MASS = 1e-12
 
+# Rows at a time: what tells ties costs as much memory as the probabilities.
+_BLOCK = 100_000
+
 
 def decide(
     posterior: Any,
@@ -114,7 +117,7 @@ def decide(
     if ties not in ("first", "random"):
         raise AnnotationError(f"ties={ties!r} is unknown; use 'first' or 'random'")
     gain, refusal = _gains(posterior, rule, class_prior, threshold)
-    codes = _best(gain, ties, check_random_state(random_state))
+    codes = pick(gain, ties, check_random_state(random_state))
     if refusal is None:
         return values[codes]
     codes[~_reaches(gain.max(axis=1), refusal)] = len(values)
@@ -229,12 +232,19 @@ def _reaches(gain: FloatArray, goal: Any) -> BoolArray:
     return gain >= goal - 1e-9 * np.abs(goal) - 1e-12
 
 
-def _best(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
-    """Column of the largest gain; equal ones as ``ties`` says, shape (n,)."""
-    tied: AnyArray = _reaches(gain, gain.max(axis=1, keepdims=True))
-    if ties == "random":
-        tied = tied * rng.uniform(0.5, 1.0, size=tied.shape)
-    return np.argmax(tied, axis=1)
+def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
+    """Column of the largest gain in every row; equal ones as ``ties`` says, shape (n,).
+
+    Equal up to rounding is equal; unless ``ties`` is "random" the first of them is chosen.
+    """
+    chosen = np.empty(len(gain), dtype=np.int64)
+    for first in range(0, len(gain), _BLOCK):
+        rows = gain[first : first + _BLOCK]
+        tied: AnyArray = _reaches(rows, rows.max(axis=1, keepdims=True))
+        if ties == "random":
+            tied = tied * rng.uniform(0.5, 1.0, size=tied.shape)
+        chosen[first : first + _BLOCK] = np.argmax(tied, axis=1)
+    return chosen
 
 
 def _with_abstention(values: AnyArray, abstain: Any) -> AnyArray:

@@ -24,6 +24,9 @@ INSTANCE_PARAMETERS = {"GLAD", "KOS", "EBCC"}
 """Methods that learn something of every instance, which predict_proba cannot know."""
 
 
+SEVERAL_MAXIMA = {"EBCC", "WorkerClustering"}
+
+
 def tables(min_instances=2):
     """Random matrices of 3 classes with at least one annotation."""
     shape = st.tuples(st.integers(min_instances, 10), st.integers(1, 5))
@@ -127,9 +130,9 @@ def test_constant_annotators_do_not_carry_the_day(cls):
 
 @methods
 def test_one_annotator_is_believed(cls):
-    A = np.array([[0], [1], [1], [-1]])
-    model = cls().fit(A)
-    assert model.labels_[:3].tolist() == [0, 1, 1]
+    y = np.arange(30) % 3
+    model = cls().fit(np.append(y, -1)[:, None])
+    np.testing.assert_array_equal(model.labels_[:30], y)
 
 
 @methods
@@ -227,6 +230,8 @@ def test_annotators_are_matched_by_id(cls):
 
 @methods
 def test_pieces_give_what_one_fit_gives(cls):
+    if cls.__name__ in SEVERAL_MAXIMA:
+        pytest.skip("its likelihood has several maxima: where it ends depends on the start")
     A, _ = crowd(n=300)
     A[:100, 8:] = -1  # The last four annotators come later.
     parameters = {k: v for k, v in {"tol": 1e-9, "max_iter": 2000}.items() if hasattr(cls(), k)}
@@ -295,6 +300,8 @@ def test_the_start_is_checked_and_not_overwritten(cls):
 
 @methods
 def test_a_thousand_classes(cls):
+    if cls.__name__ == "EBCC":
+        pytest.skip("R * C^2 * n_subtypes numbers; its page says so")
     rng = np.random.default_rng(0)
     table = AnnotationTable.from_matrix(rng.integers(0, 1000, (20, 3)), classes=range(1000))
     model = cls().fit(table)

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable
+from manyhands.decision import pick
 from manyhands.inference.kernels import (
     by_annotator,
     by_instance,
@@ -19,7 +20,6 @@ from manyhands.inference.kernels import (
     floored_log,
     make_votes,
     normalise_rows,
-    pick,
     right,
     total,
     vote_shares,

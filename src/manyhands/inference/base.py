@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask
-from manyhands.decision import as_posterior
+from manyhands.decision import as_posterior, pick
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.kernels import (
     Votes,
@@ -27,7 +27,6 @@ from manyhands.inference.kernels import (
     expected_accuracy,
     make_votes,
     normalise_rows,
-    pick,
     vote_shares,
 )
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
@@ -151,7 +150,7 @@ class BaseAggregator(BaseEstimator):
         self.instances_ = table.instances
         self.annotators_ = table.annotators
         self.n_annotators_ = table.n_annotators
-        rng = check_random_state(self.random_state)
+        rng = self._generator()
         votes = self._votes(table, gold)
         start = vote_shares(votes.answers) if start is None else clamp(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)
@@ -208,7 +207,13 @@ class BaseAggregator(BaseEstimator):
     def predict(self, table: Any) -> AnyArray:
         """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
         posterior = self.predict_proba(table)
-        return self.classes_[pick(posterior, self.ties, check_random_state(self.random_state))]
+        return self.classes_[pick(posterior, self.ties, self._generator())]
+
+    def _generator(self) -> np.random.RandomState:
+        """Generator of this call; without a seed a fresh one, not numpy's global one."""
+        if self.random_state is None:
+            return np.random.RandomState()
+        return check_random_state(self.random_state)
 
     def fit_predict(self, table: Any, y: Any = None, *, gold: Any = None) -> AnyArray:
         """Fit and return ``labels_``, shape (n_instances,)."""

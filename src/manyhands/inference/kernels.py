@@ -22,6 +22,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import xlogy
 
 from manyhands.annotations import AnnotationTable
+from manyhands.decision import pick
 from manyhands.typing import FloatArray, IntArray
 
 LOG_FLOOR = float(np.log(1e-100))
@@ -342,14 +343,22 @@ def settle(votes: Votes, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
         per_class = joint.shape[1] // votes.n_classes  # A class may have several states.
         other = np.arange(joint.shape[1]) // per_class != votes.gold[known][:, None]
         joint[known] = np.where(other, -np.inf, joint[known])
-    top = joint[:, 0].copy()
-    for c in range(1, joint.shape[1]):  # Reducing along a short last axis is slow in numpy.
-        np.maximum(top, joint[:, c], out=top)
+    top = _row_max(joint)
     joint -= top[:, None]
     np.exp(joint, out=joint)
     mass = joint @ np.ones(joint.shape[1])
     joint /= mass[:, None]
     return joint, top + np.log(mass)
+
+
+def _row_max(values: FloatArray) -> FloatArray:
+    """Largest value of every row, shape (n,)."""
+    if values.shape[1] > 16:
+        return values.max(axis=1)
+    top = values[:, 0].copy()
+    for c in range(1, values.shape[1]):  # Reducing along a short last axis is slow in numpy.
+        np.maximum(top, values[:, c], out=top)
+    return top
 
 
 def confusion_counts(votes: Votes, posterior: FloatArray) -> FloatArray:
@@ -473,15 +482,3 @@ def floored_log(p: FloatArray) -> FloatArray:
 def log_dirichlet(pseudo_counts: FloatArray, p: FloatArray) -> float:
     """Log density of a Dirichlet prior up to a constant: sum of pseudo_counts * log p."""
     return float(xlogy(pseudo_counts, np.maximum(p, np.exp(LOG_FLOOR))).sum())
-
-
-def pick(posterior: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
-    """Most probable class of every instance; equal maxima as ``ties`` says, shape (n,)."""
-    chosen = np.empty(len(posterior), dtype=np.int64)
-    for first in range(0, len(posterior), SHARD):  # The masks would cost as much as posterior.
-        rows = posterior[first : first + SHARD]
-        tied = rows >= rows.max(axis=1, keepdims=True) * (1 - 1e-9) - 1e-12
-        if ties == "random":
-            tied = tied * rng.uniform(0.5, 1.0, size=tied.shape)
-        chosen[first : first + SHARD] = np.argmax(tied, axis=1)
-    return chosen

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.decision import pick
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.kernels import Votes, pick, vote_shares
+from manyhands.inference.kernels import Votes, vote_shares
 from manyhands.typing import FloatArray
 
 

@@ -1,0 +1,328 @@
+"""Enhanced Bayesian classifier combination: annotators who err on the same instances.
+
+.. [1] Y. Li, B. I. P. Rubinstein and T. Cohn. Exploiting worker correlation for label aggregation
+   in crowdsourcing. ICML 2019 (PMLR 97).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.utils._param_validation import StrOptions
+
+from manyhands.annotations import AnnotationTable
+from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
+from manyhands.inference.dawid_skene import warn_without_overlap
+from manyhands.inference.ibcc import confusion_prior, dirichlet_divergence, expected_log
+from manyhands.inference.kernels import (
+    SHARD,
+    EMCounts,
+    Votes,
+    by_annotator,
+    by_instance,
+    clamp,
+    count_rows,
+    e_step,
+    expect_and_count,
+    fill,
+    make_votes,
+    normalise_rows,
+    right,
+    total,
+    vote_shares,
+    weighted_votes,
+)
+from manyhands.typing import FloatArray, IntArray
+
+
+class EBCC(BaseAggregator):
+    """Infer true classes where annotators share their mistakes: each class has subtypes.
+
+    The model of `IBCC`, in which every class is a mixture of subtypes (the clear eights and those
+    that look like a three) and an annotator has a confusion row for each. Annotators are
+    independent given the subtype, not given the class: many who err alike on the same kind of
+    instance count for less than many independent ones.
+
+    Parameters
+    ----------
+    max_iter : int, default=500
+        Iterations of one restart.
+    tol : float, default=1e-7
+        Stop when the lower bound per annotation grows by less. It climbs in steps, with flat
+        stretches in between: a larger ``tol`` stops on one of them.
+    n_subtypes : int, default=10
+        Subtypes of every class at most: those not needed stay empty. With 1 the model is IBCC's.
+    n_restarts : int, default=10
+        Random starts; the one that reaches the largest lower bound is kept.
+    subtype_strength : float, default=0.1
+        Pseudo-instances of the prior, shared among the subtypes of a class. Far below
+        ``n_subtypes``, it prefers few subtypes.
+    diagonal, off_diagonal : float, default=4.0 and 1.0
+        Pseudo-annotations of the prior in every confusion row, right ones and for each other
+        response, as in `IBCC`.
+    class_strength : "votes" or float, default="votes"
+        Pseudo-instances of the prior in every class: as many as it has votes (in shares of an
+        instance; at least 1), or a number.
+    abstentions : {"model", "ignore"}, default="model"
+        Whether an annotator's abstentions (`AnnotationTable.abstentions`) tell of the class: with
+        "model" to abstain is one more response with its own probability in every subtype.
+    ties : {"first", "random", "distribute"}, default="first"
+        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
+        as the posterior is distributed already.
+    random_state : int, RandomState or None, default=0
+        For the restarts, and ``ties="random"``.
+
+    Attributes
+    ----------
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        [annotator, true, given]; mixture of the subtypes' confusion rows.
+    subtype_weight_ : array of shape (n_classes, n_subtypes)
+        Expected share of every subtype in its class.
+    subtype_confusion_ : array of shape (n_annotators, n_classes, n_subtypes, n_classes)
+        Expected confusion rows, [annotator, true, subtype, given]; computed when asked for.
+    abstention_ : array of shape (n_annotators, n_classes)
+        Expected probability to abstain on an instance of every class; 0 unless modelled.
+    log_likelihood_ : array of shape (n_iter_,)
+        Evidence lower bound of the best restart after every E-step; it never decreases.
+    restart_bounds_ : array of shape (n_restarts,)
+        Lower bound each restart reached. If the best is alone, more restarts may find a better.
+
+    Notes
+    -----
+    Every restart splits each class's share of an instance's votes at random (uniformly over the
+    simplex) among the subtypes. The random numbers are a function of the seed and of who voted
+    how, each annotator known by the agreement with all others: the result does not depend on the
+    order of instances, annotators or classes.
+
+    Memory: ``n_annotators * n_classes**2 * n_subtypes`` numbers, and while fitting about four
+    times as many.
+
+    References
+    ----------
+    Li, Rubinstein & Cohn (ICML 2019): model, mean-field updates, default priors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import EBCC
+    >>> A = np.array([[0, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, -1]])
+    >>> EBCC(random_state=0).fit_predict(A)
+    array([0, 1, 0, 1])
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseAggregator._parameter_constraints,
+        "max_iter": [COUNT],
+        "tol": [NON_NEGATIVE],
+        "n_subtypes": [COUNT],
+        "n_restarts": [COUNT],
+        "subtype_strength": [POSITIVE],
+        "diagonal": [POSITIVE],
+        "off_diagonal": [POSITIVE],
+        "class_strength": [POSITIVE, StrOptions({"votes"})],
+        "abstentions": [StrOptions({"model", "ignore"})],
+    }
+
+    def __init__(
+        self,
+        max_iter: int = 500,
+        tol: float = 1e-7,
+        *,
+        n_subtypes: int = 10,
+        n_restarts: int = 10,
+        subtype_strength: float = 0.1,
+        diagonal: float = 4.0,
+        off_diagonal: float = 1.0,
+        class_strength: float | str = "votes",
+        abstentions: str = "model",
+        ties: str = "first",
+        random_state: Any = 0,
+    ) -> None:
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_subtypes = n_subtypes
+        self.n_restarts = n_restarts
+        self.subtype_strength = subtype_strength
+        self.diagonal = diagonal
+        self.off_diagonal = off_diagonal
+        self.class_strength = class_strength
+        self.abstentions = abstentions
+        self.ties = ties
+        self.random_state = random_state
+
+    def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
+        return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
+
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        warn_without_overlap(votes)
+        shards = self._shards(votes)
+        prior = self._prior(votes)
+        codes = annotator_codes(votes.answers, start)
+        bounds: list[float] = []
+        best: Run | None = None
+        for _ in range(self.n_restarts):
+            waves = draw_waves(self.n_subtypes, rng)
+            counts = count_rows(shards, start, partial(random_split, codes=codes, waves=waves))
+            run = self._climb(shards, counts, prior)
+            bounds.append(run.history[-1])
+            best = run if best is None or bounds[-1] > best.history[-1] else best
+        assert best is not None
+        self._describe(best, votes.n_classes)
+        self.restart_bounds_ = np.array(bounds)
+        self.posterior_ = self._fill(start, shards)
+
+    def _climb(self, shards: list[Votes], counts: EMCounts, prior: Dirichlets) -> Run:
+        """Update the Dirichlets and the instances in turn until the lower bound stands still."""
+        enough = self.tol * sum(shard.total_weight for shard in shards)
+        history: list[float] = []
+        for _ in range(self.max_iter):
+            found = prior.updated(counts)
+            logs = found.expected_logs()
+            counts = total(expect_and_count, shards, logs.state_prior, logs.confusion)
+            history.append(counts.log_likelihood - found.divergence(prior, logs))
+            if len(history) > 1 and history[-1] - history[-2] < enough:
+                break
+        return Run(found, history)
+
+    def _describe(self, run: Run, n_classes: int) -> None:
+        self._dirichlets = run.dirichlets
+        self.class_prior_ = normalise_rows(run.dirichlets.classes)
+        self.subtype_weight_ = normalise_rows(run.dirichlets.subtypes)
+        responses = np.einsum("cm,rcmk->rck", self.subtype_weight_, self._subtype_responses())
+        self.confusion_ = normalise_rows(responses[:, :, :n_classes])
+        self.abstention_ = responses[:, :, n_classes:].sum(axis=2)
+        self.log_likelihood_ = np.array(run.history)
+        self.n_iter_ = len(run.history)
+
+    @property
+    def subtype_confusion_(self) -> FloatArray:
+        """Expected confusion rows [annotator, true, subtype, given], shape (R, C, M, C)."""
+        return normalise_rows(self._subtype_responses()[..., : len(self.class_prior_)])
+
+    def _subtype_responses(self) -> FloatArray:
+        """Expected probability of every response, shape (R, C, M, K)."""
+        alpha = self._dirichlets.confusion
+        shape = (len(alpha), *self.subtype_weight_.shape, alpha.shape[2])
+        return normalise_rows(alpha).reshape(shape)
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        posterior = np.empty((votes.n_instances, votes.n_classes))
+        return self._fill(posterior, self._shards(votes))
+
+    def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
+        """Write the posterior of every instance into ``out``."""
+        logs = self._dirichlets.expected_logs()
+
+        def rows(shard: Votes) -> FloatArray:
+            states, _ = e_step(shard, logs.state_prior, logs.confusion)
+            posterior = states.reshape(len(states), *self.subtype_weight_.shape).sum(axis=2)
+            posterior[~shard.voted] = self.class_prior_
+            return clamp(shard, posterior)  # Sums of subtypes are 1 but for rounding.
+
+        fill(out, shards, rows)
+        return out
+
+    def _shards(self, votes: Votes) -> list[Votes]:
+        # A row is n_subtypes times as long as elsewhere, and should still fit into the cache.
+        enough_to_add_up = 4 * votes.n_annotators * votes.n_responses
+        return votes.shards(max(SHARD // self.n_subtypes, enough_to_add_up))
+
+    def _prior(self, votes: Votes) -> Dirichlets:
+        if self.class_strength == "votes":
+            answers = votes.answers
+            classes = np.maximum(vote_shares(answers)[answers.voted].sum(axis=0), 1.0)
+        else:
+            classes = np.full(votes.n_classes, float(self.class_strength))
+        share = self.subtype_strength / self.n_subtypes
+        subtypes = np.full((votes.n_classes, self.n_subtypes), share)
+        rows = confusion_prior(votes, self.diagonal, self.off_diagonal)
+        return Dirichlets(classes, subtypes, np.repeat(rows, self.n_subtypes, axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Dirichlets:
+    """Parameters of the Dirichlets over the model's probabilities, or expected logs of these.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+    subtypes : array of shape (C, M)
+    confusion : array of shape (R, C * M, K)
+        [annotator, class and subtype, response]; in the prior (C * M, K).
+    """
+
+    classes: FloatArray
+    subtypes: FloatArray
+    confusion: FloatArray
+
+    def updated(self, counts: EMCounts) -> Dirichlets:
+        """Posterior of this prior after expected counts."""
+        sizes = counts.prior.reshape(self.subtypes.shape)
+        return Dirichlets(
+            self.classes + sizes.sum(axis=1),
+            self.subtypes + sizes,
+            self.confusion + counts.confusion,
+        )
+
+    def expected_logs(self) -> Dirichlets:
+        """Expected logarithms of the probabilities, in the same shapes."""
+        return Dirichlets(*map(expected_log, (self.classes, self.subtypes, self.confusion)))
+
+    @property
+    def state_prior(self) -> FloatArray:
+        """Of expected logs: that of every class and subtype, shape (C * M,)."""
+        return (self.classes[:, None] + self.subtypes).ravel()
+
+    def divergence(self, prior: Dirichlets, logs: Dirichlets) -> float:
+        """KL divergence from ``prior``, summed over all; ``logs`` are the `expected_logs`."""
+        return (
+            dirichlet_divergence(self.classes, prior.classes, logs.classes)
+            + dirichlet_divergence(self.subtypes, prior.subtypes, logs.subtypes)
+            + dirichlet_divergence(self.confusion, prior.confusion, logs.confusion)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Where one restart ended, and its lower bound after every iteration."""
+
+    dirichlets: Dirichlets
+    history: list[float]
+
+
+# -- random starts that do not depend on the order of anything ------------------------------------
+
+
+def annotator_codes(votes: Votes, posterior: FloatArray) -> FloatArray:
+    """Two numbers in [-1, 1] for every annotator, of how often it agrees with all, shape (2, R).
+
+    They scatter: annotators who differ a little have unrelated numbers.
+    """
+    agreement = by_annotator(votes, right(votes, posterior))
+    return np.stack([np.sin(agreement), np.cos(agreement)])
+
+
+def draw_waves(n_subtypes: int, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
+    """Random frequency and phase for every subtype."""
+    return rng.uniform(100.0, 1000.0, n_subtypes), rng.uniform(0.0, 2 * np.pi, n_subtypes)
+
+
+def random_split(
+    votes: Votes, posterior: FloatArray, codes: FloatArray, waves: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    """Split every instance's mass in every class among the subtypes at random, shape (n, C * M).
+
+    The shares are distributed evenly over the simplex (exponentials over their sum). Random
+    numbers come from a wave so fast that any other combination of votes is elsewhere on it; whose
+    votes are the same get the same shares, as they would after the first E-step anyway.
+    """
+    votes = votes.answers
+    for_class, at_all = codes[:, votes.annotator]
+    votes_code = weighted_votes(votes, for_class) + by_instance(votes, at_all)[:, None]
+    frequency, phase = waves
+    uniform = np.arccos(np.cos(votes_code[:, :, None] * frequency + phase)) / np.pi
+    shares = normalise_rows(-np.log(np.clip(uniform, 1e-12, 1 - 1e-12)))
+    return (posterior[:, :, None] * shares).reshape(len(posterior), -1)

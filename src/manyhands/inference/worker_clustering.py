@@ -1,0 +1,207 @@
+"""Worker clustering: annotators of a cluster share one confusion matrix.
+
+.. [1] H. Imamura, I. Sato and M. Sugiyama. Analysis of minimax error rate for crowdsourcing and
+   its application to worker clustering model. ICML 2018 (PMLR 80).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax, xlogy
+from scipy.stats import rankdata
+
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
+from manyhands.inference.dawid_skene import warn_without_overlap
+from manyhands.inference.kernels import (
+    Votes,
+    count_rows,
+    e_step,
+    expect_and_count,
+    fill,
+    floored_log,
+    normalise_rows,
+    total,
+)
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+
+class WorkerClustering(BaseAggregator):
+    """Infer true classes, clusters of annotators, and one confusion matrix a cluster.
+
+    Between one confusion matrix for everybody and one for each (`DawidSkene`): annotators of few
+    annotations borrow from those who answer alike.
+
+    Parameters
+    ----------
+    max_iter : int, default=100
+    tol : float, default=1e-5
+        Stop when the lower bound per annotation grows by less.
+    n_clusters : int, default=2
+        Clusters of annotators; those not needed may end up empty. Two tell the careful from the
+        careless; the larger the crowd, the more can be told apart.
+    ties : {"first", "random", "distribute"}, default="first"
+        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
+        as the posterior is distributed already.
+    random_state : int, RandomState or None
+        For ``ties="random"``.
+
+    Attributes
+    ----------
+    clusters_ : integer array of shape (n_annotators,)
+        Most probable cluster of every annotator; clusters start in the order of their quality,
+        the best first.
+    cluster_posterior_ : array of shape (n_annotators, n_clusters)
+        Probability of every cluster; that of an annotator without annotations is
+        ``cluster_weight_``.
+    cluster_weight_ : array of shape (n_clusters,)
+        Share of the annotators in every cluster.
+    cluster_confusion_ : array of shape (n_clusters, n_classes, n_classes)
+        [cluster, true, given]; rows sum to 1. Uniform where a cluster is empty.
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        Mixture of the clusters' matrices, as probable as they are for the annotator.
+    log_likelihood_ : array of shape (n_iter_,)
+        Evidence lower bound after every E-step; it never decreases.
+
+    Notes
+    -----
+    The posterior is approximated by a product of one factor for the true classes (theta) and one
+    for the clusters of the annotators (phi); confusion matrices and shares are point estimates.
+    Each step in turn maximises the lower bound: phi, the estimates, theta.
+
+    Start: theta = vote shares; annotators in the order of the nuclear norm of their confusion
+    matrix, cut into clusters of equal size. Who cannot be told apart starts in the same cluster.
+
+    References
+    ----------
+    Imamura, Sato & Sugiyama (ICML 2018): the worker clustering model and its variational inference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import WorkerClustering
+    >>> truth = np.array([0, 1, 0, 1, 0, 1])
+    >>> A = np.column_stack([truth, truth, truth, [0, 0, 1, 1, 1, 0], [1, 1, 0, 0, 1, 0]])
+    >>> model = WorkerClustering().fit(A)
+    >>> model.labels_, model.clusters_
+    (array([0, 1, 0, 1, 0, 1]), array([0, 0, 0, 1, 1]))
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseAggregator._parameter_constraints,
+        "max_iter": [COUNT],
+        "tol": [NON_NEGATIVE],
+        "n_clusters": [COUNT],
+    }
+
+    def __init__(
+        self,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        *,
+        n_clusters: int = 2,
+        ties: str = "first",
+        random_state: Any = None,
+    ) -> None:
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_clusters = n_clusters
+        self.ties = ties
+        self.random_state = random_state
+
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        warn_without_overlap(votes)
+        shards = votes.shards()
+        counts = count_rows(shards, start)
+        active = np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
+        members = first_clusters(counts.confusion, active, self.n_clusters)
+        history: list[float] = []
+        for _ in range(self.max_iter):
+            prior, weight = (
+                normalise_rows(counts.prior),
+                normalise_rows(members[active].sum(axis=0)),
+            )
+            clusters = normalise_rows(np.tensordot(members.T, counts.confusion, axes=1))
+            members, bound = cluster_step(counts.confusion, weight, clusters)
+            counts = total(expect_and_count, shards, *_log_parameters(prior, members, clusters))
+            history.append(counts.log_likelihood + bound)
+            if len(history) > 1 and history[-1] - history[-2] < self.tol * votes.total_weight:
+                break
+        self.class_prior_, self.cluster_weight_ = prior, weight
+        self.cluster_posterior_, self.cluster_confusion_ = members, clusters
+        self.clusters_: IntArray = members.argmax(axis=1)
+        self.confusion_ = np.tensordot(members, clusters, axes=1)
+        self.posterior_ = self._fill(start, shards)
+        self.log_likelihood_ = np.array(history)
+        self.n_iter_ = len(history)
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
+
+    def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
+        """Write the posterior of every instance into ``out``."""
+        parameters = _log_parameters(
+            self.class_prior_, self.cluster_posterior_, self.cluster_confusion_
+        )
+        fill(out, shards, lambda shard: e_step(shard, *parameters)[0])
+        return out
+
+
+def first_clusters(counts: FloatArray, active: BoolArray, n_clusters: int) -> FloatArray:
+    """Cut the annotators into clusters of equal size by how much their annotations tell.
+
+    Parameters
+    ----------
+    counts : array of shape (R, C, C)
+        Expected responses, [annotator, true, response].
+    active : boolean array of shape (R,)
+        Who has annotations.
+
+    Returns
+    -------
+    array of shape (R, n_clusters)
+        1 in every annotator's cluster, the first for the largest nuclear norm of the confusion
+        matrix. An adversary's is that of an honest annotator: among equals the trace decides.
+    """
+    confusion = normalise_rows(counts[active])
+    norms = np.linalg.svd(confusion, compute_uv=False).sum(axis=1)
+    traces = np.trace(confusion, axis1=1, axis2=2)
+    # Equals but for rounding have one rank, and so one cluster, whatever their order.
+    keys = -np.round(np.column_stack([norms, traces]), 9)
+    ranks = rankdata(np.unique(keys, axis=0, return_inverse=True)[1].ravel())
+    members = np.full((len(counts), n_clusters), 1.0 / n_clusters)
+    members[active] = np.eye(n_clusters)[((ranks - 0.5) * n_clusters / len(ranks)).astype(int)]
+    return members
+
+
+def cluster_step(
+    counts: FloatArray, weight: FloatArray, clusters: FloatArray
+) -> tuple[FloatArray, float]:
+    """Posterior over every annotator's cluster, and its share of the lower bound.
+
+    Parameters
+    ----------
+    counts : array of shape (R, C, C)
+        Expected responses, [annotator, true, response].
+    weight : array of shape (L,)
+    clusters : array of shape (L, C, C)
+
+    Returns
+    -------
+    members : array of shape (R, L)
+    bound : float
+        E log p(clusters) + entropy; what the annotations tell is in the E-step's part.
+    """
+    log_weight = floored_log(weight)
+    axes = ([1, 2], [1, 2])
+    joint = np.tensordot(counts, floored_log(clusters), axes=axes) + log_weight
+    members: FloatArray = softmax(joint, axis=1)
+    return members, float((members @ log_weight).sum() - xlogy(members, members).sum())
+
+
+def _log_parameters(
+    prior: FloatArray, members: FloatArray, clusters: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Log class prior (C,) and expected log confusion matrices (R, C, C) of the annotators."""
+    return floored_log(prior), np.tensordot(members, floored_log(clusters), axes=1)
