@@ -7,21 +7,29 @@ from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.ebcc import EBCC
 from manyhands.inference.glad import GLAD
 from manyhands.inference.ibcc import IBCC
+from manyhands.inference.kos import KOS
+from manyhands.inference.mace import MACE
 from manyhands.inference.majority_vote import MajorityVote
 from manyhands.inference.one_coin_dawid_skene import OneCoinDawidSkene
+from manyhands.inference.weighted_majority_vote import WeightedMajorityVote
 from manyhands.inference.worker_clustering import WorkerClustering
+from manyhands.inference.zero_based_skill import ZeroBasedSkill
 
 __all__ = [
     "EBCC",
     "GLAD",
     "IBCC",
+    "KOS",
+    "MACE",
     "BaseAggregator",
     "CrowdLab",
     "DawidSkene",
     "MajorityVote",
     "MethodScore",
     "OneCoinDawidSkene",
+    "WeightedMajorityVote",
     "WorkerClustering",
+    "ZeroBasedSkill",
     "all_aggregators",
     "compare",
     "find_aggregator",

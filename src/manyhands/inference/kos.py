@@ -1,0 +1,249 @@
+"""KOS (Karger, Oh & Shah, 2011): messages between instances and annotators.
+
+.. [1] D. R. Karger, S. Oh and D. Shah. Iterative learning for reliable crowdsourcing systems.
+   NIPS 2011. Long version: Budget-optimal task allocation for reliable crowdsourcing systems.
+   Operations Research 62(1), 2014.
+.. [2] D. R. Karger, S. Oh and D. Shah. Efficient crowdsourcing for multi-class labeling.
+   SIGMETRICS 2013.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils._param_validation import StrOptions
+
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
+from manyhands.inference.dawid_skene import warn_without_overlap
+from manyhands.inference.kernels import (
+    Votes,
+    by_annotator,
+    by_instance,
+    joined,
+    right,
+    weighted_votes,
+)
+from manyhands.inference.weighted_majority_vote import decide_by_weight, weighted_shares
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+
+class KOS(BaseAggregator):
+    """Pass messages along the annotations until the reliable annotators stand out.
+
+    An instance tells each of its annotators what the others say of it; an annotator tells each of
+    their instances how well they agree with the others elsewhere. No one hears their own echo.
+
+    Parameters
+    ----------
+    max_iter : int, default=100
+    tol : float, default=1e-6
+        Stop when no message (the largest is 1) changes by more.
+    initial_messages : {"ones", "normal"}, default="ones"
+        First messages of the annotators: all 1, the mean of the paper's, or the paper's N(1, 1),
+        drawn in the order of the annotations.
+    ties : {"first", "random", "distribute"}, default="first"
+        Which of several equal maxima ``labels_`` names; "distribute" is "first" here.
+    random_state : int, RandomState or None
+        For ``initial_messages="normal"`` and ``ties="random"``.
+
+    Attributes
+    ----------
+    posterior_ : array of shape (n_instances, n_classes)
+        Shares of the votes weighted by the annotators' last messages (a negative one votes for
+        the other classes): scores, not calibrated probabilities. Where no message arrives, plain
+        shares.
+    reliability_ : array of shape (n_annotators,)
+        What an annotator would tell a new instance, over the largest such message: how much they
+        agree with the others, summed over their annotations. Negative: wrong more often than by
+        guessing. The mean of the others for an annotator without annotations.
+
+    Notes
+    -----
+    With more than two classes an annotation of class a counts ``n_classes - 1`` for a and -1 for
+    every other class; with two this is the paper's +1 and -1.
+
+    ``start`` of `fit` has no effect: the messages begin with the annotators. If ``n_iter_`` is
+    ``max_iter`` the messages have not settled.
+
+    References
+    ----------
+    Karger, Oh & Shah (2011), NIPS, "Iterative Algorithm"; (2014), Operations Research 62(1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import KOS
+    >>> A = np.array([[0, 0, 1, 0], [1, 1, 0, 1], [0, 0, 1, 1], [1, 1, 1, -1]])
+    >>> model = KOS().fit(A)
+    >>> model.labels_
+    array([0, 1, 0, 1])
+    >>> bool(model.reliability_[2] < 0)
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseAggregator._parameter_constraints,
+        "max_iter": [COUNT],
+        "tol": [NON_NEGATIVE],
+        "initial_messages": [StrOptions({"ones", "normal"})],
+    }
+
+    def __init__(
+        self,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+        *,
+        initial_messages: str = "ones",
+        ties: str = "first",
+        random_state: Any = None,
+    ) -> None:
+        self.max_iter = max_iter
+        self.tol = tol
+        self.initial_messages = initial_messages
+        self.ties = ties
+        self.random_state = random_state
+
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        warn_without_overlap(votes)
+        graph = [_edges(shard) for shard in votes.shards()]
+        first = [np.ones(edges.votes.n_annotations) for edges in graph]
+        agreement = _listen(graph, first)[1]
+        if self.initial_messages == "normal":
+            first = [_drawn(edges, rng) for edges in graph]
+        messages = Messages(first, np.ones(votes.n_annotators))
+        for n_iter in range(1, self.max_iter + 1):
+            self.n_iter_ = n_iter
+            before, messages = messages, _pass_on(graph, messages, agreement)
+            if _change(before, messages) <= self.tol:
+                break
+        self.reliability_ = _reliability(messages.sums, by_annotator(votes) > 0)
+        parts = zip(graph, messages.on_edges, strict=True)
+        self.posterior_ = joined(weighted_shares(edges.votes, y) for edges, y in parts)
+        self.class_prior_ = known_prior(votes, self.posterior_)
+        self.posterior_[~votes.voted] = self.class_prior_
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        return decide_by_weight(votes, self.reliability_, self.class_prior_)[0]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages of the annotators.
+
+    Attributes
+    ----------
+    on_edges : list of arrays of shape (n_annotations,)
+        One message an annotation, shard by shard: what an annotator tells an instance.
+    sums : array of shape (R,)
+        What an annotator would tell an instance they have not seen.
+    """
+
+    on_edges: list[FloatArray]
+    sums: FloatArray
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Annotations of a shard as edges between instances and annotators.
+
+    Attributes
+    ----------
+    votes : Votes
+    pair : integer array of shape (n_annotations,) or None
+        Edges of one instance and one annotator share a code; None if no two do.
+    echo : array of shape (n_annotations,)
+        What a message of 1 of its annotator adds to the score of the class given.
+    """
+
+    votes: Votes
+    pair: IntArray | None
+    echo: FloatArray
+
+
+def _edges(votes: Votes) -> Edges:
+    codes = votes.instance * np.int64(votes.n_annotators) + votes.annotator
+    distinct, pair = np.unique(codes, return_inverse=True)
+    repeated = len(distinct) < len(pair)
+    weight = np.ones(len(pair)) if votes.weight is None else votes.weight
+    if repeated:
+        _, same = np.unique(pair * votes.n_classes + votes.response, return_inverse=True)
+        echo = votes.n_classes * _summed(same, weight) - _summed(pair, weight)
+    else:
+        echo = (votes.n_classes - 1) * weight
+    if votes.gold is not None:  # What is known is no one's echo.
+        echo = np.where(votes.gold[votes.instance] >= 0, 0.0, echo)
+    return Edges(votes, pair if repeated else None, echo)
+
+
+def _summed(code: IntArray | None, value: FloatArray) -> FloatArray:
+    """Sum ``value`` over the edges of the same code, for every edge."""
+    return value if code is None else np.bincount(code, value)[code].astype(np.float64, copy=False)
+
+
+def _drawn(edges: Edges, rng: np.random.RandomState) -> FloatArray:
+    """First messages of the paper, N(1, 1), one for every instance and annotator."""
+    messages = rng.normal(1.0, 1.0, edges.votes.n_annotations)
+    return messages if edges.pair is None else messages[edges.pair]
+
+
+def _pass_on(graph: list[Edges], messages: Messages, agreement: FloatArray) -> Messages:
+    """One iteration; the largest message becomes 1. No change where all are 0.
+
+    Of the two signs, which the equations cannot tell apart, that of ``agreement``, (R,).
+    """
+    heard, sums = _listen(graph, messages.on_edges)
+    parts = zip(graph, heard, strict=True)
+    sent = [sums[edges.votes.annotator] - _summed(edges.pair, x) for edges, x in parts]
+    scale = max(float(np.abs(y).max(initial=0.0)) for y in sent)
+    if scale == 0:
+        return messages
+    if sums @ agreement < 0:
+        scale = -scale
+    return Messages([_rounded(y / scale) for y in sent], sums / scale)
+
+
+def _rounded(y: FloatArray) -> FloatArray:
+    """Round to float32, so that sums in float64 are exact and have the same value in any order.
+
+    Else what should cancel leaves rounding errors, and a hundred iterations make them large.
+    """
+    return y.astype(np.float32).astype(np.float64)
+
+
+def _listen(graph: list[Edges], on_edges: list[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
+    """Messages of the instances, shard by shard, and their sums by annotator, shape (R,)."""
+    heard = [_from_instances(edges, y) for edges, y in zip(graph, on_edges, strict=True)]
+    parts = zip(graph, heard, strict=True)
+    n_annotators = graph[0].votes.n_annotators
+    by_shard = [np.bincount(edges.votes.annotator, x, n_annotators) for edges, x in parts]
+    return heard, np.sum(by_shard, axis=0)
+
+
+def _from_instances(edges: Edges, y: FloatArray) -> FloatArray:
+    """What the others (or gold) say of the class an annotator gave, times the edge's weight."""
+    votes = edges.votes
+    scores = weighted_votes(votes, y)
+    if votes.gold is not None:
+        known = np.flatnonzero(votes.gold >= 0)
+        scores[known] = 0.0
+        scores[known, votes.gold[known]] = by_instance(votes)[known]
+    total = scores @ np.ones(votes.n_classes)
+    scores *= votes.n_classes
+    scores -= total[:, None]
+    x = right(votes, scores) - edges.echo * y
+    return x if votes.weight is None else votes.weight * x
+
+
+def _change(before: Messages, after: Messages) -> float:
+    """Largest change of a message."""
+    pairs = zip(before.on_edges, after.on_edges, strict=True)
+    return max(float(np.abs(b - a).max(initial=0.0)) for a, b in pairs)
+
+
+def _reliability(sums: FloatArray, active: BoolArray) -> FloatArray:
+    """Scale to a largest of 1; the silent get the mean of the others, shape (R,)."""
+    largest = np.abs(sums[active]).max()
+    scaled = sums / largest if largest > 0 else sums
+    return np.where(active, scaled, scaled[active].mean())

@@ -1,0 +1,210 @@
+"""Weighted majority vote: an annotator's vote weighs as much as they agree with the majority.
+
+.. [1] H. Li and B. Yu. Error rate bounds and iterative weighted majority voting for crowdsourcing.
+   arXiv:1411.4086, 2014.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
+from manyhands.inference.dawid_skene import warn_without_overlap
+from manyhands.inference.kernels import (
+    Votes,
+    by_annotator,
+    by_instance,
+    clamp,
+    joined,
+    right,
+    total,
+    vote_shares,
+    weighted_votes,
+)
+from manyhands.typing import FloatArray
+
+
+class WeightedMajorityVote(BaseAggregator):
+    """Vote, weigh every annotator by their agreement with the winners, vote again.
+
+    With the defaults this is *worker agreement with aggregate* (Wawa). More iterations with
+    ``chance_corrected=True`` are the iterative weighted majority vote (IWMV) of Li & Yu (2014).
+
+    Parameters
+    ----------
+    max_iter : int, default=1
+        Weighted votes after the plain one.
+    tol : float, default=1e-5
+        Stop when no skill changes by more.
+    chance_corrected : bool, default=False
+        Weigh votes by ``n_classes * skill - 1`` instead of the skill: who agrees no more often
+        than by guessing weighs nothing, and who agrees less often votes against the class given.
+    ties : {"first", "random", "distribute"}, default="first"
+        Which of several equal winners ``labels_`` names; "distribute" is "first" here. In the
+        skills the winners of a tie always share the win.
+    random_state : int, RandomState or None
+        For ``ties="random"``.
+
+    Attributes
+    ----------
+    posterior_ : array of shape (n_instances, n_classes)
+        Shares of the weighted votes: scores, not calibrated probabilities. Where all votes weigh
+        nothing, plain shares.
+    skill_ : array of shape (n_annotators,)
+        Share of an annotator's annotations that agree with the winners of the vote before; the
+        share over all annotations for one without any.
+
+    References
+    ----------
+    Li & Yu (2014), arXiv:1411.4086, algorithm IWMV.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import WeightedMajorityVote
+    >>> A = np.array([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, -1, 0]])
+    >>> model = WeightedMajorityVote().fit(A)
+    >>> model.labels_
+    array([0, 1, 0, 1])
+    >>> model.skill_.round(3)
+    array([0.875, 1.   , 0.375])
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseAggregator._parameter_constraints,
+        "max_iter": [COUNT],
+        "tol": [NON_NEGATIVE],
+        "chance_corrected": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        max_iter: int = 1,
+        tol: float = 1e-5,
+        *,
+        chance_corrected: bool = False,
+        ties: str = "first",
+        random_state: Any = None,
+    ) -> None:
+        self.max_iter = max_iter
+        self.tol = tol
+        self.chance_corrected = chance_corrected
+        self.ties = ties
+        self.random_state = random_state
+
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        warn_without_overlap(votes)
+        skill, self.n_iter_ = learn_skills(
+            votes,
+            start,
+            np.zeros(votes.n_annotators),
+            weigh=self._weigh,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        given = by_annotator(votes)
+        self.skill_ = np.where(given > 0, skill, np.average(skill, weights=given))
+        self.posterior_, self.class_prior_ = decide_by_weight(votes, self._weigh(self.skill_))
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        return decide_by_weight(votes, self._weigh(self.skill_), self.class_prior_)[0]
+
+    def _weigh(self, skill: FloatArray) -> FloatArray:
+        return len(self.classes_) * skill - 1.0 if self.chance_corrected else skill
+
+
+def learn_skills(
+    votes: Votes,
+    start: FloatArray,
+    skill: FloatArray,
+    *,
+    rate: Callable[[int], float] = lambda iteration: 1.0,
+    weigh: Callable[[FloatArray], FloatArray] = lambda skill: skill,
+    max_iter: int,
+    tol: float,
+) -> tuple[FloatArray, int]:
+    """Move every skill towards the share of agreement with the winners; vote by skill; repeat.
+
+    Parameters
+    ----------
+    votes : Votes
+    start : array of shape (n, C)
+        Its maxima are the first winners.
+    skill : array of shape (R,)
+        First skills; annotators without annotations keep theirs.
+    rate : function of the iteration (from 1)
+        Part of the way to go.
+    weigh : function from skills to the weights of votes
+    max_iter : int
+    tol : float
+        Stop when no skill moves by more.
+
+    Returns
+    -------
+    skill : array of shape (R,)
+    n_iter : int
+    """
+    shards, given = votes.shards(), by_annotator(votes)
+    agreed = _agreement(votes, start)
+    for n_iter in count(1):
+        share = np.divide(agreed, given, out=skill.copy(), where=given > 0)
+        step = rate(n_iter) * (share - skill)
+        skill = skill + step
+        if n_iter == max_iter or np.abs(step).max() <= tol:
+            break
+        agreed = total(_agreement_of_vote, shards, weigh(skill))
+    return skill, n_iter
+
+
+def _agreement(votes: Votes, shares: FloatArray) -> FloatArray:
+    """Annotations for the winner, an equal part for one of several winners, shape (R,)."""
+    top = shares.max(axis=1, keepdims=True)
+    winners = (shares >= top * (1 - 1e-9)).astype(np.float64)
+    winners /= (winners @ np.ones(votes.n_classes))[:, None]
+    return by_annotator(votes, right(votes, winners))
+
+
+def _agreement_of_vote(votes: Votes, weight: FloatArray) -> FloatArray:
+    return _agreement(votes, weighted_shares(votes, weight[votes.annotator]))
+
+
+def weighted_shares(votes: Votes, value: FloatArray) -> FloatArray:
+    """Share of the weighted votes each class received, shape (n, C); gold counts as certain.
+
+    A vote of value v < 0 is one of value -v for each of the other classes. Where all votes are
+    worth 0 they count the same; an instance without votes gets equal shares.
+
+    Parameters
+    ----------
+    votes : Votes
+    value : array of shape (n_annotations,)
+    """
+    n_classes = votes.n_classes
+    shares = weighted_votes(votes, value)
+    cast = by_instance(votes, np.where(value < 0, (1 - n_classes) * value, value))[:, None]
+    shares -= (shares @ np.full(n_classes, 1 / n_classes))[:, None]
+    np.divide(shares, cast, out=shares, where=cast > 0)
+    shares += 1 / n_classes
+    np.maximum(shares, 0.0, out=shares)
+    undecided = cast[:, 0] == 0
+    if undecided.any():
+        uniform = np.full(n_classes, 1 / n_classes)
+        shares[undecided] = vote_shares(votes, empty=uniform)[undecided]
+    return clamp(votes, shares)
+
+
+def decide_by_weight(
+    votes: Votes, weight: FloatArray, prior: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Shares of the votes weighted by annotator, (n, C), and their mean, (C,).
+
+    An instance without votes gets ``prior``, by default that mean.
+    """
+    shares = joined(weighted_shares(part, weight[part.annotator]) for part in votes.shards())
+    prior = known_prior(votes, shares) if prior is None else prior
+    shares[~votes.voted] = prior
+    return shares, prior
