@@ -72,7 +72,7 @@ class Votes:
         """Number of annotations with a positive weight."""
         return len(self.response)
 
-    @cached_property
+    @property
     def instance(self) -> IntArray:
         """Code of every annotation's instance, counted from this shard's first."""
         return np.repeat(np.arange(self.n_instances, dtype=np.int32), np.diff(self.start))
@@ -404,9 +404,15 @@ def by_annotator(votes: Votes, value: FloatArray | None = None) -> FloatArray:
 
 def by_instance(votes: Votes, value: FloatArray | None = None) -> FloatArray:
     """Sum ``value`` (and the weights) over every instance's annotations, shape (n,)."""
-    weights = _times(votes.weight, value)
-    sums = np.bincount(votes.instance, weights=weights, minlength=votes.n_instances)
-    return sums.astype(np.float64, copy=False)
+    values = _times(votes.weight, value)
+    given = np.diff(votes.start)
+    if values is None:
+        return given.astype(np.float64)
+    sums = np.zeros(votes.n_instances)
+    some = given > 0
+    if some.any():  # Annotations are sorted by instance, so every sum is over a run.
+        sums[some] = np.add.reduceat(values, votes.start[:-1][some])
+    return sums
 
 
 def _times(weight: FloatArray | None, value: FloatArray | None) -> FloatArray | None:
@@ -457,9 +463,10 @@ def expected_accuracy(votes: Votes, posterior: FloatArray) -> FloatArray:
 
     A silent annotator gets the share over all annotations.
     """
-    hits, weight = np.zeros(votes.n_annotators), by_annotator(votes)
+    hits, weight = np.zeros((2, votes.n_annotators))
     for shard, rows in parts(votes.shards(), posterior):
         hits += by_annotator(shard, right(shard, rows))
+        weight += by_annotator(shard)
     overall = float(hits.sum() / max(weight.sum(), np.finfo(float).tiny))
     return np.divide(hits, weight, out=np.full(votes.n_annotators, overall), where=weight > 0)
 

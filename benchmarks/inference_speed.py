@@ -1,0 +1,457 @@
+"""Time and memory of truth inference: manyhands, crowd-kit, and the floor that memory access sets.
+
+Every measurement runs in a process of its own with one thread. Run it with
+
+    python benchmarks/inference_speed.py --out table.md --json figures.json
+
+Results are added to the JSON as they come, and what stands there is not measured again (unless
+``--again``): a run that was stopped goes on. crowd-kit is optional (``pip install
+manyhands[bench]``); without it its rows say so. Needs Linux, for its account of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import json
+import math
+import os
+import platform
+import random
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from itertools import product
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# The parent imports neither numpy nor a system: it leaves them all the memory.
+from epoch_time import cpu_model, version
+
+E5, E6, E7 = ALL = (10**5, 10**6, 10**7)
+PER_TASK = 5
+SLOW = 60.0
+"""CPU seconds from which one measurement is enough."""
+MEMORY_LIMIT = 6 * 10**9
+"""Bytes a process may allocate."""
+SHARD = 100_000
+"""Annotations a block of the floor: few enough that what is gathered stays in the cache."""
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+
+class System(NamedTuple):
+    """One row of the tables."""
+
+    key: str
+    method: str
+    target: str
+    """``module:name`` of a class with ``fit``, or of a function."""
+    options: dict[str, Any] = {}
+    against: str | None = None
+    """Row it is compared with, in time and results."""
+    sizes: tuple[int, ...] = (E5, E6)
+    classes: tuple[int, ...] = (2, 10)
+    takes: str = "table"
+    shuffled: bool = False
+
+    @property
+    def iterations(self) -> int | None:
+        """Iterations asked for, where the stopping rule has no say."""
+        return self.options.get("max_iter", self.options.get("n_iter"))
+
+    @property
+    def label(self) -> str:
+        """The call, as it is made."""
+        call = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        module, name = self.target.split(":")
+        libraries = {"manyhands": "**manyhands** ", "crowdkit": "crowd-kit ", "__main__": ""}
+        library = libraries[module.split(".")[0]]
+        return f"{library}`{name}({call})`" + ", shuffled" * self.shuffled
+
+
+def ours(key: str, method: str, name: str, **more: Any) -> System:
+    return System(key, method, f"manyhands.{name}", **more)
+
+
+def peer(key: str, method: str, name: str, **more: Any) -> System:
+    """Row of crowd-kit, beside ours of that key."""
+    return System(f"ck_{key}", method, f"crowdkit.{name}", against=key, takes="frame", **more)
+
+
+def em(n: int, **more: Any) -> dict[str, Any]:
+    return {"max_iter": n, "tol": 0, **more}
+
+
+def ck(n: int, **more: Any) -> dict[str, Any]:
+    """With ``tol=0`` crowd-kit would stop where its bound falls, as it does."""
+    return {"n_iter": n, "tol": -math.inf, **more}
+
+
+DS, COIN, READ = "Dawid-Skene", "One-coin Dawid-Skene", "Reading a data frame"
+VOTE, ALPHA = "Majority vote", "Krippendorff's alpha"
+OUR_DS, CK_DS = "inference:DawidSkene", "aggregation:DawidSkene"
+OUR_COIN, CK_COIN = "inference:OneCoinDawidSkene", "aggregation:OneCoinDawidSkene"
+ML = em(20, confusion_prior=None)
+ONCE = {"n_restarts": 1, "random_state": 0}
+SYSTEMS = (
+    System("floor", "The floor", "__main__:gather", {"n_iter": 20}, sizes=ALL, takes="blocks"),
+    ours("ds", DS, OUR_DS, options=ML, sizes=ALL),
+    ours("ds_shuffled", DS, OUR_DS, options=ML, sizes=ALL, against="ds", shuffled=True),
+    peer("ds", DS, CK_DS, options=ck(20), sizes=ALL),
+    ours("ds_2", DS, OUR_DS, options=em(2, confusion_prior=None), sizes=(E7,)),
+    peer("ds_2", DS, CK_DS, options=ck(2), sizes=(E7,)),
+    ours("ds_default", DS, OUR_DS, sizes=ALL, against="ds"),
+    ours("coin", COIN, OUR_COIN, options=em(20, prior_strength=0.0)),
+    peer("coin", COIN, CK_COIN, options=ck(20)),
+    ours("coin_default", COIN, OUR_COIN, against="coin"),
+    ours("glad", "GLAD", "inference:GLAD", options=em(2)),
+    peer("glad", "GLAD", "aggregation:GLAD", options=ck(2), sizes=(E5,)),
+    ours("glad_default", "GLAD", "inference:GLAD", against="glad"),
+    ours("mace", "MACE", "inference:MACE", options=em(10, **ONCE)),
+    peer("mace", "MACE", "aggregation:MACE", options={"n_iter": 10, **ONCE}),
+    ours("mace_default", "MACE", "inference:MACE", options={"random_state": 0}, against="mace"),
+    ours("kos", "KOS", "inference:KOS", options=em(20), classes=(2,)),
+    peer("kos", "KOS", "aggregation:KOS", options={"n_iter": 20}, classes=(2,)),
+    ours("vote", VOTE, "inference:MajorityVote"),
+    peer("vote", VOTE, "aggregation:MajorityVote"),
+    ours("ibcc", "IBCC", "inference:IBCC", options=em(20)),
+    ours("ebcc", "EBCC", "inference:EBCC", options=em(20, **ONCE)),
+    ours("alpha", ALPHA, "agreement:krippendorff_alpha"),
+    peer("alpha", ALPHA, "metrics.data:alpha_krippendorff"),
+    ours("read", READ, "annotations:AnnotationTable.from_frame", sizes=ALL, takes="frame"),
+)
+BY_KEY = {system.key: system for system in SYSTEMS}
+
+
+SAME = ("ck_ds", "ck_ds_2", "ds_shuffled", "ck_coin", "ck_alpha")
+TARGETS = (  # What, figure, bound, rows, sizes, classes; the worst cell counts.
+    ("CPU of crowd-kit's Dawid-Skene, 1e6 × 10", "ratio", 15, ("ck_ds",), (E6,), (10,)),
+    ("CPU of crowd-kit's Dawid-Skene, 1e7", "ratio", 8, ("ck_ds", "ck_ds_2"), (E7,), (2, 10)),
+    ("memory of Dawid-Skene, 1e6 and 1e7", "bytes", 40, ("ds", "ds_shuffled"), (E6, E7), (2, 10)),
+    ("CPU of crowd-kit's GLAD", "ratio", 500, ("ck_glad",), ALL, (2, 10)),
+    ("CPU of crowd-kit's MACE", "ratio", 10, ("ck_mace",), ALL, (2, 10)),
+    ("CPU of crowd-kit's one-coin Dawid-Skene", "ratio", 10, ("ck_coin",), ALL, (2, 10)),
+    ("CPU of crowd-kit's KOS", "ratio", 10, ("ck_kos",), ALL, (2,)),
+    ("CPU of crowd-kit's Krippendorff's alpha", "ratio", 100, ("ck_alpha",), ALL, (2, 10)),
+    ("Dawid-Skene, one-coin, alpha: equal results", "equal", 1, SAME, ALL, (2, 10)),
+)
+BOUNDS = {"ratio": "≥ {} × ours", "bytes": "≤ {} bytes an annotation", "equal": "{}"}
+
+
+# -- one measurement, in a process of its own ------------------------------------------------------
+
+
+def make_crowd(n_annotations: int, n_classes: int, seed: int = 0) -> dict[str, Any]:
+    """Five distinct annotators a task, of accuracy Beta(5, 2), 15 % guessing; sorted by task."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    n_tasks, n_annotators = n_annotations // PER_TASK, max(n_annotations // 500, 2 * PER_TASK)
+    prior = np.linspace(1, 2, n_classes)
+    truth = rng.choice(n_classes, size=n_tasks, p=prior / prior.sum())
+    annotator = rng.integers(n_annotators, size=(n_tasks, PER_TASK))
+    while (again := np.flatnonzero((np.diff(np.sort(annotator)) == 0).any(axis=1))).size:
+        annotator[again] = rng.integers(n_annotators, size=(again.size, PER_TASK))
+    accuracy = rng.beta(5, 2, size=n_annotators)
+    accuracy[rng.random(n_annotators) < 0.15] = 1 / n_classes
+    wrong = rng.random(annotator.shape) >= accuracy[annotator]
+    label = (truth[:, None] + wrong * rng.integers(1, n_classes, size=wrong.shape)) % n_classes
+    return {
+        "instance": np.repeat(np.arange(n_tasks, dtype=np.int32), PER_TASK),
+        "annotator": annotator.ravel().astype(np.int32),
+        "label": label.ravel().astype(np.int16),
+    }
+
+
+def as_table(crowd: dict[str, Any], n_classes: int) -> Any:
+    """Table straight from the codes: no ids are looked up, which would leave freed memory."""
+    import numpy as np
+
+    from manyhands import AnnotationTable
+
+    sizes = (crowd["instance"].max() + 1, crowd["annotator"].max() + 1, n_classes)
+    return AnnotationTable(*crowd.values(), *map(np.arange, sizes))
+
+
+def as_frame(crowd: dict[str, Any], n_classes: int) -> Any:
+    """What crowd-kit takes, in pandas' own integers."""
+    import pandas as pd
+
+    columns = zip(("task", "worker", "label"), crowd.values(), strict=True)
+    return pd.DataFrame({name: values.astype("int64") for name, values in columns})
+
+
+def as_blocks(crowd: dict[str, Any], n_classes: int) -> Any:
+    """Table of log confusions, (R * K, C), and the row of it that every annotation needs."""
+    import numpy as np
+
+    rows = crowd["annotator"] * np.int32(n_classes) + crowd["label"]
+    table = np.random.default_rng(0).random((int(rows.max()) + 1, n_classes))
+    return table, [rows[first : first + SHARD] for first in range(0, len(rows), SHARD)]
+
+
+PREPARE = {"table": as_table, "frame": as_frame, "blocks": as_blocks}
+
+
+def gather(blocks: Any, n_iter: int) -> None:
+    """Look up the row of every annotation with numpy, ``n_iter`` times."""
+    import numpy as np
+
+    table, parts = blocks
+    out = np.empty((SHARD, table.shape[1]))
+    for _ in range(n_iter):
+        for rows in parts:
+            np.take(table, rows, axis=0, out=out[: len(rows)], mode="clip")
+
+
+def find(system: System) -> Callable[[Any], Any]:
+    """Return the function of the prepared annotations that is measured."""
+    module, name = system.target.split(":")
+    target = attrgetter(name)(import_module(module))
+    if isinstance(target, type):
+        return lambda data: target(**system.options).fit(data)
+    return lambda data: target(data, **system.options)
+
+
+def outcome(fitted: Any) -> Any:
+    """Labels in the order of the tasks, or the number that came out, as an array."""
+    import numpy as np
+
+    labels = getattr(fitted, "labels_", fitted)
+    return np.asarray(labels.sort_index() if hasattr(labels, "sort_index") else labels)
+
+
+def resident(name: str) -> int:
+    """Bytes of this process in memory now (``VmRSS``) or at most so far (``VmHWM``)."""
+    return 1024 * int(re.findall(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[0])
+
+
+def measure(system: System, n_classes: int, path: str) -> dict[str, Any]:
+    """Fit once; return CPU seconds, growth of memory and the share of results the reference has."""
+    import numpy as np
+
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
+    with np.load(path) as file:
+        crowd = dict(file)
+    if system.shuffled:
+        order = np.random.default_rng(0).permutation(len(crowd["label"]))
+        crowd = {name: column[order] for name, column in crowd.items()}
+        del order
+    run, prepare = find(system), PREPARE[system.takes]
+    # What a first call imports is no part of the cost of annotations.
+    run(prepare(make_crowd(1000, n_classes), n_classes))
+    data = prepare(crowd, n_classes)
+    ctypes.CDLL(None).malloc_trim(0)  # Freed memory would serve the fit unseen.
+    Path("/proc/self/clear_refs").write_text("5")  # Resets VmHWM to VmRSS.
+    before, cpu = resident("VmRSS"), time.process_time()
+    fitted = run(data)
+    figures = {"cpu": time.process_time() - cpu}
+    figures["bytes"] = (resident("VmHWM") - before) / len(crowd["label"])
+    done = getattr(fitted, "n_iter_", len(getattr(fitted, "loss_history_", ())))
+    figures["iterations"] = int(done) or system.iterations or 0
+    if system.against:
+        result, reference = outcome(fitted), BY_KEY[system.against]
+        del fitted, data
+        expected = outcome(find(reference)(PREPARE[reference.takes](crowd, n_classes)))
+        figures["equal"] = float(np.isclose(result, expected, rtol=1e-9, atol=0).mean())
+    return figures
+
+
+def work(task: dict[str, Any]) -> dict[str, Any]:
+    """What a child does: make the annotations of a problem, or measure a system on them."""
+    if "key" in task:
+        return measure(BY_KEY[task["key"]], task["n_classes"], task["path"])
+    import numpy as np
+
+    np.savez(task["path"], **make_crowd(task["n_annotations"], task["n_classes"]))
+    return {}
+
+
+# -- many measurements -----------------------------------------------------------------------------
+
+
+def spawn(limit: float | None = None, **task: Any) -> dict[str, Any]:
+    """Do a task in a fresh process; why it did not end well stands under "failed"."""
+    libraries = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
+    env = {**os.environ, **{f"{name}_NUM_THREADS": "1" for name in libraries}}
+    command = [sys.executable, __file__, "--worker", json.dumps(task)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=env, timeout=limit, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"did not finish in {limit:.0f} s"}
+    if done.returncode:
+        return {"failed": (done.stderr.splitlines() or [f"exit status {done.returncode}"])[-1]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def collect(
+    chosen: list[System], n: int, c: int, cells: dict[str, Any], args: Any
+) -> Iterator[str]:
+    """Add the runs of one problem that are missing, interleaved; yield a line for each."""
+    wanted = [system for system in chosen if n in system.sizes and c in system.classes]
+    if args.again:
+        for system in wanted:
+            cells.pop(f"{system.key}@{n}x{c}", None)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "crowd.npz"))
+        for repeat in range(args.repeats):
+            for system in random.Random(repeat).sample(wanted, len(wanted)):
+                cell = cells.setdefault(f"{system.key}@{n}x{c}", {"runs": []})
+                slow = any(run["cpu"] > SLOW for run in cell["runs"])
+                if "failed" in cell or slow or len(cell["runs"]) > repeat:
+                    continue
+                if not Path(path).exists():
+                    spawn(path=path, n_annotations=n, n_classes=c)
+                figures = spawn(args.limit, key=system.key, path=path, n_classes=c)
+                if "failed" in figures:
+                    cell |= figures
+                else:
+                    cell["runs"].append(figures)
+                yield f"{system.key}@{n}x{c}: {figures}"
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def summarise(cells: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Medians of every cell's runs, its nanoseconds, and what it is beside others."""
+    found = {}
+    for name, cell in cells.items():
+        if runs := cell["runs"]:
+            found[name] = {k: statistics.median(run[k] for run in runs) for k in runs[0]}
+            cpu = [run["cpu"] for run in runs]
+            found[name]["spread"] = "–".join(map(short, sorted({min(cpu), max(cpu)})))
+            key, n, _ = re.split("[@x]", name)
+            # A default fit may be several: its iterations are not all there were.
+            if BY_KEY[key].iterations or not found[name]["iterations"]:
+                passes = found[name]["iterations"] or 1
+                found[name]["ns"] = found[name]["cpu"] / int(n) / passes * 1e9
+    for name, figures in found.items():
+        key, problem = name.split("@")
+        if reference := found.get(f"{BY_KEY[key].against}@{problem}"):
+            figures["ratio"] = figures["cpu"] / reference["cpu"]
+        if BY_KEY[key].iterations and (floor := found.get(f"floor@{problem}")):
+            figures["floors"] = figures["ns"] / floor["ns"]
+    return found
+
+
+def short(value: float | None) -> str:
+    """Three digits, and a dash for nothing."""
+    if not value:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def target_row(found: dict[str, Any], text: str, figure: str, bound: float, *where: Any) -> str:
+    cells = [found.get(f"{key}@{n}x{c}", {}) for key, n, c in product(*where)]
+    start = f"| {text} | {BOUNDS[figure].format(bound)} "
+    if not (values := [cell[figure] for cell in cells if figure in cell]):
+        return start + "| not measured | |"
+    worst = max(values) if figure == "bytes" else min(values)
+    holds = worst <= bound if figure == "bytes" else worst >= bound
+    measured = f"{worst:.6f}" if figure == "equal" else f"{worst:.1f}"
+    return f"{start}| {measured} (worst of {len(values)}) | {'yes' if holds else '**no**'} |"
+
+
+def cell_row(system: System, n: int, c: int, cell: dict[str, Any], figures: Any) -> str:
+    start = f"| {n:,} | {c} | {system.label} "
+    if figures is None:
+        return f"{start}| {cell['failed']} " + "| " * 6 + "|"
+    equal = f"{figures['equal']:.6f}" if "equal" in figures else "–"
+    cpu = f"{short(figures['cpu'])} ({figures['spread']})"
+    others = [short(figures.get(name)) for name in ("ns", "floors", "ratio", "bytes")]
+    return f"{start}| {' | '.join((short(figures['iterations']), cpu, *others, equal))} |"
+
+
+COLUMNS = (
+    *("annotations", "classes", "system", "iterations", "CPU s (min–max)"),
+    *("ns an annotation (and iteration)", "× floor", "× reference", "bytes an annotation"),
+    "equal results",
+)
+
+
+def report(environment: dict[str, Any], cells: dict[str, Any]) -> str:
+    """Write the page."""
+    found = summarise(cells)
+    facts = ", ".join(f"{name} {value}" for name, value in environment.items())
+    lines = [
+        "# Truth inference: time and memory\n",
+        "Made by `python benchmarks/inference_speed.py --out docs/results/inference_speed.md "
+        f"--json docs/results/inference_speed.json`: {facts}. How it is measured and how to read "
+        "it: [benchmarks/README.md](../../benchmarks/README.md).\n",
+        "## Targets\n",
+        "| what | bound | measured | holds? |\n|---|---|---|---|",
+        *(target_row(found, *target) for target in TARGETS),
+    ]
+    for method in dict.fromkeys(system.method for system in SYSTEMS):
+        rows = [system for system in SYSTEMS if system.method == method]
+        lines += [f"\n## {method}\n", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+        for n, c, system in product(ALL, (2, 10), rows):
+            if cell := cells.get(name := f"{system.key}@{n}x{c}"):
+                lines.append(cell_row(system, n, c, cell, found.get(name)))
+    return "\n".join(lines) + "\n"
+
+
+def write(path: Path | None, text: str) -> None:
+    """Replace the file whole: a run killed meanwhile leaves the former one."""
+    if path:
+        draft = path.with_name(path.name + ".part")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="write the page here, in Markdown")
+    parser.add_argument("--json", type=Path, help="keep all figures here, and go on from them")
+    parser.add_argument("--sizes", default="1e5,1e6,1e7", help="annotations (default: all three)")
+    parser.add_argument("--quick", action="store_true", help="1e5 annotations, once")
+    parser.add_argument("--only", help="comma-separated system keys")
+    parser.add_argument("--again", action="store_true", help="measure the chosen cells anew")
+    parser.add_argument("--repeats", type=int, default=3, help="processes a cell (default 3)")
+    parser.add_argument("--limit", type=float, default=600, help="seconds a process (default 600)")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        print(json.dumps(work(json.loads(args.worker))))
+        return 0
+    if args.quick:
+        args.sizes, args.repeats = "1e5", 1
+    sizes = [int(float(size)) for size in args.sizes.split(",")]
+    keys = args.only.split(",") if args.only else list(BY_KEY)
+    if unknown := {*keys, *sizes} - {*BY_KEY, *ALL}:
+        parser.error(f"unknown: {unknown}; sizes: 1e5, 1e6, 1e7; systems: {', '.join(BY_KEY)}")
+    names = ("manyhands", "crowd-kit", "numpy", "scipy", "pandas", "nltk")
+    environment = {
+        "date": datetime.date.today().isoformat(),
+        "processor": cpu_model(),
+        "Python": platform.python_version(),
+        **{name: version(name) or "not installed" for name in names},
+    }
+    kept = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
+    cells = kept.get("cells", {})
+    for n, c in product(sizes, (2, 10)):
+        for line in collect([BY_KEY[key] for key in keys], n, c, cells, args):
+            print(line, file=sys.stderr)
+            result = {"environment": environment, "cells": cells}
+            write(args.json, json.dumps(result, indent=1) + "\n")
+    page = report(environment, cells)
+    print(page)
+    write(args.out, page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
