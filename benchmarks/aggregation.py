@@ -173,7 +173,8 @@ def page(records: dict[str, dict[str, Any]]) -> str:
         f"{datetime.date.today()}; manyhands {manyhands.__version__}, crowd-kit "
         f"{version('crowd-kit')}. Made by `benchmarks/aggregation.py`; every method as it comes, "
         "one run each (random ones with seed 0). Of equal maxima ours name the first class, "
-        "crowd-kit's whichever its tables yield. Sets without gold for some instances are scored on the others.",
+        "crowd-kit's whichever its tables yield. Sets without gold for some instances are scored "
+        "on the others.",
         "",
         *summary(records, shown, names),
         "",
