@@ -117,7 +117,7 @@ def decide(
     if ties not in ("first", "random"):
         raise AnnotationError(f"ties={ties!r} is unknown; use 'first' or 'random'")
     gain, refusal = _gains(posterior, rule, class_prior, threshold)
-    codes = pick(gain, ties, check_random_state(random_state))
+    codes = pick(gain, ties, generator(random_state))
     if refusal is None:
         return values[codes]
     codes[~_reaches(gain.max(axis=1), refusal)] = len(values)
@@ -230,6 +230,13 @@ def _checked_costs(rule: Any, n_classes: int) -> FloatArray:
 def _reaches(gain: FloatArray, goal: Any) -> BoolArray:
     # Sums taken in another order differ by a few ulps; such a difference decides nothing.
     return gain >= goal - 1e-9 * np.abs(goal) - 1e-12
+
+
+def generator(random_state: Any) -> np.random.RandomState:
+    """Generator for a ``random_state``; for None a fresh one, not numpy's global one."""
+    if random_state is None:
+        return np.random.RandomState()
+    return check_random_state(random_state)
 
 
 def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:

@@ -247,9 +247,13 @@ def test_aggregate_compares_all_methods(home):
     likelihoods = [row["held_out_log_likelihood"] for row in blind["methods"]]
     assert likelihoods == sorted(likelihoods, reverse=True)
     refused(3, "aggregate", "A.csv", "--compare", "--out", "x.csv", says=["--compare", "--out"])
+    refused(3, "aggregate", "A.csv", "--compare", "--method", "kos", says=["--method"])
 
 
 def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
+    votes = [(0, "u", 0), (0, "v", 0), (1, "u", 0), (1, "v", 0), (3, "u", 0), (3, "v", 0)]
+    votes += [(2, "u", 0), (2, "v", 0), (2, "w", 1)]
+    write_csv(home / "A_rare.csv", [("task", "worker", "label"), *sorted(votes)])
     plain = done_json("aggregate", "A.csv")
     first = plain["labels"][0]
     other = next(row["label"] for row in plain["labels"] if row["label"] != first["label"])
@@ -264,7 +268,12 @@ def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
     assert all(row["probability"] < 0.999 for row in undecided)
     assert sum(row[1] == "" for row in read_rows(home / "labels.csv")) == len(undecided)
     assert "left open" in done("aggregate", "A.csv", "--threshold", "0.999").stdout
-    done("aggregate", "A.csv", "--rule", "balanced", "--gold", "gold.csv")
+    balanced = done_json(
+        "aggregate", "A_rare.csv", "--method", "majority-vote", "--rule", "balanced"
+    )
+    assert [row["label"] for row in balanced["labels"]] == [0, 0, 1, 0]
+    plain = done_json(*vote)
+    assert [row["label"] for row in plain["labels"]] == [0, 0, 0, 0]
 
 
 def test_agreement(home):
@@ -275,6 +284,7 @@ def test_agreement(home):
     assert alpha["value"] == krippendorff_alpha(table)
     assert "krippendorff alpha" in done("agreement", "A.csv", "--resamples", "20").stdout
     assert "gwet_ac2" in done_json("agreement", "A.csv", "--scale", "ordinal", "--resamples", "20")
+    refused(3, "agreement", "A_names.csv", "--scale", "interval", says=["numbers", "ordinal"])
     write_csv(home / "one.csv", [["task", "worker", "label"], [0, 0, 0], [1, 1, 1]])
     assert done_json("agreement", "one.csv")["fleiss_kappa"]["value"] is None
     assert "undefined" in done("agreement", "one.csv").stdout

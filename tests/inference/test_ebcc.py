@@ -231,8 +231,8 @@ def test_abstentions_tell_of_the_class():
     third = np.where(truth == 0, np.arange(40) // 2 % 2, unsure)
     A = np.vstack([np.column_stack([truth, truth, third]), [0, 1, unsure]])
     table = AnnotationTable.from_matrix(A, classes=[0, 1], abstain=unsure)
-    told = EBCC(n_restarts=2, random_state=0).fit(table)
-    deaf = EBCC(n_restarts=2, random_state=0, abstentions="ignore").fit(table)
+    told = EBCC(n_restarts=2, random_state=0, abstentions="model").fit(table)
+    deaf = EBCC(n_restarts=2).fit(table)
     assert told.posterior_[40, 1] > 0.9 > deaf.posterior_[40, 1]
     assert told.abstention_[2, 1] > 0.8
     assert told.abstention_[2, 0] < 0.1

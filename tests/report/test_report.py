@@ -1,6 +1,6 @@
 import copy
-import pickle
 import json
+import pickle
 import re
 import subprocess
 import sys

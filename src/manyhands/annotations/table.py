@@ -743,6 +743,10 @@ class AnnotationTable:
             np.concatenate([self._source_codes, other._source_codes]),
             np.concatenate([self._pass_rows, passes]),
         )
+        if duplicates == "error":
+            # What either table was built to keep is no clash between the two.
+            table._check_no_clash(ages >= 2)
+            return table
         return table._without_duplicates(duplicates, ages)
 
     def with_source(self, source: str) -> AnnotationTable:
@@ -763,6 +767,30 @@ class AnnotationTable:
     def _pairs(self) -> IntArray:
         return self.instance.astype(np.int64) * max(self.n_annotators, 1) + self.annotator
 
+    def _all_pairs(self) -> IntArray:
+        """Pairs of the annotations, then of the passes."""
+        passes = self._pass_rows.astype(np.int64)
+        return np.concatenate(
+            [self._pairs(), passes[:, 0] * max(self.n_annotators, 1) + passes[:, 1]]
+        )
+
+    def _check_no_clash(self, added: BoolArray) -> None:
+        """Refuse pairs that stand both among the added rows and among the others."""
+        pairs = self._all_pairs()
+        both = np.intersect1d(pairs[added], pairs[~added])
+        if len(both):
+            raise self._repeated(both)
+
+    def _repeated(self, pairs: IntArray) -> AnnotationError:
+        instance, annotator = divmod(int(pairs[0]), max(self.n_annotators, 1))
+        passes = ", abstentions and skips counted," if len(self._pass_rows) else ","
+        return AnnotationError(
+            f"{len(pairs)} (instance, annotator) pairs are repeated{passes} the first being "
+            f"instance {self.instances[instance].item()!r} by annotator "
+            f"{self.annotators[annotator].item()!r}. Remove them, or say what to do: "
+            'duplicates="last" keeps the last, duplicates="keep" keeps all'
+        )
+
     def _without_duplicates(self, policy: Duplicates, ages: IntArray | None) -> AnnotationTable:
         """Apply a policy to repeated pairs.
 
@@ -773,8 +801,7 @@ class AnnotationTable:
             raise AnnotationError(
                 f"duplicates={policy!r} is unknown; use 'error', 'last' or 'keep'"
             )
-        passes, n = self._pass_rows, max(self.n_annotators, 1)
-        pairs = np.concatenate([self._pairs(), passes[:, 0].astype(np.int64) * n + passes[:, 1]])
+        passes, pairs = self._pass_rows, self._all_pairs()
         if policy == "keep" or not _has_repeats(pairs):
             return self
         if policy == "last":
@@ -784,14 +811,7 @@ class AnnotationTable:
             m = self.n_annotations
             return replace(self.take(kept[kept < m]), passes=passes[kept[kept >= m] - m])
         unique, counts = np.unique(pairs, return_counts=True)
-        instance, annotator = divmod(int(unique[counts > 1][0]), n)
-        raise AnnotationError(
-            f"{int((counts > 1).sum())} (instance, annotator) pairs are repeated"
-            f"{', abstentions and skips counted,' if len(passes) else ','} the first being "
-            f"instance {self.instances[instance].item()!r} by annotator "
-            f"{self.annotators[annotator].item()!r}. Remove them, or say what to do: "
-            'duplicates="last" keeps the last, duplicates="keep" keeps all'
-        )
+        raise self._repeated(unique[counts > 1])
 
     def mask_of_classes_seen(self) -> BoolArray:
         """Mark the classes that occur among the annotations, shape (n_classes,)."""

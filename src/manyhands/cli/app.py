@@ -280,7 +280,13 @@ def agreement(
     from manyhands.io import read_annotations
 
     options = _options(task, worker, label, duplicates, classes, abstain, skip)
-    found = summary(read_annotations(table, **options), scale=scale.value, n_resamples=resamples)
+    read = read_annotations(table, **options)
+    if scale is Scale.interval and read.classes.dtype.kind not in "iu":
+        raise AnnotationError(
+            f"--scale interval needs classes that are numbers, and these are such as "
+            f"{read.classes[0].item()!r}; use --scale ordinal"
+        )
+    found = summary(read, scale=scale.value, n_resamples=resamples)
     rows = {
         name: {
             bound: None if math.isnan(value := getattr(interval, bound)) else value
@@ -307,8 +313,9 @@ def agreement(
 def aggregate(
     table: TablePath,
     method: Annotated[
-        str, typer.Option(help="dawid-skene, majority-vote, ...; an unknown name lists all.")
-    ] = "dawid-skene",
+        Optional[str],  # noqa: UP045
+        typer.Option(help="dawid-skene (default), majority-vote, ...; an unknown name lists all."),
+    ] = None,
     compare: Annotated[
         bool,
         typer.Option(
@@ -354,15 +361,15 @@ def aggregate(
 
     refuse_overwriting([out], [table, gold, known, classes])
     options = _options(task, worker, label, duplicates, classes, abstain, skip)
-    kind = find_aggregator(method)
+    kind = find_aggregator(method or "dawid-skene")
     own = parse_settings(settings or [], kind)
     gold_file = _read_gold(gold, options["classes"])
     known_file = _read_gold(known, options["classes"], "--known")
     if compare:
-        if out or known or own or threshold is not None or rule is not Rule.argmax:
+        if method or out or known or own or threshold is not None or rule is not Rule.argmax:
             raise AnnotationError(
-                "--compare runs every method as it comes; leave --out, --known, --rule, "
-                "--threshold and --set out, or name one --method instead"
+                "--compare runs every method as it comes; leave --method, --out, --known, --rule, "
+                "--threshold and --set out, or leave --compare out to run one method"
             )
         _print_comparison(compare_methods(read_annotations(table, **options), gold_file), json)
         return

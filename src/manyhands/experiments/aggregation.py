@@ -13,13 +13,15 @@ from manyhands.decision import decide
 from manyhands.experiments.gold import match_gold
 from manyhands.experiments.labels import label_rows, labels_csv
 from manyhands.inference import BaseAggregator, compare
+from manyhands.inference.comparison import against_gold
 from manyhands.io import GoldFile, write_atomically
-from manyhands.metrics import (
-    accuracy,
-    expected_calibration_error,
-    macro_f1,
-    minority_recall,
-)
+
+NAMES = {
+    "accuracy": "accuracy",
+    "macro_f1": "macro-F1",
+    "minority_recall": "minority recall",
+    "ece": "calibration error",
+}
 
 
 def aggregate_table(
@@ -59,7 +61,6 @@ def aggregate_table(
     codes = decide(
         posterior,
         rule,
-        class_prior=aggregator.class_prior_ if rule == "balanced" else None,
         threshold=threshold,
         ties="random" if aggregator.ties == "random" else "first",
         random_state=aggregator.random_state,
@@ -91,15 +92,9 @@ def _metrics(
     if len(decided) < len(rows):
         found["of them decided"] = len(decided)
     if len(decided):
-        y, labels = table.classes[truth[decided]], table.classes[codes[decided]]
-        found["accuracy"] = accuracy(y, labels)
-        found["macro-F1"] = macro_f1(y, labels)
-        if len(np.unique(y)) > 1:
-            found["minority recall"] = minority_recall(y, labels)
-    if len(rows):
-        found["calibration error"] = expected_calibration_error(
-            posterior[rows], table.classes[truth[rows]], classes=table.classes
-        )
+        labels = table.classes[codes[decided]]
+        figures = against_gold(table.classes, truth[decided], labels, posterior[decided])
+        found |= {NAMES[key]: value for key, value in figures.items() if value is not None}
     return found
 
 

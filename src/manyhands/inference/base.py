@@ -9,17 +9,17 @@ from dataclasses import replace
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, Self
+from warnings import warn
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.annotations.encoding import as_values, encode, missing_mask
-from manyhands.decision import as_posterior, pick
-from manyhands.exceptions import AnnotationError
+from manyhands.annotations.encoding import as_values, encode, missing_mask, recode_passes
+from manyhands.decision import as_posterior, generator, pick
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference.kernels import (
     Votes,
     clamp,
@@ -63,7 +63,9 @@ class BaseAggregator(BaseEstimator):
         for one without annotations.
     n_iter_ : int
     log_likelihood_ : array of shape (n_iter_,)
-        Objective after every iteration (empty where nothing is iterated).
+        Objective after every iteration (empty where nothing is iterated): a likelihood, with a
+        prior's density, or a bound of the evidence, as the method has it. Methods are not compared
+        by it; see `compare`.
     table_ : AnnotationTable
         All annotations seen; `partial_fit` adds to them.
     """
@@ -74,6 +76,9 @@ class BaseAggregator(BaseEstimator):
     }
     ties: str
     random_state: Any
+
+    _compares_annotators = True
+    """Whether it learns about annotators from what others gave."""
 
     def fit(self, table: Any, y: Any = None, *, gold: Any = None, start: Any = None) -> Self:
         """Infer the true classes.
@@ -144,12 +149,12 @@ class BaseAggregator(BaseEstimator):
 
     def _fit(self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None) -> Self:
         self.__dict__.pop("confusion_", None)
-        self.table_ = table
-        self._gold = gold
         self.classes_ = table.classes
         self.instances_ = table.instances
         self.annotators_ = table.annotators
         self.n_annotators_ = table.n_annotators
+        if self._compares_annotators:
+            _warn_without_overlap(table, gold)
         rng = self._generator()
         votes = self._votes(table, gold)
         start = vote_shares(votes.answers) if start is None else clamp(votes, start)
@@ -158,6 +163,8 @@ class BaseAggregator(BaseEstimator):
         self._infer(votes, start, rng)
         self.labels_ = self.classes_[pick(self.posterior_, self.ties, rng)]
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
+        # Last: a fit that failed must not leave annotations that partial_fit would add to.
+        self.table_, self._gold = table, gold
         return self
 
     def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
@@ -199,29 +206,34 @@ class BaseAggregator(BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         given = as_table(table, argument="table")
-        if given is not table and given.n_annotators == self.n_annotators_:
+        if given is not table:
+            if given.n_annotators != self.n_annotators_:
+                raise AnnotationError(
+                    f"table is a matrix of {given.n_annotators} columns; its columns are the "
+                    f"{self.n_annotators_} annotators of fit, in their order. Leave cells of "
+                    "others missing, or pass an AnnotationTable, which names its annotators"
+                )
             given = replace(given, annotators=self.annotators_)
         given = _over_classes(given, self.classes_, argument="table")
         return self._posterior(self._votes(_over_annotators(given, self.annotators_)))
 
     def predict(self, table: Any) -> AnyArray:
         """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
-        posterior = self.predict_proba(table)
+        return self._labels(self.predict_proba(table))
+
+    def _labels(self, posterior: FloatArray) -> AnyArray:
         return self.classes_[pick(posterior, self.ties, self._generator())]
 
     def _generator(self) -> np.random.RandomState:
-        """Generator of this call; without a seed a fresh one, not numpy's global one."""
-        if self.random_state is None:
-            return np.random.RandomState()
-        return check_random_state(self.random_state)
+        return generator(self.random_state)
 
-    def fit_predict(self, table: Any, y: Any = None, *, gold: Any = None) -> AnyArray:
-        """Fit and return ``labels_``, shape (n_instances,)."""
-        return self.fit(table, gold=gold).labels_
+    def fit_predict(self, table: Any, y: Any = None, **options: Any) -> AnyArray:
+        """Fit (options as in `fit`) and return ``labels_``, shape (n_instances,)."""
+        return self.fit(table, **options).labels_
 
-    def fit_predict_proba(self, table: Any, y: Any = None, *, gold: Any = None) -> FloatArray:
-        """Fit and return ``posterior_``, shape (n_instances, n_classes)."""
-        return self.fit(table, gold=gold).posterior_
+    def fit_predict_proba(self, table: Any, y: Any = None, **options: Any) -> FloatArray:
+        """Fit (options as in `fit`) and return ``posterior_``, shape (n_instances, n_classes)."""
+        return self.fit(table, **options).posterior_
 
     @cached_property
     def confusion_(self) -> FloatArray:
@@ -236,6 +248,23 @@ class BaseAggregator(BaseEstimator):
 def known_prior(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Mean posterior of the instances something is known of, shape (C,)."""
     return normalise_rows(posterior[votes.voted].sum(axis=0))
+
+
+def _warn_without_overlap(table: AnnotationTable, gold: IntArray | None) -> None:
+    """Warn if no instance has annotations of two annotators, and no annotated one has gold."""
+    order, start = table.by_instance()
+    annotator = table.annotator if order is None else table.annotator[order]
+    given = np.diff(start) > 0
+    if gold is not None and (given & (gold >= 0)).any():
+        return
+    first = np.repeat(annotator[start[:-1][given]], np.diff(start)[given])
+    if len(annotator) and (annotator == first).all():
+        warn(
+            "no instance has annotations of two annotators, so annotators cannot be compared: what "
+            "is said of them is the prior's guess",
+            NotIdentifiableWarning,
+            stacklevel=4,
+        )
 
 
 def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTable:
@@ -326,8 +355,9 @@ def _over_annotators(table: AnnotationTable, annotators: AnyArray) -> Annotation
     """Re-code the annotators over the fitted ones; who is silent need not be known."""
     if np.array_equal(table.annotators, annotators):
         return table
-    active = np.unique(table.annotator)
-    new = np.zeros(table.n_annotators, dtype=np.int64)
+    # What an unknown annotator skipped says nothing; what it gave, or abstained on, would be lost.
+    active = np.unique(np.concatenate([table.annotator, table.abstentions[:, 1]]))
+    new = np.full(table.n_annotators, -1)
     try:
         new[active], _ = encode(
             table.annotators[active],
@@ -339,7 +369,8 @@ def _over_annotators(table: AnnotationTable, annotators: AnyArray) -> Annotation
         raise AnnotationError(
             f"{error} (predict knows the annotators of fit only: partial_fit adds new ones)"
         ) from error
-    return replace(table, annotator=new[table.annotator], annotators=annotators)
+    passes = None if table.passes is None else recode_passes(table.passes, annotator=new)
+    return replace(table, annotator=new[table.annotator], annotators=annotators, passes=passes)
 
 
 def all_aggregators() -> list[tuple[str, type[BaseAggregator]]]:

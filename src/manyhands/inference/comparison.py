@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from manyhands.annotations import AnnotationTable, as_table
+from manyhands.decision import generator
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import (
     BaseAggregator,
@@ -26,10 +26,15 @@ from manyhands.inference.kernels import (
     normalise_rows,
 )
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
-from manyhands.typing import FloatArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SHRINKAGE = 5.0
 """Pseudo-annotations, spread as the crowd's are, beside an annotator's own counts."""
+
+
+SLOW, MANY = ("EBCC",), 200_000
+TOO_SLOW = f"takes minutes beyond {MANY:,} annotations: left out unless named in methods="
+"""Of the methods that are compared by default."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def compare(
     ----------
     table : AnnotationTable or matrix
     methods : dict of name to aggregator, or aggregators, optional
-        Default: every method with its defaults. They are cloned.
+        Default: every method with its defaults (but `EBCC` on large tables). They are cloned.
     gold : as in `BaseAggregator.fit`, optional
         For scoring only: no method sees it.
     fraction : float in (0, 1), default=0.1
@@ -134,22 +139,38 @@ def _score(
     known = np.flatnonzero((codes >= 0) & (table.annotations_per_instance() > 0))
     if not len(known):
         raise AnnotationError("gold names no instance that has annotations, so nothing is scored")
-    y, labels = table.classes[codes[known]], fitted.labels_[known]
-    return MethodScore(
-        name,
-        held_out,
-        accuracy(y, labels),
-        macro_f1(y, labels),
-        minority_recall(y, labels) if len(np.unique(y)) > 1 else None,
-        expected_calibration_error(fitted.posterior_[known], y, classes=table.classes),
-        seconds,
+    figures = against_gold(
+        table.classes, codes[known], fitted.labels_[known], fitted.posterior_[known]
     )
+    return replace(MethodScore(name, held_out, seconds=seconds), **figures)
+
+
+def against_gold(
+    classes: AnyArray, codes: IntArray, labels: AnyArray, posterior: FloatArray
+) -> dict[str, Any]:
+    """Score labels and probabilities of n instances against the codes of their gold labels.
+
+    Returns
+    -------
+    dict
+        ``accuracy``, ``macro_f1``, ``minority_recall`` (None if gold has one class only), ``ece``.
+    """
+    y = classes[codes]
+    return {
+        "accuracy": accuracy(y, labels),
+        "macro_f1": macro_f1(y, labels),
+        "minority_recall": minority_recall(y, labels) if len(np.unique(y)) > 1 else None,
+        "ece": expected_calibration_error(posterior, y, classes=classes),
+    }
 
 
 def hold_out(
     table: AnnotationTable, fraction: float, random_state: Any
 ) -> tuple[AnnotationTable, AnnotationTable] | None:
-    """Split off annotations of instances that keep at least one other, at most one of each.
+    """Split off annotations of instances that other annotators annotated, at most one of each.
+
+    Observed annotations with a positive weight only. Where an annotator annotated an instance
+    repeatedly, what is left of them may tell of what was split off.
 
     Returns
     -------
@@ -163,11 +184,14 @@ def hold_out(
     """
     if not 0 < fraction < 1:
         raise AnnotationError(f"fraction={fraction!r} must lie between 0 and 1")
-    rng = check_random_state(random_state)
-    order = rng.permutation(table.n_annotations)
+    rng = generator(random_state)
+    usable = np.flatnonzero((table._source_codes == 0) & (table.weight > 0))
+    pairs = np.unique(np.column_stack([table.instance[usable], table.annotator[usable]]), axis=0)
+    n_annotators = np.bincount(pairs[:, 0], minlength=table.n_instances)
+    order = rng.permutation(usable)
     # The first of every instance in random order.
     _, first = np.unique(table.instance[order], return_index=True)
-    candidates = order[first][table.annotations_per_instance()[table.instance[order[first]]] > 1]
+    candidates = order[first][n_annotators[table.instance[order[first]]] > 1]
     if not len(candidates):
         return None
     n = min(len(candidates), max(1, round(fraction * table.n_annotations)))

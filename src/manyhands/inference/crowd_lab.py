@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import reduce
@@ -20,7 +21,6 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator, checked_posterior, known_prior
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import (
     SHARD,
     Votes,
@@ -31,9 +31,10 @@ from manyhands.inference.kernels import (
     parts,
     right,
     vote_shares,
+    weight_of_pairs,
     weighted_votes,
 )
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 FLOOR = 1e-6
 """Least weight of an annotator or the classifier, and least error of the most common class."""
@@ -122,8 +123,9 @@ class CrowdLab(BaseAggregator):
         AnnotationError
             As in `BaseAggregator.fit`, and if ``proba`` has another shape or is no probability.
         """
-        self._proba = proba
-        return super().fit(table, y, gold=gold, start=start)
+        return self._with_proba(
+            proba, lambda: super(CrowdLab, self).fit(table, y, gold=gold, start=start)
+        )
 
     def partial_fit(
         self, table: Any, y: Any = None, *, gold: Any = None, proba: Any = None
@@ -146,8 +148,19 @@ class CrowdLab(BaseAggregator):
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold, proba=proba)
-        self._proba = self._proba if proba is None else proba
-        return super().partial_fit(table, y, gold=gold)
+        proba = self._proba if proba is None else proba
+        return self._with_proba(
+            proba, lambda: super(CrowdLab, self).partial_fit(table, y, gold=gold)
+        )
+
+    def _with_proba(self, proba: Any, fit: Callable[[], Self]) -> Self:
+        """Fit with a classifier's probabilities; a fit that fails keeps those of before."""
+        before, self._proba = self._proba, proba
+        try:
+            return fit()
+        except Exception:
+            self._proba = before
+            raise
 
     def predict_proba(self, table: Any, proba: Any = None) -> FloatArray:
         """Posterior of (new) instances from the fitted weights.
@@ -178,13 +191,16 @@ class CrowdLab(BaseAggregator):
         with_proba._proba = proba
         return super(CrowdLab, with_proba).predict_proba(table)
 
+    def predict(self, table: Any, proba: Any = None) -> AnyArray:
+        """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
+        return self._labels(self.predict_proba(table, proba))
+
     def _fit(self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None) -> Self:
         if self._proba is not None:
             self._proba = checked_posterior(self._proba, table.shape[0], table.n_classes, "proba")
         return super()._fit(table, gold, start)
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         posterior = vote_shares(votes)
         for _ in range(ROUNDS):
             self._set_weights(self._tally(votes, posterior))
@@ -302,20 +318,24 @@ def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tal
     consensus = _winners(posterior)
     if proba is not None:
         consensus = _winners(np.where(consensus > 0, proba, -1.0))
-    peers, several = given, n_given > 1
+    # What others gave: without an annotator's own, unless gold says what the others would say.
+    own = weight_of_pairs(votes)
+    others = np.maximum(n_given[votes.instance] - own, 0.0)
+    agree = np.maximum(right(votes, given) - weight_of_pairs(votes, same_class=True), 0.0)
+    several = np.bincount(votes.instance, others > 1e-9, votes.n_instances) > 0
     if votes.gold is not None:
         known = votes.gold >= 0
-        peers = np.where(known[:, None], consensus * np.maximum(n_given, 2.0)[:, None], given)
         several = several | known
-    n_others = np.maximum(peers.sum(axis=1) - 1.0, 0.0)[votes.instance]
-    agree = np.maximum(right(votes, peers) - 1.0, 0.0)
+        here = known[votes.instance]
+        others = np.where(here, np.maximum(others, own), others)
+        agree = np.where(here, right(votes, consensus) * others, agree)
     compared = several[votes.instance].astype(np.float64)
     voted = several & (n_given > 0)
     shares = (given * consensus).sum(axis=1)[voted] / n_given[voted]
     model_agrees = 0.0 if proba is None else float((consensus * _winners(proba))[several].sum())
     return _Tally(
         agree_with_others=by_annotator(votes, agree),
-        others=by_annotator(votes, n_others),
+        others=by_annotator(votes, others),
         agree_with_consensus=by_annotator(votes, compared * right(votes, consensus)),
         compared=by_annotator(votes, compared),
         agreement=float(shares.sum()),

@@ -7,18 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any
-from warnings import warn
 
 import numpy as np
 from scipy.special import expit, gammaln, logit
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable
-from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.kernels import (
     EMCounts,
@@ -29,6 +27,7 @@ from manyhands.inference.kernels import (
     expect_and_count,
     fill,
     floored_log,
+    has_settled,
     log_dirichlet,
     make_votes,
     normalise_rows,
@@ -89,7 +88,7 @@ class DawidSkene(BaseAggregator):
     prior_strength : float or "auto", default="auto"
         Pseudo-annotations the prior is worth, in every row; "auto" is the one of 1, 2, 5, 10, 20
         with the greatest evidence (empirical Bayes).
-    diagonal : float in [0, 1], default=0.7
+    diagonal : float in (0, 1), default=0.7
         Probability of a right annotation at the centre of the "diagonal" prior.
     class_prior : {"estimated", "uniform"}, default="estimated"
     n_subtypes : int or "auto", default="auto"
@@ -119,14 +118,15 @@ class DawidSkene(BaseAggregator):
     prior_strength_ : float
         Those chosen; 0 without a prior.
     evidence_ : dict {n_subtypes: float}
-        Log evidence (nats) of what "auto" compared.
+        Log evidence (nats) of what was fitted, which "auto" compares; empty without a prior.
     abstention_ : array of shape (n_annotators, n_classes)
         Probability to abstain on an instance of every class; 0 unless modelled.
 
     Notes
     -----
     Start: posterior = vote shares. The M-step adds the prior's pseudo-counts to the expected
-    counts (its mode), so EM climbs the penalised likelihood.
+    counts, so EM climbs the likelihood penalised by sum(pseudo-counts * log p). (In the evidence
+    the pseudo-counts are the parameters of the Dirichlet itself.)
 
     If no instance has two annotations, nothing tells a good annotator from a bad one: the labels
     are the annotations, with a `NotIdentifiableWarning`.
@@ -151,7 +151,7 @@ class DawidSkene(BaseAggregator):
         "tol": [NON_NEGATIVE],
         "confusion_prior": [StrOptions({"hierarchical", "pooled", "diagonal"}), None],
         "prior_strength": [NON_NEGATIVE, StrOptions({"auto"})],
-        "diagonal": [Interval(Real, 0, 1, closed="both")],
+        "diagonal": [Interval(Real, 0, 1, closed="neither")],
         "class_prior": [StrOptions({"estimated", "uniform"})],
         "n_subtypes": [COUNT, StrOptions({"auto"})],
         "em": [StrOptions({"soft", "hard"})],
@@ -189,14 +189,15 @@ class DawidSkene(BaseAggregator):
         return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
-        choices = (1, 2) if self.confusion_prior else (1,)
+        has_prior = self.confusion_prior is not None and self.prior_strength != 0
+        choices = (1, 2) if has_prior else (1,)
         if self.n_subtypes != "auto":
             choices = (int(self.n_subtypes),)
         shards = votes.shards()
         models = {n: self._climb(votes, shards, start, n) for n in choices}
-        self.evidence_ = {n: model.evidence for n, (model, _) in models.items()}
-        self.n_subtypes_ = max(self.evidence_, key=lambda n: (self.evidence_[n], -n))
+        evidence = {n: model.evidence for n, (model, _) in models.items()}
+        self.n_subtypes_ = max(evidence, key=lambda n: (evidence[n], -n))
+        self.evidence_ = evidence if has_prior else {}
         self._model, self.prior_strength_ = models[self.n_subtypes_]
         self.posterior_ = start  # Overwritten: a second array would cost as much again.
         fill(self.posterior_, shards, self._model.posterior)
@@ -230,19 +231,44 @@ class DawidSkene(BaseAggregator):
         counts = count_rows(shards, start, split)
         history: list[float] = []
         for _ in range(self.max_iter):
-            prior, responses = self._m_step(counts, pseudo_counts)
+            prior, responses = self._m_step(counts, pseudo_counts, n_subtypes)
             parameters = floored_log(prior), floored_log(responses)
             counts = total(expect_and_count, shards, *parameters, hard=self.em == "hard")
             history.append(counts.log_likelihood + log_dirichlet(pseudo_counts, responses))
-            if len(history) > 1 and history[-1] - history[-2] < self.tol * votes.total_weight:
+            if has_settled(history, self.tol * votes.total_weight):
                 break
-        evidence = _evidence(votes, counts, responses, pseudo_counts) if strength else 0.0
+        evidence = self._evidence(votes, counts, responses, pseudo_counts) if strength else 0.0
         return Model(prior, responses, history, evidence), strength
 
-    def _m_step(self, counts: EMCounts, pseudo_counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _m_step(
+        self, counts: EMCounts, pseudo_counts: FloatArray, n_subtypes: int
+    ) -> tuple[FloatArray, FloatArray]:
         """Prior (S,) and responses (R, S, K) that fit the expected counts."""
-        prior = counts.prior if self.class_prior == "estimated" else np.ones_like(counts.prior)
+        prior = counts.prior
+        if self.class_prior == "uniform":  # Of the classes; their subtypes have their own shares.
+            prior = normalise_rows(prior.reshape(-1, n_subtypes)).ravel()
         return normalise_rows(prior), normalise_rows(counts.confusion + pseudo_counts)
+
+    def _evidence(
+        self, votes: Votes, counts: EMCounts, responses: FloatArray, pseudo_counts: FloatArray
+    ) -> float:
+        """Lower bound of the log evidence of the annotations, confusion matrices integrated out.
+
+        The bound of variational Bayes at the posterior of EM [1]_: E log p(states) + entropy of
+        the posterior (what the log likelihood holds beside E log p(responses)) + log
+        Dirichlet-multinomial of the expected counts. What else was fitted, the states' shares and
+        the centre of the prior, costs half a log of the number of annotations each, as in the BIC.
+
+        .. [1] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis,
+           University College London, 2003, section 2.3.
+        """
+        n_states, n_responses = pseudo_counts.shape[-2:]
+        states = counts.log_likelihood - (counts.confusion * floored_log(responses)).sum()
+        bound = states + _log_dirichlet_multinomial(counts.confusion, pseudo_counts)
+        n_fitted = n_states
+        if self.confusion_prior != "diagonal":
+            n_fitted += n_states * (n_responses - 1)
+        return float(bound - 0.5 * np.log(votes.total_weight) * n_fitted)
 
     def _prior(
         self, shards: list[Votes], split: Callable[..., FloatArray], n_subtypes: int
@@ -270,39 +296,59 @@ class DawidSkene(BaseAggregator):
             off = (1.0 - self.diagonal) / (identity.shape[1] - 1)
             return (self.diagonal * identity + off * (1 - identity))[None]
         # A class nobody chose still needs a row: one right pseudo-annotation, a tenth elsewhere.
-        pooled = normalise_rows(counts.sum(axis=0) + 0.1 + identity)
         if self.confusion_prior == "pooled":
-            return pooled[None]
-        return _hierarchical_centre(counts, pooled, identity)
+            return normalise_rows(counts.sum(axis=0) + 0.1 + identity)[None]
+        return _hierarchical_centre(counts, identity)
 
 
 def _count_votes(shard: Votes, split: Callable[..., FloatArray]) -> EMCounts:
-    """Counts against the vote shares."""
-    return count(shard, split(shard, vote_shares(shard.answers)))
+    """Counts against the vote shares, of the instances that have votes."""
+    nothing = np.zeros(shard.n_classes)
+    return count(shard, split(shard, vote_shares(shard.answers, empty=nothing)))
 
 
-def _hierarchical_centre(counts: FloatArray, pooled: FloatArray, right: FloatArray) -> FloatArray:
+def _hierarchical_centre(counts: FloatArray, identity: FloatArray) -> FloatArray:
     """Give every annotator its own accuracy, and to its mistakes the crowd's pattern, (R, S, K).
 
-    An annotator's accuracy and a state's differ from the crowd's by so much in log odds; in a
-    state the annotator is right with the sum of both.
+    To abstain is apart from being right or wrong: it has a rate of each annotator and state.
     """
-    hits, given = (counts * right).sum(axis=(1, 2)), counts.sum(axis=(1, 2))
-    overall = hits.sum() / max(given.sum(), np.finfo(float).tiny)
-    skill = (hits + SKILL_STRENGTH * overall) / (given + SKILL_STRENGTH)
-    ease = (pooled * right).sum(axis=1)
-    # Nobody is taken to be always right, or always wrong, before the annotations are seen.
-    skill, ease, overall = (np.clip(p, 0.01, 0.99) for p in (skill, ease, overall))
-    p_right = expit(logit(skill)[:, None] + logit(ease) - logit(overall))[:, :, None]
-    mistakes = normalise_rows(pooled * (1 - right))
-    return p_right * right + (1 - p_right) * mistakes
+    n_classes = int(identity.sum(axis=0).astype(bool).sum())
+    answers, is_right = counts[:, :, :n_classes], identity[:, :n_classes]
+    pooled = normalise_rows(answers.sum(axis=0) + 0.1 + is_right)
+    ease = (pooled * is_right).sum(axis=1)
+    hits, given = (answers * is_right).sum(axis=(1, 2)), answers.sum(axis=(1, 2))
+    p_right = _rates(hits, given, ease)[:, :, None]
+    mistakes = normalise_rows(pooled * (1 - is_right))
+    centre: FloatArray = p_right * is_right + (1 - p_right) * mistakes
+    if counts.shape[2] == n_classes:
+        return centre
+    abstained, asked = counts[:, :, n_classes:].sum(axis=2), counts.sum(axis=2)
+    of_states = (abstained.sum(axis=0) + 0.1) / (asked.sum(axis=0) + 0.2)
+    p_abstain = _rates(abstained.sum(axis=1), asked.sum(axis=1), of_states)[:, :, None]
+    return np.concatenate([(1 - p_abstain) * centre, p_abstain], axis=2)
+
+
+def _rates(hits: FloatArray, trials: FloatArray, of_states: FloatArray) -> FloatArray:
+    """Rate of every annotator in every state, shape (R, S).
+
+    An annotator's rate (shrunk to the crowd's) and a state's differ from the crowd's by so much in
+    log odds; both differences add up.
+    """
+    overall = hits.sum() / max(trials.sum(), np.finfo(float).tiny)
+    own = (hits + SKILL_STRENGTH * overall) / (trials + SKILL_STRENGTH)
+    # Nothing is taken to be certain before the annotations are seen.
+    own, of_states, overall = (np.clip(p, 0.01, 0.99) for p in (own, of_states, overall))
+    rates: FloatArray = expit(logit(own)[:, None] + logit(of_states) - logit(overall))
+    return rates
 
 
 def _with_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:
     """Split a class's mass among its subtypes by how much the votes disagree, shape (n, S)."""
     if n_subtypes == 1:
         return posterior
-    doubt = (1.0 - vote_shares(votes.answers).max(axis=1)) / (1.0 - 1.0 / votes.n_classes)
+    # Of the votes alone: gold tells the class, not how clear the instance is.
+    answers = replace(votes.answers, gold=None)
+    doubt = (1.0 - vote_shares(answers).max(axis=1)) / (1.0 - 1.0 / votes.n_classes)
     # Hat functions around evenly spaced degrees of doubt, never quite 0.
     centres = np.linspace(0.0, 1.0, n_subtypes)
     hats = np.maximum(0.0, 1.0 - np.abs(doubt[:, None] - centres) * (n_subtypes - 1))
@@ -317,38 +363,8 @@ def _over_classes(posterior: FloatArray, n_classes: int) -> FloatArray:
     return posterior.reshape(len(posterior), n_classes, -1).sum(axis=2)
 
 
-def _evidence(
-    votes: Votes, counts: EMCounts, responses: FloatArray, pseudo_counts: FloatArray
-) -> float:
-    """Lower bound of the log evidence of the annotations, confusion matrices integrated out.
-
-    The bound of variational Bayes at the posterior of EM [1]_: E log p(states) + entropy of the
-    posterior (what the log likelihood holds beside E log p(responses)) + log
-    Dirichlet-multinomial of the expected counts. The centre of the prior was fitted too: half a
-    log of the number of annotations for each of its entries, as in the BIC.
-
-    .. [1] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis,
-       University College London, 2003, section 2.3.
-    """
-    n_states, n_responses = pseudo_counts.shape[-2:]
-    states = counts.log_likelihood - (counts.confusion * floored_log(responses)).sum()
-    bound = states + _log_dirichlet_multinomial(counts.confusion, pseudo_counts)
-    return float(bound - 0.5 * np.log(votes.n_annotations) * n_states * n_responses)
-
-
 def _log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> float:
     """Log probability of the annotations, every row under a Dirichlet prior of its own."""
     given, worth = counts.sum(axis=2), pseudo_counts.sum(axis=2)
     log_p = (gammaln(counts + pseudo_counts) - gammaln(pseudo_counts)).sum()
     return float(log_p - (gammaln(given + worth) - gammaln(worth)).sum())
-
-
-def warn_without_overlap(votes: Votes) -> None:
-    """Warn if no instance has two annotations."""
-    if votes.n_annotations and np.diff(votes.start).max() < 2:
-        warn(
-            "no instance has two annotations, so annotators cannot be compared: what is said of "
-            "them is the prior's guess",
-            NotIdentifiableWarning,
-            stacklevel=5,
-        )

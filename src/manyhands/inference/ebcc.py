@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.dawid_skene import warn_without_overlap
-from manyhands.inference.ibcc import confusion_prior, dirichlet_divergence, expected_log
+from manyhands.inference.ibcc import confusion_prior
 from manyhands.inference.kernels import (
     SHARD,
     EMCounts,
@@ -25,9 +25,12 @@ from manyhands.inference.kernels import (
     by_instance,
     clamp,
     count_rows,
+    dirichlet_divergence,
     e_step,
     expect_and_count,
+    expected_log,
     fill,
+    has_settled,
     make_votes,
     normalise_rows,
     right,
@@ -36,6 +39,9 @@ from manyhands.inference.kernels import (
     weighted_votes,
 )
 from manyhands.typing import FloatArray, IntArray
+
+LARGEST = 200_000_000
+"""Entries of all confusion matrices; about five arrays of so many numbers are held."""
 
 
 class EBCC(BaseAggregator):
@@ -66,7 +72,7 @@ class EBCC(BaseAggregator):
     class_strength : "votes" or float, default="votes"
         Pseudo-instances of the prior in every class: as many as it has votes (in shares of an
         instance; at least 1), or a number.
-    abstentions : {"model", "ignore"}, default="model"
+    abstentions : {"model", "ignore"}, default="ignore"
         Whether an annotator's abstentions (`AnnotationTable.abstentions`) tell of the class: with
         "model" to abstain is one more response with its own probability in every subtype.
     ties : {"first", "random", "distribute"}, default="first"
@@ -137,7 +143,7 @@ class EBCC(BaseAggregator):
         diagonal: float = 4.0,
         off_diagonal: float = 1.0,
         class_strength: float | str = "votes",
-        abstentions: str = "model",
+        abstentions: str = "ignore",
         ties: str = "first",
         random_state: Any = 0,
     ) -> None:
@@ -157,7 +163,7 @@ class EBCC(BaseAggregator):
         return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
+        self._check_size(votes)
         shards = self._shards(votes)
         prior = self._prior(votes)
         codes = annotator_codes(votes.answers, start)
@@ -174,6 +180,16 @@ class EBCC(BaseAggregator):
         self.restart_bounds_ = np.array(bounds)
         self.posterior_ = self._fill(start, shards)
 
+    def _check_size(self, votes: Votes) -> None:
+        """Refuse tables whose confusion matrices no memory would hold."""
+        n = votes.n_annotators * votes.n_classes * votes.n_responses * self.n_subtypes
+        if n > LARGEST:
+            raise AnnotationError(
+                f"EBCC would need {5 * 8 * n / 1e9:.0f} GB for {votes.n_annotators} annotators x "
+                f"{votes.n_classes} classes x {self.n_subtypes} subtypes x {votes.n_responses} "
+                "responses; lower n_subtypes, or use IBCC or OneCoinDawidSkene"
+            )
+
     def _climb(self, shards: list[Votes], counts: EMCounts, prior: Dirichlets) -> Run:
         """Update the Dirichlets and the instances in turn until the lower bound stands still."""
         enough = self.tol * sum(shard.total_weight for shard in shards)
@@ -183,7 +199,7 @@ class EBCC(BaseAggregator):
             logs = found.expected_logs()
             counts = total(expect_and_count, shards, logs.state_prior, logs.confusion)
             history.append(counts.log_likelihood - found.divergence(prior, logs))
-            if len(history) > 1 and history[-1] - history[-2] < enough:
+            if has_settled(history, enough):
                 break
         return Run(found, history)
 

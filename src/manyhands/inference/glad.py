@@ -15,12 +15,12 @@ from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import (
     Votes,
     by_annotator,
     by_instance,
     floored_log,
+    has_settled,
     joined,
     normalise_rows,
     parts,
@@ -118,7 +118,6 @@ class GLAD(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         model = _Model(votes)
         theta = np.full(votes.n_annotators + votes.n_instances, PRIOR_MEAN)
         prior = np.full(votes.n_classes, 1.0 / votes.n_classes)
@@ -148,7 +147,7 @@ class GLAD(BaseAggregator):
             theta = model.m_step(theta, is_right, M_STEP if history else FIRST_M_STEP)
             is_right, shares, log_likelihood = model.e_step(theta, prior)
             history.append(log_likelihood)
-            if len(history) > 1 and history[-1] - history[-2] <= self.tol * model.total_weight:
+            if has_settled(history, self.tol * model.total_weight):
                 break
             if learn_prior:
                 prior = shares

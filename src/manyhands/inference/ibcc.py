@@ -10,18 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln, psi
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import (
     Votes,
     count_rows,
+    dirichlet_divergence,
     e_step,
     expect_and_count,
+    expected_log,
     fill,
+    has_settled,
     make_votes,
     normalise_rows,
     total,
@@ -49,7 +50,7 @@ class IBCC(BaseAggregator):
         classes take a smaller ``off_diagonal``.
     class_strength : float, default=1.0
         Pseudo-instances of the prior in every class.
-    abstentions : {"model", "ignore"}, default="model"
+    abstentions : {"model", "ignore"}, default="ignore"
         Whether an annotator's abstentions (`AnnotationTable.abstentions`) tell of the class: with
         "model" to abstain is one more response with its own probability in every class.
     ties : {"first", "random", "distribute"}, default="first"
@@ -120,7 +121,7 @@ class IBCC(BaseAggregator):
         diagonal: float = 4.0,
         off_diagonal: float = 1.0,
         class_strength: float = 1.0,
-        abstentions: str = "model",
+        abstentions: str = "ignore",
         ties: str = "first",
         random_state: Any = None,
     ) -> None:
@@ -137,7 +138,6 @@ class IBCC(BaseAggregator):
         return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         shards = votes.shards()
         counts = count_rows(shards, start)
         classes = np.full(votes.n_classes, self.class_strength)
@@ -152,7 +152,7 @@ class IBCC(BaseAggregator):
                 - dirichlet_divergence(class_alpha, classes, log_prior)
                 - dirichlet_divergence(alpha, rows, log_confusion)
             )
-            if len(history) > 1 and history[-1] - history[-2] < self.tol * votes.total_weight:
+            if has_settled(history, self.tol * votes.total_weight):
                 break
         self.class_alpha_, self._response_alpha = class_alpha, alpha
         self.class_prior_ = normalise_rows(class_alpha)
@@ -208,30 +208,3 @@ def confusion_prior(votes: Votes, diagonal: float, off_diagonal: float) -> Float
     """Dirichlet parameters of the prior of a confusion matrix, shape (C, K)."""
     identity = np.eye(votes.n_classes, votes.n_responses)
     return diagonal * identity + off_diagonal * (1 - identity)
-
-
-def expected_log(alpha: FloatArray) -> FloatArray:
-    """E log p of p ~ Dirichlet(alpha) over the last axis, of the shape of ``alpha``."""
-    expected: FloatArray = psi(alpha)
-    expected -= psi(alpha.sum(axis=-1, keepdims=True))
-    return expected
-
-
-def dirichlet_divergence(alpha: FloatArray, prior: FloatArray, log_p: FloatArray) -> float:
-    """Sum of KL(Dirichlet(alpha) || Dirichlet(prior)) over all rows.
-
-    Parameters
-    ----------
-    alpha : array of shape (..., K)
-    prior : array that broadcasts to it
-    log_p : array of the shape of ``alpha``
-        Its `expected_log`.
-    """
-    normalisers = _log_normaliser(prior) - _log_normaliser(alpha)
-    return float(normalisers.sum() + np.vdot(alpha - prior, log_p))
-
-
-def _log_normaliser(alpha: FloatArray) -> FloatArray:
-    """Log of the integral of prod p_k^(alpha_k - 1), for every row."""
-    log_normaliser: FloatArray = gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
-    return log_normaliser

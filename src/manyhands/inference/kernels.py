@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
-from scipy.special import xlogy
+from scipy.special import gammaln, psi, xlogy
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision import pick
@@ -161,7 +161,7 @@ def make_votes(
     instance, annotator, response = table.instance, table.annotator, table.label
     weight = None if table.weights is None else table.weights.astype(np.float64)
     n_responses = table.n_classes
-    if abstentions and len(getattr(table, "abstentions", ())):
+    if abstentions and len(table.abstentions):
         unsure = table.abstentions
         n_responses += 1
         instance = np.concatenate([instance, unsure[:, 0]])
@@ -371,6 +371,7 @@ def confusion_counts(votes: Votes, posterior: FloatArray) -> FloatArray:
 def counted_confusions(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Share of each response against a posterior, (R, C, K); a row without evidence is pooled."""
     counts = count_rows(votes.shards(), posterior).confusion
+    counts[counts.sum(axis=2) < 1e-9] = 0.0  # What rounding leaves is no evidence.
     pooled = normalise_rows(counts.sum(axis=0))
     empty = counts.sum(axis=2, keepdims=True) == 0
     return normalise_rows(np.where(empty, pooled, counts))
@@ -413,6 +414,22 @@ def by_instance(votes: Votes, value: FloatArray | None = None) -> FloatArray:
     if some.any():  # Annotations are sorted by instance, so every sum is over a run.
         sums[some] = np.add.reduceat(values, votes.start[:-1][some])
     return sums
+
+
+def weight_of_pairs(votes: Votes, *, same_class: bool = False) -> FloatArray:
+    """Weight that the instance and annotator of every annotation have together, (n_annotations,).
+
+    An annotator's annotations of one instance, be they repeated or weighted, are one voice. With
+    ``same_class`` only those count that give the same class.
+    """
+    weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
+    pairs = votes.instance * np.int64(votes.n_annotators) + votes.annotator
+    if same_class:
+        pairs = pairs * votes.n_responses + votes.response
+    distinct, pair = np.unique(pairs, return_inverse=True)
+    if len(distinct) == len(pairs):
+        return weight
+    return np.bincount(pair, weight)[pair].astype(np.float64, copy=False)
 
 
 def _times(weight: FloatArray | None, value: FloatArray | None) -> FloatArray | None:
@@ -489,3 +506,35 @@ def floored_log(p: FloatArray) -> FloatArray:
 def log_dirichlet(pseudo_counts: FloatArray, p: FloatArray) -> float:
     """Log density of a Dirichlet prior up to a constant: sum of pseudo_counts * log p."""
     return float(xlogy(pseudo_counts, np.maximum(p, np.exp(LOG_FLOOR))).sum())
+
+
+def has_settled(history: Sequence[float], enough: float) -> bool:
+    """Whether the last iteration raised the objective by less than ``enough``."""
+    return len(history) > 1 and history[-1] - history[-2] < enough
+
+
+def expected_log(alpha: FloatArray) -> FloatArray:
+    """E log p of p ~ Dirichlet(alpha) over the last axis, of the shape of ``alpha``."""
+    expected: FloatArray = psi(alpha)
+    expected -= psi(alpha.sum(axis=-1, keepdims=True))
+    return expected
+
+
+def dirichlet_divergence(alpha: FloatArray, prior: FloatArray, log_p: FloatArray) -> float:
+    """Sum of KL(Dirichlet(alpha) || Dirichlet(prior)) over all rows.
+
+    Parameters
+    ----------
+    alpha : array of shape (..., K)
+    prior : array that broadcasts to it
+    log_p : array of the shape of ``alpha``
+        Its `expected_log`.
+    """
+    normalisers = _log_normaliser(prior) - _log_normaliser(alpha)
+    return float(normalisers.sum() + np.vdot(alpha - prior, log_p))
+
+
+def _log_normaliser(alpha: FloatArray) -> FloatArray:
+    """Log of the integral of prod p_k^(alpha_k - 1), for every row."""
+    log_normaliser: FloatArray = gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
+    return log_normaliser

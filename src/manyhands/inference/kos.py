@@ -16,7 +16,6 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import (
     Votes,
     by_annotator,
@@ -106,7 +105,6 @@ class KOS(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         graph = [_edges(shard) for shard in votes.shards()]
         first = [np.ones(edges.votes.n_annotations) for edges in graph]
         agreement = _listen(graph, first)[1]

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy.special import digamma, expit, gammaln
+from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import (
     Votes,
+    dirichlet_divergence,
     expected_accuracy,
+    expected_log,
+    has_settled,
     joined,
     log_dirichlet,
     normalise_rows,
@@ -132,7 +134,6 @@ class MACE(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         shards, given, agreed = votes.shards(), _counts(votes), _agreement(votes, start)
         best, history = self._climb(shards, given, _first_fractions(votes) * agreed)
         for _ in range(1, self.n_restarts):
@@ -162,7 +163,7 @@ class MACE(BaseAggregator):
             expected = total(_expect, shards, annotators.log_odds)
             of_spam = float((given * annotators.log_spam).sum())
             history.append(expected.evidence + of_spam + annotators.log_prior)
-            if len(history) > 1 and history[-1] - history[-2] < self.tol * given.sum():
+            if has_settled(history, self.tol * given.sum()):
                 break
             known = annotators.knew_if_right * expected.agreed
         return annotators, history
@@ -286,12 +287,8 @@ def _random_fractions(accuracy: FloatArray, rng: np.random.RandomState) -> Float
 def _variational(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
     """Expected log p under the Dirichlet posterior of every row, and minus its divergence."""
     after = counts + prior
-    mass = after.sum(axis=1, keepdims=True)
-    log_p = digamma(after) - digamma(mass)
-    n_columns = counts.shape[1]
-    divergence = gammaln(mass).sum() - gammaln(after).sum() + (counts * log_p).sum()
-    divergence -= len(counts) * (gammaln(n_columns * prior) - n_columns * gammaln(prior))
-    return log_p, -float(divergence)
+    log_p = expected_log(after)
+    return log_p, -dirichlet_divergence(after, np.full_like(after, prior), log_p)
 
 
 def _penalised(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:

@@ -43,18 +43,20 @@ class MajorityVote(BaseAggregator):
         "soft": ["boolean"],
     }
 
+    _compares_annotators = False
+
     def __init__(self, *, soft: bool = True, ties: str = "first", random_state: Any = None) -> None:
         self.soft = soft
         self.ties = ties
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        self.posterior_ = self._decided(vote_shares(votes), rng)
+        self.posterior_ = self._decided(start, rng)
         self.class_prior_ = known_prior(votes, self.posterior_)
 
     def _posterior(self, votes: Votes) -> FloatArray:
         shares = vote_shares(votes, empty=self.class_prior_)
-        return self._decided(shares, np.random.RandomState(0))
+        return self._decided(shares, self._generator())
 
     def _decided(self, shares: FloatArray, rng: np.random.RandomState) -> FloatArray:
         if self.soft:

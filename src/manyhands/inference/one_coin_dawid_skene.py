@@ -12,13 +12,13 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import (
     Votes,
     by_annotator,
     by_instance,
     fill,
     floored_log,
+    has_settled,
     log_dirichlet,
     normalise_rows,
     parts,
@@ -115,7 +115,6 @@ class OneCoinDawidSkene(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         shards = votes.shards()
         given = by_annotator(votes)
         agreement = total(_agreement, shards) / given.sum()
@@ -132,7 +131,7 @@ class OneCoinDawidSkene(BaseAggregator):
             self.skill_ = skill[:, 0]
             counts = total(self._expect, shards)
             history.append(counts.log_likelihood + log_dirichlet(pseudo, skill))
-            if len(history) > 1 and history[-1] - history[-2] < self.tol * votes.total_weight:
+            if has_settled(history, self.tol * votes.total_weight):
                 break
         self.posterior_ = start
         fill(self.posterior_, shards, self._e_step)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import (
     Votes,
     by_annotator,
@@ -97,10 +96,8 @@ class WeightedMajorityVote(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         skill, self.n_iter_ = learn_skills(
             votes,
-            start,
             np.zeros(votes.n_annotators),
             weigh=self._weigh,
             max_iter=self.max_iter,
@@ -119,7 +116,6 @@ class WeightedMajorityVote(BaseAggregator):
 
 def learn_skills(
     votes: Votes,
-    start: FloatArray,
     skill: FloatArray,
     *,
     rate: Callable[[int], float] = lambda iteration: 1.0,
@@ -132,8 +128,7 @@ def learn_skills(
     Parameters
     ----------
     votes : Votes
-    start : array of shape (n, C)
-        Its maxima are the first winners.
+        Their plain shares' maxima are the first winners, wherever a fit starts.
     skill : array of shape (R,)
         First skills; annotators without annotations keep theirs.
     rate : function of the iteration (from 1)
@@ -149,7 +144,7 @@ def learn_skills(
     n_iter : int
     """
     shards, given = votes.shards(), by_annotator(votes)
-    agreed = _agreement(votes, start)
+    agreed = total(_agreement_of_shares, shards)
     for n_iter in count(1):
         share = np.divide(agreed, given, out=skill.copy(), where=given > 0)
         step = rate(n_iter) * (share - skill)
@@ -166,6 +161,10 @@ def _agreement(votes: Votes, shares: FloatArray) -> FloatArray:
     winners = (shares >= top * (1 - 1e-9)).astype(np.float64)
     winners /= (winners @ np.ones(votes.n_classes))[:, None]
     return by_annotator(votes, right(votes, winners))
+
+
+def _agreement_of_shares(votes: Votes) -> FloatArray:
+    return _agreement(votes, vote_shares(votes))
 
 
 def _agreement_of_vote(votes: Votes, weight: FloatArray) -> FloatArray:

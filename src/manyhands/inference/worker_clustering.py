@@ -13,7 +13,6 @@ from scipy.special import softmax, xlogy
 from scipy.stats import rankdata
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import (
     Votes,
     count_rows,
@@ -21,6 +20,7 @@ from manyhands.inference.kernels import (
     expect_and_count,
     fill,
     floored_log,
+    has_settled,
     normalise_rows,
     total,
 )
@@ -111,7 +111,6 @@ class WorkerClustering(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         shards = votes.shards()
         counts = count_rows(shards, start)
         active = np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
@@ -126,7 +125,7 @@ class WorkerClustering(BaseAggregator):
             members, bound = cluster_step(counts.confusion, weight, clusters)
             counts = total(expect_and_count, shards, *_log_parameters(prior, members, clusters))
             history.append(counts.log_likelihood + bound)
-            if len(history) > 1 and history[-1] - history[-2] < self.tol * votes.total_weight:
+            if has_settled(history, self.tol * votes.total_weight):
                 break
         self.class_prior_, self.cluster_weight_ = prior, weight
         self.cluster_posterior_, self.cluster_confusion_ = members, clusters

@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.dawid_skene import warn_without_overlap
 from manyhands.inference.kernels import Votes
 from manyhands.inference.weighted_majority_vote import decide_by_weight, learn_skills
 from manyhands.typing import FloatArray
@@ -98,10 +97,8 @@ class ZeroBasedSkill(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        warn_without_overlap(votes)
         self.skill_, self.n_iter_ = learn_skills(
             votes,
-            start,
             np.full(votes.n_annotators, 1 / votes.n_classes),
             rate=self._rate,
             max_iter=self.max_iter,
