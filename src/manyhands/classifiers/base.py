@@ -22,7 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask, resolve
-from manyhands.classifiers.monitors import AnnotationMonitor, GoldMonitor
+from manyhands.classifiers.monitors import AnnotationMonitor, GoldMonitor, Watcher, watched
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations
 from manyhands.io.files import check_writable
@@ -326,7 +326,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
                 )
                 metric, higher = "validation_nll", False
             else:
-                monitor = self._gold_monitor(module, features.device)
+                monitor = self._gold_monitor("validation", self.validation, module, features.device)
                 metric, higher = "validation_accuracy", True
             best = BestState(module, metric, higher_is_better=higher)
             callbacks += [Monitor(monitor), best]
@@ -334,31 +334,38 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
                 callbacks.append(
                     EarlyStopping(metric, higher_is_better=higher, patience=self.patience)
                 )
+        for name, part in watched().items():
+            shape = getattr(part[0], "shape", None)
+            if shape is None or features.is_dataset or shape[1:] == features.input_shape:
+                gold = self._gold_monitor(name, part, module, features.device)
+                callbacks.append(Monitor(Watcher(name, gold)))
         if self.verbose:
             callbacks.append(ProgressBar(self._title))
         return callbacks, best
 
-    def _gold_monitor(self, module: CrowdModule, device: torch.device) -> GoldMonitor:
-        if len(self.validation) != 2:
+    def _gold_monitor(
+        self, name: str, part: Any, module: CrowdModule, device: torch.device
+    ) -> GoldMonitor:
+        if len(part) != 2:
             raise AnnotationError(
-                f"validation has {len(self.validation)} parts; give (X, y_gold), a fraction of "
+                f"{name} has {len(part)} parts; give (X, y_gold), a fraction of "
                 "the annotations, or None"
             )
-        X, y_gold = self.validation
+        X, y_gold = part
         X = self._read_features(X, reset=False)
         gold = as_values(y_gold)
         if gold.shape != (_n_rows(X),):
             raise AnnotationError(
-                f"validation has {_n_rows(X)} rows of X but gold labels of shape {gold.shape}; "
+                f"{name} has {_n_rows(X)} rows of X but gold labels of shape {gold.shape}; "
                 "give one label a row"
             )
         if missing_mask(gold).any():
             raise AnnotationError(
-                f"validation's y_gold is missing in row {np.flatnonzero(missing_mask(gold))[0]}; "
+                f"{name}'s y_gold is missing in row {np.flatnonzero(missing_mask(gold))[0]}; "
                 "leave rows without gold out"
             )
         codes, _ = encode(
-            gold, self.classes_, argument="validation's y_gold", vocabulary_name="classes_"
+            gold, self.classes_, argument=f"{name}'s y_gold", vocabulary_name="classes_"
         )
         return GoldMonitor(module, Features(X, device), torch.from_numpy(codes), PREDICT_BATCH)
 

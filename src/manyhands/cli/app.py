@@ -10,6 +10,7 @@ import typer
 
 from manyhands._version import __version__
 from manyhands.cli.errors import EXIT_CODES, reported
+from manyhands.cli.evidence import register
 from manyhands.cli.facts import class_rows, counted, data_rows
 from manyhands.cli.output import print_json, print_table, say, show_spread, visible
 from manyhands.cli.params import (
@@ -547,3 +548,6 @@ def report(
         print_json({"report": str(path)})
     else:
         say(f"report: {path}")
+
+
+register(app)

@@ -8,15 +8,23 @@ from manyhands.datasets._labelme import load_labelme
 from manyhands.datasets._music import load_music
 from manyhands.datasets._product import load_product
 from manyhands.datasets._sentiment import load_sentiment
+from manyhands.datasets._synthetic import (
+    SimulatedCrowdDataset,
+    make_conal_cifar10,
+    make_conal_synthetic,
+)
 
 __all__ = [
     "AGGREGATION_SETS",
     "CrowdDataset",
+    "SimulatedCrowdDataset",
     "load_aggregation",
     "load_demo",
     "load_labelme",
     "load_music",
     "load_product",
     "load_sentiment",
+    "make_conal_cifar10",
+    "make_conal_synthetic",
     "make_crowd",
 ]

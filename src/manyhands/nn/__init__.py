@@ -1,6 +1,6 @@
 """Networks: backbones and noise adaptation layers. No losses, no optimisers."""
 
-from manyhands.nn.backbones import BACKBONES, MLP, Linear, make_backbone
+from manyhands.nn.backbones import BACKBONES, MLP, VGG16, Linear, make_backbone
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 from manyhands.nn.noise_adaptation import (
     CONNECTIONS,
@@ -14,6 +14,7 @@ __all__ = [
     "BACKBONES",
     "CONNECTIONS",
     "MLP",
+    "VGG16",
     "CommonNoiseModule",
     "CrowdLayerModule",
     "CrowdModule",

@@ -1,0 +1,285 @@
+"""The commands of the evidence machine: run published rows, and show ours beside theirs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Optional
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from manyhands.cli.errors import INTERRUPTED, UNEXPECTED, reported
+from manyhands.cli.output import note, print_json, print_table, say, visible
+from manyhands.cli.params import some_path
+from manyhands.exceptions import AnnotationError
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from manyhands.experiments.papers import Paper
+    from manyhands.experiments.reproduce import Cell, Outcome, Watcher
+    from manyhands.experiments.rows import Row
+
+SETTLED = ("done", "done before", "same figures")
+"""What needs no line of its own at the end; see `Outcome`."""
+
+PROBLEMS = ("failed", "other figures")
+
+
+class PageFormat(StrEnum):
+    """What a page is written as."""
+
+    md = "md"
+    html = "html"
+
+
+Experiments = Annotated[
+    Path,
+    typer.Option(
+        parser=some_path, metavar="DIR", help="Folder with METHOD/ROW.yaml and papers/PAPER.yaml."
+    ),
+]
+Results = Annotated[
+    Path, typer.Option(parser=some_path, metavar="DIR", help="Folder of the records.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(reproduce)
+    app.command()(results)
+
+
+@reported
+def reproduce(
+    what: Annotated[
+        str, typer.Argument(help="A row, its file, a table (chu2021/table1), a paper, or all.")
+    ] = "all",
+    jobs: Annotated[
+        Optional[int],  # noqa: UP045 - typer reads this at run time
+        typer.Option(min=1, help="Processes, of one thread each; default: the cores."),
+    ] = None,
+    seeds: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=1, help="So many seeds of every row in place of its own."),
+    ] = None,
+    budget: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(metavar="MINUTES", help="Start no run after so many minutes."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Run a sample of what is done again and compare exactly."),
+    ] = False,
+    sample: Annotated[int, typer.Option(min=1, help="Runs that --check draws.")] = 3,
+    experiments: Experiments = Path("experiments"),
+    results: Results = Path("results"),
+    json: Json = False,
+) -> None:
+    """Run published rows over their seeds, and keep a record of every run.
+
+    Kill it at any time: the same command goes on, and no finished run is lost or run again. A run
+    that fails is recorded with its trace; the others go on, and the exit code is 1.
+
+    Example: manyhands reproduce chu2021 --budget 60
+    Example: manyhands reproduce conal/chu2021_labelme --seeds 5 --jobs 2
+    """
+    from manyhands.experiments.reproduce import recheck
+    from manyhands.experiments.reproduce import reproduce as run_rows
+
+    if check and seeds is not None:
+        raise AnnotationError("--check draws from the runs that are done; leave --seeds out")
+    rows = _find_rows(what, experiments)
+    display = _Lines() if json or not Console(stderr=True).is_terminal else _Live()
+    with _kept_if_interrupted(), display:
+        if check:
+            outcomes = recheck(
+                rows, results, sample=sample, jobs=jobs, budget_minutes=budget, watcher=display
+            )
+        else:
+            outcomes = run_rows(
+                rows, results, jobs=jobs, seeds=seeds, budget_minutes=budget, watcher=display
+            )
+    if json:
+        print_json([asdict(outcome) for outcome in outcomes])
+    else:
+        _print_outcomes(outcomes, results)
+    if any(outcome.status in PROBLEMS for outcome in outcomes):
+        raise typer.Exit(UNEXPECTED)
+
+
+@reported
+def results(
+    paper: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(help="Key of a paper, such as chu2021; default: all."),
+    ] = None,
+    results: Results = Path("results"),
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=some_path,
+            metavar="DIR",
+            help="Folder of the pages; default: --results.",
+        ),
+    ] = None,
+    format: Annotated[
+        Optional[PageFormat],  # noqa: UP045
+        typer.Option(help="Write the page as this alone; default: both."),
+    ] = None,
+    experiments: Experiments = Path("experiments"),
+    json: Json = False,
+) -> None:
+    """Write tables, figures and verdicts of papers, made from records alone.
+
+    Example: manyhands results chu2021 --out pages
+    """
+    from manyhands.experiments.papers import load_experiments
+    from manyhands.experiments.records import read_records
+    from manyhands.experiments.results import FORMATS, write_results
+
+    rows, papers = load_experiments(experiments)
+    chosen = list(papers.values()) if paper is None else [_find_paper(paper, papers)]
+    records = read_records(results)
+    formats = FORMATS if format is None else (format.value,)
+    written = [
+        path
+        for each in chosen
+        for path in write_results(each, rows, records, out or results, formats)
+    ]
+    if json:
+        print_json({"written": [str(path) for path in written]})
+        return
+    for path in written:
+        say(f"written: {path}")
+
+
+def _find_rows(what: str, experiments: Path) -> list[Row]:
+    """Return the rows that are meant; a file need not stand among the experiments."""
+    from manyhands.experiments.papers import load_experiments
+    from manyhands.experiments.reproduce import select_rows
+    from manyhands.experiments.rows import load_row
+
+    if Path(what).is_file():
+        return [load_row(what)]
+    return select_rows(load_experiments(experiments)[0], what)
+
+
+def _find_paper(key: str, papers: dict[str, Paper]) -> Paper:
+    if key not in papers:
+        raise AnnotationError(
+            f"PAPER={key!r} is none of those with rows or a file: {', '.join(papers) or 'none'}"
+        )
+    return papers[key]
+
+
+def _print_outcomes(outcomes: list[Outcome], results: Path) -> None:
+    counts = Counter(outcome.status for outcome in outcomes)
+    open_ones = [outcome for outcome in outcomes if outcome.status not in SETTLED]
+    if open_ones:
+        print_table(
+            "Not done",
+            ["row", "seed", "what", "why"],
+            [[o.row, o.seed, o.status, _first_line(o.reason)] for o in open_ones],
+        )
+    say(", ".join(f"{n} {status}" for status, n in counts.items()) or "no run")
+    say(f"records: {results / 'records'}  (next: manyhands results --results {results})")
+
+
+def _first_line(reason: str | None) -> str:
+    return (reason or "").strip().partition("\n")[0]
+
+
+@contextmanager
+def _kept_if_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("interrupted; finished runs are kept, and the same command goes on")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+class _Lines:
+    """A line on standard error for every run that ends: for logs."""
+
+    def __init__(self) -> None:
+        self.total = self.ended = 0
+
+    def __enter__(self) -> Watcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def begin(self, n_cells: int) -> None:
+        self.total = n_cells
+
+    def start(self, cell: Cell) -> None:
+        pass
+
+    def pause(self, cell: Cell) -> None:
+        pass
+
+    def end(self, outcome: Outcome) -> None:
+        self.ended += 1
+        if outcome.status != "done before":
+            note(f"[{self.ended}/{self.total}] {_told(outcome)}")
+
+
+class _Live(_Lines):
+    """A bar of all runs, and a line for each that is running."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+        self.running: dict[tuple[str, int], TaskID] = {}
+        self.counts: Counter[str] = Counter()
+
+    def __enter__(self) -> Watcher:
+        self.bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bars.stop()
+
+    def begin(self, n_cells: int) -> None:
+        super().begin(n_cells)
+        self.all = self.bars.add_task("runs", total=n_cells)
+
+    def start(self, cell: Cell) -> None:
+        name = escape(visible(f"  {cell}"))
+        self.running[cell.row.id, cell.seed] = self.bars.add_task(name, total=1)
+
+    def pause(self, cell: Cell) -> None:
+        self._remove(cell.row.id, cell.seed)
+
+    def end(self, outcome: Outcome) -> None:
+        self.counts[outcome.status] += 1
+        self._remove(outcome.row, outcome.seed)
+        told = ", ".join(f"{n} {status}" for status, n in self.counts.items())
+        self.bars.update(self.all, advance=1, description=f"runs: {told}")
+        if outcome.status in PROBLEMS:
+            self.bars.console.print(_told(outcome), markup=False, highlight=False)
+
+    def _remove(self, row: str, seed: int) -> None:
+        self.bars.remove_task(self.running.pop((row, seed)))
+
+
+def _told(outcome: Outcome) -> str:
+    reason = f": {_first_line(outcome.reason)}" if outcome.reason else ""
+    seconds = f"{outcome.seconds:.1f} s"
+    return visible(f"{outcome.row} seed {outcome.seed}: {outcome.status} ({seconds}){reason}")

@@ -1,0 +1,229 @@
+"""One cell of an experiment: a row with one seed, trained, measured, and turned into a record."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import traceback
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import machine, python_version
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from manyhands._version import __version__
+from manyhands.exceptions import AnnotationError, DataNotFoundError
+from manyhands.experiments.code import code_hash
+from manyhands.experiments.records import (
+    GOLD,
+    HELD_OUT,
+    LAST,
+    ORACLE,
+    Record,
+    cell_key,
+)
+from manyhands.experiments.rows import Row, find_object
+from manyhands.experiments.sets import Data, checksum, load_data
+from manyhands.metrics import accuracy, macro_f1
+
+_COMPUTE = ("numpy", "scipy", "scikit-learn", "torch")
+
+
+def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
+    """Fit a row with one seed, measure it by every protocol, and say how it went.
+
+    Parameters
+    ----------
+    row : Row
+    seed : int
+    data : Data, optional
+        What ``load_data(row.data, row.folder)`` gives, where it is loaded already.
+
+    Returns
+    -------
+    Record
+        ``status`` is "skipped" without the GPU or the data the row needs, and "failed", with
+        the trace, where anything raised an exception; the checksum is "" where it came too early.
+    """
+    started, clock = datetime.now(UTC), perf_counter()
+    outcome: dict[str, Any] = {"status": "done"}
+    checked = ""
+    try:
+        data = load_data(row.data, row.folder) if data is None else data
+        checked = checksum(data)
+        outcome |= _absent_gpu(row) or _measure(row, seed, data)
+    except DataNotFoundError as error:
+        outcome = {"status": "skipped", "reason": str(error)}
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        outcome = {"status": "failed", "reason": reason, "trace": traceback.format_exc()}
+    specification, code = row.specification(), code_hash(row)
+    return Record(
+        row=row.id,
+        seed=seed,
+        key=cell_key(specification, seed, checked, code),
+        specification=specification,
+        data_checksum=checked,
+        code=code,
+        versions=versions(),
+        commit=commit(),
+        started=started.isoformat(timespec="seconds"),
+        seconds=perf_counter() - clock,
+        peak_memory_mb=_peak_memory(),
+        **outcome,
+    )
+
+
+def _absent_gpu(row: Row) -> dict[str, Any]:
+    if row.device != "gpu":
+        return {}
+    import torch
+
+    if torch.cuda.is_available():
+        return {}
+    return {"status": "skipped", "reason": "the row needs a GPU, and there is none here"}
+
+
+def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
+    """Fit once for the last epoch and the curves, and once more with annotations held out."""
+    model = row.make_estimator(seed)
+    history = _fit(model, data)
+    metrics = {
+        LAST: _metrics(model, data, len(history)),
+        HELD_OUT: _held_out(row, seed, data, model),
+        GOLD: _chosen(history, "valid", data),
+        ORACLE: _chosen(history, "test", data),
+    }
+    extra: dict[str, Any] = {}
+    for name in row.extra:
+        extra |= _measured(name, find_object(name, row.folder)(model, data))
+    return {"metrics": metrics, "extra": extra, "history": _columns(history)}
+
+
+def _fit(model: Any, data: Data) -> list[dict[str, Any]]:
+    """Fit under watch; return one entry an epoch, or a single one of an estimator without."""
+    from manyhands.classifiers.monitors import watching
+
+    parts = {"valid": (data.X_valid, data.y_valid), "test": (data.X_test, data.y_test)}
+    parts = {name: part for name, part in parts.items() if part[1] is not None}
+    with watching(**parts):
+        model.fit(data.X_train, data.annotations)
+    history = list(getattr(model, "history_", []))
+    if history and all(f"{name}_accuracy" in history[-1] for name in parts):
+        return history
+    only: dict[str, Any] = {"epoch": 1}
+    for name, (X, y) in parts.items():
+        predicted = model.predict(X)
+        only[f"{name}_accuracy"] = accuracy(y, predicted)
+        only[f"{name}_macro_f1"] = macro_f1(y, predicted)
+    return [only]
+
+
+def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
+    """Fit again and measure the epoch that explains held-out annotations best: no gold chooses."""
+    if row.holdout is None:
+        return {"absent": "the row holds no annotations out"}
+    model = row.make_estimator(seed)
+    epochs: list[dict[str, Any]] = []
+    if getattr(trained, "history_", None) and "validation" in trained.get_params():
+        model.set_params(validation=row.holdout).fit(data.X_train, data.annotations)
+        epochs = model.history_
+    likelihood = np.array([epoch.get("validation_nll", np.nan) for epoch in epochs])
+    if not np.isfinite(likelihood).any():
+        return {"absent": "the estimator has no epochs to choose from"}
+    return _metrics(model, data, int(np.nanargmin(likelihood)) + 1)
+
+
+def _metrics(model: Any, data: Data, epoch: int) -> dict[str, Any]:
+    """Accuracy and macro-F1 of the fitted model on the test part."""
+    if data.y_test is None:
+        return {"absent": "the data set has no test part"}
+    predicted = model.predict(data.X_test)
+    return {
+        "epoch": epoch,
+        "accuracy": accuracy(data.y_test, predicted),
+        "macro_f1": macro_f1(data.y_test, predicted),
+        "n_test": len(data.y_test),
+    }
+
+
+def _chosen(history: list[dict[str, Any]], part: str, data: Data) -> dict[str, Any]:
+    """Test figures of the first epoch that is most accurate on a part of the data."""
+    if data.y_test is None:
+        return {"absent": "the data set has no test part"}
+    if part == "valid" and data.y_valid is None:
+        return {"absent": "the data set has no validation part"}
+    best = int(np.nanargmax([epoch.get(f"{part}_accuracy", np.nan) for epoch in history]))
+    return {
+        "epoch": best + 1,
+        "accuracy": history[best]["test_accuracy"],
+        "macro_f1": history[best]["test_macro_f1"],
+        "n_test": len(data.y_test),
+    }
+
+
+def _measured(name: str, found: Any) -> dict[str, Any]:
+    """Turn what a further measure gives (figures, vectors, matrices) into plain numbers."""
+    if not isinstance(found, dict):
+        raise AnnotationError(f"{name} gives {found!r}; return a dict of name to number or array")
+    values = {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
+    for key, value in values.items():
+        if not np.isfinite(value).all():
+            raise AnnotationError(f"{name} gives {key}={value!r}; return finite numbers")
+    return {str(key): value.tolist() for key, value in values.items()}
+
+
+def _columns(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return the history by columns, but for times: they differ from run to run."""
+    names = dict.fromkeys(name for epoch in history for name in epoch)
+    return {
+        name: [_number(epoch.get(name)) for epoch in history] for name in names if name != "seconds"
+    }
+
+
+def _number(value: Any) -> Any:
+    """Return a value of the history as JSON has it: None where it is no finite number or text."""
+    if isinstance(value, str) or value is None:
+        return value
+    return value if np.isfinite(value) else None
+
+
+# -- where it ran -----------------------------------------------------------------------------
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of what computes."""
+    found = {"manyhands": __version__, "python": python_version()}
+    for package in _COMPUTE:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {**found, "platform": f"{sys.platform}-{machine()}"}
+
+
+@cache
+def commit() -> str | None:
+    """Return the last commit that touched the package, None where it is not in a checkout."""
+    package = Path(__file__).parents[1]
+    command = ["git", "-C", str(package), "log", "-1", "--format=%H", "--", "."]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip() or None
+
+
+def _peak_memory() -> float | None:
+    """Largest resident memory of this process so far, in MiB."""
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:
+        return None
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return getrusage(RUSAGE_SELF).ru_maxrss * unit / (1 << 20)

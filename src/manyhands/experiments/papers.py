@@ -1,0 +1,371 @@
+"""What a paper shows and claims, as data: ``experiments/papers/<key>.yaml``.
+
+::
+
+    title: Learning from crowds by modeling common confusions
+    citation: "Z. Chu, J. Ma, H. Wang. ... AAAI 2021."
+    tables:
+      - id: table1                    # rows say `table: chu2021/table1`
+        title: Test accuracy on real annotations
+        metric: accuracy              # or macro_f1, or the name of a measure in `extra`
+        columns: [LabelMe, Music]     # rows say `column: LabelMe`
+        rows: [DL-MV, CoNAL]          # labels, in the order of the page
+    figures:
+      - id: fig4                      # rows say `table: chu2021/fig4`
+        kind: lines                   # a panel a column, a line a label, points with error bars
+        title: Accuracy by proportion of common noise
+        metric: accuracy
+        x: data.proportion            # or estimator.params.<name>: where a row's x stands
+        x_label: proportion of common noise
+        columns: [asymmetric, symmetric]   # optional, as is rows
+      - id: fig5
+        kind: matrices                # heat maps of what a row's `extra` gives, mean over seeds
+        title: Common confusion, true and learnt
+        panels:
+          - {row: conal/chu2021_synthetic, extra: true_common, title: true}
+          - {row: conal/chu2021_synthetic, extra: learnt_common, title: learnt}
+    claims:
+      - id: decomposing-helps
+        text: Decomposing noise helps where common noise exists.
+        test: {kind: paired, better: conal/a, than: crowd_layer/a, by: 0.0}
+      - id: recovers
+        text: The learnt common matrix recovers the true one.
+        test: {kind: at_most, row: conal/a, metric: common_error, value: 0.1}
+
+Tests of claims: ``paired`` (``better``, ``than``: a row, or lists of as many rows whose mean is
+compared; ``by``, default 0), ``at_most`` and ``at_least`` (``row``, ``value``), ``untestable``
+(``why``). All but the last take ``metric`` (default accuracy) and ``selection`` (default: last
+epoch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyhands.experiments.records import LAST, ORACLE, PROTOCOLS
+from manyhands.experiments.rows import PAPERS, Document, Row, did_you_mean, load_rows
+
+OWN = "own"
+"""Key of the page of rows that stand in no paper's table."""
+
+_MEASURE = {"metric": "accuracy", "selection": LAST}
+
+KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "paired": (["better", "than"], {**_MEASURE, "by": 0.0}),
+    "at_most": (["row", "value"], _MEASURE),
+    "at_least": (["row", "value"], _MEASURE),
+    "untestable": (["why"], {}),
+}
+"""Kinds of tests: what each needs, and what it takes besides with its default."""
+
+
+@dataclass(frozen=True)
+class TablePlan:
+    """A table of a paper: what is measured, and the order of its columns and rows (labels)."""
+
+    id: str
+    title: str
+    metric: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A matrix of a figure: a measure in ``extra`` of a row."""
+
+    row: str
+    extra: str
+    title: str
+
+
+@dataclass(frozen=True)
+class FigurePlan:
+    """A figure of a paper, of ``kind`` lines or matrices."""
+
+    id: str
+    title: str
+    kind: str
+    metric: str
+    selection: str
+    x: str
+    x_label: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    panels: tuple[Panel, ...]
+
+    def place(self, row: Row) -> Any:
+        """Return a row's value on the x axis; None where it has none."""
+        value: Any = {"data": row.data, "estimator": row.estimator}
+        for key in self.x.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper claims, and how it is tested."""
+
+    id: str
+    text: str
+    test: dict[str, Any]
+
+    @property
+    def rows(self) -> list[str]:
+        """Ids of the rows that decide it."""
+        return [name for key in _SIDES for name in row_ids(self.test.get(key, []))]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's tables, figures and claims."""
+
+    key: str
+    title: str
+    citation: str
+    tables: tuple[TablePlan, ...] = ()
+    figures: tuple[FigurePlan, ...] = ()
+    claims: tuple[Claim, ...] = ()
+
+
+_SIDES = ("better", "than", "row")
+
+
+def load_experiments(folder: str | Path) -> tuple[list[Row], dict[str, Paper]]:
+    """Load the rows and papers of a folder, and check that they fit together.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Has ``<method>/<row>.yaml`` and ``papers/<key>.yaml``.
+
+    Returns
+    -------
+    rows : list of Row
+    papers : dict of str to Paper
+        By key. Tables that rows name and no file describes are described by those rows.
+
+    Raises
+    ------
+    RowError
+        If a file is wrong, a paper names a row that is not there, or a row a table or figure that
+        its paper's file lacks.
+    AnnotationError
+        If there is no such folder.
+    """
+    rows = load_rows(folder)
+    known = {row.id: row for row in rows}
+    papers = {
+        path.stem: load_paper(path, known)
+        for path in sorted((Path(folder) / PAPERS).glob("*.yaml"))
+    }
+    for paper in papers.values():
+        _check_rows(paper, rows)
+    for key in dict.fromkeys(paper_of(row) for row in rows):
+        if key not in papers:
+            papers[key] = _described_by(key, [row for row in rows if paper_of(row) == key])
+    return rows, papers
+
+
+def paper_of(row: Row) -> str:
+    """Return the key of the paper that a row stands in."""
+    return table_of(row).split("/")[0]
+
+
+def table_of(row: Row) -> str:
+    """Return ``paper/table`` of a row; rows without one stand together, by method."""
+    return row.table or f"{OWN}/{row.id.split('/')[0]}"
+
+
+def column_of(row: Row) -> str:
+    """Return a row's column; rows without one stand under their data's name."""
+    return row.column or str(
+        next(row.data[k] for k in ("name", "factory", "folder") if k in row.data)
+    )
+
+
+def row_ids(value: Any) -> list[str]:
+    """Return the rows that one side of a comparison names."""
+    return [value] if isinstance(value, str) else list(value)
+
+
+def load_paper(path: str | Path, rows: Iterable[str]) -> Paper:
+    """Load one paper's file and check it.
+
+    Parameters
+    ----------
+    path : str or Path
+    rows : iterable of str
+        Ids that claims and figures may name.
+
+    Raises
+    ------
+    RowError
+        If the file is wrong; the message begins with the file and the line.
+    """
+    document, rows = Document(Path(path)), list(rows)
+    fields = document.mapping(
+        (), required=["title", "citation"], optional={"tables": [], "figures": [], "claims": []}
+    )
+    for name in ("title", "citation"):
+        document.text((name,))
+    tables = tuple(_read_table(document, where) for where in _places(document, "tables"))
+    figures = tuple(_read_figure(document, where, rows) for where in _places(document, "figures"))
+    claims = tuple(_read_claim(document, where, rows) for where in _places(document, "claims"))
+    _check_ids(document)
+    return Paper(Path(path).stem, fields["title"], fields["citation"], tables, figures, claims)
+
+
+Where = tuple[str | int, ...]
+
+
+def _places(document: Document, name: str) -> list[Where]:
+    found = document.at((name,))
+    if found is not None:
+        document.sequence((name,), found, lambda where: None)
+    return [(name, i) for i in range(len(found or []))]
+
+
+def _read_table(document: Document, where: Where) -> TablePlan:
+    optional = {"metric": "accuracy", "columns": [], "rows": []}
+    fields = document.mapping(where, required=["id", "title"], optional=optional)
+    _check_texts(document, where, fields, ("id", "title", "metric"), ("columns", "rows"))
+    lists = {name: tuple(fields[name]) for name in ("columns", "rows")}
+    return TablePlan(fields["id"], fields["title"], fields["metric"], **lists)
+
+
+def _read_figure(document: Document, where: Where, rows: Sequence[str]) -> FigurePlan:
+    optional = {**_MEASURE, "x": "", "x_label": "", "columns": [], "rows": [], "panels": []}
+    fields = document.mapping(where, required=["id", "title", "kind"], optional=optional)
+    kinds = {"lines": ("x", "x_label"), "matrices": ()}
+    if fields["kind"] not in kinds:
+        document.fail((*where, "kind"), f"kind is {fields['kind']!r}; write {' or '.join(kinds)}")
+    texts = ("id", "title", "metric", *kinds[fields["kind"]])
+    _check_texts(document, where, fields, texts, ("columns", "rows"))
+    _check_selection(document, where, fields["selection"], PROTOCOLS)
+    if fields["kind"] == "matrices" and not fields["panels"]:
+        document.fail(where, "a figure of matrices needs panels; add {row, extra, title} each")
+    panels = tuple(
+        _read_panel(document, (*where, "panels", i), rows) for i in range(len(fields["panels"]))
+    )
+    lists = {name: tuple(fields[name]) for name in ("columns", "rows")}
+    return FigurePlan(**{**fields, **lists, "panels": panels})
+
+
+def _read_panel(document: Document, where: Where, rows: Sequence[str]) -> Panel:
+    fields = document.mapping(where, required=["row", "extra", "title"], optional={})
+    _check_texts(document, where, fields, ("row", "extra", "title"), ())
+    _check_row(document, (*where, "row"), fields["row"], rows)
+    return Panel(**fields)
+
+
+def _read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
+    fields = document.mapping(where, required=["id", "text", "test"], optional={})
+    _check_texts(document, where, fields, ("id", "text"), ())
+    inside = (*where, "test")
+    given = document.at(inside)
+    kind = given.get("kind") if isinstance(given, dict) else None
+    if kind not in KINDS:
+        document.fail(
+            (*inside, "kind"), f"test is of kind {kind!r}; write one of {', '.join(KINDS)}"
+        )
+    required, optional = KINDS[kind]
+    test = document.mapping(inside, required=["kind", *required], optional=optional)
+    for name in ("by", "value"):
+        if name in test and name in given:
+            document.number((*inside, name), -1e300)
+    if "selection" in test:
+        # A claim that only an oracle supports is not supported.
+        _check_selection(document, inside, test["selection"], [p for p in PROTOCOLS if p != ORACLE])
+    for name in _SIDES:
+        _check_side(document, (*inside, name), test.get(name), rows)
+    return Claim(fields["id"], fields["text"], test)
+
+
+def _check_side(document: Document, where: Where, side: Any, rows: Sequence[str]) -> None:
+    if isinstance(side, list):
+        for i, name in enumerate(side):
+            _check_row(document, (*where, i), name, rows)
+    elif side is not None:
+        _check_row(document, where, side, rows)
+
+
+def _check_row(document: Document, where: Where, name: Any, rows: Sequence[str]) -> None:
+    if name not in rows:
+        hint = did_you_mean(str(name), rows)
+        document.fail(where, f"there is no row {name!r}{hint}; add its file, or name another")
+
+
+def _check_selection(
+    document: Document, where: Where, selection: Any, known: Sequence[str]
+) -> None:
+    if selection not in known:
+        document.fail(
+            (*where, "selection"), f"selection is {selection!r}; write one of {', '.join(known)}"
+        )
+
+
+def _check_texts(
+    document: Document,
+    where: Where,
+    fields: Mapping[str, Any],
+    texts: Sequence[str],
+    lists: Sequence[str],
+) -> None:
+    for name in texts:
+        if not isinstance(fields[name], str) or not fields[name].strip():
+            document.fail((*where, name), f"{name} is {fields[name]!r}; write a text")
+    for name in lists:
+        if not isinstance(fields[name], list):
+            document.fail((*where, name), f"{name} is {fields[name]!r}; write a list")
+        for i, value in enumerate(fields[name]):
+            if not isinstance(value, str):
+                document.fail((*where, name, i), f"{name} holds {value!r}; write texts, quoted")
+
+
+def _check_ids(document: Document) -> None:
+    """Refuse an id twice: a row says table: paper/id, and a file is named by it."""
+    seen: set[str] = set()
+    for where in [*_places(document, "tables"), *_places(document, "figures")]:
+        name = document.at((*where, "id"))
+        if name in seen or "/" in name:
+            document.fail((*where, "id"), f"the id {name!r} is taken, or has a '/'; choose another")
+        seen.add(name)
+
+
+def _check_rows(paper: Paper, rows: Iterable[Row]) -> None:
+    """Refuse a row whose table its paper lacks, or that has no place on its figure's x axis."""
+    plans: dict[str, TablePlan | FigurePlan] = {p.id: p for p in paper.tables}
+    plans |= {p.id: p for p in paper.figures}
+    for row in rows:
+        name, _, table = (row.table or "").partition("/")
+        if name != paper.key:
+            continue
+        document, plan = Document(Path(row.file)), plans.get(table)
+        if plan is None:
+            document.fail(
+                ("table",),
+                f"papers/{paper.key}.yaml has no table or figure {table!r}"
+                f"{did_you_mean(table, plans)}; it has {', '.join(plans)}",
+            )
+        if isinstance(plan, FigurePlan) and plan.kind == "lines":
+            place = plan.place(row)
+            if isinstance(place, bool) or not isinstance(place, int | float):
+                document.fail(
+                    tuple(plan.x.split(".")),
+                    f"{plan.x} is {place!r}; {row.table} needs a number there, its x",
+                )
+
+
+def _described_by(key: str, rows: Sequence[Row]) -> Paper:
+    """Describe the tables of rows whose paper has no file."""
+    tables = dict.fromkeys(table_of(row).partition("/")[2] for row in rows)
+    return Paper(
+        key,
+        title="Rows outside the papers' tables" if key == OWN else key,
+        citation="; ".join(dict.fromkeys(row.citation for row in rows)),
+        tables=tuple(TablePlan(name, name, "accuracy") for name in tables),
+    )

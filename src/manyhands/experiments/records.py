@@ -1,0 +1,157 @@
+"""Records: a small JSON file a run, all that tables and figures are made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from manyhands.io.files import write_atomically
+
+LAST = "last epoch"
+HELD_OUT = "chosen on held-out annotations"
+GOLD = "chosen on gold validation"
+ORACLE = "best on test (oracle)"
+PROTOCOLS = (LAST, HELD_OUT, GOLD, ORACLE)
+"""How the epoch that is measured was chosen; the last one looks at the test set."""
+
+STATUSES = ("done", "failed", "skipped")
+
+_LOG = logging.getLogger("manyhands")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of a row with one seed.
+
+    Attributes
+    ----------
+    row : str
+        Id of the row.
+    seed : int
+    key : str
+        `cell_key` of specification, seed, data checksum and code.
+    specification : dict
+        What decides the result; see ``Row.specification``.
+    data_checksum : str
+        See `checksum`; "" where the data could not be loaded.
+    code : str
+        See `code_hash`.
+    versions : dict of str to str
+        Of Python, the platform and the packages that compute.
+    commit : str or None
+        The last commit that touched the package, where it runs from a checkout.
+    started : str
+        ISO 8601, UTC.
+    seconds : float
+    peak_memory_mb : float or None
+        Largest resident memory of the process so far, in MiB.
+    status : {"done", "failed", "skipped"}
+    reason : str or None
+        Why it failed or was skipped.
+    trace : str or None
+        Traceback of a failure.
+    metrics : dict
+        Protocol (see `PROTOCOLS`) -> ``{"epoch", "accuracy", "macro_f1", "n_test"}``, or
+        ``{"absent": reason}``. Epochs count from 1 over all stages.
+    extra : dict of str to float, or to (nested) lists of floats
+        Further measures of the row: figures, vectors, matrices.
+    history : dict of str to list
+        Columns of the training history, None where an epoch lacks the value.
+    """
+
+    row: str
+    seed: int
+    key: str
+    specification: dict[str, Any]
+    data_checksum: str
+    code: str
+    versions: dict[str, str]
+    commit: str | None
+    started: str
+    seconds: float
+    peak_memory_mb: float | None
+    status: str
+    reason: str | None = None
+    trace: str | None = None
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)
+    history: dict[str, list[Any]] = field(default_factory=dict)
+
+
+def digest(value: Any) -> str:
+    """SHA-256, in hexadecimal, of plain values, whatever the order of keys."""
+    text = json.dumps(value, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cell_key(specification: Mapping[str, Any], seed: int, data_checksum: str, code: str) -> str:
+    """Identify a run by everything that decides its result."""
+    return digest(
+        {
+            "specification": specification,
+            "seed": seed,
+            "data_checksum": data_checksum,
+            "code": code,
+        }
+    )
+
+
+def record_path(results: str | Path, row: str, seed: int, key: str) -> Path:
+    """Return the file of a record: ``<results>/records/<row>/<seed>-<first 12 of key>.json``."""
+    return Path(results) / "records" / row / f"{seed}-{key[:12]}.json"
+
+
+def write_record(results: str | Path, record: Record) -> Path:
+    """Write a record, atomically, over an earlier one of the same key.
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be written.
+    """
+    text = json.dumps(asdict(record), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    return write_atomically(record_path(results, record.row, record.seed, record.key), text)
+
+
+def read_record(path: str | Path) -> Record | None:
+    """Read a record; None if it is absent, truncated, altered, or not the one its name says."""
+    path = Path(path)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        record = Record(**content)
+        key = cell_key(record.specification, record.seed, record.data_checksum, record.code)
+        expected = record_path("", record.row, record.seed, key).parts
+    except (OSError, ValueError, TypeError):
+        return None
+    sound = (
+        set(content) == {f.name for f in fields(Record)}
+        and record.key == key
+        and record.status in STATUSES
+        and all(isinstance(part, dict) for part in (record.metrics, record.extra, record.history))
+        and path.parts[-len(expected) :] == expected
+    )
+    return record if sound else None
+
+
+def find(results: str | Path, row: str, seed: int, key: str) -> Record | None:
+    """Return the record of a run, or None if there is no usable one."""
+    return read_record(record_path(results, row, seed, key))
+
+
+def read_records(results: str | Path) -> list[Record]:
+    """Return all usable records of a results folder, by row, seed and key."""
+    records = []
+    for path in sorted((Path(results) / "records").rglob("*.json")):
+        if path.name.startswith("."):
+            continue
+        record = read_record(path)
+        if record is None:
+            _LOG.warning("%s is no usable record (truncated or altered): left out", path)
+        else:
+            records.append(record)
+    return sorted(records, key=lambda r: (r.row, r.seed, r.key))

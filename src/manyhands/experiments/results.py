@@ -1,0 +1,572 @@
+"""A paper's tables, figures and verdicts beside ours: one page, made from records alone.
+
+`make_page` decides what is said, as sections of blocks; Markdown and HTML are two ways to write
+the same blocks. The same records give the same bytes: every date is a record's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manyhands.exceptions import raise_missing_extra
+from manyhands.experiments.claims import SHARES, by_seed, judge, show
+from manyhands.experiments.papers import column_of, paper_of, table_of
+from manyhands.experiments.records import LAST, ORACLE, PROTOCOLS, Record, digest
+from manyhands.io.files import write_atomically
+
+if TYPE_CHECKING:
+    from manyhands.experiments.drawings import Point
+    from manyhands.experiments.papers import FigurePlan, Paper, TablePlan
+    from manyhands.experiments.rows import Row
+
+DASH = "–"
+NOT_RUN = "not run"
+FORMATS = ("md", "html")
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading within a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph of text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list under a short lead."""
+
+    lead: str
+    items: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first column names its rows."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing: a file beside a Markdown page, inline in an HTML page."""
+
+    file: str
+    svg: str
+    caption: str
+
+
+Block = Heading | Paragraph | Items | Table | Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page."""
+
+    title: str
+    blocks: Sequence[Block] = field(default_factory=list)
+
+    @property
+    def anchor(self) -> str:
+        """Name of the section in links."""
+        return "".join(c if c.isalnum() else "-" for c in self.title.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is said of a paper."""
+
+    title: str
+    citation: str
+    sections: Sequence[Section]
+
+
+def write_results(
+    paper: Paper,
+    rows: Iterable[Row],
+    records: Iterable[Record],
+    out: str | Path,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """Write a paper's page and its figures.
+
+    Parameters
+    ----------
+    paper : Paper
+    rows : iterable of Row
+        Those of other papers are left out.
+    records : iterable of Record
+    out : str or Path
+        Folder; gets ``<paper>.md``, ``<paper>.html`` and ``<paper>-<figure>.svg``.
+    formats : sequence of {"md", "html"}
+
+    Returns
+    -------
+    list of Path
+        What was written, the page first.
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be written.
+    MissingExtraError
+        Without the extra 'report'.
+    """
+    page = make_page(paper, rows, records)
+    out = Path(out)
+    written = []
+    if "md" in formats:
+        written.append(write_atomically(out / f"{paper.key}.md", to_markdown(page)))
+    if "html" in formats:
+        written.append(write_atomically(out / f"{paper.key}.html", to_html(page)))
+    figures = [b for section in page.sections for b in section.blocks if isinstance(b, Figure)]
+    return written + [write_atomically(out / figure.file, figure.svg) for figure in figures]
+
+
+def make_page(paper: Paper, rows: Iterable[Row], records: Iterable[Record]) -> Page:
+    """Say what the records tell of a paper.
+
+    Parameters
+    ----------
+    paper : Paper
+    rows : iterable of Row
+    records : iterable of Record
+        A record counts where its row's specification is still what it ran; the latest of a seed
+        counts.
+
+    Returns
+    -------
+    Page
+    """
+    own = {row.id: row for row in sorted(rows, key=lambda r: r.id)}
+    latest = latest_records(own.values(), records)
+    runs = {
+        name: [record for record in found.values() if record.status == "done"]
+        for name, found in latest.items()
+    }
+    of_paper = [row for row in own.values() if paper_of(row) == paper.key]
+    sections = [_table_section(paper, plan, of_paper, runs) for plan in paper.tables]
+    sections += [_figure_section(paper, plan, of_paper, runs) for plan in paper.figures]
+    if paper.claims:
+        sections.append(_claim_section(paper, own, runs))
+    used = {name for claim in paper.claims for name in claim.rows}
+    used |= {panel.row for plan in paper.figures for panel in plan.panels}
+    shown = [row for row in own.values() if row in of_paper or row.id in used]
+    sections.append(_gap_section(shown, latest))
+    sections.append(_origin_section(paper, shown, runs))
+    return Page(paper.title, paper.citation, sections)
+
+
+def latest_records(rows: Iterable[Row], records: Iterable[Record]) -> dict[str, dict[int, Record]]:
+    """Return, for every row, the record that counts of every seed.
+
+    Those of another specification do not count. A run of earlier code gives way to a later one,
+    whatever became of it, but not to one that was only skipped.
+    """
+    specifications = {row.id: row.key for row in rows}
+    found: dict[str, dict[int, Record]] = {name: {} for name in specifications}
+    for record in sorted(records, key=lambda r: (r.status != "skipped", r.started, r.key)):
+        if specifications.get(record.row) == digest(record.specification):
+            found[record.row][record.seed] = record
+    return {name: dict(sorted(by_seed.items())) for name, by_seed in found.items()}
+
+
+def mean_sd(values: Sequence[float], metric: str) -> str:
+    """Write ``mean ± sd (n)``.
+
+    Examples
+    --------
+    >>> mean_sd([0.86, 0.88], "accuracy")
+    '87.00 ± 1.41 (2)'
+    """
+    if not values:
+        return DASH
+    sd = f" ± {show(metric, float(np.std(values, ddof=1)))}" if len(values) > 1 else ""
+    return f"{show(metric, float(np.mean(values)))}{sd} ({len(values)})"
+
+
+def binomial_error(share: float, n: int) -> float:
+    """Standard error of a share of ``n`` independent test instances."""
+    return math.sqrt(share * (1 - share) / n)
+
+
+def to_markdown(page: Page) -> str:
+    """Write a page as Markdown."""
+    parts = [f"# {_md(page.title)}", _md(page.citation)]
+    for section in page.sections:
+        parts.append(f"## {_md(section.title)}")
+        parts += [_block_markdown(block) for block in section.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def to_html(page: Page) -> str:
+    """Write a page as one self-contained HTML file, without JavaScript, in light and dark.
+
+    Raises
+    ------
+    MissingExtraError
+        Without the extra 'report'.
+    """
+    try:
+        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise_missing_extra("to_html", "report", error)
+    environment = Environment(
+        loader=ChoiceLoader(
+            [
+                PackageLoader("manyhands.experiments", "templates"),
+                # One style for all of the project's pages.
+                PackageLoader("manyhands.report", "templates"),
+            ]
+        ),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["kind"] = lambda block: type(block).__name__
+    return environment.get_template("results.html").render(page=page)
+
+
+def _table_section(
+    paper: Paper, plan: TablePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> Section:
+    mine = [row for row in rows if table_of(row) == f"{paper.key}/{plan.id}"]
+    blocks: list[Block] = [Paragraph(_reading_of(plan.metric))]
+    for column in _in_order(plan.columns, (column_of(row) for row in mine)):
+        here = [row for row in mine if column_of(row) == column]
+        blocks += [Heading(column), _figures_table(plan, here, runs)]
+        notes = _absent_notes(here, runs) if plan.metric in SHARES else []
+        if notes:
+            blocks.append(Items("No figure:", notes))
+        blocks += _further_measures(plan.metric, here, runs)
+    return Section(plan.title, [*blocks, *_deviations(mine)])
+
+
+def _reading_of(metric: str) -> str:
+    if metric not in SHARES:
+        return "Mean ± standard deviation over seeds (number of seeds), beside the paper's value."
+    return (
+        "In per cent: mean ± standard deviation over seeds (number of seeds), by how the epoch was "
+        "chosen, beside the paper's value. What was chosen on the test set is marked as an oracle: "
+        "it is no result. “± test set” is the binomial standard error of the test set at the "
+        "paper's value (at ours, where the paper gives none); the verdict says whether our figure, "
+        "by the paper's own choice of epoch (the last epoch where it is not known), is within, "
+        "below or above the paper's by two of them."
+    )
+
+
+def _figures_table(
+    plan: TablePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> Table:
+    own = PROTOCOLS if plan.metric in SHARES else ("ours",)
+    tail = ["paper", "± test set", "verdict"] if plan.metric in SHARES else ["paper"]
+    lines = []
+    for label in _in_order(plan.rows, (row.label for row in rows)):
+        named = [row for row in rows if row.label == label]
+        lines += [_figures_line(plan.metric, row, runs.get(row.id, [])) for row in named]
+        if not named:
+            lines.append([label, *[DASH] * (len(own) + len(tail) - 1), "no row yet"])
+    return Table(["", *own, *tail], lines)
+
+
+def _figures_line(metric: str, row: Row, runs: Sequence[Record]) -> list[str]:
+    if metric not in SHARES:
+        return [row.label, mean_sd(list(by_seed(runs, metric).values()), metric), _paper(row)]
+    cells = [_measure_cell(runs, metric, protocol) for protocol in PROTOCOLS]
+    error = _test_error(row, runs, metric)
+    shown = DASH if error is None else show(metric, error)
+    return [row.label, *cells, _paper(row), shown, _verdict(row, runs, metric, error)]
+
+
+def _measure_cell(runs: Sequence[Record], metric: str, protocol: str) -> str:
+    """Write a figure; no oracle's goes without its mark."""
+    text = mean_sd(list(by_seed(runs, metric, protocol).values()), metric)
+    oracle = protocol == ORACLE and metric in SHARES and text != DASH
+    return f"{text} oracle" if oracle else text
+
+
+def _paper(row: Row) -> str:
+    """Write the paper's figure with how its epoch was chosen."""
+    published = row.published
+    if not published:
+        return DASH
+    metric = published["metric"]
+    sd, n = published.get("sd"), published.get("n")
+    text = show(metric, published["value"]) + ("" if sd is None else f" ± {show(metric, sd)}")
+    text += "" if n is None else f" ({n})"
+    chosen = _published_protocol(row)
+    return f"{text} oracle" if chosen == ORACLE else text + (f", {chosen}" if chosen else "")
+
+
+def _published_protocol(row: Row) -> str | None:
+    """Return the protocol that the paper's figure was chosen by; None if it does not say."""
+    wanted = (row.published or {}).get("selection")
+    if not wanted:
+        return None
+    return next((p for p in PROTOCOLS if wanted in p or p in wanted), None)
+
+
+def _test_error(row: Row, runs: Sequence[Record], metric: str) -> float | None:
+    """Binomial standard error of the test set; only accuracy has one."""
+    sizes = {n for run in runs if (n := run.metrics.get(LAST, {}).get("n_test")) is not None}
+    if metric != "accuracy" or len(sizes) != 1:
+        return None
+    theirs = row.published and row.published["metric"] == metric
+    ours = list(by_seed(runs, metric).values())
+    share = row.published["value"] if theirs and row.published else float(np.mean(ours))
+    return binomial_error(share, sizes.pop())
+
+
+def _verdict(row: Row, runs: Sequence[Record], metric: str, error: float | None) -> str:
+    if not runs:
+        return NOT_RUN
+    if not row.published or row.published["metric"] != metric or error is None:
+        return DASH
+    protocol = _published_protocol(row) or LAST
+    ours = list(by_seed(runs, metric, protocol).values())
+    if not ours:
+        return f"no figure {protocol}"
+    difference = float(np.mean(ours)) - row.published["value"]
+    found = "within" if abs(difference) <= 2 * error else "below" if difference < 0 else "above"
+    return f"{found} ({'oracle' if protocol == ORACLE else protocol})"
+
+
+def _absent_notes(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> list[str]:
+    """Say why a protocol has no figure, once for all rows that it holds of."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for protocol in PROTOCOLS:
+            found = (run.metrics.get(protocol, {}).get("reason") for run in runs.get(row.id, []))
+            for reason in sorted({reason for reason in found if reason}):
+                labels.setdefault((protocol, reason), []).append(row.label)
+    return [
+        f"{protocol}: {reason} ({', '.join(dict.fromkeys(names))})"
+        for (protocol, reason), names in labels.items()
+    ]
+
+
+def _further_measures(
+    metric: str, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> list[Block]:
+    lines = []
+    for row in rows:
+        found = runs.get(row.id, [])
+        for name in sorted({name for run in found for name in run.extra} - {metric}):
+            values = list(by_seed(found, name).values())
+            if values:
+                lines.append([row.label, name.replace("_", " "), mean_sd(values, name)])
+    return [Table(["", "further measure", "mean ± sd (n)"], lines)] if lines else []
+
+
+def _deviations(rows: Sequence[Row]) -> list[Block]:
+    labels: dict[str, list[str]] = {}
+    for row in rows:
+        for text in row.deviations:
+            labels.setdefault(text, []).append(f"{row.label} on {column_of(row)}")
+    items = [
+        f"{text} ({'all rows' if len(names) == len(rows) else '; '.join(dict.fromkeys(names))})"
+        for text, names in labels.items()
+    ]
+    return [Items("Deviations from the paper:", items)] if items else []
+
+
+def _figure_section(
+    paper: Paper, plan: FigurePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> Section:
+    mine = [row for row in rows if table_of(row) == f"{paper.key}/{plan.id}"]
+    file = f"{paper.key}-{plan.id}.svg"
+    if plan.kind == "matrices":
+        return Section(plan.title, [*_matrices(plan, file, runs), *_deviations(mine)])
+    return Section(plan.title, [*_lines(plan, file, mine, runs), *_deviations(mine)])
+
+
+def _lines(
+    plan: FigurePlan, file: str, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> list[Block]:
+    from manyhands.experiments.drawings import Lines, draw_lines
+
+    measure = plan.metric.replace("_", " ")
+    # The protocol stands in the drawing itself, with its mark if it is an oracle.
+    measure += f", {plan.selection}" if plan.metric in SHARES else ""
+    panels: list[Lines] = []
+    tables: list[Block] = []
+    for column in _in_order(plan.columns, (column_of(row) for row in rows)):
+        here = [row for row in rows if column_of(row) == column]
+        tables += [Heading(column), _points_table(plan, here, runs)]
+        series = _series(plan, here, runs)
+        if series:
+            panels.append(Lines(column, plan.x_label, measure, series))
+    unit = " (in per cent)" if plan.metric in SHARES else ""
+    tables.insert(0, Paragraph(f"{measure}{unit}, by {plan.x_label}: mean ± sd (seeds)."))
+    if not panels:
+        return [Paragraph("No finished run yet."), *tables]
+    caption = f"{plan.title}. Points: mean over seeds; bars: ± one standard deviation."
+    told = f"{plan.title}: {measure} by {plan.x_label}; the table beneath has the numbers"
+    return [Figure(file, draw_lines(panels, told), caption), *tables]
+
+
+def _series(
+    plan: FigurePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> dict[str, list[Point]]:
+    """Return the points of every label that has finished runs."""
+    from manyhands.experiments.drawings import Point
+
+    series: dict[str, list[Point]] = {}
+    for label in _in_order(plan.rows, (row.label for row in rows)):
+        for row in (row for row in rows if row.label == label):
+            values = list(by_seed(runs.get(row.id, []), plan.metric, plan.selection).values())
+            if values:
+                sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+                point = Point(float(plan.place(row)), float(np.mean(values)), sd)
+                series.setdefault(label, []).append(point)
+    return series
+
+
+def _points_table(
+    plan: FigurePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> Table:
+    places = sorted({plan.place(row) for row in rows})
+    lines = []
+    for label in _in_order(plan.rows, (row.label for row in rows)):
+        cells: dict[Any, list[str]] = {place: [] for place in places}
+        for row in (row for row in rows if row.label == label):
+            text = _measure_cell(runs.get(row.id, []), plan.metric, plan.selection)
+            paper = f"; paper {_paper(row)}" if row.published else ""
+            cells[plan.place(row)].append(text + paper)
+        lines.append([label, *(" / ".join(cells[place]) or DASH for place in places)])
+    return Table(["", *(f"{place:g}" for place in places)], lines)
+
+
+def _matrices(plan: FigurePlan, file: str, runs: Mapping[str, Sequence[Record]]) -> list[Block]:
+    from manyhands.experiments.drawings import Matrix, draw_matrices
+
+    panels, missing = [], []
+    for panel in plan.panels:
+        found = [
+            run.extra[panel.extra] for run in runs.get(panel.row, []) if panel.extra in run.extra
+        ]
+        if found:
+            panels.append(Matrix(panel.title, np.mean(np.asarray(found), axis=0).tolist()))
+        else:
+            missing.append(f"{panel.title} ({panel.extra} of {panel.row})")
+    blocks: list[Block] = []
+    if panels:
+        caption = f"{plan.title}. Rows: true class; columns: given class; mean over seeds."
+        blocks.append(Figure(file, draw_matrices(panels, plan.title), caption))
+    if missing:
+        blocks.append(Items("No finished run with:", missing))
+    return blocks
+
+
+def _claim_section(
+    paper: Paper, rows: Mapping[str, Row], runs: Mapping[str, Sequence[Record]]
+) -> Section:
+    verdicts = [(claim, judge(claim.test, rows, runs)) for claim in paper.claims]
+    lines = [[claim.text, found.verdict, found.why] for claim, found in verdicts]
+    reading = (
+        "A claim holds where the whole 95 % interval (Student's t, runs paired by seed) is on the "
+        "claimed side; it does not hold where the interval excludes the claim, or the difference "
+        "that the paper reports; else so many seeds cannot tell."
+    )
+    return Section("Claims", [Paragraph(reading), Table(["claim", "verdict", "why"], lines)])
+
+
+def _gap_section(rows: Sequence[Row], latest: Mapping[str, Mapping[int, Record]]) -> Section:
+    """List what has no figure, with its reason; rows of the same fate share a line."""
+    fates: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        for (status, reason), seeds in _gaps(row, latest[row.id]).items():
+            fate = (status, reason, ", ".join(map(str, seeds)))
+            fates.setdefault(fate, []).append(row.id)
+    title = "Not run, skipped and failed"
+    if not fates:
+        return Section(title, [Paragraph("Nothing: every run is done.")])
+    lines = [[*fate, ", ".join(names)] for fate, names in sorted(fates.items())]
+    return Section(title, [Table(["what", "why", "seeds", "rows"], lines)])
+
+
+def _gaps(row: Row, latest: Mapping[int, Record]) -> dict[tuple[str, str], list[int]]:
+    gaps: dict[tuple[str, str], list[int]] = {}
+    for seed in sorted({*row.seeds, *latest}):
+        record = latest.get(seed)
+        if record is None:
+            why = "no record yet" + (" (needs a GPU)" if row.device == "gpu" else "")
+            gaps.setdefault((NOT_RUN, why), []).append(seed)
+        elif record.status != "done":
+            gaps.setdefault((record.status, record.reason or DASH), []).append(seed)
+    return gaps
+
+
+def _origin_section(
+    paper: Paper, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> Section:
+    all_runs = [run for row in rows for run in runs.get(row.id, [])]
+    command = f"manyhands reproduce {paper.key} && manyhands results {paper.key}"
+    blocks: list[Block] = [Paragraph(f"Made from {len(all_runs)} records by: {command}")]
+    lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
+    if lines:
+        header = ["row", "seeds", "seconds a run", "peak MB", "data", "code", "commit", "run on"]
+        blocks.append(Table(header, lines))
+        versions = {f"{name} {v}" for run in all_runs for name, v in run.versions.items()}
+        blocks.append(Items("Versions:", sorted(versions)))
+    return Section("Where this comes from", blocks)
+
+
+def _origin_line(name: str, runs: Sequence[Record]) -> list[str]:
+    def several(values: Iterable[str | None], length: int) -> str:
+        return ", ".join(sorted({value[:length] for value in values if value})) or DASH
+
+    memory = [run.peak_memory_mb for run in runs if run.peak_memory_mb is not None]
+    days = sorted({run.started[:10] for run in runs})
+    return [
+        name,
+        ", ".join(str(run.seed) for run in runs),
+        f"{np.mean([run.seconds for run in runs]):.1f}",
+        f"{max(memory):.0f}" if memory else DASH,
+        several((run.data_checksum for run in runs), 8),
+        several((run.code for run in runs), 8),
+        several((run.commit for run in runs), 8),
+        days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+    ]
+
+
+def _in_order(planned: Sequence[str], found: Iterable[str]) -> list[str]:
+    """Return the planned names, then the others that rows bring."""
+    return list(dict.fromkeys([*planned, *found]))
+
+
+def _block_markdown(block: Block) -> str:
+    match block:
+        case Heading(text):
+            return f"### {_md(text)}"
+        case Paragraph(text):
+            return _md(text)
+        case Items(lead, items):
+            return "\n".join([_md(lead), "", *(f"- {_md(item)}" for item in items)])
+        case Table(header, rows):
+            lines = [header, ["---"] * len(header), *rows]
+            return "\n".join(f"| {' | '.join(_md(cell) for cell in line)} |" for line in lines)
+        case Figure(file, _, caption):
+            return f"![{_md(caption)}]({file})\n\n{_md(caption)}"
+
+
+def _md(text: Any) -> str:
+    """Keep a text from acting as Markdown or HTML, and on one line."""
+    flat = " ".join(str(text).split())
+    for character in "\\|<`[]*":
+        flat = flat.replace(character, {"<": "&lt;"}.get(character, f"\\{character}"))
+    return flat

@@ -1,0 +1,126 @@
+"""Further measures: hand-computed errors, counts of shared mistakes, refusals; and ceilings."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from manyhands.annotations import AnnotationTable
+from manyhands.datasets import make_conal_synthetic
+from manyhands.exceptions import AnnotationError
+from manyhands.experiments.ceilings import labelled_by_gold
+from manyhands.experiments.measures import (
+    common_confusion_error,
+    common_confusion_matrices,
+    common_mistakes,
+    individual_confusion_error,
+    individual_confusion_matrices,
+)
+from manyhands.experiments.sets import Data
+
+COMMON = np.array([[0.5, 0.5], [0.0, 1.0]])
+OWN = np.array([[[0.9, 0.1], [0.2, 0.8]], [[1.0, 0.0], [0.0, 1.0]]])
+
+
+def data(truth=None, y_train=("a", "b", "a")):
+    table = AnnotationTable.from_arrays(
+        [0, 0, 1, 2, 2], ["x", "y", "x", "x", "z"], ["b", "a", "b", "a", "b"], classes=["a", "b"]
+    )
+    y = None if y_train is None else np.array(y_train)
+    return Data(X_train=np.zeros((3, 1)), annotations=table, y_train=y, truth=truth)
+
+
+def truth(common=COMMON, from_common=(True, False)):
+    return SimpleNamespace(
+        confusion=OWN, common_confusion=common, from_common=np.array(from_common)
+    )
+
+
+def test_common_error_by_hand():
+    model = SimpleNamespace(common_confusion_=np.array([[0.7, 0.3], [0.1, 0.9]]))
+    found = common_confusion_error(model, data(truth()))
+    assert found["common_mean_absolute_error"] == pytest.approx((0.2 + 0.2 + 0.1 + 0.1) / 4)
+    assert found["common_frobenius_error"] == pytest.approx(np.sqrt(0.04 + 0.04 + 0.01 + 0.01))
+    assert found["common_start_error"] == pytest.approx((0.5 + 0.5) / 4)
+
+
+def test_individual_error_by_hand_is_a_mean_over_annotators():
+    learnt = OWN + np.array([[[0.1, -0.1], [0, 0]], [[0, 0], [0, 0]]])
+    model = SimpleNamespace(individual_confusion_=learnt, confusion_=np.zeros((2, 2, 2)))
+    found = individual_confusion_error(model, data(truth()))
+    assert found["individual_mean_absolute_error"] == pytest.approx(0.2 / 8)
+    assert found["individual_frobenius_error"] == pytest.approx(np.sqrt(0.02) / 2)
+    assert found["individual_start_error"] == pytest.approx(0.6 / 8)
+
+
+def test_a_model_without_individual_confusions_is_judged_by_its_confusions():
+    found = individual_confusion_error(SimpleNamespace(confusion_=OWN), data(truth()))
+    assert found["individual_mean_absolute_error"] == 0.0
+
+
+def test_matrices_are_the_models_and_the_truths():
+    model = SimpleNamespace(common_confusion_=COMMON.T, individual_confusion_=OWN[::-1])
+    common = common_confusion_matrices(model, data(truth()))
+    np.testing.assert_array_equal(common["common_true"], COMMON)
+    np.testing.assert_array_equal(common["common_learnt"], COMMON.T)
+    own = individual_confusion_matrices(model, data(truth()))
+    assert sorted(own) == [f"annotator_{k}_{what}" for k in (1, 2) for what in ("learnt", "true")]
+    np.testing.assert_array_equal(own["annotator_2_true"], OWN[1])
+    np.testing.assert_array_equal(own["annotator_2_learnt"], OWN[0])
+
+
+def test_mistakes_by_hand():
+    found = common_mistakes(None, data())
+    # x and z took an a for b (x once of twice), nobody a b for a.
+    np.testing.assert_allclose(found["common_mistakes"], [[2 / 3, 2 / 3], [0.0, 1 / 3]])
+    assert {k: v for k, v in found.items() if " as " in k} == {"a as b": pytest.approx(2 / 3)}
+
+
+@pytest.mark.parametrize(
+    ("measure", "of", "match"),
+    [
+        (common_confusion_error, data(), "truth"),
+        (common_confusion_error, data(truth(common=None)), "common"),
+        (common_confusion_error, data(truth(from_common=(False, False))), "common"),
+        (individual_confusion_error, data(), "truth"),
+        (common_mistakes, data(y_train=None), "y_train"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(measure, of, match):
+    model = SimpleNamespace(common_confusion_=COMMON, individual_confusion_=OWN)
+    with pytest.raises(AnnotationError, match=match):
+        measure(model, of)
+
+
+def test_models_without_the_matrix_are_named():
+    with pytest.raises(AnnotationError, match="SimpleNamespace has no common_confusion_"):
+        common_confusion_error(SimpleNamespace(), data(truth()))
+
+
+def test_the_truth_of_the_simulator_has_no_error():
+    made = make_conal_synthetic()
+    known = Data(X_train=made.X_train, annotations=made.annotations, truth=made.truth)
+    model = SimpleNamespace(
+        common_confusion_=made.truth.common_confusion, individual_confusion_=made.truth.confusion
+    )
+    assert common_confusion_error(model, known)["common_frobenius_error"] == 0.0
+    assert individual_confusion_error(model, known)["individual_frobenius_error"] == 0.0
+
+
+def test_a_ceiling_has_one_annotator_who_is_right():
+    source = {"factory": "manyhands.datasets:make_conal_synthetic", "random_state": 1}
+    made, ceiling = make_conal_synthetic(random_state=1), labelled_by_gold(source)
+    assert ceiling.annotations.shape == (8000, 1)
+    table = ceiling.annotations
+    np.testing.assert_array_equal(table.classes[table.label], made.y_train[table.instance])
+    np.testing.assert_array_equal(ceiling.X_test, made.X_test)
+    assert ceiling.truth is None
+
+
+@pytest.mark.data
+def test_ceilings_of_named_classes():
+    ceiling = labelled_by_gold({"name": "music"})
+    table = ceiling.annotations
+    np.testing.assert_array_equal(table.classes[table.label], ceiling.y_train[table.instance])
