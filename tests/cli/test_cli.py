@@ -26,7 +26,10 @@ from manyhands.estimator_checks import make_crowd_problem
 from manyhands.io import read_annotations
 from manyhands.training.checkpoint import Checkpoint
 
-COMMANDS = ["demo", "describe", "agreement", "aggregate", "fit", "predict", "report"]
+COMMANDS = [
+    *("demo", "describe", "agreement", "aggregate", "fit", "predict", "report"),
+    *("reproduce", "results"),
+]
 QUICK = ["--set", "max_epochs=2", "--set", "batch_size=16", "--set", "device=cpu"]
 HOSTILE = [
     "[bold]x[/]",
@@ -268,9 +271,8 @@ def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
     assert all(row["probability"] < 0.999 for row in undecided)
     assert sum(row[1] == "" for row in read_rows(home / "labels.csv")) == len(undecided)
     assert "left open" in done("aggregate", "A.csv", "--threshold", "0.999").stdout
-    balanced = done_json(
-        "aggregate", "A_rare.csv", "--method", "majority-vote", "--rule", "balanced"
-    )
+    vote = ("aggregate", "A_rare.csv", "--method", "majority-vote")
+    balanced = done_json(*vote, "--rule", "balanced")
     assert [row["label"] for row in balanced["labels"]] == [0, 0, 1, 0]
     plain = done_json(*vote)
     assert [row["label"] for row in plain["labels"]] == [0, 0, 0, 0]
