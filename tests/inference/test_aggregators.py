@@ -179,6 +179,16 @@ def test_one_annotator_is_believed(cls):
 
 
 @methods
+@pytest.mark.parametrize("n_annotators", [1, 10])
+def test_annotations_nobody_contradicts_are_the_labels(cls, n_annotators):
+    given = np.where(np.arange(100) % 10 == 0, 1, 0)
+    table = AnnotationTable.from_arrays(range(100), np.arange(100) % n_annotators, given)
+    model = cls().fit(table)
+    np.testing.assert_array_equal(model.labels_, given)
+    assert (model.annotator_accuracy_ > 0.5).all()
+
+
+@methods
 def test_one_instance(cls):
     model = cls().fit(AnnotationTable.from_matrix([[0, 1, 0]], classes=[0, 1]))
     assert model.labels_.tolist() == [0]
@@ -335,6 +345,9 @@ def test_partial_fit_keeps_gold_and_refuses_the_same_pair(cls):
     A, _ = crowd(n=30)
     model = cls().partial_fit(A, gold={0: 2})
     model.partial_fit(AnnotationTable.from_matrix([[0, 0, 1]], instances=[30], classes=range(3)))
+    again = AnnotationTable.from_matrix([[2, 2, 2]], instances=[30], classes=range(3))
+    model.partial_fit(again, duplicates="last")
+    assert model.labels_[30] == 2
     assert model.labels_[0] == 2
     assert model.posterior_.shape == (31, 3)
     with pytest.raises(AnnotationError, match="repeated"):
@@ -408,6 +421,9 @@ def test_gold_is_read_and_checked():
     table = AnnotationTable.from_matrix([["x", "y"], ["y", "y"], ["x", "x"]], instances=[5, 6, 7])
     assert gold_codes({6: "x"}, table).tolist() == [-1, 0, -1]
     assert gold_codes(["y", None, "x"], table).tolist() == [1, -1, 0]
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series(["x", None], index=[7, 5])
+    assert gold_codes(series, table).tolist() == [-1, -1, 0]
     assert gold_codes({}, table).tolist() == [-1, -1, -1]
     numbers = AnnotationTable.from_matrix([[0, 1], [1, 1]])
     assert gold_codes(np.array([-1, 1]), numbers).tolist() == [-1, 1]

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands import EBCC, IBCC, AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference.dawid_skene import _log_dirichlet_multinomial
 
@@ -185,6 +185,24 @@ def test_passes_follow_their_annotators_into_predictions():
     full = np.array([["b", "unsure", None], [None, "a", None]], dtype=object)
     straight = AnnotationTable.from_matrix(full, annotators=["u", "v", "w"], abstain="unsure")
     np.testing.assert_allclose(model.predict_proba(turned), model.predict_proba(straight))
+
+
+@pytest.mark.parametrize("cls", [DawidSkene, IBCC, EBCC])
+def test_abstentions_on_one_side_alone(cls):
+    with_ = AnnotationTable.from_matrix(
+        np.array([[0, 0, 9], [1, 1, 0], [0, 0, 1], [1, 9, 1]] * 5), abstain=9
+    )
+    without = AnnotationTable.from_matrix(np.array([[0, 1, 1], [1, 1, 0]] * 5))
+    modelled = cls(abstentions="model")
+    assert modelled.fit(with_).predict_proba(without).shape == (10, 2)
+    assert modelled.predict_proba(with_[[1, 2]]).shape == (2, 2)
+    # Who never abstained in fit is not judged by abstaining.
+    fitted = modelled.fit(without)
+    ignored = fitted.predict_proba(with_)
+    plain = AnnotationTable.from_matrix(
+        np.array([[0, 0, -1], [1, 1, 0], [0, 0, 1], [1, -1, 1]] * 5)
+    )
+    np.testing.assert_allclose(ignored, fitted.predict_proba(plain))
 
 
 def test_gold_leaves_the_subtypes_their_start():

@@ -13,10 +13,17 @@ from manyhands.inference.kernels import make_votes
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 
 
+def meet(A):
+    """Whether two annotators share an instance; else annotations are simply believed."""
+    return ((A >= 0).sum(axis=1) > 1).any()
+
+
 def tables():
     """Random matrices of 3 classes with at least one annotation."""
     shape = st.tuples(st.integers(2, 10), st.integers(1, 5))
-    return arrays(np.int64, shape, elements=st.integers(-1, 2)).filter(lambda A: (A >= 0).any())
+    return arrays(np.int64, shape, elements=st.integers(-1, 2)).filter(
+        lambda A: ((A >= 0).sum(axis=1) > 1).any()
+    )
 
 
 def as_table(A, classes=3):

@@ -2,7 +2,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import digamma, expit, gammaln
@@ -110,6 +110,7 @@ def test_first_iteration_of_two_annotators_by_hand():
 @given(A=tables(), iterations=st.integers(1, 4))
 @settings(max_examples=40)
 def test_logged_bound_equals_its_definition(A, iterations):
+    assume(((A >= 0).sum(axis=1) > 1).any())  # Else the annotations are believed.
     model = IBCC(max_iter=iterations, tol=0.0, diagonal=2.5, off_diagonal=0.6, class_strength=1.7)
     model.fit(as_table(A))
     np.testing.assert_allclose(model.log_likelihood_[-1], slow_bound(A, model.posterior_, model))

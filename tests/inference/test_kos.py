@@ -12,10 +12,17 @@ from manyhands.inference.kos import KOS
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 
 
+def meet(A):
+    """Whether two annotators share an instance; else annotations are simply believed."""
+    return ((A >= 0).sum(axis=1) > 1).any()
+
+
 def tables(n_classes):
     shape = st.tuples(st.integers(1, 8), st.integers(1, 5))
     elements = st.integers(-1, n_classes - 1)
-    return arrays(np.int64, shape, elements=elements).filter(lambda A: (A >= 0).any())
+    return arrays(np.int64, shape, elements=elements).filter(
+        lambda A: ((A >= 0).sum(axis=1) > 1).any()
+    )
 
 
 def over(A, n_classes):

@@ -99,6 +99,17 @@ def common_confusions(table: AnnotationTable, labels: IntArray) -> FloatArray:
     Chu, Ma & Wang (AAAI 2021), Fig. 1: 61.0 % of LabelMe's annotators label street as inside
     city.
     """
+    labels = np.asarray(labels)
+    if labels.shape != (table.n_instances,) or labels.dtype.kind not in "iu":
+        raise AnnotationError(
+            f"labels has shape {labels.shape} and type {labels.dtype}; one integer class code an "
+            f"instance, ({table.n_instances},), is needed, -1 where unknown"
+        )
+    if len(labels) and (labels.min() < -1 or labels.max() >= table.n_classes):
+        raise AnnotationError(
+            f"labels holds {labels.min()} to {labels.max()}; class codes are 0 to "
+            f"{table.n_classes - 1}, and -1 where unknown"
+        )
     observed = table.observed
     known = labels[observed.instance] >= 0
     true, given = labels[observed.instance][known], observed.label[known]

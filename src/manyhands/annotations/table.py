@@ -295,6 +295,8 @@ class AnnotationTable:
             If A is not two-dimensional or holds a value outside ``classes``, or ``abstain`` and
             ``skip`` fit neither it nor each other, as in `from_frame`.
         """
+        if isinstance(A, np.ma.MaskedArray):
+            A = np.ma.filled(A.astype(object), None)
         A = as_values(A)
         if A.ndim != 2:
             raise AnnotationError(f"A must have two dimensions (n, R), got shape {A.shape}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import numpy as np
 
@@ -55,6 +56,10 @@ def aggregate_table(
         or None).
     """
     clamped = None if known is None else match_gold(known, table).codes
+    if known is not None and clamped is not None:
+        lost = int(known.known.sum() - (clamped >= 0).sum())
+        if lost:
+            warn(f"{lost} of the known labels are of tasks that have no annotations", stacklevel=2)
     values = np.array([*table.classes.tolist(), None], dtype=object)
     aggregator.fit(table, gold=None if clamped is None else values[clamped])
     posterior = aggregator.posterior_

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask, recode_passes
+from manyhands.annotations.table import Duplicates
 from manyhands.decision import as_posterior, generator, pick
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference.kernels import (
@@ -88,7 +89,8 @@ class BaseAggregator(BaseEstimator):
         table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
         y : ignored
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
-            Classes that are known. Their posterior is 1, and they teach about the annotators.
+            Classes that are known (a pandas Series is such a dict). Their posterior is 1, and they
+            teach about the annotators.
             In an array None and NaN are unknown, and so is -1 unless it is a class.
         start : array-like of shape (n_instances, n_classes), optional
             Posterior to start from (such as that of an earlier fit) instead of the vote shares.
@@ -107,7 +109,9 @@ class BaseAggregator(BaseEstimator):
             start = checked_posterior(start, table.n_instances, table.n_classes, "start")
         return self._fit(table, codes, start)
 
-    def partial_fit(self, table: Any, y: Any = None, *, gold: Any = None) -> Self:
+    def partial_fit(
+        self, table: Any, y: Any = None, *, gold: Any = None, duplicates: Duplicates = "error"
+    ) -> Self:
         """Add annotations (of old and new instances by old and new annotators) and go on.
 
         Everything seen so far counts, and the iterations start from the present posterior: the
@@ -122,6 +126,8 @@ class BaseAggregator(BaseEstimator):
         y : ignored
         gold : as in `fit`, for the instances of ``table``
             Gold given earlier stays known.
+        duplicates : {"error", "last", "keep"}
+            What to do with a pair (instance, annotator) that was there before.
 
         Raises
         ------
@@ -133,7 +139,7 @@ class BaseAggregator(BaseEstimator):
         self._validate_params()
         new = as_table(table, argument="table")
         new = _over_classes(new, self.classes_, argument="table")
-        merged = self.table_.with_added(new)
+        merged = self.table_.with_added(new, duplicates=duplicates)
         known = np.full(merged.n_instances, MISSING)
         if self._gold is not None:
             known[: len(self._gold)] = self._gold
@@ -153,10 +159,17 @@ class BaseAggregator(BaseEstimator):
         self.instances_ = table.instances
         self.annotators_ = table.annotators
         self.n_annotators_ = table.n_annotators
-        if self._compares_annotators:
-            _warn_without_overlap(table, gold)
         rng = self._generator()
         votes = self._votes(table, gold)
+        self._n_responses = votes.n_responses
+        if self._compares_annotators and not _annotators_meet(table, gold):
+            warn(
+                "no instance has annotations of two annotators, so annotators cannot be compared: "
+                "the labels are the annotations, and what is said of annotators the prior's guess",
+                NotIdentifiableWarning,
+                stacklevel=3,
+            )
+            votes = _believed(votes)
         start = vote_shares(votes.answers) if start is None else clamp(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)
         self.n_iter_ = 0
@@ -197,7 +210,8 @@ class BaseAggregator(BaseEstimator):
         Returns
         -------
         array of shape (n_instances, n_classes)
-            An instance without annotations gets ``class_prior_``.
+            An instance without annotations gets ``class_prior_``. Abstentions count where they are
+            modelled and `fit` saw some.
 
         Raises
         ------
@@ -215,7 +229,10 @@ class BaseAggregator(BaseEstimator):
                 )
             given = replace(given, annotators=self.annotators_)
         given = _over_classes(given, self.classes_, argument="table")
-        return self._posterior(self._votes(_over_annotators(given, self.annotators_)))
+        votes = self._votes(_over_annotators(given, self.annotators_))
+        if votes.n_responses > self._n_responses:
+            votes = votes.answers  # Nobody abstained in fit: nothing is known of who does.
+        return self._posterior(replace(votes, n_responses=self._n_responses))
 
     def predict(self, table: Any) -> AnyArray:
         """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
@@ -250,21 +267,24 @@ def known_prior(votes: Votes, posterior: FloatArray) -> FloatArray:
     return normalise_rows(posterior[votes.voted].sum(axis=0))
 
 
-def _warn_without_overlap(table: AnnotationTable, gold: IntArray | None) -> None:
-    """Warn if no instance has annotations of two annotators, and no annotated one has gold."""
+def _annotators_meet(table: AnnotationTable, gold: IntArray | None) -> bool:
+    """Whether two annotators have an instance in common, or one has an instance with gold."""
     order, start = table.by_instance()
     annotator = table.annotator if order is None else table.annotator[order]
     given = np.diff(start) > 0
     if gold is not None and (given & (gold >= 0)).any():
-        return
+        return True
     first = np.repeat(annotator[start[:-1][given]], np.diff(start)[given])
-    if len(annotator) and (annotator == first).all():
-        warn(
-            "no instance has annotations of two annotators, so annotators cannot be compared: what "
-            "is said of them is the prior's guess",
-            NotIdentifiableWarning,
-            stacklevel=4,
-        )
+    return bool((annotator != first).any())
+
+
+def _believed(votes: Votes) -> Votes:
+    """Take for known what nobody contradicts: else skewed classes would outvote it."""
+    shares = vote_shares(votes.answers, empty=np.zeros(votes.n_classes))
+    gold = np.where(shares.max(axis=1) > 1 - 1e-9, shares.argmax(axis=1), MISSING)
+    if votes.gold is not None:
+        gold = np.where(votes.gold >= 0, votes.gold, gold)
+    return replace(votes, gold=gold)
 
 
 def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTable:
@@ -301,6 +321,8 @@ def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
         If an instance or a class is unknown, or an array has another length.
     """
     codes = np.full(table.n_instances, MISSING)
+    if hasattr(gold, "to_dict") and hasattr(gold, "index"):  # A pandas series: its index are ids.
+        gold = {k: v for k, v in gold.to_dict().items() if not missing_mask(as_values([v]))[0]}
     if isinstance(gold, Mapping):
         if not gold:
             return codes

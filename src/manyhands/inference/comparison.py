@@ -133,6 +133,8 @@ def _score(
         held_out = None if parts is None else held_out_log_likelihood(method, *parts)
     except AnnotationError as error:
         return MethodScore(name, error=str(error))
+    except MemoryError:
+        return MethodScore(name, error="not enough memory for this table")
     if codes is None:
         return MethodScore(name, held_out, seconds=seconds)
     # An instance nobody annotated tells nothing of a method.

@@ -19,6 +19,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.table import Duplicates
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator, checked_posterior, known_prior
 from manyhands.inference.kernels import (
@@ -128,7 +129,13 @@ class CrowdLab(BaseAggregator):
         )
 
     def partial_fit(
-        self, table: Any, y: Any = None, *, gold: Any = None, proba: Any = None
+        self,
+        table: Any,
+        y: Any = None,
+        *,
+        gold: Any = None,
+        duplicates: Duplicates = "error",
+        proba: Any = None,
     ) -> Self:
         """Add annotations; see `BaseAggregator.partial_fit`.
 
@@ -137,6 +144,7 @@ class CrowdLab(BaseAggregator):
         table : AnnotationTable or matrix
         y : ignored
         gold : as in `fit`, for the instances of ``table``
+        duplicates : {"error", "last", "keep"}
         proba : array-like of shape (n_instances of old and new, n_classes), optional
             For all instances: those of ``instances_``, then the new ones in the table's order.
             None keeps what `fit` was given.
@@ -150,7 +158,8 @@ class CrowdLab(BaseAggregator):
             return self.fit(table, gold=gold, proba=proba)
         proba = self._proba if proba is None else proba
         return self._with_proba(
-            proba, lambda: super(CrowdLab, self).partial_fit(table, y, gold=gold)
+            proba,
+            lambda: super(CrowdLab, self).partial_fit(table, y, gold=gold, duplicates=duplicates),
         )
 
     def _with_proba(self, proba: Any, fit: Callable[[], Self]) -> Self:

@@ -21,6 +21,7 @@ from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.kernels import (
     EMCounts,
     Votes,
+    clamp,
     count,
     count_rows,
     e_step,
@@ -67,7 +68,8 @@ class Model:
     def posterior(self, shard: Votes) -> FloatArray:
         """Posterior over the classes, shape (n, C)."""
         parameters = floored_log(self.prior), floored_log(self.responses)
-        return _over_classes(e_step(shard, *parameters)[0], shard.n_classes)
+        posterior = _over_classes(e_step(shard, *parameters)[0], shard.n_classes)
+        return clamp(shard, posterior)  # Sums of subtypes are 1 but for rounding.
 
 
 class DawidSkene(BaseAggregator):

@@ -72,7 +72,7 @@ class Votes:
         """Number of annotations with a positive weight."""
         return len(self.response)
 
-    @property
+    @cached_property
     def instance(self) -> IntArray:
         """Code of every annotation's instance, counted from this shard's first."""
         return np.repeat(np.arange(self.n_instances, dtype=np.int32), np.diff(self.start))
@@ -118,18 +118,23 @@ class Votes:
         return csr_matrix(entries, shape=shape)
 
     def shards(self, size: int | None = None) -> list[Votes]:
-        """Cut into runs of whole instances of about ``size`` annotations each.
+        """Cut into runs of whole instances of about ``size`` annotations each, to be kept.
 
         By default large enough that adding up the counts, of size R * K * C, stays cheap.
         """
-        size = size or max(SHARD, 4 * self.n_annotators * self.n_responses)
+        return list(self.runs(size or max(SHARD, 4 * self.n_annotators * self.n_responses)))
+
+    def runs(self, size: int) -> Iterator[Votes]:
+        """Cut in the same way, one run after the other, for a single pass."""
         if self.n_annotations <= size:
-            return [self]
+            yield self
+            return
         n_parts = -(-self.n_annotations // size)
         cuts = np.searchsorted(self.start, np.arange(1, n_parts) * size)
         bounds = np.unique([0, *cuts, self.n_instances])
         unit = np.ones(np.diff(self.start[bounds]).max())
-        return [self._run(a, b, unit) for a, b in pairwise(bounds)]
+        for first, last in pairwise(bounds):
+            yield self._run(first, last, unit)
 
     def _run(self, first: int, last: int, unit: FloatArray) -> Votes:
         """Instances ``first`` to ``last`` (exclusive)."""
@@ -224,19 +229,16 @@ def joined(each: Iterable[FloatArray]) -> FloatArray:
     return np.concatenate(list(each))
 
 
-def rows_of(shards: Sequence[Votes]) -> list[slice]:
-    """Which rows of an array over all instances belong to every shard."""
-    ends = np.cumsum([0, *(shard.n_instances for shard in shards)])
-    return [slice(first, last) for first, last in pairwise(ends)]
-
-
-def parts(shards: Sequence[Votes], *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
+def parts(shards: Iterable[Votes], *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
     """Every shard with its rows of arrays over all instances (None stays None)."""
-    for shard, rows in zip(shards, rows_of(shards), strict=True):
+    first = 0
+    for shard in shards:
+        rows = slice(first, first + shard.n_instances)
         yield shard, *(None if array is None else array[rows] for array in arrays)
+        first = rows.stop
 
 
-def fill(out: FloatArray, shards: Sequence[Votes], rows: Callable[[Votes], FloatArray]) -> None:
+def fill(out: FloatArray, shards: Iterable[Votes], rows: Callable[[Votes], FloatArray]) -> None:
     """Write ``rows(shard)`` for one shard after the other into ``out``, shape (n, ...)."""
     for shard, own in parts(shards, out):
         own[...] = rows(shard)
@@ -292,7 +294,7 @@ def expect_and_count(
 
 
 def count_rows(
-    shards: Sequence[Votes],
+    shards: Iterable[Votes],
     posterior: FloatArray,
     states: Callable[[Votes, FloatArray], FloatArray] = lambda _, rows: rows,
 ) -> EMCounts:
@@ -450,7 +452,7 @@ def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
     An instance without votes gets ``empty``, by default the mean of all shares.
     """
     shares = np.empty((votes.n_instances, votes.n_classes))
-    fill(shares, votes.shards(SHARD), _shares)
+    fill(shares, votes.runs(SHARD), _shares)
     clamp(votes, shares)
     if not votes.voted.all():
         if empty is None:
@@ -481,7 +483,7 @@ def expected_accuracy(votes: Votes, posterior: FloatArray) -> FloatArray:
     A silent annotator gets the share over all annotations.
     """
     hits, weight = np.zeros((2, votes.n_annotators))
-    for shard, rows in parts(votes.shards(), posterior):
+    for shard, rows in parts(votes.runs(SHARD), posterior):
         hits += by_annotator(shard, right(shard, rows))
         weight += by_annotator(shard)
     overall = float(hits.sum() / max(weight.sum(), np.finfo(float).tiny))

@@ -51,7 +51,7 @@ class MajorityVote(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        self.posterior_ = self._decided(start, rng)
+        self.posterior_ = self._decided(vote_shares(votes), rng)
         self.class_prior_ = known_prior(votes, self.posterior_)
 
     def _posterior(self, votes: Votes) -> FloatArray:
