@@ -200,8 +200,9 @@ def make_votes(
 def _counting_sort(codes: IntArray, n: int) -> IntArray:
     """Stable order that sorts ``codes``: a CSC matrix of one entry a column, read by rows."""
     m = len(codes)
-    one_a_column = csc_matrix((np.ones(m, np.int8), codes, np.arange(m + 1)), shape=(n, m))
-    return one_a_column.tocsr().indices
+    index = np.int32 if m < np.iinfo(np.int32).max else np.int64
+    entries: Any = (np.ones(m, np.int8), codes, np.arange(m + 1, dtype=index))
+    return csc_matrix(entries, shape=(n, m)).tocsr().indices
 
 
 # -- sums over shards -----------------------------------------------------------------------------
@@ -272,7 +273,10 @@ class EMCounts:
 
 def count(votes: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> EMCounts:
     """Counts of a shard under a posterior (Dawid & Skene 1979, Eq. 2.3 and 2.4)."""
-    prior = posterior[votes.voted].sum(axis=0)
+    if votes.voted.all():  # A product is faster than a sum along the long axis, or a mask.
+        prior = np.ones(len(posterior)) @ posterior
+    else:
+        prior = posterior[votes.voted].sum(axis=0)
     return EMCounts(prior, confusion_counts(votes, posterior), log_likelihood)
 
 
