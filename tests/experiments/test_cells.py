@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -335,6 +336,32 @@ def test_without_a_gpu_its_rows_are_skipped(make_row, demo):
     record = run_cell(make_row(more="device: gpu\n"), 0, demo)
     assert (record.status, record.metrics) == ("skipped", {})
     assert "GPU" in record.reason
+
+
+def test_a_simulated_crowd_is_another_one_with_every_seed(make_row, own):
+    own(
+        "from types import SimpleNamespace\nimport numpy as np\n"
+        "from manyhands import make_crowd\n"
+        "def make(random_state):\n"
+        "    X = np.random.default_rng(0).normal(size=(60, 2)).astype('float32')\n"
+        "    y = (X[:, 0] > 0).astype(int)\n"
+        "    crowd = make_crowd(y, random_state=random_state)\n"
+        "    return SimpleNamespace(X_train=X, annotations=crowd, X_test=X, y_test=y)\n"
+    )
+    row = make_row(data="{factory: 'own_things:make', random_state: seed}")
+    first, again, other = (run_cell(row, seed) for seed in (0, 0, 1))
+    assert first.status == "done", first.trace
+    assert first.data_checksum == again.data_checksum != other.data_checksum
+
+
+def test_the_peak_memory_is_the_runs_own(make_row, demo):
+    ballast = np.ones((64, 1024, 1024))
+    during = run_cell(make_row(), 0, demo).peak_memory_mb
+    del ballast
+    after = run_cell(make_row(), 0, demo).peak_memory_mb
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("only Linux can begin to count anew")
+    assert after < during - 400
 
 
 # -- the code that matters --------------------------------------------------------------------

@@ -243,6 +243,7 @@ def test_what_is_not_at_hand_is_skipped_with_its_reason(mine, tmp_path):
     if not torch.cuda.is_available():
         assert outcomes["mine/gpu"].status == "skipped"
         assert "GPU" in outcomes["mine/gpu"].reason
+        assert {record.row for record in read_records(tmp_path / "results")} == {"mine/absent"}
 
 
 def test_a_lock_is_held_once_and_freed(tmp_path):

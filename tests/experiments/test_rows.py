@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from manyhands import AggregatedClassifier, CoNALClassifier, DawidSkene
 from manyhands.exceptions import AnnotationError
 from manyhands.experiments import RowError, load_row, load_rows
+from manyhands.experiments.code import code_hash
 from manyhands.experiments.rows import find_object
 
 ROW = """\
@@ -118,6 +119,7 @@ WRONG = {
     "unknown key": ("seeds:", "seed:", 12, r"'seed' \(did you mean seeds\?\)"),
     "unknown data": ("name: demo,", "name: demos,", 5, r"'demos' \(did you mean demo\?\)"),
     "unknown option": ("random_state: 1", "seed: 1", 5, "load_demo has no 'seed'"),
+    "seed of the data": ("random_state: 1", "random_state: sed", 5, "an integer, or seed"),
     "no data": ("{name: demo, random_state: 1}", "{}", 5, "give one of name, factory, folder"),
     "two data": ("random_state: 1", "folder: x", 5, "give one of name, factory, folder"),
     "no folder": ("{name: demo, random_state: 1}", "{folder: x}", 5, "there is no .*features.npz"),
@@ -219,6 +221,38 @@ def test_classes_and_data_of_a_module_in_the_rows_folder(write, monkeypatch):
     path.write_text(text.replace("make'", "make', size: 2"))
     assert load_row(path).make_estimator(0).label == 3
     assert sys.path == before
+
+
+def test_data_may_be_made_anew_with_every_seed(write):
+    row = load_row(write(ROW.replace("random_state: 1", "random_state: seed")))
+    assert row.data_of(7) == {**row.data, "random_state": 7}
+    assert row.specification()["data"]["random_state"] == "seed"
+    same = load_row(write(ROW))
+    assert same.data_of(7) == same.data
+
+
+def test_modules_of_one_name_in_two_folders_are_two(write, monkeypatch):
+    monkeypatch.delitem(sys.modules, "my_own_method", raising=False)
+    text = NESTED.split("estimator")[0] + (
+        "estimator: {class: 'my_own_method:Constant', params: {label: 3}}\nseeds: [0]\n"
+    )
+    rows = []
+    for name in ("first", "second"):
+        write(f"NAME = '{name}'\n" + OWN, f"{name}/my_own_method.py")
+        rows.append(load_row(write(text, f"{name}/row.yaml")))
+    hashes = []
+    for row, name in [*zip(rows, ("first", "second"), strict=True)] * 2:
+        model = row.make_estimator(0)
+        assert type(model).fit.__globals__["NAME"] == name
+        hashes.append(code_hash(row))
+    assert hashes[:2] == hashes[2:]
+    assert hashes[0] != hashes[1]
+
+
+def test_an_installed_module_is_not_hidden_by_one_of_a_folder(write):
+    write(OWN, "mine/json.py")
+    with pytest.raises(AnnotationError, match=r"'json' is that of .*, not .*json.py; rename"):
+        find_object("json:dumps", write(OWN, "mine/other.py").parent)
 
 
 def test_names_that_lead_nowhere():

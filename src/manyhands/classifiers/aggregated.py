@@ -38,8 +38,8 @@ class AggregatedClassifier(BaseCrowdClassifier):
         weighted row a class); the training parameters then do not apply.
     targets : {"soft", "hard"}, default="soft"
         Train on the posterior, or on its most probable class as the papers do.
-    max_epochs, batch_size, lr, weight_decay, scaling, device, random_state, verbose, \
-validation, patience, checkpoint
+    max_epochs, batch_size, lr, weight_decay, reset_optimizer, scaling, device, \
+random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
 
     Attributes
@@ -86,6 +86,7 @@ validation, patience, checkpoint
         batch_size: int = 128,
         lr: float = 1e-3,
         weight_decay: float = 5e-4,
+        reset_optimizer: bool = False,
         scaling: str | None = "standard",
         device: str = "auto",
         random_state: Any = None,
@@ -101,6 +102,7 @@ validation, patience, checkpoint
         self.batch_size = batch_size
         self.lr = lr
         self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
         self.scaling = scaling
         self.device = device
         self.random_state = random_state

@@ -85,6 +85,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Learning rate of Adam.
     weight_decay : float
         L2 penalty of Adam.
+    reset_optimizer : bool, default=False
+        Make a new Adam every epoch, as the code released with CoNAL and CrowdInG does.
     scaling : {"standard", "rms", None}, default="standard"
         Standardise every feature (every channel of images); divide by one root mean square (for
         embeddings of a network, whose features share a scale); or leave X as it is. Statistics
@@ -125,6 +127,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "lr": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "reset_optimizer": ["boolean"],
         "scaling": [StrOptions({"standard", "rms"}), None],
         "device": [str, torch.device],
         "random_state": ["random_state"],
@@ -142,6 +145,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     batch_size: int
     lr: float
     weight_decay: float
+    reset_optimizer: bool
     scaling: str | None
     device: str
     random_state: Any
@@ -173,7 +177,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _stages(self, module: Any, batches: AnnotationBatches) -> list[Stage]:
         """Phases of training; one, by default."""
-        step = GradientStep(module, self._objective, lambda: self._make_optimizer(module))
+        step = GradientStep(
+            module,
+            self._objective,
+            lambda: self._make_optimizer(module),
+            reset_every_epoch=self.reset_optimizer,
+        )
         return [Stage("train", step, batches.epoch, self.max_epochs)]
 
     def _make_optimizer(self, module: CrowdModule) -> torch.optim.Optimizer:

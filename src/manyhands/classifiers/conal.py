@@ -20,7 +20,7 @@ from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
 from manyhands.objectives import common_noise_objective
-from manyhands.training import AnnotationBatches, CrowdBatch, GradientStep, Stage
+from manyhands.training import AnnotationBatches, CrowdBatch
 
 
 class CoNALClassifier(BaseCrowdClassifier):
@@ -35,8 +35,8 @@ class CoNALClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, scaling, device, random_state, verbose, \
-validation, patience, checkpoint
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, scaling, device, \
+random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
     gap_weight : float, default=1e-5
         :math:`\lambda`, the weight of the separation term.
@@ -63,8 +63,6 @@ validation, patience, checkpoint
         Learning rate of all but the classifier, without weight decay: layers that start at a
         multiple of the identity have further to go. None trains everything at ``lr`` with
         ``weight_decay``, as the papers do.
-    reset_optimizer : bool, default=False
-        Make a new Adam every epoch, as the released code does.
 
     Attributes
     ----------
@@ -107,7 +105,6 @@ validation, patience, checkpoint
         "init_scale": [Interval(Real, 0, None, closed="neither")],
         "annotator_features": [None, "array-like"],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
-        "reset_optimizer": ["boolean"],
     }
     _fitted_arrays = (
         "confusion_",
@@ -129,12 +126,12 @@ validation, patience, checkpoint
         classifier_output: str = "probabilities",
         init_scale: float = 2.0,
         annotator_features: Any = None,
-        reset_optimizer: bool = False,
         max_epochs: int = 50,
         batch_size: int = 128,
         lr: float = 1e-3,
         noise_lr: float | None = 1e-2,
         weight_decay: float = 5e-4,
+        reset_optimizer: bool = False,
         scaling: str | None = "standard",
         device: str = "auto",
         random_state: Any = None,
@@ -153,12 +150,12 @@ validation, patience, checkpoint
         self.classifier_output = classifier_output
         self.init_scale = init_scale
         self.annotator_features = annotator_features
-        self.reset_optimizer = reset_optimizer
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
         self.noise_lr = noise_lr
         self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
         self.scaling = scaling
         self.device = device
         self.random_state = random_state
@@ -201,15 +198,6 @@ validation, patience, checkpoint
         return common_noise_objective(
             module, batch, gap_weight=self.gap_weight, squared=self.squared_gap
         )
-
-    def _stages(self, module: CommonNoiseModule, batches: AnnotationBatches) -> list[Stage]:
-        step = GradientStep(
-            module,
-            self._objective,
-            lambda: self._make_optimizer(module),
-            reset_every_epoch=self.reset_optimizer,
-        )
-        return [Stage("train", step, batches.epoch, self.max_epochs)]
 
     def _set_fitted(self, module: CommonNoiseModule, batches: AnnotationBatches) -> None:
         gate = self._mean_gate(module, batches)

@@ -27,8 +27,8 @@ class CrowdLayerClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, scaling, device, random_state, verbose, \
-validation, patience, checkpoint
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, scaling, device, \
+random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
         An annotator's layer: a matrix, class scales, class biases, scales and biases, a scalar.
@@ -76,6 +76,7 @@ validation, patience, checkpoint
         lr: float = 1e-3,
         noise_lr: float | None = 1e-2,
         weight_decay: float = 5e-4,
+        reset_optimizer: bool = False,
         scaling: str | None = "standard",
         device: str = "auto",
         random_state: Any = None,
@@ -92,6 +93,7 @@ validation, patience, checkpoint
         self.lr = lr
         self.noise_lr = noise_lr
         self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
         self.scaling = scaling
         self.device = device
         self.random_state = random_state

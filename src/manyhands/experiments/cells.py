@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -41,7 +42,7 @@ def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
     row : Row
     seed : int
     data : Data, optional
-        What ``load_data(row.data, row.folder)`` gives, where it is loaded already.
+        What ``load_data(row.data_of(seed), row.folder)`` gives, where it is loaded already.
 
     Returns
     -------
@@ -50,12 +51,17 @@ def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
         the trace, where anything raised an exception; the checksum is "" where it came too early.
     """
     started, clock = datetime.now(UTC), perf_counter()
+    _forget_peak_memory()
     outcome: dict[str, Any] = {"status": "done"}
     checked = ""
     try:
-        data = load_data(row.data, row.folder) if data is None else data
-        checked = checksum(data)
-        outcome |= _absent_gpu(row) or _measure(row, seed, data)
+        lacking = absent_device(row)
+        if lacking is not None:
+            outcome = {"status": "skipped", "reason": lacking}
+        else:
+            data = load_data(row.data_of(seed), row.folder) if data is None else data
+            checked = checksum(data)
+            outcome |= _measure(row, seed, data)
     except DataNotFoundError as error:
         outcome = {"status": "skipped", "reason": str(error)}
     except Exception as error:
@@ -78,14 +84,13 @@ def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
     )
 
 
-def _absent_gpu(row: Row) -> dict[str, Any]:
+def absent_device(row: Row) -> str | None:
+    """Say that the row cannot be run here, None if it can."""
     if row.device != "gpu":
-        return {}
+        return None
     import torch
 
-    if torch.cuda.is_available():
-        return {}
-    return {"status": "skipped", "reason": "the row needs a GPU, and there is none here"}
+    return None if torch.cuda.is_available() else "the row needs a GPU, and there is none here"
 
 
 def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
@@ -219,8 +224,18 @@ def commit() -> str | None:
     return result.stdout.strip() or None
 
 
+def _forget_peak_memory() -> None:
+    """Begin to count the peak anew; only Linux can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def _peak_memory() -> float | None:
-    """Largest resident memory of this process so far, in MiB."""
+    """Largest resident memory of this process since `_forget_peak_memory`, or ever, in MiB."""
+    with suppress(OSError, ValueError):
+        # getrusage does not forget.
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
     try:
         from resource import RUSAGE_SELF, getrusage
     except ImportError:

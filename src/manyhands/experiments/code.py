@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,8 +28,13 @@ def code_hash(row: Row) -> str:
     lines do not count, nor do packages' lists of names, so that another method or a better text
     leaves records valid.
     """
-    objects = [find_object(name, row.folder) for name in (*row.classes, *row.extra)]
-    files = _closure(thing.__module__ for thing in objects)
+    return _code_hash(tuple(sorted({*row.classes, *row.extra})), row.folder)
+
+
+@cache
+def _code_hash(names: tuple[str, ...], folder: Path) -> str:
+    objects = [find_object(name, folder) for name in names]
+    files = _closure([thing.__module__ for thing in objects])
     measures = _file(_MEASURES)
     assert measures is not None
     digest = hashlib.sha256()
@@ -37,13 +43,16 @@ def code_hash(row: Row) -> str:
     return digest.hexdigest()
 
 
-def _closure(names: Iterable[str]) -> dict[str, Path]:
+def _closure(names: Sequence[str]) -> dict[str, Path]:
     """Files of modules and of all of manyhands they import, by module name."""
     found: dict[str, Path] = {}
     waiting = list(names)
+    # A name that two rows' folders have in common means the module imported last.
+    given = {name: getattr(sys.modules[name], "__file__", None) for name in names}
     while waiting:
         name = waiting.pop()
-        path = None if name in found else _file(name)
+        own = given.get(name)
+        path = None if name in found else Path(own) if own else _file(name)
         if path is not None:
             found[name] = path
             waiting += [other for other in _imports(path) if not other.startswith(_FREE)]

@@ -49,7 +49,8 @@ class Record:
         ISO 8601, UTC.
     seconds : float
     peak_memory_mb : float or None
-        Largest resident memory of the process so far, in MiB.
+        Largest resident memory of the process during the run (on other systems than Linux: so
+        far), in MiB.
     status : {"done", "failed", "skipped"}
     reason : str or None
         Why it failed or was skipped.

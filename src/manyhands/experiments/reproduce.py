@@ -469,7 +469,7 @@ def _die_with_caller() -> None:
 
 def _run(cell: Cell, job: _Job) -> Outcome:
     """Run a cell, or find that it need not, cannot or may not be run now."""
-    from manyhands.experiments.cells import run_cell
+    from manyhands.experiments.cells import absent_device, run_cell
 
     started = time.perf_counter()
 
@@ -482,6 +482,10 @@ def _run(cell: Cell, job: _Job) -> Outcome:
     with file_lock(lock) as held:
         if not held and not late:
             return outcome(BUSY)
+        lacking = absent_device(cell.row)
+        if lacking is not None:
+            # No record: it would say nothing that the row does not, and its data may be large.
+            return outcome("skipped", lacking)
         data, kept = _look_up(cell, job)
         if kept is not None and not job.check:
             return outcome(KEPT)
@@ -502,7 +506,7 @@ def _look_up(cell: Cell, job: _Job) -> tuple[Any, Record | None]:
     from manyhands.experiments.code import code_hash
 
     try:
-        data, checked = _load(json.dumps(cell.row.data), str(cell.row.folder))
+        data, checked = _load(json.dumps(cell.row.data_of(cell.seed)), str(cell.row.folder))
     except Exception:
         # Running the cell will raise it again, and record it.
         return None, None

@@ -24,9 +24,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from math import isfinite
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
@@ -41,6 +42,9 @@ LARGEST_SEED = 2**32 - 1
 
 DEVICES = {"cpu": "cpu", "gpu": "cuda"}
 """``device`` of a row, and of its estimator."""
+
+OWN_SEED = "seed"
+"""``random_state`` of data that are made anew with every seed."""
 
 _REQUIRED = ("label", "citation", "data", "estimator", "seeds")
 _DEFAULTS: dict[str, Any] = {
@@ -65,6 +69,9 @@ _RESERVED = {
 
 _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
+_OF_FOLDERS: dict[str, Path] = {}
+"""Modules imported from rows' folders, and their files."""
+
 Where = tuple[str | int, ...]
 """Keys and positions that lead to a value in a YAML file."""
 
@@ -86,7 +93,7 @@ class Row:
     table, column : str or None
         Table ("paper/table") and the column in it.
     data : dict
-        See `load_data`.
+        See `load_data`; ``random_state: seed`` in it stands for the run's own seed.
     estimator : dict
         ``class`` (a name in manyhands, or "module:Class") and ``params``; within these, a dict
         with a ``class`` is an object to be made in the same way.
@@ -120,6 +127,11 @@ class Row:
     def folder(self) -> Path:
         """Where the file stands: relative data folders and a user's modules start from it."""
         return Path(self.file).parent
+
+    def data_of(self, seed: int) -> dict[str, Any]:
+        """Return ``data`` as it is with a seed: a simulated crowd may be another one with each."""
+        own = self.data.get("random_state") == OWN_SEED
+        return {**self.data, "random_state": seed} if own else self.data
 
     def make_estimator(self, seed: int) -> Any:
         """Make the estimator, unfitted, with a seed and on the row's device."""
@@ -384,6 +396,12 @@ def _check_data(document: Document, folder: Path) -> None:
     except AnnotationError as error:
         document.fail((*where, "name" if "name" in data else "factory"), str(error))
     _check_arguments(document, where, load, options)
+    given = options.get("random_state")
+    if isinstance(given, str) and given != OWN_SEED:
+        document.fail(
+            (*where, "random_state"),
+            f"random_state is {given!r}; write an integer, or seed for the run's own",
+        )
 
 
 def _check_arguments(
@@ -542,8 +560,7 @@ def find_object(name: str, folder: str | Path | None = None) -> Any:
             "module:Class for one of your own"
         )
     try:
-        with _importable(folder):
-            module = import_module(module_name)
+        module = _import(module_name, folder)
     except ImportError as error:
         raise AnnotationError(
             f"{name!r} cannot be imported ({error}); install the module, or put it into the "
@@ -553,6 +570,25 @@ def find_object(name: str, folder: str | Path | None = None) -> Any:
         hint = did_you_mean(attribute, vars(module))
         raise AnnotationError(f"the module {module_name!r} has no {attribute!r}{hint}")
     return getattr(module, attribute)
+
+
+def _import(name: str, folder: str | Path | None) -> ModuleType:
+    """Import a module; where the row's folder has one of that name, it must be this one."""
+    own = Path(folder or ".") / Path(*name.split(".")).with_suffix(".py")
+    if own.is_file() and _OF_FOLDERS.get(name, own.resolve()) != own.resolve():
+        # Another row's own module of the same name: the objects it gave stay as they are.
+        sys.modules.pop(name, None)
+        invalidate_caches()
+    with _importable(folder):
+        module = import_module(name)
+    origin = getattr(module, "__file__", None)
+    if own.is_file():
+        if origin is None or not own.samefile(origin):
+            raise AnnotationError(
+                f"the module {name!r} is that of {origin}, not {own}; rename the latter"
+            )
+        _OF_FOLDERS[name] = own.resolve()
+    return module
 
 
 @contextmanager

@@ -264,7 +264,8 @@ class BaseAggregator(BaseEstimator):
 
 def known_prior(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Mean posterior of the instances something is known of, shape (C,)."""
-    return normalise_rows(posterior[votes.voted].sum(axis=0))
+    # A product, not a selection: that would copy the posterior.
+    return normalise_rows(votes.voted.astype(posterior.dtype) @ posterior)
 
 
 def _annotators_meet(table: AnnotationTable, gold: IntArray | None) -> bool:
