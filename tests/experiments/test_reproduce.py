@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from manyhands.exceptions import AnnotationError
-from manyhands.experiments.records import read_records, record_path
+from manyhands.experiments.records import cell_key, read_records, record_path, write_record
 from manyhands.experiments.reproduce import (
     file_lock,
     list_cells,
@@ -20,6 +21,7 @@ from manyhands.experiments.reproduce import (
     reproduce,
     select_rows,
 )
+from manyhands.experiments.results import latest_records
 from manyhands.experiments.rows import load_row
 
 MINE = '''
@@ -146,15 +148,50 @@ def test_a_check_finds_a_figure_that_differs(mine, tmp_path):
     reproduce([row], results, jobs=1)
     record = read_records(results)[1]
     path = record_path(results, record.row, record.seed, record.key)
+    last = record.metrics["last epoch"]
+    wrong = {**record.metrics, "last epoch": {**last, "accuracy": last["accuracy"] + 1e-15}}
+    write_record(results, replace(record, metrics=wrong))
     content = json.loads(path.read_text())
-    content["metrics"]["last epoch"]["accuracy"] += 1e-15
-    path.write_text(json.dumps(content))
+    # A second record of the cell, of other data: the cell is drawn once all the same.
+    other = replace(
+        record,
+        data_checksum="other",
+        key=cell_key(record.specification, record.seed, "other", record.code),
+    )
+    write_record(results, other)
     outcomes = {o.seed: o for o in recheck([row], results, sample=2, jobs=1)}
     assert outcomes[3].status == "same figures"
     assert outcomes[4].status == "other figures"
     assert "last epoch/accuracy" in outcomes[4].reason
     # A check changes no record.
     assert json.loads(path.read_text()) == content
+
+
+def test_the_same_run_under_another_name_is_not_run_again(mine, tmp_path):
+    results = tmp_path / "results"
+    first = write_row(mine, "good", seeds=[3])
+    assert [o.status for o in reproduce([first], results, jobs=1)] == ["done"]
+    second = write_row(mine, "renamed", seeds=[3], label="another")
+    assert [o.status for o in reproduce([second], results, jobs=1)] == ["done before"]
+    one, two = read_records(results)
+    assert (one.row, two.row) == ("mine/good", "mine/renamed")
+    assert replace(two, row=one.row) == one
+
+
+def test_a_finished_run_counts_again_when_its_data_are_back(mine, tmp_path):
+    results = tmp_path / "results"
+    row = write_row(mine, "good", seeds=[3])
+    reproduce([row], results, jobs=1)
+    (record,) = read_records(results)
+    key = cell_key(record.specification, 3, "other", record.code)
+    later = replace(record, data_checksum="other", key=key, started="2999-01-01T00:00:00+00:00")
+    write_record(results, later)
+    assert latest_records([row], read_records(results))[row.id][3] == later
+    (outcome,) = reproduce([row], results, jobs=1)
+    assert outcome.status == "done before"
+    (again,) = [r for r in read_records(results) if r.key == record.key]
+    assert again.confirmed is not None
+    assert replace(again, confirmed=None) == record
 
 
 def test_two_calls_on_one_folder_divide_the_cells(mine, tmp_path):

@@ -71,7 +71,7 @@ def make_record(row, seed, accuracy=None, *, extra=None, absent=(), **changes):
     figures = {}
     for k, protocol in enumerate((LAST, HELD_OUT, GOLD, ORACLE)):
         if accuracy is None or protocol in absent:
-            figures[protocol] = {"epoch": None, "accuracy": None, "reason": "no such part"}
+            figures[protocol] = {"absent": "no such part"}
         else:
             value = accuracy + 0.001 * k
             figures[protocol] = {"epoch": 2, "accuracy": value, "macro_f1": 0.5, "n_test": N_TEST}
@@ -181,12 +181,35 @@ def test_records_that_count():
         # Run with another specification: another experiment.
         make_record(other, 1, 0.6),
         make_record(row, 2, 0.7),
-        # The code that is now here fails.
+        # Killed in a later call: what is finished is finished.
         make_record(row, 2, status="failed", started="2026-03-01"),
+        # Its data were not there for a while.
+        make_record(row, 0, status="failed", data_checksum="", started="2026-03-02"),
     ]
     found = latest_records([row], records)["m/first"]
-    assert {seed: record.status for seed, record in found.items()} == {0: "done", 2: "failed"}
+    assert {seed: record.status for seed, record in found.items()} == {0: "done", 2: "done"}
     assert found[0] is done
+    # The code that ran last fails.
+    records.append(make_record(row, 2, status="failed", code="newer", started="2026-03-03"))
+    found = latest_records([row], records)["m/first"]
+    assert {seed: record.status for seed, record in found.items()} == {2: "failed"}
+
+
+@pytest.mark.parametrize("what", ["code", "data_checksum"])
+def test_a_mean_is_of_runs_of_the_same_thing(what):
+    row = make_row("first")
+    earlier = make_records(row, [0.5, 0.6, 0.7])
+    later = [make_record(row, 0, 0.1, started="2026-03-01", **{what: "other"})]
+    assert list(latest_records([row], earlier + later)["m/first"].values()) == later
+    # The earlier ones are found again to be those of the present data and code.
+    again = [replace(record, confirmed="2026-04-01") for record in earlier]
+    assert list(latest_records([row], again + later)["m/first"].values()) == again
+
+
+def test_data_made_anew_with_every_seed_differ_from_seed_to_seed():
+    row = make_row("first", data={"factory": "m:f", "random_state": "seed"})
+    records = [make_record(row, k, 0.5 + 0.1 * k, data_checksum=f"data {k}") for k in range(3)]
+    assert line_of(to_markdown(make_page(make_paper(), [row], records)), "first")[1].endswith("(3)")
 
 
 def test_gaps_are_told_with_their_reason():
@@ -262,7 +285,7 @@ def test_lines_have_a_point_and_a_bar_for_every_row():
     page = make_page(make_paper(figures=(figure,)), rows, records)
     (drawing,) = [b for s in page.sections for b in s.blocks if hasattr(b, "svg")]
     assert drawing.svg.count("<circle") == drawing.svg.count('class="bar') == 4
-    assert "ours, 0.2: 0.6 ± 0.1414" in drawing.svg
+    assert "ours, 0.2: 60 ± 14.14" in drawing.svg
     assert line_of(to_markdown(page).split("### right")[1].split("##")[0], "ours") == [
         "ours",
         "60.00 ± 14.14 (2)",
@@ -270,21 +293,24 @@ def test_lines_have_a_point_and_a_bar_for_every_row():
     ]
 
 
-def test_matrices_are_means_over_seeds():
+def test_matrices_are_of_the_first_seed():
+    # With every seed there may be another crowd: a mean of their matrices is nobody's.
     row = make_row("first", extra=("m:f",))
     matrices = ([[1.0, 0.0], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]])
     records = [make_record(row, k, 0.5, extra={"common": m}) for k, m in enumerate(matrices)]
+    records.reverse()
     panels = (Panel("m/first", "common", "learnt"), Panel("m/first", "missing", "true"))
     figure = FigurePlan("f5", "F", "matrices", "accuracy", LAST, "", "", (), (), panels)
     page = make_page(make_paper(figures=(figure,)), [row], records)
     (drawing,) = [b for s in page.sections for b in s.blocks if hasattr(b, "svg")]
     assert re.findall(r'class="cell"[^>]*>([^<]*)<', drawing.svg) == [
-        "0.75",
-        "0.25",
+        "1.00",
+        "0.00",
         "0.20",
         "0.80",
     ]
     assert "true (missing of m/first)" in to_html(page)
+    assert "seed 0." in drawing.caption
 
 
 # -- claims -----------------------------------------------------------------------------------
@@ -299,13 +325,14 @@ def test_the_interval_is_that_of_the_paired_t_test():
     assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high))
     assert found.p == pytest.approx(theirs.pvalue)
     same = paired_interval([1.0, 1.0], [0.5, 0.5])
-    assert (same.low, same.high) == (0.5, 0.5)
-    assert math.isnan(same.p)
+    # Without spread there is nothing to judge by, whatever the rounding.
+    assert all(map(math.isnan, (same.low, same.high, same.p)))
+    assert math.isnan(paired_interval([0.9, 0.8], [0.8, 0.7]).p)
 
 
-def compare(better, than, by=0.0, theirs=(None, None)):
+def compare(better, than, by=0.0, theirs=(None, None), chosen="last epoch"):
     rows = {
-        f"m/{name}": make_row(name, published(value) if value else None)
+        f"m/{name}": make_row(name, published(value, chosen) if value else None)
         for name, value in zip("ab", theirs, strict=True)
     }
     runs = {
@@ -326,9 +353,16 @@ def test_verdicts_of_differences():
     )
     assert compare(better, than, by=-0.01).verdict == "holds"
     assert compare(than, better, by=0.005).verdict == "does not hold"
-    # The paper's gain of 5 points is excluded, one of 4 is not.
-    assert compare(better, than, theirs=(0.9, 0.85)).verdict == "does not hold"
-    assert compare(better, than, theirs=(0.9, 0.86)).verdict == "cannot be tested"
+    # The p-value is of the claim: ttest_1samp([.02, .03, .04], 0).
+    assert "paired t-test against -1.00 p = 0.035" in compare(better, than, by=-0.01).why
+    # The paper's gain of 5 points is excluded, one of 4 is not: that is said, and decides nothing.
+    large = compare(better, than, theirs=(0.9, 0.85))
+    assert large.verdict == "cannot be tested"
+    assert "the paper reports +5.00, which the interval excludes" in large.why
+    assert "excludes" not in compare(better, than, theirs=(0.9, 0.86)).why
+    oracle = compare(better, than, theirs=(0.9, 0.85), chosen="best on test")
+    assert "the paper reports +5.00 (oracle)" in oracle.why
+    assert "excludes" not in oracle.why
     one = compare([0.8], [0.7])
     assert one.verdict == "cannot be tested"
     assert "2 are needed" in one.why
@@ -338,14 +372,14 @@ def test_verdicts_of_differences():
 def test_rows_are_compared_by_the_seeds_they_share():
     rows = {"m/a": make_row("a"), "m/b": make_row("b")}
     runs = {
-        "m/a": [make_record(rows["m/a"], s, v) for s, v in ((0, 0.9), (1, 0.8), (2, 0.7))],
+        "m/a": [make_record(rows["m/a"], s, v) for s, v in ((0, 0.9), (1, 0.802), (2, 0.7))],
         "m/b": [make_record(rows["m/b"], s, v) for s, v in ((2, 0.6), (1, 0.7), (5, 0.0))],
     }
     test = {"kind": "paired", "better": ["m/a"], "than": ["m/b"], "metric": "accuracy"}
     found = judge({**test, "selection": LAST, "by": 0.0}, rows, runs)
     assert found.verdict == "holds"
-    assert "+10.00 points" in found.why
-    assert "2 seeds" in found.why
+    assert "+10.10 points" in found.why
+    assert "2 of 3 seeds" in found.why
 
 
 @pytest.mark.parametrize(
@@ -356,6 +390,9 @@ def test_rows_are_compared_by_the_seeds_they_share():
         ("at_most", 0.01, "does not hold"),
         ("at_least", 0.01, "holds"),
         ("at_least", 0.2, "does not hold"),
+        ("near", 0.1, "holds"),
+        ("near", 0.14, "cannot be tested"),
+        ("near", 0.2, "does not hold"),
     ],
 )
 def test_verdicts_of_bounds(kind, value, verdict):
@@ -363,13 +400,21 @@ def test_verdicts_of_bounds(kind, value, verdict):
     row = make_row("a")
     runs = {"m/a": [make_record(row, k, extra={"e": 0.09 + 0.01 * k}) for k in range(3)]}
     test = {"kind": kind, "row": "m/a", "metric": "e", "value": value, "selection": LAST}
+    test = {**test, "exact": False, "within": 0.05}
     assert judge(test, {"m/a": row}, runs).verdict == verdict
-    # What a row of one seed measures is not random.
-    fixed = replace(row, seeds=(0,))
-    runs = {"m/a": [make_record(row, 0, extra={"e": 0.1})]}
-    found = judge(test, {"m/a": fixed}, runs).verdict
-    expected = value >= 0.1 if kind == "at_most" else value <= 0.1
-    assert found == ("holds" if expected else "does not hold")
+    one = {"m/a": [make_record(row, 0, extra={"e": 0.1})]}
+    assert judge(test, {"m/a": row}, one).verdict == "cannot be tested"
+    # Where nothing is random, one run is enough, and seeds that differ are a contradiction.
+    expected = {"at_most": value >= 0.1, "at_least": value <= 0.1, "near": abs(value - 0.1) <= 0.05}
+    exact = judge({**test, "exact": True}, {"m/a": row}, one).verdict
+    assert exact == ("holds" if expected[kind] else "does not hold")
+    assert "seeds differ" in judge({**test, "exact": True}, {"m/a": row}, runs).why
+
+
+def test_runs_without_spread_decide_nothing():
+    same = compare([0.9, 0.9], [0.8, 0.8])
+    assert same.verdict == "cannot be tested"
+    assert "+10.00 points with each of 2 seeds: no spread to judge by" in same.why
 
 
 def test_claims_stand_on_the_page():

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from manyhands.cli.errors import INTERRUPTED, UNEXPECTED, reported
-from manyhands.cli.output import note, print_json, print_table, say, visible
+from manyhands.cli.output import note, print_json, say, visible
 from manyhands.cli.params import some_path
 from manyhands.exceptions import AnnotationError
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 SETTLED = ("done", "done before", "same figures")
 """What needs no line of its own at the end; see `Outcome`."""
+
+SHOWN = 5
+"""Rows that are named for every reason why something is not done."""
 
 PROBLEMS = ("failed", "other figures")
 
@@ -112,7 +115,8 @@ def reproduce(
         print_json([asdict(outcome) for outcome in outcomes])
     else:
         _print_outcomes(outcomes, results)
-    if any(outcome.status in PROBLEMS for outcome in outcomes):
+    skipped = outcomes and all(outcome.status == "skipped" for outcome in outcomes)
+    if skipped or any(outcome.status in PROBLEMS for outcome in outcomes):
         raise typer.Exit(UNEXPECTED)
 
 
@@ -183,13 +187,22 @@ def _find_paper(key: str, papers: dict[str, Paper]) -> Paper:
 
 def _print_outcomes(outcomes: list[Outcome], results: Path) -> None:
     counts = Counter(outcome.status for outcome in outcomes)
-    open_ones = [outcome for outcome in outcomes if outcome.status not in SETTLED]
-    if open_ones:
-        print_table(
-            "Not done",
-            ["row", "seed", "what", "why"],
-            [[o.row, o.seed, o.status, _first_line(o.reason)] for o in open_ones],
-        )
+    fates: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.status not in SETTLED:
+            fates.setdefault((outcome.status, _first_line(outcome.reason)), []).append(outcome)
+    if fates:
+        say("Not done:")
+    for (status, reason), those in fates.items():
+        say(visible(f"- {status}: {reason}") + f" ({len(those)} runs)")
+        names = dict.fromkeys(outcome.row for outcome in those)
+        shown = [
+            f"{name} seeds {', '.join(str(o.seed) for o in those if o.row == name)}"
+            for name in list(names)[:SHOWN]
+        ]
+        more = [f"and {len(names) - SHOWN} more rows"] if len(names) > SHOWN else []
+        for line in shown + more:
+            say(visible(f"    {line}"))
     say(", ".join(f"{n} {status}" for status, n in counts.items()) or "no run")
     say(f"records: {results / 'records'}  (next: manyhands results --results {results})")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 import traceback
@@ -31,11 +32,15 @@ from manyhands.experiments.rows import Row, find_object
 from manyhands.experiments.sets import Data, checksum, load_data
 from manyhands.metrics import accuracy, macro_f1
 
+NO_EPOCHS = "the estimator has no epochs to choose from"
+
 _COMPUTE = ("numpy", "scipy", "scikit-learn", "torch")
 
 
 def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
     """Fit a row with one seed, measure it by every protocol, and say how it went.
+
+    Python's, numpy's and torch's global generators are seeded, for estimators that use them.
 
     Parameters
     ----------
@@ -96,9 +101,9 @@ def absent_device(row: Row) -> str | None:
 def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
     """Fit once for the last epoch and the curves, and once more with annotations held out."""
     model = row.make_estimator(seed)
-    history = _fit(model, data)
+    history = _fit(model, data, seed)
     metrics = {
-        LAST: _metrics(model, data, len(history)),
+        LAST: _metrics(model, data, max(1, len(history))),
         HELD_OUT: _held_out(row, seed, data, model),
         GOLD: _chosen(history, "valid", data),
         ORACLE: _chosen(history, "test", data),
@@ -109,23 +114,24 @@ def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
     return {"metrics": metrics, "extra": extra, "history": _columns(history)}
 
 
-def _fit(model: Any, data: Data) -> list[dict[str, Any]]:
-    """Fit under watch; return one entry an epoch, or a single one of an estimator without."""
+def _fit(model: Any, data: Data, seed: int) -> list[dict[str, Any]]:
+    """Fit under watch; return the history, empty where the estimator keeps none."""
     from manyhands.classifiers.monitors import watching
 
     parts = {"valid": (data.X_valid, data.y_valid), "test": (data.X_test, data.y_test)}
-    parts = {name: part for name, part in parts.items() if part[1] is not None}
-    with watching(**parts):
+    _seed_everything(seed)
+    with watching(**{name: part for name, part in parts.items() if part[1] is not None}):
         model.fit(data.X_train, data.annotations)
-    history = list(getattr(model, "history_", []))
-    if history and all(f"{name}_accuracy" in history[-1] for name in parts):
-        return history
-    only: dict[str, Any] = {"epoch": 1}
-    for name, (X, y) in parts.items():
-        predicted = model.predict(X)
-        only[f"{name}_accuracy"] = accuracy(y, predicted)
-        only[f"{name}_macro_f1"] = macro_f1(y, predicted)
-    return [only]
+    return list(getattr(model, "history_", []))
+
+
+def _seed_everything(seed: int) -> None:
+    """Seed the global generators: ours do not use them, but a user's estimator may."""
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
 
 
 def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
@@ -135,11 +141,12 @@ def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
     model = row.make_estimator(seed)
     epochs: list[dict[str, Any]] = []
     if getattr(trained, "history_", None) and "validation" in trained.get_params():
+        _seed_everything(seed)
         model.set_params(validation=row.holdout).fit(data.X_train, data.annotations)
         epochs = model.history_
     likelihood = np.array([epoch.get("validation_nll", np.nan) for epoch in epochs])
     if not np.isfinite(likelihood).any():
-        return {"absent": "the estimator has no epochs to choose from"}
+        return {"absent": NO_EPOCHS}
     return _metrics(model, data, int(np.nanargmin(likelihood)) + 1)
 
 
@@ -162,6 +169,8 @@ def _chosen(history: list[dict[str, Any]], part: str, data: Data) -> dict[str, A
         return {"absent": "the data set has no test part"}
     if part == "valid" and data.y_valid is None:
         return {"absent": "the data set has no validation part"}
+    if not history or f"{part}_accuracy" not in history[-1]:
+        return {"absent": NO_EPOCHS}
     best = int(np.nanargmax([epoch.get(f"{part}_accuracy", np.nan) for epoch in history]))
     return {
         "epoch": best + 1,
@@ -214,14 +223,21 @@ def versions() -> dict[str, str]:
 
 @cache
 def commit() -> str | None:
-    """Return the last commit that touched the package, None where it is not in a checkout."""
-    package = Path(__file__).parents[1]
-    command = ["git", "-C", str(package), "log", "-1", "--format=%H", "--", "."]
+    """Return the last commit that touched the package, None where it is not in a checkout.
+
+    "+" is appended where files of the package differ from it.
+    """
+    found = _git("log", "-1", "--format=%H", "--", ".")
+    return found + ("+" if _git("status", "--porcelain", "--", ".") else "") if found else None
+
+
+def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return result.stdout.strip() or None
+    return result.stdout.strip()
 
 
 def _forget_peak_memory() -> None:

@@ -11,16 +11,13 @@ import numpy as np
 from scipy import stats
 
 from manyhands.experiments.papers import row_ids
-from manyhands.experiments.records import LAST
+from manyhands.experiments.records import LAST, ORACLE, SHARES, SHORT
 
 if TYPE_CHECKING:
     from manyhands.experiments.records import Record
     from manyhands.experiments.rows import Row
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be tested"
-SHARES = ("accuracy", "macro_f1")
-"""Measures of a protocol, shown in per cent; others are a row's own, shown as they are."""
-
 Runs = Mapping[str, Sequence["Record"]]
 """Row id -> its finished records."""
 
@@ -76,11 +73,16 @@ def paired_interval(first: Sequence[float], second: Sequence[float]) -> Interval
 
 
 def mean_interval(values: Sequence[float] | np.ndarray) -> Interval:
-    """Mean of at least two runs, its 95 % interval, and the p-value of a true mean of 0."""
+    """Mean of at least two runs, its 95 % interval, and the p-value of a true mean of 0.
+
+    Runs that are all equal say nothing of their spread: interval and p-value are then NaN.
+    """
     n, mean = len(values), float(np.mean(values))
     error = float(np.std(values, ddof=1)) / math.sqrt(n)
+    if np.allclose(values, values[0], rtol=0, atol=1e-12):
+        return Interval(mean, math.nan, math.nan, math.nan, n)
     half = float(stats.t.ppf(0.975, n - 1)) * error
-    p = float(2 * stats.t.sf(abs(mean) / error, n - 1)) if error > 0 else math.nan
+    p = float(2 * stats.t.sf(abs(mean) / error, n - 1))
     return Interval(mean, mean - half, mean + half, p, n)
 
 
@@ -100,15 +102,14 @@ def judge(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdi
     -------
     Verdict
         A comparison *holds* where the whole interval is on the claimed side, *does not hold* where
-        it excludes the claim (or the difference that the paper reports), and else *cannot be
-        tested* by so few seeds.
+        the whole is on the other, and else *cannot be tested* by so few seeds.
     """
     kind = test["kind"]
     if kind == "untestable":
         return Verdict(OPEN, str(test["why"]))
     if kind == "paired":
         return _judge_difference(test, rows, runs)
-    return _judge_bound(test, rows, runs)
+    return _judge_bound(test, runs)
 
 
 def show(metric: str, value: float, signed: bool = False) -> str:
@@ -138,63 +139,96 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
     better, than = (
         [float(np.mean([values[name][seed] for name in side])) for seed in seeds] for side in sides
     )
+    by = float(test["by"])
     found = paired_interval(better, than)
-    by, theirs = float(test["by"]), _published_difference(sides, rows, metric)
-    verdict, reason = _compare(found, by, theirs, metric)
+    # The p-value is that of the claim: of a difference other than `by`.
+    p = mean_interval(np.subtract(better, than) - by).p
     unit = " points" if metric in SHARES else ""
-    p = "" if math.isnan(found.p) else f", paired t-test p = {found.p:.2g}"
+    head = f"{_named(metric)}, {selection}: {show(metric, found.mean, True)}{unit}"
+    paper = _published_words(sides, rows, metric, selection, found)
+    if math.isnan(found.low):
+        return Verdict(OPEN, f"{head} with each of {found.n} seeds: no spread to judge by{paper}")
+    against = f" against {show(metric, by, True)}" if by else ""
     why = (
-        f"{_named(metric)}, {selection}: {show(metric, found.mean, True)}{unit} (95 % interval "
-        f"{show(metric, found.low, True)} to {show(metric, found.high, True)}; {found.n} seeds{p})"
+        f"{head} (95 % interval {show(metric, found.low, True)} to "
+        f"{show(metric, found.high, True)}; {_seeds_of(found.n, sides, rows)}, paired t-test"
+        f"{against} p = {p:.2g})"
     )
-    paper = "" if theirs is None else f"; the paper reports {show(metric, theirs, True)}"
-    return Verdict(verdict, why + paper + reason)
-
-
-def _compare(found: Interval, by: float, theirs: float | None, metric: str) -> tuple[str, str]:
     if found.low > by:
-        smaller = theirs is not None and found.high < theirs
-        return HOLDS, "; ours is smaller" if smaller else ""
+        return Verdict(HOLDS, why + paper)
     if found.high <= by:
-        return FAILS, ""
-    if theirs is not None and theirs > by and found.high < theirs:
-        return FAILS, f", which the interval excludes; it does not exclude {show(metric, by)}"
-    return OPEN, f"; so few seeds do not tell it from {show(metric, by)}"
+        return Verdict(FAILS, why + paper)
+    undecided = f"; so few seeds do not tell it from {show(metric, by)}"
+    return Verdict(OPEN, why + paper + undecided)
 
 
-def _judge_bound(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdict:
+def _seeds_of(n: int, sides: Sequence[Sequence[str]], rows: Mapping[str, Row]) -> str:
+    """Write the number of seeds, and of how many planned where some are missing."""
+    planned = min(
+        (len(rows[name].seeds) for side in sides for name in side if name in rows), default=n
+    )
+    return f"{n} seeds" if n >= planned else f"{n} of {planned} seeds"
+
+
+def _published_words(
+    sides: Sequence[Sequence[str]],
+    rows: Mapping[str, Row],
+    metric: str,
+    selection: str,
+    found: Interval,
+) -> str:
+    """Say what the paper reports of the difference, and whether the interval excludes it."""
+    means, chosen = [], set()
+    for side in sides:
+        published = [rows[name].published for name in side if name in rows]
+        figures = [p for p in published if p and p["metric"] == metric]
+        if len(figures) < len(side):
+            return ""
+        means.append(float(np.mean([p["value"] for p in figures])))
+        chosen |= {SHORT.get(p["selection"] or "") for p in figures}
+    theirs = means[0] - means[1]
+    words = f"; the paper reports {show(metric, theirs, True)}"
+    if chosen != {selection}:
+        # Its figures are of another kind: quoted, not compared.
+        return words + (" (oracle)" if ORACLE in chosen else " (epoch chosen in another way)")
+    inside = math.isnan(found.low) or found.low <= theirs <= found.high
+    return words + ("" if inside else ", which the interval excludes")
+
+
+def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
     metric, selection = test["metric"], test["selection"]
-    row, bound = str(test["row"]), float(test["value"])
+    row, value, kind = str(test["row"]), float(test["value"]), test["kind"]
     values = {row: by_seed(runs.get(row, ()), metric, selection)}
     missing = _without_values(values, metric, selection)
     if missing:
         return Verdict(OPEN, missing)
     numbers = list(values[row].values())
-    # A row of one seed says that nothing about it is random.
-    fixed = row in rows and len(rows[row].seeds) == 1
-    if len(numbers) < 2 and not fixed:
+    bound = f"{kind.replace('_', ' ')} {show(metric, value)}"
+    within = float(test["within"]) if kind == "near" else 0.0
+    low = -math.inf if kind == "at_most" else value - within
+    high = math.inf if kind == "at_least" else value + within
+    bound += f" (± {show(metric, within)})" if within else ""
+    head = f"{_named(metric)}{f', {selection}' if metric in SHARES else ''}: "
+    if test["exact"]:
+        if min(numbers) < max(numbers):
+            return Verdict(
+                OPEN, f"{head}{len(numbers)} seeds differ, though it is said to be exact"
+            )
+        why = f"{head}{show(metric, numbers[0])} against {bound}"
+        return Verdict(HOLDS if low <= numbers[0] <= high else FAILS, why)
+    if len(numbers) < 2:
         return Verdict(OPEN, "1 seed; 2 are needed")
-    found = _fixed(numbers[0]) if fixed else mean_interval(numbers)
-    where = f", {selection}" if metric in SHARES else ""
+    found = mean_interval(numbers)
+    head += show(metric, found.mean)
+    if math.isnan(found.low):
+        return Verdict(OPEN, f"{head} with each of {found.n} seeds: no spread to judge by")
     why = (
-        f"{_named(metric)}{where}: {show(metric, found.mean)}{_spread(found, metric)} against "
-        f"{test['kind'].replace('_', ' ')} {show(metric, bound)}"
+        f"{head} (95 % interval {show(metric, found.low)} to {show(metric, found.high)}; "
+        f"{found.n} seeds) against {bound}"
     )
-    inside, outside = found.high <= bound, found.low > bound
-    if test["kind"] == "at_least":
-        inside, outside = found.low >= bound, found.high < bound
-    return Verdict(HOLDS if inside else FAILS if outside else OPEN, why)
-
-
-def _fixed(value: float) -> Interval:
-    return Interval(value, value, value, math.nan, 1)
-
-
-def _spread(found: Interval, metric: str) -> str:
-    if found.n == 1:
-        return ""
-    low, high = show(metric, found.low), show(metric, found.high)
-    return f" (95 % interval {low} to {high}; {found.n} seeds)"
+    if low <= found.low and found.high <= high:
+        return Verdict(HOLDS, why)
+    return Verdict(FAILS if found.high < low or found.low > high else OPEN, why)
 
 
 def _without_values(values: Mapping[str, Mapping[int, float]], metric: str, selection: str) -> str:
@@ -207,19 +241,6 @@ def _without_values(values: Mapping[str, Mapping[int, float]], metric: str, sele
 def _listed(names: Sequence[str], shown: int = 3) -> str:
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
-
-
-def _published_difference(
-    sides: Sequence[Sequence[str]], rows: Mapping[str, Row], metric: str
-) -> float | None:
-    means = []
-    for side in sides:
-        published = [rows[name].published for name in side if name in rows]
-        figures = [p["value"] for p in published if p and p["metric"] == metric]
-        if len(figures) < len(side):
-            return None
-        means.append(float(np.mean(figures)))
-    return means[0] - means[1]
 
 
 def _named(metric: str) -> str:

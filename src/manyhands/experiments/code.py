@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from manyhands.experiments.rows import Row, find_object
 
 _MEASURES = "manyhands.experiments.cells"
-"""The module that measures; what it imports of this package decides no result."""
+"""The module that measures."""
 
 _FREE = ("manyhands._version", "manyhands.datasets.", "manyhands.experiments.", "manyhands.io.")
 """Modules that decide no result beyond the data, whose checksum is in the key, too."""
@@ -22,11 +23,11 @@ _FREE = ("manyhands._version", "manyhands.datasets.", "manyhands.experiments.", 
 def code_hash(row: Row) -> str:
     """SHA-256 of the code that decides a row's result.
 
-    That is: the modules of every class and measure the row names, the modules of manyhands which
-    these import, and so on, and the module that runs cells. What loads the data is left to the
-    data's checksum, and other packages to a record's versions. Comments, docstrings and blank
-    lines do not count, nor do packages' lists of names, so that another method or a better text
-    leaves records valid.
+    That is: the module that runs cells, those of every class and measure the row names, the
+    modules of manyhands and of the row's own folder which these import, and so on. What loads the
+    data is left to the data's checksum, and other packages to a record's versions. Comments,
+    docstrings and blank lines do not count, nor do packages' lists of names, so that another
+    method or a better text leaves records valid.
     """
     return _code_hash(tuple(sorted({*row.classes, *row.extra})), row.folder)
 
@@ -34,21 +35,21 @@ def code_hash(row: Row) -> str:
 @cache
 def _code_hash(names: tuple[str, ...], folder: Path) -> str:
     objects = [find_object(name, folder) for name in names]
-    files = _closure([thing.__module__ for thing in objects])
-    measures = _file(_MEASURES)
-    assert measures is not None
+    files = _closure([_MEASURES, *(thing.__module__ for thing in objects)], folder)
     digest = hashlib.sha256()
-    for name, path in sorted({**files, _MEASURES: measures}.items()):
+    for name, path in sorted(files.items()):
         digest.update(f"{name}\n{_essence(path)}\n".encode())
     return digest.hexdigest()
 
 
-def _closure(names: Sequence[str]) -> dict[str, Path]:
-    """Files of modules and of all of manyhands they import, by module name."""
+def _closure(names: Sequence[str], folder: Path | None = None) -> dict[str, Path]:
+    """Files of modules, and of all of manyhands and of a folder that they import, by name."""
     found: dict[str, Path] = {}
     waiting = list(names)
     # A name that two rows' folders have in common means the module imported last.
-    given = {name: getattr(sys.modules[name], "__file__", None) for name in names}
+    given: dict[str, Any] = {
+        name: getattr(sys.modules.get(name), "__file__", None) for name in names
+    }
     while waiting:
         name = waiting.pop()
         own = given.get(name)
@@ -56,7 +57,22 @@ def _closure(names: Sequence[str]) -> dict[str, Path]:
         if path is not None:
             found[name] = path
             waiting += [other for other in _imports(path) if not other.startswith(_FREE)]
+            for other, own in _imports_of_folder(path, folder):
+                given[other] = own
+                waiting.append(other)
     return found
+
+
+def _imports_of_folder(path: Path, folder: Path | None) -> Iterator[tuple[str, Path]]:
+    """Yield the modules of a row's folder that a file imports."""
+    for node in [] if folder is None else ast.walk(_tree(path)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for name in names:
+            own = Path(folder or ".") / Path(*name.split(".")).with_suffix(".py")
+            if own.is_file():
+                yield name, own
 
 
 @cache

@@ -15,9 +15,8 @@ from manyhands.classifiers import BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.experiments.gold import GoldRows, training_part
 from manyhands.experiments.outputs import job_folder, keep_model
+from manyhands.experiments.rows import LARGEST_SEED
 from manyhands.metrics import accuracy, macro_f1
-
-LARGEST_SEED = 2**32 - 1
 
 
 def run_job(

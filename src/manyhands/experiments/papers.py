@@ -19,7 +19,7 @@
         x_label: proportion of common noise
         columns: [asymmetric, symmetric]   # optional, as is rows
       - id: fig5
-        kind: matrices                # heat maps of what a row's `extra` gives, mean over seeds
+        kind: matrices                # heat maps of what a row's `extra` gives, its first seed
         title: Common confusion, true and learnt
         panels:
           - {row: conal/chu2021_synthetic, extra: true_common, title: true}
@@ -33,9 +33,10 @@
         test: {kind: at_most, row: conal/a, metric: common_error, value: 0.1}
 
 Tests of claims: ``paired`` (``better``, ``than``: a row, or lists of as many rows whose mean is
-compared; ``by``, default 0), ``at_most`` and ``at_least`` (``row``, ``value``), ``untestable``
-(``why``). All but the last take ``metric`` (default accuracy) and ``selection`` (default: last
-epoch).
+compared; ``by``, default 0), ``at_most`` and ``at_least`` (``row``, ``value``), ``near`` (``row``,
+``value``, ``within``), ``untestable`` (``why``). All but the last take ``metric`` (default
+accuracy) and ``selection`` (default: last epoch); those of one row take ``exact: true`` where
+nothing about it is random, as of facts of the data.
 """
 
 from __future__ import annotations
@@ -46,17 +47,19 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.experiments.records import LAST, ORACLE, PROTOCOLS
-from manyhands.experiments.rows import PAPERS, Document, Row, did_you_mean, load_rows
+from manyhands.experiments.rows import PAPERS, Document, Row, Where, did_you_mean, load_rows
 
 OWN = "own"
 """Key of the page of rows that stand in no paper's table."""
 
 _MEASURE = {"metric": "accuracy", "selection": LAST}
+_BOUND = {**_MEASURE, "exact": False}
 
 KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "paired": (["better", "than"], {**_MEASURE, "by": 0.0}),
-    "at_most": (["row", "value"], _MEASURE),
-    "at_least": (["row", "value"], _MEASURE),
+    "at_most": (["row", "value"], _BOUND),
+    "at_least": (["row", "value"], _BOUND),
+    "near": (["row", "value", "within"], _BOUND),
     "untestable": (["why"], {}),
 }
 """Kinds of tests: what each needs, and what it takes besides with its default."""
@@ -219,9 +222,6 @@ def load_paper(path: str | Path, rows: Iterable[str]) -> Paper:
     return Paper(Path(path).stem, fields["title"], fields["citation"], tables, figures, claims)
 
 
-Where = tuple[str | int, ...]
-
-
 def _places(document: Document, name: str) -> list[Where]:
     found = document.at((name,))
     if found is not None:
@@ -233,6 +233,7 @@ def _read_table(document: Document, where: Where) -> TablePlan:
     optional = {"metric": "accuracy", "columns": [], "rows": []}
     fields = document.mapping(where, required=["id", "title"], optional=optional)
     _check_texts(document, where, fields, ("id", "title", "metric"), ("columns", "rows"))
+    document.check_metric((*where, "metric"), fields["metric"])
     lists = {name: tuple(fields[name]) for name in ("columns", "rows")}
     return TablePlan(fields["id"], fields["title"], fields["metric"], **lists)
 
@@ -246,6 +247,7 @@ def _read_figure(document: Document, where: Where, rows: Sequence[str]) -> Figur
     texts = ("id", "title", "metric", *kinds[fields["kind"]])
     _check_texts(document, where, fields, texts, ("columns", "rows"))
     _check_selection(document, where, fields["selection"], PROTOCOLS)
+    document.check_metric((*where, "metric"), fields["metric"])
     if fields["kind"] == "matrices" and not fields["panels"]:
         document.fail(where, "a figure of matrices needs panels; add {row, extra, title} each")
     panels = tuple(
@@ -274,19 +276,27 @@ def _read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
         )
     required, optional = KINDS[kind]
     test = document.mapping(inside, required=["kind", *required], optional=optional)
-    for name in ("by", "value"):
+    for name in ("by", "value", "within"):
         if name in test and name in given:
-            document.number((*inside, name), -1e300)
+            document.number((*inside, name), 0.0 if name == "within" else -1e300)
+    if "exact" in given and not isinstance(given["exact"], bool):
+        document.fail((*inside, "exact"), f"exact is {given['exact']!r}; write true or false")
     if "selection" in test:
         # A claim that only an oracle supports is not supported.
         _check_selection(document, inside, test["selection"], [p for p in PROTOCOLS if p != ORACLE])
     for name in _SIDES:
         _check_side(document, (*inside, name), test.get(name), rows)
+    if kind == "paired" and len(row_ids(test["better"])) != len(row_ids(test["than"])):
+        document.fail(inside, "better and than name different numbers of rows; name as many")
+    if "metric" in test:
+        document.check_metric((*inside, "metric"), test["metric"])
     return Claim(fields["id"], fields["text"], test)
 
 
 def _check_side(document: Document, where: Where, side: Any, rows: Sequence[str]) -> None:
     if isinstance(side, list):
+        if not side:
+            document.fail(where, f"{where[-1]} is empty; name a row")
         for i, name in enumerate(side):
             _check_row(document, (*where, i), name, rows)
     elif side is not None:

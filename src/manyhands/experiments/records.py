@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,17 @@ GOLD = "chosen on gold validation"
 ORACLE = "best on test (oracle)"
 PROTOCOLS = (LAST, HELD_OUT, GOLD, ORACLE)
 """How the epoch that is measured was chosen; the last one looks at the test set."""
+
+SHORT = {
+    "last epoch": LAST,
+    "held-out annotations": HELD_OUT,
+    "gold validation": GOLD,
+    "best on test": ORACLE,
+}
+"""How a row says by what its paper chose the epoch."""
+
+SHARES = ("accuracy", "macro_f1")
+"""Measures of a protocol, shown in per cent; others are a row's own, shown as they are."""
 
 STATUSES = ("done", "failed", "skipped")
 
@@ -47,6 +58,9 @@ class Record:
         The last commit that touched the package, where it runs from a checkout.
     started : str
         ISO 8601, UTC.
+    confirmed : str or None
+        When a later call found the run to be that of the data and code as they were then, after
+        a run of others had come in between.
     seconds : float
     peak_memory_mb : float or None
         Largest resident memory of the process during the run (on other systems than Linux: so
@@ -77,6 +91,7 @@ class Record:
     seconds: float
     peak_memory_mb: float | None
     status: str
+    confirmed: str | None = None
     reason: str | None = None
     trace: str | None = None
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -108,15 +123,21 @@ def record_path(results: str | Path, row: str, seed: int, key: str) -> Path:
 
 
 def write_record(results: str | Path, record: Record) -> Path:
-    """Write a record, atomically, over an earlier one of the same key.
+    """Write a record, atomically, over an earlier one of the same key; never over a finished one.
 
     Raises
     ------
     WriteError
         If the folder cannot be written.
     """
-    text = json.dumps(asdict(record), indent=1, sort_keys=True, allow_nan=False) + "\n"
-    return write_atomically(record_path(results, record.row, record.seed, record.key), text)
+    path = record_path(results, record.row, record.seed, record.key)
+    if record.status != "done":
+        kept = read_record(path)
+        if kept is not None and kept.status == "done":
+            return path
+    content = {**asdict(record), "figures": _digest_of_figures(record)}
+    text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    return write_atomically(path, text)
 
 
 def read_record(path: str | Path) -> Record | None:
@@ -124,14 +145,16 @@ def read_record(path: str | Path) -> Record | None:
     path = Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        figures = content.pop("figures")
         record = Record(**content)
         key = cell_key(record.specification, record.seed, record.data_checksum, record.code)
         expected = record_path("", record.row, record.seed, key).parts
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
         return None
     sound = (
         set(content) == {f.name for f in fields(Record)}
         and record.key == key
+        and figures == _digest_of_figures(record)
         and record.status in STATUSES
         and all(isinstance(part, dict) for part in (record.metrics, record.extra, record.history))
         and path.parts[-len(expected) :] == expected
@@ -139,9 +162,27 @@ def read_record(path: str | Path) -> Record | None:
     return record if sound else None
 
 
+def _digest_of_figures(record: Record) -> str:
+    """Digest of what was measured: a figure altered by hand is no record."""
+    # Through JSON: tuples come back as lists, and whole numbers in keys as texts.
+    return digest(json.loads(json.dumps([record.metrics, record.extra, record.history])))
+
+
 def find(results: str | Path, row: str, seed: int, key: str) -> Record | None:
     """Return the record of a run, or None if there is no usable one."""
     return read_record(record_path(results, row, seed, key))
+
+
+def find_equal(results: str | Path, row: str, seed: int, key: str) -> Record | None:
+    """Return the finished run of another row that is the same but for its name, under this one's.
+
+    Two tables may show one experiment.
+    """
+    for path in sorted((Path(results) / "records").glob(f"*/*/{seed}-{key[:12]}.json")):
+        record = read_record(path)
+        if record is not None and record.key == key and record.status == "done":
+            return replace(record, row=row)
+    return None
 
 
 def read_records(results: str | Path) -> list[Record]:

@@ -19,7 +19,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from multiprocessing.connection import Connection, wait
@@ -33,6 +33,8 @@ from manyhands.experiments.records import (
     cell_key,
     digest,
     find,
+    find_equal,
+    read_record,
     read_records,
     write_record,
 )
@@ -284,15 +286,13 @@ def _finished(rows: Iterable[Row], results: str | Path) -> list[Cell]:
     from manyhands.experiments.code import code_hash
 
     now = {(row.id, row.key, code_hash(row)): row for row in rows}
-    found = (
-        (now.get((record.row, digest(record.specification), record.code)), record)
-        for record in read_records(results)
-    )
-    return [
-        Cell(row, record.seed)
-        for row, record in found
-        if row is not None and record.status == "done"
-    ]
+    found: dict[tuple[str, int], Cell] = {}
+    for record in read_records(results):
+        row = now.get((record.row, digest(record.specification), record.code))
+        if row is not None and record.status == "done":
+            # Several records of a cell differ in the data; at most one is that of the data now.
+            found[row.id, record.seed] = Cell(row, record.seed)
+    return list(found.values())
 
 
 # -- the call: gives cells to processes, hears of their end -----------------------------------
@@ -309,10 +309,10 @@ class _Worker:
         # Else the process's death would not close the pipe.
         theirs.close()
         self.cell: Cell | None = None
-        self.since = 0.0
+        self.since, self.started = 0.0, datetime.now(UTC)
 
     def take(self, cell: Cell) -> None:
-        self.cell, self.since = cell, time.perf_counter()
+        self.cell, self.since, self.started = cell, time.perf_counter(), datetime.now(UTC)
         # If it died before it could take the cell, `hear` will say so.
         with suppress(OSError):
             self.connection.send(cell)
@@ -414,7 +414,7 @@ def _record_death(cell: Cell, worker: _Worker, job: _Job) -> Outcome:
             code=code,
             versions=versions(),
             commit=commit(),
-            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            started=worker.started.isoformat(timespec="seconds"),
             seconds=seconds,
             peak_memory_mb=None,
             status="failed",
@@ -488,6 +488,7 @@ def _run(cell: Cell, job: _Job) -> Outcome:
             return outcome("skipped", lacking)
         data, kept = _look_up(cell, job)
         if kept is not None and not job.check:
+            _confirm(kept, job)
             return outcome(KEPT)
         if late or not held:
             return outcome(NOT_RUN, "the budget is spent")
@@ -512,7 +513,21 @@ def _look_up(cell: Cell, job: _Job) -> tuple[Any, Record | None]:
         return None, None
     key = cell_key(cell.row.specification(), cell.seed, checked, code_hash(cell.row))
     record = find(job.results, cell.row.id, cell.seed, key)
+    if record is None and not job.check:
+        record = find_equal(job.results, cell.row.id, cell.seed, key)
+        if record is not None:
+            write_record(job.results, record)
     return data, record if record is not None and record.status == "done" else None
+
+
+def _confirm(kept: Record, job: _Job) -> None:
+    """Let a finished run count again where runs with other data or code came after it."""
+    others = Path(job.results, "records", kept.row).glob(f"{kept.seed}-*.json")
+    found = [record for path in others if (record := read_record(path)) is not None]
+    when = max(record.confirmed or record.started for record in found)
+    if when > (kept.confirmed or kept.started):
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        write_record(job.results, replace(kept, confirmed=now))
 
 
 @lru_cache(maxsize=1)

@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands.exceptions import raise_missing_extra
-from manyhands.experiments.claims import SHARES, by_seed, judge, show
+from manyhands.experiments.claims import by_seed, judge, show
 from manyhands.experiments.papers import column_of, paper_of, table_of
-from manyhands.experiments.records import LAST, ORACLE, PROTOCOLS, Record, digest
+from manyhands.experiments.records import (
+    LAST,
+    ORACLE,
+    PROTOCOLS,
+    SHARES,
+    SHORT,
+    Record,
+    digest,
+)
 from manyhands.io.files import write_atomically
 
 if TYPE_CHECKING:
@@ -128,6 +136,9 @@ def write_results(
     page = make_page(paper, rows, records)
     out = Path(out)
     written = []
+    for plan in paper.figures:
+        # Of an earlier page, which may have had more runs.
+        (out / _file_of(paper, plan)).unlink(missing_ok=True)
     if "md" in formats:
         written.append(write_atomically(out / f"{paper.key}.md", to_markdown(page)))
     if "html" in formats:
@@ -144,8 +155,7 @@ def make_page(paper: Paper, rows: Iterable[Row], records: Iterable[Record]) -> P
     paper : Paper
     rows : iterable of Row
     records : iterable of Record
-        A record counts where its row's specification is still what it ran; the latest of a seed
-        counts.
+        Which of them count: see `latest_records`.
 
     Returns
     -------
@@ -173,15 +183,35 @@ def make_page(paper: Paper, rows: Iterable[Row], records: Iterable[Record]) -> P
 def latest_records(rows: Iterable[Row], records: Iterable[Record]) -> dict[str, dict[int, Record]]:
     """Return, for every row, the record that counts of every seed.
 
-    Those of another specification do not count. A run of earlier code gives way to a later one,
-    whatever became of it, but not to one that was only skipped.
+    They are of the row's present specification, and all of one code (the one that ran last) and,
+    but for data made anew with every seed, of the same data: a mean is of runs of the same thing.
+    A failure does not outweigh a finished run of the same thing; what was only skipped counts
+    where nothing ran.
     """
-    specifications = {row.id: row.key for row in rows}
-    found: dict[str, dict[int, Record]] = {name: {} for name in specifications}
-    for record in sorted(records, key=lambda r: (r.status != "skipped", r.started, r.key)):
-        if specifications.get(record.row) == digest(record.specification):
-            found[record.row][record.seed] = record
-    return {name: dict(sorted(by_seed.items())) for name, by_seed in found.items()}
+    own = {row.id: row for row in rows}
+    of_row: dict[str, list[Record]] = {name: [] for name in own}
+    for record in sorted(records, key=lambda r: (r.confirmed or r.started, r.key)):
+        row = own.get(record.row)
+        if row is not None and row.key == digest(record.specification):
+            of_row[row.id].append(record)
+    found = {}
+    for name, candidates in of_row.items():
+        kept = sorted(_of_one_kind(own[name], candidates), key=lambda r: r.status == "done")
+        found[name] = dict(sorted({record.seed: record for record in kept}.items()))
+    return found
+
+
+def _of_one_kind(row: Row, records: Sequence[Record]) -> list[Record]:
+    """Keep the runs of one code and of the same data, from runs in the order of their time."""
+    ran = [r for r in records if r.status != "skipped"]
+    if not ran:
+        return list(records)
+    # A failure before the data were there says nothing of what finished with them.
+    leading = next((r for r in reversed(ran) if r.data_checksum), ran[-1])
+    kept = [r for r in ran if r.code == leading.code]
+    if row.data_of(0) == row.data_of(1):
+        kept = [r for r in kept if r.data_checksum in ("", leading.data_checksum)]
+    return kept
 
 
 def mean_sd(values: Sequence[float], metric: str) -> str:
@@ -285,11 +315,15 @@ def _figures_table(
 
 def _figures_line(metric: str, row: Row, runs: Sequence[Record]) -> list[str]:
     if metric not in SHARES:
-        return [row.label, mean_sd(list(by_seed(runs, metric).values()), metric), _paper(row)]
+        return [
+            row.label,
+            mean_sd(list(by_seed(runs, metric).values()), metric),
+            _paper(row, metric),
+        ]
     cells = [_measure_cell(runs, metric, protocol) for protocol in PROTOCOLS]
     error = _test_error(row, runs, metric)
     shown = DASH if error is None else show(metric, error)
-    return [row.label, *cells, _paper(row), shown, _verdict(row, runs, metric, error)]
+    return [row.label, *cells, _paper(row, metric), shown, _verdict(row, runs, metric, error)]
 
 
 def _measure_cell(runs: Sequence[Record], metric: str, protocol: str) -> str:
@@ -299,12 +333,11 @@ def _measure_cell(runs: Sequence[Record], metric: str, protocol: str) -> str:
     return f"{text} oracle" if oracle else text
 
 
-def _paper(row: Row) -> str:
-    """Write the paper's figure with how its epoch was chosen."""
+def _paper(row: Row, metric: str) -> str:
+    """Write the paper's figure of a measure with how its epoch was chosen."""
     published = row.published
-    if not published:
+    if not published or published["metric"] != metric:
         return DASH
-    metric = published["metric"]
     sd, n = published.get("sd"), published.get("n")
     text = show(metric, published["value"]) + ("" if sd is None else f" ± {show(metric, sd)}")
     text += "" if n is None else f" ({n})"
@@ -314,10 +347,7 @@ def _paper(row: Row) -> str:
 
 def _published_protocol(row: Row) -> str | None:
     """Return the protocol that the paper's figure was chosen by; None if it does not say."""
-    wanted = (row.published or {}).get("selection")
-    if not wanted:
-        return None
-    return next((p for p in PROTOCOLS if wanted in p or p in wanted), None)
+    return SHORT.get((row.published or {}).get("selection") or "")
 
 
 def _test_error(row: Row, runs: Sequence[Record], metric: str) -> float | None:
@@ -350,7 +380,7 @@ def _absent_notes(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> 
     labels: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for protocol in PROTOCOLS:
-            found = (run.metrics.get(protocol, {}).get("reason") for run in runs.get(row.id, []))
+            found = (run.metrics.get(protocol, {}).get("absent") for run in runs.get(row.id, []))
             for reason in sorted({reason for reason in found if reason}):
                 labels.setdefault((protocol, reason), []).append(row.label)
     return [
@@ -384,11 +414,15 @@ def _deviations(rows: Sequence[Row]) -> list[Block]:
     return [Items("Deviations from the paper:", items)] if items else []
 
 
+def _file_of(paper: Paper, plan: FigurePlan) -> str:
+    return f"{paper.key}-{plan.id}.svg"
+
+
 def _figure_section(
     paper: Paper, plan: FigurePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
 ) -> Section:
     mine = [row for row in rows if table_of(row) == f"{paper.key}/{plan.id}"]
-    file = f"{paper.key}-{plan.id}.svg"
+    file = _file_of(paper, plan)
     if plan.kind == "matrices":
         return Section(plan.title, [*_matrices(plan, file, runs), *_deviations(mine)])
     return Section(plan.title, [*_lines(plan, file, mine, runs), *_deviations(mine)])
@@ -402,6 +436,7 @@ def _lines(
     measure = plan.metric.replace("_", " ")
     # The protocol stands in the drawing itself, with its mark if it is an oracle.
     measure += f", {plan.selection}" if plan.metric in SHARES else ""
+    unit = " (in per cent)" if plan.metric in SHARES else ""
     panels: list[Lines] = []
     tables: list[Block] = []
     for column in _in_order(plan.columns, (column_of(row) for row in rows)):
@@ -409,8 +444,7 @@ def _lines(
         tables += [Heading(column), _points_table(plan, here, runs)]
         series = _series(plan, here, runs)
         if series:
-            panels.append(Lines(column, plan.x_label, measure, series))
-    unit = " (in per cent)" if plan.metric in SHARES else ""
+            panels.append(Lines(column, plan.x_label, measure + unit, series))
     tables.insert(0, Paragraph(f"{measure}{unit}, by {plan.x_label}: mean ± sd (seeds)."))
     if not panels:
         return [Paragraph("No finished run yet."), *tables]
@@ -430,8 +464,9 @@ def _series(
         for row in (row for row in rows if row.label == label):
             values = list(by_seed(runs.get(row.id, []), plan.metric, plan.selection).values())
             if values:
-                sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
-                point = Point(float(plan.place(row)), float(np.mean(values)), sd)
+                scaled = np.array(values) * (100 if plan.metric in SHARES else 1)
+                sd = float(np.std(scaled, ddof=1)) if len(scaled) > 1 else None
+                point = Point(float(plan.place(row)), float(np.mean(scaled)), sd)
                 series.setdefault(label, []).append(point)
     return series
 
@@ -445,7 +480,8 @@ def _points_table(
         cells: dict[Any, list[str]] = {place: [] for place in places}
         for row in (row for row in rows if row.label == label):
             text = _measure_cell(runs.get(row.id, []), plan.metric, plan.selection)
-            paper = f"; paper {_paper(row)}" if row.published else ""
+            theirs = _paper(row, plan.metric)
+            paper = "" if theirs == DASH else f"; paper {theirs}"
             cells[plan.place(row)].append(text + paper)
         lines.append([label, *(" / ".join(cells[place]) or DASH for place in places)])
     return Table(["", *(f"{place:g}" for place in places)], lines)
@@ -454,18 +490,20 @@ def _points_table(
 def _matrices(plan: FigurePlan, file: str, runs: Mapping[str, Sequence[Record]]) -> list[Block]:
     from manyhands.experiments.drawings import Matrix, draw_matrices
 
-    panels, missing = [], []
+    panels, missing, seeds = [], [], set[int]()
     for panel in plan.panels:
-        found = [
-            run.extra[panel.extra] for run in runs.get(panel.row, []) if panel.extra in run.extra
-        ]
+        found = [run for run in runs.get(panel.row, []) if panel.extra in run.extra]
         if found:
-            panels.append(Matrix(panel.title, np.mean(np.asarray(found), axis=0).tolist()))
+            # Not the mean: with every seed there may be another crowd.
+            first = min(found, key=lambda run: run.seed)
+            seeds.add(first.seed)
+            panels.append(Matrix(panel.title, first.extra[panel.extra]))
         else:
             missing.append(f"{panel.title} ({panel.extra} of {panel.row})")
     blocks: list[Block] = []
     if panels:
-        caption = f"{plan.title}. Rows: true class; columns: given class; mean over seeds."
+        of = ", ".join(map(str, sorted(seeds)))
+        caption = f"{plan.title}. Rows: true class; columns: given class; seed {of}."
         blocks.append(Figure(file, draw_matrices(panels, plan.title), caption))
     if missing:
         blocks.append(Items("No finished run with:", missing))
@@ -479,8 +517,9 @@ def _claim_section(
     lines = [[claim.text, found.verdict, found.why] for claim, found in verdicts]
     reading = (
         "A claim holds where the whole 95 % interval (Student's t, runs paired by seed) is on the "
-        "claimed side; it does not hold where the interval excludes the claim, or the difference "
-        "that the paper reports; else so many seeds cannot tell."
+        "claimed side; it does not hold where the whole is on the other side; else so many seeds "
+        "cannot tell. Every interval is its own: of "
+        f"{len(lines)} claims one in twenty may be judged wrongly by chance."
     )
     return Section("Claims", [Paragraph(reading), Table(["claim", "verdict", "why"], lines)])
 
@@ -516,7 +555,12 @@ def _origin_section(
 ) -> Section:
     all_runs = [run for row in rows for run in runs.get(row.id, [])]
     command = f"manyhands reproduce {paper.key} && manyhands results {paper.key}"
-    blocks: list[Block] = [Paragraph(f"Made from {len(all_runs)} records by: {command}")]
+    blocks: list[Block] = [
+        Paragraph(
+            f"Made from {len(all_runs)} records by: {command}. All runs of a row are of one code "
+            "and, unless a crowd is simulated anew with every seed, of the same data."
+        )
+    ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
     if lines:
         header = ["row", "seeds", "seconds a run", "peak MB", "data", "code", "commit", "run on"]

@@ -31,7 +31,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.experiments.records import digest
+from manyhands.experiments.records import SHARES, SHORT, digest
 from manyhands.experiments.sets import FOLDER_FILES
 from manyhands.inference import BaseAggregator
 
@@ -39,6 +39,9 @@ PAPERS = "papers"
 """The folder beside the rows that describes tables, figures and claims."""
 
 LARGEST_SEED = 2**32 - 1
+
+_WAYS = ("name", "factory", "folder")
+"""Keys of which ``data`` has one."""
 
 DEVICES = {"cpu": "cpu", "gpu": "cuda"}
 """``device`` of a row, and of its estimator."""
@@ -57,7 +60,6 @@ _DEFAULTS: dict[str, Any] = {
     "deviations": [],
 }
 _PUBLISHED = ("metric", "value", "sd", "n", "selection")
-_SHARES = ("accuracy", "macro_f1")
 _RESERVED = {
     "random_state": "the seeds of the row are used",
     "device": "write device: cpu or gpu as a field of the row",
@@ -130,8 +132,8 @@ class Row:
 
     def data_of(self, seed: int) -> dict[str, Any]:
         """Return ``data`` as it is with a seed: a simulated crowd may be another one with each."""
-        own = self.data.get("random_state") == OWN_SEED
-        return {**self.data, "random_state": seed} if own else self.data
+        found: dict[str, Any] = _with_seed(self.data, seed)
+        return found
 
     def make_estimator(self, seed: int) -> Any:
         """Make the estimator, unfitted, with a seed and on the row's device."""
@@ -160,6 +162,13 @@ class Row:
     def classes(self) -> list[str]:
         """The estimator's class, and those of all objects among its parameters."""
         return _classes_in(self.estimator)
+
+
+def _with_seed(value: Any, seed: int) -> Any:
+    if not isinstance(value, dict):
+        return value
+    own = {"random_state": seed} if value.get("random_state") == OWN_SEED else {}
+    return {name: _with_seed(part, seed) for name, part in value.items()} | own
 
 
 def load_rows(folder: str | Path) -> list[Row]:
@@ -334,6 +343,12 @@ class Document:
             self.fail(where, f"{where[0]} holds {value!r}; write a text")
         return value
 
+    def check_metric(self, where: Where, metric: Any) -> None:
+        """Refuse what looks like a misspelt measure: of others, only their records know."""
+        hint = did_you_mean(metric, SHARES) if isinstance(metric, str) else ""
+        if hint and metric not in SHARES:
+            self.fail(where, f"metric is {metric!r}{hint}; write the measure's name")
+
     def sequence(self, where: Where, given: Any, check: Callable[[Where], object]) -> None:
         """Refuse what is no list, and check every part of a list."""
         if not isinstance(given, list):
@@ -375,10 +390,9 @@ def _check_table(document: Document, fields: Mapping[str, Any]) -> None:
         document.fail(("table",), f"table is {table!r}; write paper/table, such as chu2021/table1")
 
 
-def _check_data(document: Document, folder: Path) -> None:
-    where: Where = ("data",)
+def _check_data(document: Document, folder: Path, where: Where = ("data",)) -> None:
     data = document.at(where)
-    ways = ("name", "factory", "folder")
+    ways = _WAYS
     if not isinstance(data, dict) or sum(way in data for way in ways) != 1:
         document.fail(where, f"data is {data!r}; give one of {', '.join(ways)}")
     for way in ways:
@@ -396,6 +410,10 @@ def _check_data(document: Document, folder: Path) -> None:
     except AnnotationError as error:
         document.fail((*where, "name" if "name" in data else "factory"), str(error))
     _check_arguments(document, where, load, options)
+    for name, value in options.items():
+        if isinstance(value, dict) and any(way in value for way in _WAYS):
+            # Data made from other data, such as their gold-labelled ceiling.
+            _check_data(document, folder, (*where, name))
     given = options.get("random_state")
     if isinstance(given, str) and given != OWN_SEED:
         document.fail(
@@ -482,9 +500,9 @@ def _check_value(document: Document, where: Where, value: Any, folder: Path) -> 
 def _try_to_make(document: Document, where: Where, cls: Any, params: dict[str, Any]) -> Any:
     try:
         made = cls(**params)
-        if hasattr(made, "_validate_params"):
+        if hasattr(made, "_validate_params") and hasattr(made, "_parameter_constraints"):
             made._validate_params()
-    except (ValueError, TypeError) as error:
+    except Exception as error:  # whatever a user's own class raises
         # scikit-learn: "The 'lr' parameter of CoNALClassifier must be ... Got ... instead."
         named = re.search(r"'(\w+)' parameter", str(error))
         place = (*where, "params", named[1]) if named else (*where, "class")
@@ -526,14 +544,19 @@ def _check_published(document: Document, published: Any) -> None:
     optional = dict.fromkeys(_PUBLISHED[2:])
     found = document.mapping(where, required=_PUBLISHED[:2], optional=optional)
     metric = document.text((*where, "metric"))
-    high = 1.0 if metric in _SHARES else None
+    document.check_metric((*where, "metric"), metric)
+    high = 1.0 if metric in SHARES else None
     document.number((*where, "value"), 0.0 if high else -sys.float_info.max, high)
     if found["sd"] is not None:
         document.number((*where, "sd"), 0.0, high)
     if found["n"] is not None:
         document.number((*where, "n"), 1, whole=True)
-    if found["selection"] is not None:
-        document.text((*where, "selection"))
+    if found["selection"] is not None and found["selection"] not in SHORT:
+        document.fail(
+            (*where, "selection"),
+            f"selection is {found['selection']!r}; write one of {', '.join(SHORT)}, or null where "
+            "the paper does not say",
+        )
 
 
 # -- names, and what they stand for -----------------------------------------------------------
@@ -580,7 +603,14 @@ def _import(name: str, folder: str | Path | None) -> ModuleType:
         sys.modules.pop(name, None)
         invalidate_caches()
     with _importable(folder):
-        module = import_module(name)
+        try:
+            module = import_module(name)
+        except ImportError:
+            raise
+        except Exception as error:  # whatever a user's own module raises
+            raise AnnotationError(
+                f"the module {name!r} raises {type(error).__name__} where it is imported: {error}"
+            ) from error
     origin = getattr(module, "__file__", None)
     if own.is_file():
         if origin is None or not own.samefile(origin):
@@ -616,7 +646,12 @@ def data_source(
 
     options = {name: value for name, value in data.items() if name not in ("name", "factory")}
     if "factory" in data:
-        return find_object(data["factory"], folder), options
+        factory = find_object(data["factory"], folder)
+        if not callable(factory):
+            raise AnnotationError(
+                f"{data['factory']!r} is {factory!r}, no function that makes data"
+            )
+        return factory, options
     known = [name.removeprefix("load_") for name in datasets.__all__ if name.startswith("load_")]
     name = data["name"]
     if name not in known:

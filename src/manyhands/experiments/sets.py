@@ -71,7 +71,7 @@ def load_data(data: Mapping[str, Any], base: str | Path | None = None) -> Data:
     if "folder" in data:
         return _read_folder(Path(base or ".") / str(data["folder"]))
     load, options = data_source(data, base)
-    loaded = load(**options)
+    loaded = load(**{name: _based(value, base) for name, value in options.items()})
     missing = [name for name in ("X_train", "annotations") if not hasattr(loaded, name)]
     if missing:
         raise AnnotationError(
@@ -80,6 +80,13 @@ def load_data(data: Mapping[str, Any], base: str | Path | None = None) -> Data:
         )
     parts: dict[str, Any] = {f.name: getattr(loaded, f.name, None) for f in fields(Data)}
     return Data(**parts)
+
+
+def _based(value: Any, base: str | Path | None) -> Any:
+    """Let a folder within an option (data made from other data) start from the base, too."""
+    if not isinstance(value, Mapping) or "folder" not in value:
+        return value
+    return {**value, "folder": str(Path(base or ".") / str(value["folder"]))}
 
 
 def _read_folder(folder: Path) -> Data:
@@ -116,7 +123,8 @@ def _read_folder(folder: Path) -> Data:
 def checksum(data: Any) -> str:
     """SHA-256, in hexadecimal, of everything in the data.
 
-    Of a map-style Dataset, only the length and the first and last items are looked at.
+    A map-style Dataset is read once, item by item; one with an attribute ``checksum`` (a text, or
+    a function that gives one) is taken at its word, as it must be if its items are random.
     """
     digest = hashlib.sha256()
     _add(digest, data)
@@ -149,5 +157,14 @@ def _add(digest: hashlib._Hash, value: Any) -> None:
             _add(digest, part)
     elif hasattr(value, "__array__"):
         _add(digest, np.asarray(value))
+    elif hasattr(value, "checksum"):
+        _add(digest, value.checksum() if callable(value.checksum) else value.checksum)
+    elif hasattr(value, "__getitem__") and hasattr(value, "__len__"):
+        _add(digest, [len(value), *(value[i] for i in range(len(value)))])
+    elif hasattr(value, "__dict__"):
+        _add(digest, vars(value))
     else:
-        _add(digest, [len(value), value[0], value[len(value) - 1]])
+        raise AnnotationError(
+            f"data hold a {type(value).__name__}, of which no checksum can be made; use arrays, "
+            "dicts, dataclasses, or give it an attribute checksum"
+        )
