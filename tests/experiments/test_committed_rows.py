@@ -6,10 +6,18 @@ import pytest
 
 from manyhands.experiments import load_row
 from manyhands.experiments.papers import load_experiments
+from manyhands.experiments.records import read_records
+from manyhands.experiments.results import make_page, to_markdown
 from manyhands.experiments.rows import row_files
 
-FOLDER = Path(__file__).parents[2] / "experiments"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "experiments"
 ROWS = row_files(FOLDER)
+PAGES = sorted(
+    ROOT / "docs" / "results" / f"{paper.stem}.md"
+    for paper in (FOLDER / "papers").glob("*.yaml")
+    if (ROOT / "docs" / "results" / f"{paper.stem}.md").exists()
+)
 
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -22,3 +30,13 @@ def test_rows_and_papers_fit_together():
     rows, _ = load_experiments(FOLDER)
     places = [(row.table, row.column, row.label, row.key) for row in rows]
     assert len(set(places)) == len(places)
+
+
+@pytest.mark.skipif(not PAGES, reason="there are no pages yet")
+def test_committed_pages_are_what_the_records_give():
+    rows, papers = load_experiments(FOLDER)
+    records = read_records(ROOT / "results")
+    for page in PAGES:
+        made = to_markdown(make_page(papers[page.stem], rows, records))
+        # Else: manyhands results <paper> --out docs/results
+        assert page.read_text(encoding="utf-8") == made, page.name

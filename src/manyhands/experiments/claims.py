@@ -158,7 +158,7 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
         return Verdict(HOLDS, why + paper)
     if found.high <= by:
         return Verdict(FAILS, why + paper)
-    undecided = f"; so few seeds do not tell it from {show(metric, by)}"
+    undecided = f"; this does not tell it from {show(metric, by)}"
     return Verdict(OPEN, why + paper + undecided)
 
 

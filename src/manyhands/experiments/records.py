@@ -136,7 +136,12 @@ def write_record(results: str | Path, record: Record) -> Path:
         if kept is not None and kept.status == "done":
             return path
     content = {**asdict(record), "figures": _digest_of_figures(record)}
-    text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    # A field a line: to be read by people and compared by git, and no larger than it must be.
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(content[name], sort_keys=True, allow_nan=False)}"
+        for name in sorted(content)
+    ]
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
     return write_atomically(path, text)
 
 

@@ -435,8 +435,7 @@ def _lines(
 
     measure = plan.metric.replace("_", " ")
     # The protocol stands in the drawing itself, with its mark if it is an oracle.
-    measure += f", {plan.selection}" if plan.metric in SHARES else ""
-    unit = " (in per cent)" if plan.metric in SHARES else ""
+    measure += f" in %, {plan.selection}" if plan.metric in SHARES else ""
     panels: list[Lines] = []
     tables: list[Block] = []
     for column in _in_order(plan.columns, (column_of(row) for row in rows)):
@@ -444,8 +443,8 @@ def _lines(
         tables += [Heading(column), _points_table(plan, here, runs)]
         series = _series(plan, here, runs)
         if series:
-            panels.append(Lines(column, plan.x_label, measure + unit, series))
-    tables.insert(0, Paragraph(f"{measure}{unit}, by {plan.x_label}: mean ± sd (seeds)."))
+            panels.append(Lines(column, plan.x_label, measure, series))
+    tables.insert(0, Paragraph(f"{measure}, by {plan.x_label}: mean ± sd (seeds)."))
     if not panels:
         return [Paragraph("No finished run yet."), *tables]
     caption = f"{plan.title}. Points: mean over seeds; bars: ± one standard deviation."
