@@ -16,6 +16,7 @@ from __future__ import annotations
 import copy
 import pickle
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -299,7 +300,76 @@ def check_bad_input(estimator: BaseCrowdClassifier) -> None:
         assert not hasattr(fresh, "module_")
     fitted = _quick(estimator).fit(X, A)
     if hasattr(fitted, "predict_annotation_proba"):
-        _expect_error("99", fitted.predict_annotation_proba, X, [99])
+        _expect_error("strings", fitted.predict_annotation_proba, X, ["99"])
+
+
+def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
+    """An annotator not there in fit is expected to do what the crowd does; a warning says so."""
+    X, A, _ = make_crowd_problem()
+    fitted = _quick(estimator).fit(X, A)
+    if not hasattr(fitted, "predict_annotation_proba"):
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        proba = fitted.predict_annotation_proba(X, [3, 99])
+        score = fitted.score(X, AnnotationTable.from_matrix(A, annotators=[0, 1, 2, 3, 99]))
+    assert any("99" in str(warning.message) for warning in caught), "no warning names 99"
+    assert proba.shape == (len(X), 2, 3)
+    np.testing.assert_allclose(proba.sum(axis=2), 1.0, rtol=1e-5)
+    expected = fitted.predict_proba(X)
+    if hasattr(fitted, "confusion_"):
+        counts = (A >= 0).sum(axis=0)
+        np.testing.assert_allclose(
+            fitted.pooled_confusion_,
+            np.average(fitted.confusion_, axis=0, weights=counts),
+            atol=1e-9,
+        )
+        expected = expected @ fitted.pooled_confusion_
+    np.testing.assert_allclose(proba[:, 1], expected, atol=1e-5)
+    every = fitted.predict_annotation_proba(X)
+    every[:, 4] = expected
+    rows, columns = np.nonzero(A >= 0)
+    by_hand = np.log(every[rows, columns, A[rows, columns]]).mean()
+    np.testing.assert_allclose(score, by_hand, rtol=1e-4)
+
+
+def check_class_balance(estimator: BaseCrowdClassifier) -> None:
+    """Every option for rare classes ends in finite probabilities; a wrong one in an error."""
+    X, A, y = make_crowd_problem()
+    rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
+    for option in ("resample", "reweight", "focal", {"name": "cb_focal", "gamma": 1, "beta": 0.9}):
+        fitted = _quick(estimator, class_balance=option).fit(X, rare)
+        assert np.isfinite(fitted.predict_proba(X)).all(), f"class_balance={option!r}"
+    fresh = _quick(estimator, class_balance="reweigh")
+    _expect_error("class_balance='reweigh' is unknown", fresh.fit, X, A)
+
+
+def check_reweighting_balanced_annotations_changes_nothing(
+    estimator: BaseCrowdClassifier,
+) -> None:
+    """With as many annotations of every class, "reweight" and "resample" do nothing."""
+    X, _, y = make_crowd_problem()
+    A = np.where(np.arange(5) < 3, y[:, None], -1)
+    plain = _quick(estimator).fit(X, A)
+    for option in ("resample", "reweight"):
+        _same_fit(plain, _quick(estimator, class_balance=option).fit(X, A), X)
+
+
+def check_degenerate_crowds(estimator: BaseCrowdClassifier) -> None:
+    """One annotator, constant annotators, and all agreeing end in finite probabilities."""
+    X, A, y = make_crowd_problem()
+    crowds = {
+        "one annotator": y[:, None],
+        "constant annotators": np.broadcast_to(np.arange(5) % 3, A.shape).copy(),
+        "all agree": np.repeat(y[:, None], 5, axis=1),
+        "an annotation each": np.where(np.arange(len(y))[:, None] % 5 == np.arange(5), A, -1),
+    }
+    for name, crowd in crowds.items():
+        if len(np.unique(crowd[crowd >= 0])) > 1:
+            fitted = _quick(estimator).fit(X, crowd)
+            assert np.isfinite(fitted.predict_proba(X)).all(), name
+            if hasattr(fitted, "confusion_"):
+                assert np.isfinite(fitted.confusion_).all(), name
 
 
 def _expect_error(message: str, call: Callable[..., Any], *args: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands.exceptions import AnnotationError
-from manyhands.typing import AnyArray, BoolArray, IntArray
+from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 
 if TYPE_CHECKING:
     from manyhands.annotations.table import AnnotationTable
@@ -125,9 +125,16 @@ def make_vocabulary(values: Any, argument: str) -> AnyArray:
 
 
 def encode(
-    values: Any, vocabulary: AnyArray | None, *, argument: str, vocabulary_name: str
+    values: Any,
+    vocabulary: AnyArray | None,
+    *,
+    argument: str,
+    vocabulary_name: str,
+    allow_unknown: bool = False,
 ) -> tuple[IntArray, AnyArray]:
     """Replace values by their positions in a vocabulary (by default: the sorted values).
+
+    With ``allow_unknown`` a value that is not in the given vocabulary becomes -1.
 
     Returns
     -------
@@ -161,7 +168,9 @@ def encode(
         place = np.searchsorted(vocabulary[order], values).clip(max=len(vocabulary) - 1)
         codes = order[place]
         known = vocabulary[codes] == values
-    if not known.all():
+    if allow_unknown:
+        codes = np.where(known, codes, MISSING)
+    elif not known.all():
         bad, n_rows = np.unique(values[~known]), int((~known)[rows].sum())
         shown = ", ".join(repr(v.item()) for v in bad[:3]) + (" ..." if len(bad) > 3 else "")
         known_shown = ", ".join(repr(v.item()) for v in vocabulary[:6])
@@ -259,10 +268,18 @@ def recode_passes(
     return new[(new >= 0).all(axis=1)]
 
 
-def resolve(key: Any, vocabulary: AnyArray, *, argument: str, vocabulary_name: str) -> IntArray:
+def resolve(
+    key: Any,
+    vocabulary: AnyArray,
+    *,
+    argument: str,
+    vocabulary_name: str,
+    allow_unknown: bool = False,
+) -> IntArray:
     """Turn a selection (slice, mask, ids, or positions where ids are strings) into positions.
 
-    Integers are ids where the vocabulary holds integers, positions where it holds strings.
+    Integers are ids where the vocabulary holds integers, positions where it holds strings. With
+    ``allow_unknown`` an id that is not in the vocabulary becomes -1.
     """
     n = len(vocabulary)
     if isinstance(key, slice):
@@ -278,7 +295,13 @@ def resolve(key: Any, vocabulary: AnyArray, *, argument: str, vocabulary_name: s
         return np.flatnonzero(key)
     if key.dtype.kind in "iu" and vocabulary.dtype.kind in "UT":
         return check_positions(key, n, argument)
-    return encode(key, vocabulary, argument=argument, vocabulary_name=vocabulary_name)[0]
+    return encode(
+        key,
+        vocabulary,
+        argument=argument,
+        vocabulary_name=vocabulary_name,
+        allow_unknown=allow_unknown,
+    )[0]
 
 
 def check_positions(key: IntArray, n: int, argument: str) -> IntArray:

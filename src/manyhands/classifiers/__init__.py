@@ -1,6 +1,7 @@
 """Crowd classifiers: scikit-learn classifiers whose target is annotations. One file a method."""
 
 from manyhands.classifiers.aggregated import AggregatedClassifier
+from manyhands.classifiers.balance import ClassBalance
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
@@ -10,6 +11,7 @@ from manyhands.classifiers.persistence import load
 __all__ = [
     "AggregatedClassifier",
     "BaseCrowdClassifier",
+    "ClassBalance",
     "CoNALClassifier",
     "CrowdLayerClassifier",
     "all_classifiers",

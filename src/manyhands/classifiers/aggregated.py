@@ -15,7 +15,7 @@ from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import encode, resolve
+from manyhands.annotations.encoding import encode
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import BaseAggregator, MajorityVote
@@ -38,8 +38,8 @@ class AggregatedClassifier(BaseCrowdClassifier):
         weighted row a class); the training parameters then do not apply.
     targets : {"soft", "hard"}, default="soft"
         Train on the posterior, or on its most probable class as the papers do.
-    max_epochs, batch_size, lr, weight_decay, reset_optimizer, scaling, device, \
-random_state, verbose, validation, patience, checkpoint
+    max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
 
     Attributes
@@ -87,6 +87,7 @@ random_state, verbose, validation, patience, checkpoint
         lr: float = 1e-3,
         weight_decay: float = 5e-4,
         reset_optimizer: bool = False,
+        class_balance: Any = None,
         scaling: str | None = "standard",
         device: str = "auto",
         random_state: Any = None,
@@ -103,6 +104,7 @@ random_state, verbose, validation, patience, checkpoint
         self.lr = lr
         self.weight_decay = weight_decay
         self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
         self.scaling = scaling
         self.device = device
         self.random_state = random_state
@@ -145,22 +147,32 @@ random_state, verbose, validation, patience, checkpoint
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
         targets = self._aggregate(table, rng)
+        self._pool_confusions(table)
         annotated = np.flatnonzero(table.annotations_per_instance())
         estimator = _seeded(clone(self.backbone, safe=False), rng)
         self.estimator_ = self._fit_estimator(
-            estimator, _safe_indexing(X, annotated), targets[annotated]
+            estimator, _safe_indexing(X, annotated), targets[annotated], rng
         )
         self.history_ = History()
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
         return self
 
-    def _fit_estimator(self, estimator: Any, X: Any, targets: FloatArray) -> Any:
+    def _fit_estimator(
+        self, estimator: Any, X: Any, targets: FloatArray, rng: np.random.Generator
+    ) -> Any:
         """Fit the second stage; a soft target becomes one weighted row a class."""
-        if self.targets == "hard":
+        if self._focus:
+            raise AnnotationError(
+                f"class_balance={self.class_balance!r} changes the loss of a network; the second "
+                f"stage {type(estimator).__name__} has its own: use 'resample' or 'reweight'"
+            )
+        weighted = self._balanced_targets(targets, rng)
+        if self.targets == "hard" and weighted is None:
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
-        rows, columns = np.nonzero(targets > 1e-6)
-        weights = {_weight_parameter(estimator): targets[rows, columns]}
+        final = targets if weighted is None else targets * weighted
+        rows, columns = np.nonzero(final > 1e-6)
+        weights = {_weight_parameter(estimator): final[rows, columns]}
         return estimator.fit(_safe_indexing(X, rows), self.classes_[columns], **weights)
 
     def _aggregate(self, table: AnnotationTable, rng: np.random.Generator) -> FloatArray:
@@ -191,13 +203,28 @@ random_state, verbose, validation, patience, checkpoint
     ) -> None:
         targets = self._aggregate(table, rng)
         self._targets = torch.tensor(targets, dtype=torch.float32, device=features.device)
+        annotated = table.annotations_per_instance() > 0
+        weights = self._balanced_targets(targets * annotated[:, None], rng)
+        self._target_weights = (
+            None
+            if weights is None
+            else torch.tensor(weights, dtype=torch.float32, device=features.device)
+        )
         module.confusions.copy_(torch.from_numpy(self.confusion_))
 
+    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
+        """Annotations as they are: the inferred labels are balanced."""
+        return table
+
+    def _balanced_targets(self, targets: FloatArray, rng: np.random.Generator) -> FloatArray | None:
+        """Weights (n, n_classes) that balance the targets; None for equal ones."""
+        return None if self._balance is None else self._balance.target_weights(targets, rng)
+
     def _objective(self, module: FixedConfusionModule, batch: CrowdBatch) -> dict[str, Tensor]:
-        return soft_label_objective(module, batch, self._targets)
+        return soft_label_objective(module, batch, self._targets, self._target_weights, self._focus)
 
     def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
-        del self._targets
+        del self._targets, self._target_weights
 
     # -- a scikit-learn classifier as the second stage -------------------------------------------
 
@@ -219,20 +246,22 @@ random_state, verbose, validation, patience, checkpoint
         """p(x) times each annotator's confusion matrix, (n_samples, n_annotators, n_classes)."""
         if not hasattr(self, "estimator_"):
             return super().predict_annotation_proba(X, annotators)
-        which = slice(None) if annotators is None else annotators
-        chosen = resolve(
-            which, self.annotators_, argument="annotators", vocabulary_name="annotators_"
-        )
         proba = self.predict_proba(X).astype(np.float32)
-        confusion = self.confusion_[chosen].astype(np.float32)
+        confusion = self._confusions_and_pooled[self._find_annotators(annotators, "annotators")]
+        confusion = confusion.astype(np.float32)
         return cast(FloatArray, np.einsum("nc,rcg->nrg", proba, confusion))
+
+    @property
+    def _confusions_and_pooled(self) -> FloatArray:
+        """Confusion matrices, and as the last (of code -1) that of a new annotator."""
+        return np.concatenate([self.confusion_, self.pooled_confusion_[None]])
 
     def _log_likelihood(
         self, X: Any, table: AnnotationTable, annotators: AnyArray, labels: AnyArray
     ) -> float:
         if not hasattr(self, "estimator_"):
             return super()._log_likelihood(X, table, annotators, labels)
-        columns = self.confusion_[annotators, :, labels]
+        columns = self._confusions_and_pooled[annotators, :, labels]
         given = (self.predict_proba(X)[table.instance] * columns).sum(axis=1)
         return float(np.average(floored_log(given), weights=table.weight))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self, cast
+from warnings import warn
 
 import numpy as np
 import torch
@@ -22,9 +23,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask, resolve
+from manyhands.classifiers.balance import ClassBalance, make_balance
 from manyhands.classifiers.monitors import AnnotationMonitor, GoldMonitor, Watcher, watched
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations
+from manyhands.inference.kernels import floored_log
 from manyhands.io.files import check_writable
 from manyhands.nn import CrowdModule, ScaledClassifier, Standardize, make_backbone
 from manyhands.objectives import crowd_nll
@@ -46,7 +49,7 @@ from manyhands.training import (
     pick_device,
     run_stages,
 )
-from manyhands.typing import AnyArray, FloatArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 PREDICT_BATCH = 1024
 GRID_ENTRIES = 1 << 24
@@ -87,6 +90,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         L2 penalty of Adam.
     reset_optimizer : bool, default=False
         Make a new Adam every epoch, as the code released with CoNAL and CrowdInG does.
+    class_balance : None, str or dict, default=None
+        What is done about rare classes: "resample", "reweight", "focal", "cb_focal", or a dict of
+        ``name``, ``gamma`` (2 by default) and ``beta`` (.9999); see `ClassBalance`. It acts on
+        the annotations as the loss sees them; where inferred labels are trained on, on these.
     scaling : {"standard", "rms", None}, default="standard"
         Standardise every feature (every channel of images); divide by one root mean square (for
         embeddings of a network, whose features share a scale); or leave X as it is. Statistics
@@ -117,6 +124,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         seconds.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given]; rows sum to 1.
+    pooled_confusion_ : array of shape (n_classes, n_classes)
+        Mean of ``confusion_``, weighted by annotations: what is expected of a new annotator.
     best_epoch_ : int
         With ``validation``: the epoch (from 1) that was kept.
     """
@@ -128,6 +137,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         "lr": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "reset_optimizer": ["boolean"],
+        "class_balance": [None, str, dict],
         "scaling": [StrOptions({"standard", "rms"}), None],
         "device": [str, torch.device],
         "random_state": ["random_state"],
@@ -136,7 +146,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         "patience": [None, Interval(Integral, 1, None, closed="left")],
         "checkpoint": [None, str, Path],
     }
-    _fitted_arrays: Sequence[str] = ("confusion_",)
+    _fitted_arrays: Sequence[str] = ("confusion_", "pooled_confusion_")
     """Fitted arrays a saved model carries beside its weights."""
 
     n_features_in_: int
@@ -146,6 +156,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     lr: float
     weight_decay: float
     reset_optimizer: bool
+    class_balance: Any
     scaling: str | None
     device: str
     random_state: Any
@@ -168,7 +179,22 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """Build the crowd module around the classifier; vocabularies are set by now."""
 
     def _objective(self, module: Any, batch: CrowdBatch) -> dict[str, Tensor]:
-        return crowd_nll(module, batch)
+        return crowd_nll(module, batch, focus=self._focus)
+
+    @property
+    def _balance(self) -> ClassBalance | None:
+        return make_balance(self.class_balance)
+
+    @property
+    def _focus(self) -> float:
+        """Exponent of the focal factor in the loss."""
+        balance = self._balance
+        return 0.0 if balance is None else balance.focus
+
+    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
+        """Annotations as the loss is to see them: with weights, where ``class_balance`` says so."""
+        balance = self._balance
+        return table if balance is None else balance.balanced(table, rng)
 
     def _prepare(
         self, table: AnnotationTable, features: Features, module: Any, rng: np.random.Generator
@@ -228,6 +254,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             If the loss stops being finite.
         """
         self._validate_params()
+        make_balance(self.class_balance)
         if self.patience is not None and self.validation is None:
             raise AnnotationError(
                 f"patience={self.patience} needs something to watch; give validation= a fraction "
@@ -254,7 +281,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         whole = table
         if isinstance(self.validation, Real):
             table, held = hold_out(table, float(self.validation), rng)
-        batches = AnnotationBatches(features, table, self.batch_size)
+        batches = AnnotationBatches(features, self._balanced(table, rng), self.batch_size)
         module = self._make_module(features, batches.instances)
         self._prepare(table, features, module, rng)
         self.history_ = History()
@@ -287,6 +314,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         self.module_ = module.eval()
         with torch.inference_mode():
             self._set_fitted(module, batches)
+        self._pool_confusions(table)
+
+    def _pool_confusions(self, table: AnnotationTable) -> None:
+        if hasattr(self, "confusion_"):
+            share = table.annotations_per_annotator() / table.n_annotations
+            self.pooled_confusion_ = np.tensordot(share, self.confusion_, axes=1)
 
     def _make_module(self, features: Features, annotated: Tensor) -> CrowdModule:
         shape = features.input_shape
@@ -501,7 +534,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         ----------
         X : as in `fit`
         annotators : ids, mask or slice, optional
-            Default: all. Integers are positions if the ids are strings.
+            Default: all. Integers are positions if the ids are strings. One who was not there in
+            `fit` is expected to annotate as the crowd on the whole does: the class probabilities
+            times ``pooled_confusion_`` (alone, where a method has none), with a warning.
 
         Returns
         -------
@@ -511,25 +546,51 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Raises
         ------
         AnnotationError
-            If an annotator is unknown.
+            If ids are numbers where those of `fit` were strings, or the other way round.
         """
         check_is_fitted(self, "module_")
         X = self._read_features(X, reset=False)
-        which = slice(None) if annotators is None else annotators
-        chosen = resolve(
-            which, self.annotators_, argument="annotators", vocabulary_name="annotators_"
-        )
+        chosen = self._find_annotators(annotators, "annotators")
+        known = chosen >= 0
         features = Features(X, self._device)
-        columns = torch.from_numpy(chosen).to(self._device)
+        columns = torch.from_numpy(chosen[known]).to(self._device)
         n_classes = len(self.classes_)
         proba = np.empty((len(features), len(chosen), n_classes), dtype=np.float32)
         size = max(1, min(PREDICT_BATCH, GRID_ENTRIES // max(1, len(chosen) * n_classes)))
         start = 0
         for x in features.batches(torch.arange(len(features)), size):
-            part = self.module_.annotation_log_proba_grid(x, columns).exp()
-            proba[start : start + len(x)] = part.cpu().numpy()
+            part = proba[start : start + len(x)]
+            part[:, known] = self.module_.annotation_log_proba_grid(x, columns).exp().cpu().numpy()
+            if not known.all():
+                part[:, ~known] = self._of_new_annotator(self.module_(x))[:, None]
             start += len(x)
         return cast(FloatArray, proba)
+
+    def _find_annotators(self, annotators: Any, argument: str) -> IntArray:
+        """Positions of annotators, -1 (and a warning) for those who were not there in `fit`."""
+        which = slice(None) if annotators is None else annotators
+        found = resolve(
+            which,
+            self.annotators_,
+            argument=argument,
+            vocabulary_name="annotators_",
+            allow_unknown=True,
+        )
+        if (found < 0).any():
+            new = np.atleast_1d(annotators)[found < 0].tolist()
+            shown = ", ".join(map(repr, new[:3])) + (", ..." if len(new) > 3 else "")
+            warn(
+                f"{argument}: {shown} ({len(new)}) were not there in fit; they are expected to "
+                "annotate as the crowd on the whole does",
+                stacklevel=3,
+            )
+        return found
+
+    def _of_new_annotator(self, logits: Tensor) -> FloatArray:
+        """Probability of every class as the annotation by a new annotator, (n, n_classes)."""
+        proba = logits.double().softmax(dim=1).cpu().numpy()
+        pooled = getattr(self, "pooled_confusion_", None)
+        return cast(FloatArray, proba if pooled is None else proba @ pooled)
 
     @available_if(_has_embedding)  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> FloatArray:
@@ -553,15 +614,14 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Raises
         ------
         AnnotationError
-            If an annotator or a class was not there in `fit`.
+            If a class was not there in `fit`. New annotators are those of
+            `predict_annotation_proba`.
         """
         if not isinstance(y, AnnotationTable) and np.ndim(y) < 2:
             return float(super().score(X, y, sample_weight))
         table = as_table(y)
         self._check_lengths(X, table)
-        columns, _ = encode(
-            table.annotators, self.annotators_, argument="y", vocabulary_name="annotators_"
-        )
+        columns = self._find_annotators(table.annotators, "y's annotators")
         labels, _ = encode(table.classes, self.classes_, argument="y", vocabulary_name="classes_")
         return self._log_likelihood(X, table, columns[table.annotator], labels[table.label])
 
@@ -569,19 +629,30 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         self, X: Any, table: AnnotationTable, annotators: AnyArray, labels: AnyArray
     ) -> float:
         """Weighted mean log probability of annotations, with codes of the fitted vocabularies."""
-        known = AnnotationTable(
-            table.instance,
-            annotators,
-            labels,
-            table.instances,
-            self.annotators_,
-            self.classes_,
-            table.weights,
-        )
         check_is_fitted(self, "module_")
         features = Features(self._read_features(X, reset=False), self._device)
-        monitor = AnnotationMonitor(self.module_, AnnotationBatches(features, known, PREDICT_BATCH))
-        return -monitor()["validation_nll"]
+        own = annotators >= 0
+        total, weight = 0.0, table.weight
+        if own.any():
+            known = AnnotationTable(
+                table.instance[own],
+                annotators[own],
+                labels[own],
+                table.instances,
+                self.annotators_,
+                self.classes_,
+                None if table.weights is None else table.weights[own],
+            )
+            batches = AnnotationBatches(features, known, PREDICT_BATCH)
+            total -= (
+                weight[own].sum() * AnnotationMonitor(self.module_, batches)()["validation_nll"]
+            )
+        if not own.all():
+            rows, inverse = np.unique(table.instance[~own], return_inverse=True)
+            parts = features.batches(torch.from_numpy(rows), PREDICT_BATCH)
+            expected = np.concatenate([self._of_new_annotator(self.module_(x)) for x in parts])
+            total += float(weight[~own] @ floored_log(expected[inverse, labels[~own]]))
+        return float(total / weight.sum())
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.

@@ -35,8 +35,8 @@ class CoNALClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, scaling, device, \
-random_state, verbose, validation, patience, checkpoint
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
     gap_weight : float, default=1e-5
         :math:`\lambda`, the weight of the separation term.
@@ -107,7 +107,7 @@ random_state, verbose, validation, patience, checkpoint
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
     _fitted_arrays = (
-        "confusion_",
+        *BaseCrowdClassifier._fitted_arrays,
         "common_confusion_",
         "individual_confusion_",
         "common_proportion_",
@@ -132,6 +132,7 @@ random_state, verbose, validation, patience, checkpoint
         noise_lr: float | None = 1e-2,
         weight_decay: float = 5e-4,
         reset_optimizer: bool = False,
+        class_balance: Any = None,
         scaling: str | None = "standard",
         device: str = "auto",
         random_state: Any = None,
@@ -156,6 +157,7 @@ random_state, verbose, validation, patience, checkpoint
         self.noise_lr = noise_lr
         self.weight_decay = weight_decay
         self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
         self.scaling = scaling
         self.device = device
         self.random_state = random_state
@@ -196,7 +198,11 @@ random_state, verbose, validation, patience, checkpoint
 
     def _objective(self, module: CommonNoiseModule, batch: CrowdBatch) -> dict[str, Tensor]:
         return common_noise_objective(
-            module, batch, gap_weight=self.gap_weight, squared=self.squared_gap
+            module,
+            batch,
+            gap_weight=self.gap_weight,
+            squared=self.squared_gap,
+            focus=self._focus,
         )
 
     def _set_fitted(self, module: CommonNoiseModule, batches: AnnotationBatches) -> None:

@@ -27,8 +27,8 @@ class CrowdLayerClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, scaling, device, \
-random_state, verbose, validation, patience, checkpoint
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
         An annotator's layer: a matrix, class scales, class biases, scales and biases, a scalar.
@@ -77,6 +77,7 @@ random_state, verbose, validation, patience, checkpoint
         noise_lr: float | None = 1e-2,
         weight_decay: float = 5e-4,
         reset_optimizer: bool = False,
+        class_balance: Any = None,
         scaling: str | None = "standard",
         device: str = "auto",
         random_state: Any = None,
@@ -94,6 +95,7 @@ random_state, verbose, validation, patience, checkpoint
         self.noise_lr = noise_lr
         self.weight_decay = weight_decay
         self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
         self.scaling = scaling
         self.device = device
         self.random_state = random_state

@@ -4,6 +4,7 @@ from manyhands.functional.annotations import (
     annotation_nll,
     apply_confusion,
     confusion_gap,
+    focal_nll,
     mix_log_proba,
     soft_cross_entropy,
 )
@@ -12,6 +13,7 @@ __all__ = [
     "annotation_nll",
     "apply_confusion",
     "confusion_gap",
+    "focal_nll",
     "mix_log_proba",
     "soft_cross_entropy",
 ]

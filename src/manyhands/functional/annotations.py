@@ -7,7 +7,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 
-def annotation_nll(log_proba: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+def annotation_nll(
+    log_proba: Tensor, labels: Tensor, weights: Tensor | None = None, focus: float = 0.0
+) -> Tensor:
     """Mean negative log likelihood of observed annotations.
 
     Parameters
@@ -17,16 +19,42 @@ def annotation_nll(log_proba: Tensor, labels: Tensor, weights: Tensor | None = N
     labels : integer tensor of shape (m,)
     weights : tensor of shape (m,), optional
         The mean is weighted; weights that sum to 0 give 0.
+    focus : float
+        Exponent of the focal factor (1 - p)^focus; 0 is none.
     """
-    nll = -log_proba.gather(1, labels[:, None])[:, 0]
+    nll = focal_nll(log_proba.gather(1, labels[:, None])[:, 0], focus)
     if weights is None:
         return nll.mean()
     return (nll * weights).sum() / weights.sum().clamp_min(torch.finfo(nll.dtype).tiny)
 
 
-def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross entropy of logits (n, c) against target distributions (n, c)."""
-    return -(targets * logits.log_softmax(dim=1)).sum(dim=1).mean()
+def focal_nll(log_proba: Tensor, focus: float) -> Tensor:
+    """Focal loss -(1 - p)^focus log p, elementwise (Lin et al. 2017, Eq. 4); 0: plain."""
+    if not focus:
+        return -log_proba
+    # Above 0: the derivative of a power below 1 is infinite there.
+    rest = (-torch.expm1(log_proba)).clamp_min(torch.finfo(log_proba.dtype).eps)
+    return -(rest**focus) * log_proba
+
+
+def soft_cross_entropy(
+    logits: Tensor, targets: Tensor, weights: Tensor | None = None, focus: float = 0.0
+) -> Tensor:
+    """Mean cross entropy of logits (n, c) against target distributions (n, c).
+
+    Parameters
+    ----------
+    logits, targets : tensors of shape (n, c)
+    weights : tensor of shape (n, c), optional
+        Of every class of every instance; the mean is weighted.
+    focus : float
+        Exponent of the focal factor; see `focal_nll`.
+    """
+    nll = focal_nll(logits.log_softmax(dim=1), focus)
+    if weights is None:
+        return (targets * nll).sum(dim=1).mean()
+    weighted = targets * weights
+    return (weighted * nll).sum() / weighted.sum().clamp_min(torch.finfo(nll.dtype).tiny)
 
 
 def apply_confusion(proba: Tensor, kernels: Tensor) -> Tensor:
