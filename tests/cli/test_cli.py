@@ -406,6 +406,24 @@ def test_a_name_and_its_entries_combine(home, turned):
     assert parameters["backbone"] == {"name": "mlp", "hidden": [5]}
 
 
+def test_a_protocol_reaches_the_method_and_own_values_go_before_it(home):
+    more = ["--protocol", "conal_music", "--set", "backbone.hidden=[5]", "--set", "lr=0.5"]
+    done(*fit_arguments("--method", "crowdlayer", *more))
+    parameters = json.loads((home / "out" / "model.json").read_text())["parameters"]
+    assert parameters["backbone"] == {"name": "mlp", "batch_norm": True, "hidden": [5]}
+    assert (parameters["max_epochs"], parameters["batch_size"], parameters["lr"]) == (2, 16, 0.5)
+    assert (parameters["noise_lr"], parameters["reset_optimizer"]) == (None, True)
+    done(*fit_arguments("--protocol", "conal_music", "--set", "backbone=linear", out="linear"))
+    parameters = json.loads((home / "linear" / "model.json").read_text())["parameters"]
+    assert parameters["backbone"] == "linear"
+    assert parameters["embedding_dim"] == 80
+
+
+def test_help_names_every_protocol():
+    text = " ".join(done("fit", "--help").stdout.split())
+    assert all(name in text for name in manyhands.PROTOCOLS)
+
+
 def test_demo(home):
     result = done_json("demo")  # as the README has it: the default folder too
     ceiling = result["rows"][-1]["test_accuracy"]
@@ -486,6 +504,7 @@ def test_unusable_arguments_of_aggregate(home, arguments, says):
         ({"annotations": "header.csv"}, [], ["header.csv", "no rows"]),
         ({"annotations": "A_one_class.csv"}, [], ["one class only"]),
         ({}, ["--method", "nonsense"], ["'nonsense'", "conal"]),
+        ({}, ["--protocol", "nonsense"], ["'nonsense'", "default, conal_labelme"]),
         ({}, ["--holdout", "0"], ["holdout=0.0"]),
         ({}, ["--holdout", "1.5"], ["holdout=1.5"]),
         ({}, ["--holdout", "nan"], ["holdout=nan"]),

@@ -1,4 +1,4 @@
-"""Sentiment and Product: statistics, sparse features, annotations of other splits, conversion."""
+"""Sentiment, Product, Colposcopy, Reports: statistics, sparse X, other splits, conversion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from manyhands import AggregatedClassifier, AnnotationTable
-from manyhands.datasets import load_product, load_sentiment
+from manyhands.datasets import load_colposcopy, load_product, load_reports, load_sentiment
 from manyhands.datasets._base import user_cache
 from manyhands.datasets._fetch import BASE_URL, Source, load_set
 from manyhands.datasets._sentiment import SENTIMENT, convert
@@ -95,6 +95,20 @@ def test_product_cannot_be_fetched_and_says_how_to_get_it(public, monkeypatch):
         DataNotFoundError, match=r"cannot be fetched.*MANYHANDS_DATA or data_home=.*features\.npz"
     ):
         load_product()
+    assert not user_cache().exists()
+
+
+@pytest.mark.parametrize(
+    ("load", "folder"), [(load_colposcopy, "colposcopy"), (load_reports, "reports_compendium")]
+)
+def test_sets_of_experts_cannot_be_fetched_either(public, monkeypatch, load, folder):
+    monkeypatch.setattr("pooch.HTTPDownloader", lambda **options: pytest.fail("asked the network"))
+    with pytest.raises(
+        DataNotFoundError,
+        match=rf"cannot be fetched: its tables.*'{folder}' "
+        r"\(labels\.csv, annotations\.csv and features\.npz\)",
+    ):
+        load()
     assert not user_cache().exists()
 
 
@@ -221,17 +235,51 @@ def test_product_gives_the_annotations_of_its_training_pairs(data_home):
 
 @pytest.mark.data
 def test_product_as_a_whole_is_the_published_crowd(data_home):
-    labels = _rows(data_home / "product" / "labels.csv")
-    votes = _rows(data_home / "product" / "annotations.csv")
-    table = AnnotationTable.from_arrays(
-        *(np.array([vote[column] for vote in votes]) for column in ("task", "worker")),
-        np.array([int(vote["label"]) for vote in votes]),
-        instances=[row["task"] for row in labels],
-    )
-    gold = np.array([int(row["label"]) for row in labels])
+    table, gold = _whole_crowd(data_home / "product")
     assert table.shape == (8315, 176)
     assert table.n_annotations == 24945
     assert _accuracy(table, gold) == pytest.approx(0.8966, abs=5e-5)
     accuracies = _annotator_accuracies(table, gold)
     assert accuracies.mean() == pytest.approx(0.7858, abs=5e-5)
     assert accuracies.std() == pytest.approx(0.2586, abs=5e-5)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("load", "shape", "n_features", "n_test", "gold", "vote", "published"),
+    [
+        (load_colposcopy, (200, 6), 62, 87, [49, 151], 0.9375, (0.8026, 0.0478, 0.9425)),
+        (load_reports, (673, 5), 56, 289, [61, 220, 155, 237], 0.9851, (0.7990, 0.0730, 0.9849)),
+    ],
+)
+def test_sets_of_experts(data_home, load, shape, n_features, n_test, gold, vote, published):
+    data = load(data_home)
+    table = data.annotations
+    assert table.shape == shape
+    assert table.n_annotations == shape[0] * shape[1], "everyone judged everything"
+    assert data.X_train.dtype == np.float32
+    assert (data.X_train.shape, data.X_test.shape) == ((shape[0], n_features), (n_test, n_features))
+    assert data.X_valid is None
+    assert data.y_valid is None
+    assert data.classes.tolist() == list(range(len(gold)))
+    assert np.bincount(data.y_train).tolist() == gold
+    assert len(data.y_test) == n_test
+    assert _accuracy(table, data.y_train) == pytest.approx(vote, abs=5e-5)
+    whole = _whole_crowd(data_home / data.name)
+    accuracies = _annotator_accuracies(*whole)
+    found = (accuracies.mean(), accuracies.std(), _accuracy(*whole))
+    assert found == pytest.approx(published, abs=5e-5)
+    assert [(data.y_test == c).sum() for c in data.classes] == (
+        np.bincount(whole[1]) - np.array(gold)
+    ).tolist()
+
+
+def _whole_crowd(folder):
+    """Annotations and gold of all instances, in the order of the files."""
+    labels, votes = _rows(folder / "labels.csv"), _rows(folder / "annotations.csv")
+    table = AnnotationTable.from_arrays(
+        *(np.array([vote[column] for vote in votes]) for column in ("task", "worker")),
+        np.array([int(vote["label"]) for vote in votes]),
+        instances=[row["task"] for row in labels],
+    )
+    return table, np.array([int(row["label"]) for row in labels])

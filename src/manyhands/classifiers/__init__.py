@@ -7,8 +7,10 @@ from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.discovery import all_classifiers, find_classifier
 from manyhands.classifiers.persistence import load
+from manyhands.classifiers.protocols import PROTOCOLS, training_protocol, with_protocol
 
 __all__ = [
+    "PROTOCOLS",
     "AggregatedClassifier",
     "BaseCrowdClassifier",
     "ClassBalance",
@@ -17,4 +19,6 @@ __all__ = [
     "all_classifiers",
     "find_classifier",
     "load",
+    "training_protocol",
+    "with_protocol",
 ]

@@ -33,7 +33,7 @@ class ClassBalance:
         of the most frequent class. "reweight": an annotation of class c weighs max N / N_c, with
         N_c annotations of class c. "focal": every annotation weighs (1 - p)^gamma, with p its
         current probability [2]_. "cb_focal": focal, and weights (1 - beta) / (1 - beta^N_c) that
-        sum to the number of classes [1]_. As in the comparison of DASC's section 4.4.
+        sum to the number of classes [1]_. As in DASC's sections 4.1 and 4.4.
     gamma : float
         Of the focal losses.
     beta : float in [0, 1)
@@ -61,7 +61,7 @@ class ClassBalance:
         weights = seen.astype(np.float64)
         if self.name == "reweight":
             weights[seen] = counts.max() / counts[seen]
-        if self.name == "cb_focal":
+        if self.name == "cb_focal" and seen.any():
             # 1 - beta^N, without losing digits for beta near 1 and large N.
             effective = -np.expm1(counts[seen] * np.log(self.beta)) if self.beta else 1.0
             weights[seen] = (1 - self.beta) / effective
@@ -99,7 +99,7 @@ class ClassBalance:
         -------
         array of shape (n, n_classes), or None where all are equal
             "resample" draws instances by their most probable class; the others weigh classes, of
-            which a target counts as its share.
+            which a target counts as its share, and which count as one instance at the least.
         """
         if self.name == "resample":
             some = np.flatnonzero(targets.any(axis=1))
@@ -107,7 +107,10 @@ class ClassBalance:
             drawn = _multiplicities(targets[some].argmax(axis=1), targets.shape[1], rng)
             weights[some] = drawn[:, None]
         else:
-            by_class = self.class_weights(targets.sum(axis=0))
+            counts = targets.sum(axis=0)
+            # Posteriors leave a trace of mass on classes that nobody named: its inverse would
+            # overflow, or make a class of all instances.
+            by_class = self.class_weights(np.where(counts > 0, np.maximum(counts, 1.0), 0.0))
             seen = by_class[by_class > 0]
             if np.allclose(seen, seen[:1]):
                 return None

@@ -42,6 +42,8 @@ def describe_parameter(value: Any) -> Any:
     """Turn a parameter into JSON: estimators by name and parameters, objects by description."""
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
@@ -90,7 +92,7 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
         "manyhands": __version__,
         "class": type(model).__name__,
         "parameters": {
-            name: describe_parameter(value)
+            name: describe_parameter(_without_start(value) if name == "backbone" else value)
             for name, value in model.get_params(deep=False).items()
             if name not in NOT_SAVED
         },
@@ -117,6 +119,13 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
     if previous not in (None, weights):
         (folder / str(previous)).unlink(missing_ok=True)
     return folder
+
+
+def _without_start(backbone: Any) -> Any:
+    """Leave out the weights training began with: those it ended with are saved."""
+    if not isinstance(backbone, dict):
+        return backbone
+    return {name: value for name, value in backbone.items() if name != "weights"}
 
 
 def _as_list(values: Any) -> list[Any] | None:

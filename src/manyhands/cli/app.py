@@ -17,6 +17,7 @@ from manyhands.cli.params import (
     Duplicates,
     Rule,
     Scale,
+    over,
     parse_settings,
     read_classes,
     refuse_overwriting,
@@ -412,6 +413,13 @@ def fit(
     method: Annotated[
         str, typer.Option(help="conal, crowdlayer, aggregated, ...; an unknown name lists all.")
     ] = "conal",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="Published way to train: conal_labelme, conal_music, dasc_labelme, dasc_music, "
+            "dasc_cifar10h; --set goes before it."
+        ),
+    ] = "default",
     settings: Settings = None,
     gold: Gold = None,
     seed: Seed = 0,
@@ -445,8 +453,9 @@ def fit(
 
     Example: manyhands fit --features X.npy --annotations A.csv --method conal --out model
     Example: ... --set max_epochs=25 --set backbone.hidden=[256,128]
+    Example: ... --protocol dasc_labelme --set max_epochs=50
     """
-    from manyhands.classifiers import find_classifier
+    from manyhands.classifiers import find_classifier, with_protocol
     from manyhands.experiments import OUTPUTS, match_gold, run_job
     from manyhands.io import read_aligned
 
@@ -456,7 +465,8 @@ def fit(
     own = parse_settings(settings or [], kind, reserved=RESERVED)
     if isinstance(own.get("validation"), list | dict | str):
         raise AnnotationError("--set validation=... is a fraction of the annotations, such as 0.1")
-    estimator = kind(**{"verbose": 0 if json else 1, **own})
+    estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
+    estimator.set_params(**over(own, estimator.get_params(deep=False)))
     rows, table = read_aligned(features, annotations, **options)
     gold_file = _read_gold(gold, options["classes"])
     gold_rows = None if gold_file is None else match_gold(gold_file, table)

@@ -146,6 +146,21 @@ def parse_settings(
     return parameters
 
 
+def over(own: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a user's own values, with the entries of a network that was there before.
+
+    ``backbone.hidden=[64]`` is said of the network that stands there; where another is named, or a
+    network as a whole, nothing of the former is left.
+    """
+    found = dict(own)
+    for name, value in own.items():
+        given = before.get(name)
+        if isinstance(value, dict) and isinstance(given, dict):
+            same = value.get("name", given.get("name")) == given.get("name")
+            found[name] = {**given, **value} if same else value
+    return found
+
+
 def read_value(setting: str, text: str) -> Any:
     """Read a YAML value; unlike YAML 1.1, take 1e-3 for the number it is."""
     try:

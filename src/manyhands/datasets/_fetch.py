@@ -66,6 +66,9 @@ class Source:
         From the folder with the fetched files to the layout; None: X cannot be made from them.
     sparse : bool
         Give X as a sparse array.
+    derived : str
+        What is not in the source of a set without ``convert``: the end of "it cannot be fetched:
+        its ...".
     """
 
     name: str
@@ -80,6 +83,7 @@ class Source:
     size: str = ""
     convert: Callable[[Path], Layout] | None = None
     sparse: bool = False
+    derived: str = "features were derived"
 
     @property
     def url(self) -> str:
@@ -230,11 +234,11 @@ def _fetch(source: Source, looked_in: Iterable[Path]) -> Path:
     target = user_cache() / source.name
     places = " or ".join(dict.fromkeys(str(folder) for folder in looked_in))
     if source.convert is None:
+        files = ", ".join(name for name in source.sha256 if name != "X")
         raise DataNotFoundError(
-            f"{source.name} is not in {places}, and cannot be fetched: its features were derived "
-            f"from {source.page}, which does not hold them. Set MANYHANDS_DATA or data_home= to a "
-            f"folder that holds {source.name!r} (labels.csv, annotations.csv, classes.txt and "
-            "features.npz)"
+            f"{source.name} is not in {places}, and cannot be fetched: its {source.derived} from "
+            f"{source.page}, which does not hold them. Set MANYHANDS_DATA or data_home= to a "
+            f"folder that holds {source.name!r} ({files} and features.npz)"
         )
     mend = (
         f"{source.name} is not in {places}, and could not be fetched: {{}}. Set MANYHANDS_DATA or "

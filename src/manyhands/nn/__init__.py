@@ -1,6 +1,14 @@
 """Networks: backbones and noise adaptation layers. No losses, no optimisers."""
 
-from manyhands.nn.backbones import BACKBONES, MLP, VGG16, Linear, make_backbone
+from manyhands.nn.backbones import (
+    BACKBONES,
+    CNN,
+    MLP,
+    VGG16,
+    Linear,
+    ResNet18,
+    make_backbone,
+)
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 from manyhands.nn.noise_adaptation import (
     CONNECTIONS,
@@ -12,6 +20,7 @@ from manyhands.nn.standardize import Standardize
 
 __all__ = [
     "BACKBONES",
+    "CNN",
     "CONNECTIONS",
     "MLP",
     "VGG16",
@@ -20,6 +29,7 @@ __all__ = [
     "CrowdModule",
     "FixedConfusionModule",
     "Linear",
+    "ResNet18",
     "ScaledClassifier",
     "Standardize",
     "make_backbone",

@@ -1,0 +1,170 @@
+"""Convolutional backbones: shapes, sizes known from the literature, weights handed in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from manyhands import AggregatedClassifier, load
+from manyhands.exceptions import AnnotationError
+from manyhands.nn import BACKBONES, make_backbone
+
+IMAGES = ("cnn", "vgg16", "resnet18")
+
+
+def size(network):
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def small_images(n=12):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    X = rng.normal(size=(n, 2, 8, 8)).astype(np.float32) + y[:, None, None, None]
+    return X, y
+
+
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("n", [1, 3])
+def test_shapes(name, n):
+    network = make_backbone(name, (3, 32, 32), 7).eval()
+    x = torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        embedding, logits = network.embed(x), network(x)
+        assert logits.shape == (n, 7)
+        assert embedding.shape == (n, network.head.in_features)
+        torch.testing.assert_close(network.head(embedding), logits)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_every_parameter_gets_a_gradient(name):
+    torch.manual_seed(0)
+    network = make_backbone(name, (3, 32, 32), 4)
+    network(torch.randn(4, 3, 32, 32)).square().sum().backward()
+    for parameter, value in network.named_parameters():
+        assert value.grad is not None, parameter
+        assert value.grad.abs().sum() > 0, parameter
+
+
+def test_resnet18_has_the_size_of_the_cifar_form():
+    assert size(make_backbone("resnet18", (3, 32, 32), 10)) == 11_173_962
+    # The same with 100 classes: 90 rows and biases of the head more.
+    assert size(make_backbone("resnet18", (3, 32, 32), 100)) == 11_173_962 + 90 * 513
+
+
+def test_resnet18_is_four_stages_of_two_blocks():
+    network = make_backbone("resnet18", (3, 32, 32), 10)
+    kinds = [type(layer) for layer in network.modules()]
+    # 17 convolutions and a linear layer are the 18; three shortcuts have one each, too.
+    assert (kinds.count(nn.Conv2d), kinds.count(nn.Linear)) == (17 + 3, 1)
+    assert kinds.count(nn.MaxPool2d) == 0
+    sides = []
+    x = torch.zeros(1, 3, 32, 32)
+    for layer in network.eval().body:
+        x = layer(x)
+        sides += [(x.shape[1], x.shape[2])] if type(layer).__name__ == "BasicBlock" else []
+    assert sides == [s for s in ((64, 32), (128, 16), (256, 8), (512, 4)) for _ in range(2)]
+
+
+def test_a_block_is_its_residual_and_its_shortcut():
+    torch.manual_seed(0)
+    block = make_backbone("resnet18", (3, 32, 32), 2).body[3].eval()
+    x = torch.randn(2, 64, 8, 8)
+    torch.testing.assert_close(block(x), (block.residual(x) + x).clamp_min(0))
+
+
+def test_cnn_has_the_layers_asked_for():
+    network = make_backbone({"name": "cnn", "channels": [4, 6], "hidden": 5}, (2, 9, 12), 3)
+    convolutions = 9 * (2 * 4 + 4 * 6) + 2 * (4 + 6)
+    # Two halvings leave 2 x 3 pixels of 9 x 12.
+    hidden = 6 * (2 * 3) * 5 + 5
+    assert size(network) == convolutions + hidden + 5 * 3 + 3
+    assert network.embed(torch.zeros(2, 2, 9, 12)).shape == (2, 5)
+    dropout = make_backbone({"name": "cnn", "dropout": 0.2}, (3, 32, 32), 3).body[-1]
+    assert dropout.p == 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "says"),
+    [
+        ("cnn", (512,), r"shape \(512,\).*at least 8 x 8"),
+        ("cnn", (3, 7, 32), r"\(3, 7, 32\).*at least 8 x 8"),
+        ("vgg16", (3, 16, 16), "32 x 32"),
+        ("resnet18", (32, 32), r"\(32, 32\).*image \(channels, height, width\)"),
+        ("resnet18", (3, 4, 4), "at least 8 x 8"),
+        ({"name": "cnn", "channels": []}, (3, 32, 32), r"channels=\[\]"),
+        ({"name": "cnn", "channels": [8, 0]}, (3, 32, 32), r"channels=\[8, 0\]"),
+        ({"name": "cnn", "hidden": 2.5}, (3, 32, 32), r"hidden=2\.5"),
+        ({"name": "cnn", "dropout": 2}, (3, 32, 32), "dropout"),
+        ({"name": "resnet18", "depth": 50}, (3, 32, 32), "depth"),
+    ],
+)
+def test_what_does_not_fit_is_refused(name, shape, says):
+    with pytest.raises(AnnotationError, match=says):
+        make_backbone(name, shape, 10)
+
+
+# -- weights handed in --------------------------------------------------------------------------
+
+
+def equal(first, second):
+    a, b = first.state_dict(), second.state_dict()
+    return set(a) == set(b) and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_weights_come_from_a_state_dict_or_a_file(name, tmp_path):
+    given = make_backbone(name, (3, 32, 32), 2)
+    assert not equal(make_backbone(name, (3, 32, 32), 2), given)
+    weights = given.state_dict()
+    first = next(iter(weights.values())).clone()
+    save_file(weights, tmp_path / "start.safetensors")
+    for start in (weights, tmp_path / "start.safetensors", str(tmp_path / "start.safetensors")):
+        network = make_backbone({"name": name, "weights": start}, (3, 32, 32), 2)
+        assert equal(network, given)
+    with torch.no_grad():
+        next(network.parameters()).add_(1)
+    assert not equal(network, given)
+    assert torch.equal(next(given.parameters()), first), "what was handed in stays as it is"
+
+
+def test_weights_without_a_head_serve_other_classes():
+    weights = make_backbone("cnn", (3, 32, 32), 10).state_dict()
+    body = {key: value for key, value in weights.items() if not key.startswith("head.")}
+    network = make_backbone({"name": "cnn", "weights": body}, (3, 32, 32), 4)
+    assert network.head.out_features == 4
+    assert all(torch.equal(network.state_dict()[key], value) for key, value in body.items())
+
+
+def test_unfitting_weights_are_named(tmp_path):
+    weights = make_backbone("cnn", (3, 32, 32), 10).state_dict()
+
+    def refused(says, given, n_classes=10):
+        with pytest.raises(AnnotationError, match=says) as error:
+            make_backbone({"name": "cnn", "weights": given}, (3, 32, 32), n_classes)
+        assert "tensor(" not in str(error.value), "the weights themselves are not shown"
+
+    lacking = {key: value for key, value in weights.items() if key != "body.0.weight"}
+    refused(r"'cnn': weights lack body\.0\.weight", lacking)
+    refused(r"weights have the unknown fc\.bias", {**weights, "fc.bias": torch.zeros(1)})
+    refused(r"weights lack .*, \.\.\. \(\d+\)", {})
+    refused(r"size mismatch for head\.weight", weights, n_classes=4)
+    refused("nowhere", tmp_path / "nowhere.safetensors")
+    refused("neither a state dict nor", "model.pt")
+    (tmp_path / "broken.safetensors").write_bytes(b"no")
+    refused("broken.*cannot be read", tmp_path / "broken.safetensors")
+
+
+def test_a_model_that_started_from_weights_is_saved_without_them(tmp_path):
+    X, y = small_images()
+    weights = make_backbone("cnn", (2, 8, 8), 3).state_dict()
+    spec = {"name": "cnn", "weights": weights}
+    options = {"max_epochs": 1, "batch_size": 6, "random_state": 0, "device": "cpu"}
+    model = AggregatedClassifier(backbone=spec, **options).fit(X, y)
+    other = AggregatedClassifier(backbone="cnn", **options).fit(X, y)
+    assert not np.allclose(model.predict_proba(X), other.predict_proba(X))
+    loaded = load(model.save(tmp_path / "model"))
+    assert loaded.backbone == {"name": "cnn"}
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
