@@ -6,8 +6,11 @@ from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.discovery import all_classifiers, find_classifier
+from manyhands.classifiers.max_mig import MaxMIGClassifier
 from manyhands.classifiers.persistence import load
 from manyhands.classifiers.protocols import PROTOCOLS, training_protocol, with_protocol
+from manyhands.classifiers.soft_prob import SoftProbClassifier
+from manyhands.classifiers.trace_reg import TraceRegClassifier
 
 __all__ = [
     "PROTOCOLS",
@@ -16,6 +19,9 @@ __all__ = [
     "ClassBalance",
     "CoNALClassifier",
     "CrowdLayerClassifier",
+    "MaxMIGClassifier",
+    "SoftProbClassifier",
+    "TraceRegClassifier",
     "all_classifiers",
     "find_classifier",
     "load",

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
-from manyhands.classifiers.base import BaseCrowdClassifier
-from manyhands.exceptions import AnnotationError
+from manyhands.classifiers.second_stage import SecondStageClassifier, seeded
 from manyhands.inference import BaseAggregator, MajorityVote
-from manyhands.inference.kernels import floored_log
 from manyhands.nn import FixedConfusionModule, ScaledClassifier
 from manyhands.objectives import soft_label_objective
-from manyhands.training import AnnotationBatches, CrowdBatch, Features, History
-from manyhands.typing import AnyArray, FloatArray
+from manyhands.training import AnnotationBatches, CrowdBatch, Features
+from manyhands.typing import FloatArray
+
+NO_TARGET = 1e-6
+"""Below this, a class of a soft target gets no row in a scikit-learn classifier's data."""
 
 
-class AggregatedClassifier(BaseCrowdClassifier):
+class AggregatedClassifier(SecondStageClassifier):
     """Infer labels first, train on them second: the classical two stages.
 
     Parameters
@@ -67,12 +67,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
-        **BaseCrowdClassifier._parameter_constraints,
+        **SecondStageClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
-        "backbone": [
-            *BaseCrowdClassifier._parameter_constraints["backbone"],
-            HasMethods(["fit", "predict_proba"]),
-        ],
         "targets": [StrOptions({"soft", "hard"})],
     }
 
@@ -120,65 +116,28 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             return "given labels, then a network"
         return f"{type(self.aggregator or MajorityVote()).__name__}, then a network"
 
-    @property
-    def _second_stage(self) -> bool:
-        """Whether ``backbone`` is a classifier with a ``fit`` of its own rather than a network."""
-        return not isinstance(self.backbone, torch.nn.Module) and hasattr(self.backbone, "fit")
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Aggregate, then train; see `BaseCrowdClassifier.fit`.
-
-        A scikit-learn second stage gets the rows of X as they are (text, tables, gaps), and
-        checks them itself.
-        """
-        if not self._second_stage:
-            return super().fit(X, y)
-        self._validate_params()
-        for name in ("validation", "checkpoint"):
-            if getattr(self, name) is not None:
-                raise AnnotationError(
-                    f"{name} applies to networks; the second stage "
-                    f"{type(self.backbone).__name__} is fitted by its own rules"
-                )
-        table = self._read_target(y)
-        self._check_lengths(X, table)
-        self._set_vocabularies(table)
-        rng = np.random.default_rng(
-            check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        )
+    def _fit_second_stage(self, X: Any, table: AnnotationTable, rng: np.random.Generator) -> Any:
         targets = self._aggregate(table, rng)
         self._pool_confusions(table)
         annotated = np.flatnonzero(table.annotations_per_instance())
-        estimator = _seeded(clone(self.backbone, safe=False), rng)
-        self.estimator_ = self._fit_estimator(
-            estimator, _safe_indexing(X, annotated), targets[annotated], rng
-        )
-        self.history_ = History()
-        if hasattr(self.estimator_, "n_features_in_"):
-            self.n_features_in_ = self.estimator_.n_features_in_
-        return self
+        estimator = self._clone_backbone(rng)
+        return self._fit_estimator(estimator, _safe_indexing(X, annotated), targets[annotated], rng)
 
     def _fit_estimator(
         self, estimator: Any, X: Any, targets: FloatArray, rng: np.random.Generator
     ) -> Any:
         """Fit the second stage; a soft target becomes one weighted row a class."""
-        if self._focus:
-            raise AnnotationError(
-                f"class_balance={self.class_balance!r} changes the loss of a network; the second "
-                f"stage {type(estimator).__name__} has its own: use 'resample' or 'reweight'"
-            )
         weighted = self._balanced_targets(targets, rng)
         if self.targets == "hard" and weighted is None:
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
         final = targets if weighted is None else targets * weighted
-        rows, columns = np.nonzero(final > 1e-6)
-        weights = {_weight_parameter(estimator): final[rows, columns]}
-        return estimator.fit(_safe_indexing(X, rows), self.classes_[columns], **weights)
+        final = np.where(final > NO_TARGET, final, 0.0)
+        return self._fit_weighted(estimator, X, final, "soft targets need; use targets='hard'")
 
     def _aggregate(self, table: AnnotationTable, rng: np.random.Generator) -> FloatArray:
         """Fit the aggregator and return the training targets, shape (n, n_classes)."""
         aggregator = MajorityVote() if self.aggregator is None else clone(self.aggregator)
-        self.aggregator_ = _seeded(aggregator, rng).fit(table)
+        self.aggregator_ = seeded(aggregator, rng).fit(table)
         self.confusion_ = aggregator.confusion_
         if self.targets == "soft":
             return aggregator.posterior_
@@ -225,75 +184,3 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
         del self._targets, self._target_weights
-
-    # -- a scikit-learn classifier as the second stage -------------------------------------------
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
-        if not hasattr(self, "estimator_"):
-            return super().predict_proba(X)
-        given = self.estimator_.predict_proba(X)
-        # The second stage may not have seen every class.
-        proba = np.zeros((len(given), len(self.classes_)))
-        seen, _ = encode(
-            self.estimator_.classes_, self.classes_, argument="classes", vocabulary_name="classes_"
-        )
-        proba[:, seen] = given
-        # Single-precision estimators sum to 1 only up to their rounding.
-        return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
-
-    def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
-        """p(x) times each annotator's confusion matrix, (n_samples, n_annotators, n_classes)."""
-        if not hasattr(self, "estimator_"):
-            return super().predict_annotation_proba(X, annotators)
-        proba = self.predict_proba(X).astype(np.float32)
-        confusion = self._confusions_and_pooled[self._find_annotators(annotators, "annotators")]
-        confusion = confusion.astype(np.float32)
-        return cast(FloatArray, np.einsum("nc,rcg->nrg", proba, confusion))
-
-    @property
-    def _confusions_and_pooled(self) -> FloatArray:
-        """Confusion matrices, and as the last (of code -1) that of a new annotator."""
-        return np.concatenate([self.confusion_, self.pooled_confusion_[None]])
-
-    def _log_likelihood(
-        self, X: Any, table: AnnotationTable, annotators: AnyArray, labels: AnyArray
-    ) -> float:
-        if not hasattr(self, "estimator_"):
-            return super()._log_likelihood(X, table, annotators, labels)
-        columns = self._confusions_and_pooled[annotators, :, labels]
-        given = (self.predict_proba(X)[table.instance] * columns).sum(axis=1)
-        return float(np.average(floored_log(given), weights=table.weight))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "module_") or hasattr(self, "estimator_")
-
-
-def _seeded(estimator: Any, rng: np.random.Generator) -> Any:
-    """Give every unset ``random_state`` within an estimator a seed, for equal repetitions."""
-    if hasattr(estimator, "get_params"):
-        unset = [
-            name
-            for name, value in sorted(estimator.get_params().items())
-            if value is None and (name == "random_state" or name.endswith("__random_state"))
-        ]
-        estimator.set_params(**{name: int(rng.integers(2**31)) for name in unset})
-    return estimator
-
-
-def _weight_parameter(estimator: Any) -> str:
-    """Name under which ``fit`` takes a weight a row.
-
-    Raises
-    ------
-    AnnotationError
-        If it takes none.
-    """
-    steps = getattr(estimator, "steps", None)
-    last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (estimator, "")
-    if not has_fit_parameter(last, "sample_weight"):
-        raise AnnotationError(
-            f"{type(last).__name__} takes no sample_weight, which soft targets need; use "
-            "targets='hard'"
-        )
-    return f"{prefix}sample_weight"

@@ -5,6 +5,7 @@ from manyhands.functional.annotations import (
     apply_confusion,
     confusion_gap,
     focal_nll,
+    information_gain,
     mix_log_proba,
     soft_cross_entropy,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "apply_confusion",
     "confusion_gap",
     "focal_nll",
+    "information_gain",
     "mix_log_proba",
     "soft_cross_entropy",
 ]

@@ -91,3 +91,38 @@ def confusion_gap(individual: Tensor, common: Tensor, *, squared: bool = False) 
     if squared:
         return difference.square().sum()
     return torch.linalg.vector_norm(difference, dim=(1, 2)).sum()
+
+
+def information_gain(
+    log_left: Tensor, log_right: Tensor, log_prior: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Bound on the mutual information of two views of n instances, in its two parts.
+
+    With P_ij = sum_c left_ic right_jc / prior_c, the mean over instances of 1 + log P_ii, and
+    the mean over pairs i != j of P_ij (0 where there is one instance). The first minus the
+    second is to be maximised (Max-MIG, Cao et al. 2019, with the Kullback-Leibler divergence).
+
+    Parameters
+    ----------
+    log_left, log_right : tensors of shape (n, c)
+        Log probabilities of the classes, by either view.
+    log_prior : tensor of shape (c,)
+    weights : tensor of shape (n,), optional
+        Of the instances; a pair weighs their product.
+
+    Notes
+    -----
+    The sum over pairs is a product of sums, left_i @ sum_{j != i} right_j: n * c operations.
+    """
+    if weights is None:
+        weights = log_left.new_ones(len(log_left))
+    tiny = torch.finfo(log_left.dtype).tiny
+    log_scaled = log_left - log_prior
+    log_own = (log_scaled + log_right).logsumexp(dim=1)
+    total = weights.sum()
+    agreement = (weights * (1 + log_own)).sum() / total.clamp_min(tiny)
+    right = weights[:, None] * log_right.exp()
+    others = right.sum(dim=0) - right
+    crossed = (weights * (log_scaled.exp() * others).sum(dim=1)).sum()
+    pairs = (weights * (total - weights)).sum()
+    return agreement, crossed / pairs.clamp_min(tiny)

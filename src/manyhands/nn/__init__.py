@@ -12,8 +12,12 @@ from manyhands.nn.backbones import (
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 from manyhands.nn.noise_adaptation import (
     CONNECTIONS,
+    PARAMETRIZATIONS,
+    AggregatorModule,
     CommonNoiseModule,
+    ConfusionModule,
     CrowdLayerModule,
+    DirectModule,
     FixedConfusionModule,
 )
 from manyhands.nn.standardize import Standardize
@@ -23,10 +27,14 @@ __all__ = [
     "CNN",
     "CONNECTIONS",
     "MLP",
+    "PARAMETRIZATIONS",
     "VGG16",
+    "AggregatorModule",
     "CommonNoiseModule",
+    "ConfusionModule",
     "CrowdLayerModule",
     "CrowdModule",
+    "DirectModule",
     "FixedConfusionModule",
     "Linear",
     "ResNet18",

@@ -68,4 +68,5 @@ class CrowdModule(nn.Module):
         """
         n, r = len(x), len(annotators)
         rows = torch.arange(n, device=x.device).repeat_interleave(r)
-        return self.annotation_log_proba(x, rows, annotators.repeat(n)).reshape(n, r, -1)
+        pairs = self.annotation_log_proba(x, rows, annotators.repeat(n))
+        return pairs.reshape(n, r, pairs.shape[1])

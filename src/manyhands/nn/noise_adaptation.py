@@ -2,6 +2,10 @@
 
 .. [1] F. Rodrigues and F. C. Pereira. Deep learning from crowds. AAAI 2018.
 .. [2] Z. Chu, J. Ma and H. Wang. Learning from crowds by modeling common confusions. AAAI 2021.
+.. [3] R. Tanno, A. Saeedi, S. Sankaranarayanan, D. C. Alexander and N. Silberman. Learning from
+   noisy labels by regularized estimation of annotator confusion. CVPR 2019.
+.. [4] P. Cao, Y. Xu, Y. Kong and Y. Wang. Max-MIG: an information theoretic approach for joint
+   learning from crowds. ICLR 2019.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 CONNECTIONS = ("MW", "VW", "VB", "VW+B", "S")
 """Crowd Layer's connections [1]_: matrix, class scales, biases, both, one scalar an annotator."""
+
+PARAMETRIZATIONS = ("softplus", "softmax", "column_softmax")
+"""How `ConfusionModule` makes confusion matrices of free kernels."""
 
 
 class CrowdLayerModule(CrowdModule):
@@ -107,6 +114,175 @@ class FixedConfusionModule(CrowdModule):
         """Log p(x) @ confusion of the annotator, shape (m, n_classes)."""
         proba = self(x).softmax(dim=1)[rows]
         given = apply_confusion(proba, self.confusions[annotators])
+        return given.clamp_min(torch.finfo(given.dtype).tiny).log()
+
+
+class DirectModule(CrowdModule):
+    """A classifier whose probabilities are every annotator's: there is no noise to adapt to."""
+
+    def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of the classes, shape (m, n_classes)."""
+        return self(x).log_softmax(dim=1)[rows]
+
+    def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of the classes, repeated: shape (n, r, n_classes)."""
+        return self(x).log_softmax(dim=1)[:, None].expand(-1, len(annotators), -1)
+
+
+class ConfusionModule(CrowdModule):
+    """A classifier whose probabilities pass through a confusion matrix an annotator [3]_.
+
+    Parameters
+    ----------
+    classifier : ScaledClassifier
+    n_classes, n_annotators : int
+    parametrization : one of `PARAMETRIZATIONS`
+        How a kernel K becomes a matrix W [true, given]. "softplus": softplus(K), every row
+        divided by its sum, as in [3]_. "softmax": softmax of every row. Both make W a confusion
+        matrix, and an annotation's distribution p(x) @ W. "column_softmax": softmax of every
+        *column*, and an annotation's distribution is the softmax of p(x) @ W: what DASC's Eq. 10
+        and 8 say to the letter.
+    init_scale : float
+        Kernels start at this multiple of the identity; for "softplus" at 5 less everywhere.
+    """
+
+    def __init__(
+        self,
+        classifier: ScaledClassifier,
+        n_classes: int,
+        n_annotators: int,
+        *,
+        parametrization: str = "softplus",
+        init_scale: float = 6.0,
+    ) -> None:
+        super().__init__(classifier)
+        self.n_classes = n_classes
+        self.parametrization = parametrization
+        start = init_scale * torch.eye(n_classes)
+        if parametrization == "softplus":
+            start = start - 5.0
+        self.kernels = nn.Parameter(start.repeat(n_annotators, 1, 1))
+
+    def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of annotations, shape (m, n_classes)."""
+        proba = self(x).softmax(dim=1)[rows]
+        flat = F.embedding(annotators, self.kernels.flatten(1))
+        kernels = flat.view(-1, self.n_classes, self.n_classes)
+        return self._log(apply_confusion(proba, self._normalize(kernels)))
+
+    def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        matrices = self._normalize(self.kernels[annotators])
+        return self._log(torch.einsum("nc,rcg->nrg", self(x).softmax(dim=1), matrices))
+
+    def traces(self, annotators: Tensor) -> Tensor:
+        """Traces of the matrices W of r annotators, shape (r,)."""
+        flat = F.embedding(annotators, self.kernels.flatten(1))
+        matrices = self._normalize(flat.view(-1, self.n_classes, self.n_classes))
+        return matrices.diagonal(dim1=1, dim2=2).sum(dim=1)
+
+    def confusion(self) -> Tensor:
+        """What an instance surely of each class receives, shape (n_annotators, true, given)."""
+        return self._log(self._normalize(self.kernels)).exp()
+
+    def _normalize(self, kernels: Tensor) -> Tensor:
+        """W of kernels (..., true, given)."""
+        if self.parametrization == "column_softmax":
+            return kernels.softmax(dim=-2)
+        if self.parametrization == "softmax":
+            return kernels.softmax(dim=-1)
+        # A row that underflows as a whole would be divided by 0.
+        positive = F.softplus(kernels).clamp_min(torch.finfo(kernels.dtype).tiny)
+        return positive / positive.sum(dim=-1, keepdim=True)
+
+    def _log(self, given: Tensor) -> Tensor:
+        """Log probabilities of annotations from p(x) @ W."""
+        if self.parametrization == "column_softmax":
+            return given.log_softmax(dim=-1)
+        return given.clamp_min(torch.finfo(given.dtype).tiny).log()
+
+
+class AggregatorModule(FixedConfusionModule):
+    """Max-MIG: a classifier of instances beside an aggregator of their annotations [4]_.
+
+    The aggregator gives the classes of an instance as the softmax of log prior + sum_r L_r[y_r],
+    the sum over the instance's annotations y_r. L_r (given, true) is free: in Bayes' rule it is
+    log p(given | true) of annotator r, up to a constant for every given class.
+
+    Parameters
+    ----------
+    classifier : ScaledClassifier
+    n_classes, n_annotators : int
+
+    Attributes
+    ----------
+    tables : parameter of shape (n_annotators, n_classes, n_classes)
+        L, [annotator, given, true].
+    prior : buffer of shape (n_classes,)
+        Of the classes; uniform until it is set.
+    confusions : buffer of shape (n_annotators, n_classes, n_classes)
+        [annotator, true, given], to explain annotations with; see `count_confusions`.
+    """
+
+    prior: Tensor
+
+    def __init__(self, classifier: ScaledClassifier, n_classes: int, n_annotators: int) -> None:
+        super().__init__(classifier, n_classes, n_annotators)
+        self.n_classes = n_classes
+        self.tables = nn.Parameter(torch.zeros(n_annotators, n_classes, n_classes))
+        self.register_buffer("prior", torch.full((n_classes,), 1.0 / n_classes))
+
+    def aggregate(
+        self,
+        n: int,
+        rows: Tensor,
+        annotators: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """Log probabilities of the classes of n instances given their annotations, (n, n_classes).
+
+        Parameters
+        ----------
+        n : int
+        rows, annotators, labels : integer tensors of shape (m,)
+            One entry an annotation; ``rows`` are below n.
+        weights : tensor of shape (m,), optional
+            How often each annotation counts.
+        """
+        evidence = F.embedding(annotators * self.n_classes + labels, self.tables.flatten(0, 1))
+        if weights is not None:
+            evidence = evidence * weights[:, None]
+        start = self.prior.log().expand(n, -1)
+        return start.index_add(0, rows, evidence).log_softmax(dim=1)
+
+    def count_confusions(
+        self,
+        n: int,
+        rows: Tensor,
+        annotators: Tensor,
+        labels: Tensor,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """Confusions of annotations against what `aggregate` makes of them, (r, true, given).
+
+        Parameters are those of `aggregate`. Every row gets one annotation more, as the crowd on
+        the whole would give it: what was never seen of an annotator is not impossible.
+        """
+        given = self.aggregate(n, rows, annotators, labels, weights).exp()[rows]
+        if weights is not None:
+            given = given * weights[:, None]
+        counts = given.new_zeros(self.tables.flatten(0, 1).shape)
+        counts.index_add_(0, annotators * self.n_classes + labels, given)
+        counts = counts.view_as(self.tables).transpose(1, 2)
+        pooled = counts.sum(dim=0) + 1.0 / self.n_classes
+        counts = counts + pooled / pooled.sum(dim=1, keepdim=True)
+        return counts / counts.sum(dim=2, keepdim=True)
+
+    def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        proba = self(x).softmax(dim=1)
+        given = torch.einsum("nc,rcg->nrg", proba, self.confusions[annotators])
         return given.clamp_min(torch.finfo(given.dtype).tiny).log()
 
 

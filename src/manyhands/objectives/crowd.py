@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from manyhands.functional import annotation_nll, confusion_gap, soft_cross_entropy
-from manyhands.nn import CommonNoiseModule, CrowdModule
+from manyhands.functional import (
+    annotation_nll,
+    confusion_gap,
+    information_gain,
+    soft_cross_entropy,
+)
+from manyhands.nn import AggregatorModule, CommonNoiseModule, ConfusionModule, CrowdModule
 from manyhands.training import CrowdBatch
 
 
@@ -32,6 +37,63 @@ def common_noise_objective(
     """
     gap = confusion_gap(module.individual, module.common, squared=squared)
     return {**crowd_nll(module, batch, focus=focus), "confusion_gap": -gap_weight * gap}
+
+
+def trace_objective(
+    module: ConfusionModule,
+    batch: CrowdBatch,
+    rarity: Tensor,
+    *,
+    trace_weight: float,
+    focus: float = 0.0,
+) -> dict[str, Tensor]:
+    """Tanno et al.'s loss: ``nll`` and ``trace`` = trace_weight * mean_r trace(W_r).
+
+    The sign is positive: the trace is minimised. Annotators are taken to be as unreliable as
+    their annotations allow, lest the classifier explains their mistakes.
+
+    Parameters
+    ----------
+    module : ConfusionModule
+    batch : CrowdBatch
+    rarity : tensor of shape (n_annotators,)
+        What an annotation's annotator counts in the mean over the batch's annotations, which
+        stands for that over annotators: their number goes with the batch, not with the crowd.
+    trace_weight : float
+    focus : float
+        See `focal_nll`.
+    """
+    terms = crowd_nll(module, batch, focus=focus)
+    if not trace_weight:
+        return {**terms, "trace": terms["nll"].new_zeros(())}
+    present, counts = batch.annotators.unique(  # type: ignore[no-untyped-call]
+        return_counts=True
+    )
+    shares = rarity[present] * counts / len(batch.annotators)
+    return {**terms, "trace": trace_weight * (shares @ module.traces(present))}
+
+
+def information_objective(
+    module: AggregatorModule, batch: CrowdBatch, weights: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Max-MIG's loss: ``agreement`` = -mean_i (1 + log P_ii) and ``chance`` = mean_ij P_ij.
+
+    See `information_gain`; the weights of the batch are those of the aggregator's evidence.
+
+    Parameters
+    ----------
+    module : AggregatorModule
+    batch : CrowdBatch
+    weights : tensor of shape (n_instances,), optional
+        Of the instances.
+    """
+    log_classifier = module(batch.x).log_softmax(dim=1)
+    log_aggregator = module.aggregate(
+        len(batch.x), batch.rows, batch.annotators, batch.labels, batch.weights
+    )
+    own = None if weights is None else weights[batch.instances]
+    agreement, chance = information_gain(log_classifier, log_aggregator, module.prior.log(), own)
+    return {"agreement": -agreement, "chance": chance}
 
 
 def soft_label_objective(

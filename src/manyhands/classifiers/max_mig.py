@@ -1,0 +1,247 @@
+"""Max-MIG: a classifier and an aggregator of annotations that inform of each other.
+
+.. [1] P. Cao, Y. Xu, Y. Kong and Y. Wang. Max-MIG: an information theoretic approach for joint
+   learning from crowds. ICLR 2019. https://openreview.net/forum?id=BJg9DoR9t7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.exceptions import AnnotationError
+from manyhands.inference import MajorityVote
+from manyhands.inference.kernels import normalise_rows
+from manyhands.nn import AggregatorModule, ScaledClassifier
+from manyhands.objectives import information_objective
+from manyhands.training import AnnotationBatches, CrowdBatch, Features, Stage
+from manyhands.typing import FloatArray
+
+FLOOR = 0.01
+"""Added to the counted confusions before their logarithm starts the aggregator, as published."""
+
+
+class MaxMIGClassifier(BaseCrowdClassifier):
+    r"""Train a classifier and an aggregator to inform of each other (Max-MIG) [1]_.
+
+    Two views of an instance, its features and its annotations, are taken to be independent given
+    the true class. The classifier gives probabilities :math:`f_i` from the one; an aggregator
+    :math:`g_i = \mathrm{softmax}(\log\pi + \sum_r L_r[y_i^r])` from the other. With
+    :math:`P_{ij} = \sum_c f_{ic} g_{jc} / \pi_c`, the loss is
+
+    .. math:: -1 - \mathrm{mean}_i \log P_{ii} + \mathrm{mean}_{i \neq j} P_{ij},
+
+    minus a bound on the information the views share. Nothing is assumed of how annotators depend
+    on one another: an aggregator may count those who copy as one.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, \
+scaling, device, random_state, verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`.
+    prior : {"uniform", "estimated"} or array of shape (n_classes,), default="uniform"
+        :math:`\pi`: equal for all classes as in the released code; the classes' shares of the
+        majority vote (each class counts one annotated instance more); or yours.
+    noise_lr : float or None, default=1e-2
+        Learning rate of the aggregator, without weight decay. None trains everything at ``lr``
+        with ``weight_decay``.
+    class_balance : None, str or dict, default=None
+        "resample", "reweight", or None. An instance weighs the mean weight of its annotations.
+        The loss has no probability of an annotation, which the focal losses would need.
+
+    Attributes
+    ----------
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        [annotator, true, given]: annotations counted against the aggregator's probabilities of
+        the classes (a reading of ours, see the notes).
+
+    Notes
+    -----
+    The tables L are no confusion matrices: the aggregator stays the same when a constant is added
+    to what an annotation says of all classes. So ``confusion_``, and with it
+    ``predict_annotation_proba`` (p(x) times ``confusion_``), counts the training annotations
+    against what the aggregator makes of them. ``history_`` logs ``agreement`` and ``chance``, the
+    two parts of the loss. Differences from the paper are numbered in ``docs/methods/max_mig.md``.
+
+    References
+    ----------
+    .. [1] Cao, Xu, Kong & Wang, Max-MIG: an information theoretic approach for joint learning from
+       crowds, ICLR 2019.
+
+    Examples
+    --------
+    >>> from manyhands import MaxMIGClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = MaxMIGClassifier(max_epochs=2, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).predict(demo.X_test).shape == demo.y_test.shape
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "prior": [StrOptions({"uniform", "estimated"}), "array-like"],
+        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
+    }
+    _crowd_check_exemptions = {
+        "check_class_balance": "the information loss has no probability of an annotation, so "
+        "'focal' and 'cb_focal' are refused; the other options are tested with the method",
+    }
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        prior: Any = "uniform",
+        max_epochs: int = 50,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        noise_lr: float | None = 1e-2,
+        weight_decay: float = 5e-4,
+        reset_optimizer: bool = False,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.prior = prior
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.noise_lr = noise_lr
+        self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> AggregatorModule:
+        return AggregatorModule(classifier, len(self.classes_), self.n_annotators_)
+
+    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
+        """Annotations as they are: weights would change the evidence; instances are balanced.
+
+        Raises
+        ------
+        AnnotationError
+            If ``class_balance`` is a focal loss.
+        """
+        if self._focus:
+            raise AnnotationError(
+                f"class_balance={self.class_balance!r} needs the probability of an annotation, "
+                "which Max-MIG's loss has not; use 'resample' or 'reweight'"
+            )
+        return table
+
+    def _prepare(
+        self,
+        table: AnnotationTable,
+        features: Features,
+        module: AggregatorModule,
+        rng: np.random.Generator,
+    ) -> None:
+        def column(values: Any, dtype: torch.dtype) -> Tensor:
+            return torch.tensor(np.asarray(values)).to(features.device, dtype)
+
+        posterior = MajorityVote().fit(table).posterior_
+        start = np.log(_count_confusions(table, posterior) + FLOOR)
+        with torch.no_grad():
+            module.tables.copy_(torch.from_numpy(start.transpose(0, 2, 1)))
+        module.prior.copy_(torch.from_numpy(self._read_prior(table, posterior)))
+        self._annotations: tuple[Tensor, Tensor, Tensor, Tensor | None] = (
+            column(table.instance, torch.int64),
+            column(table.annotator, torch.int64),
+            column(table.label, torch.int64),
+            None if table.weights is None else column(table.weights, torch.float32),
+        )
+        weights = self._weigh_instances(table, rng)
+        self._instance_weights = None if weights is None else column(weights, torch.float32)
+
+    def _read_prior(self, table: AnnotationTable, posterior: FloatArray) -> FloatArray:
+        n_classes = len(self.classes_)
+        if isinstance(self.prior, str):
+            if self.prior == "uniform":
+                return np.full(n_classes, 1.0 / n_classes)
+            shares = posterior[table.annotations_per_instance() > 0].sum(axis=0) + 1.0
+            return shares / shares.sum()
+        prior = np.asarray(self.prior, dtype=np.float64)
+        if prior.shape != (n_classes,):
+            raise AnnotationError(
+                f"prior has shape {prior.shape}; give a probability for each of the {n_classes} "
+                "classes"
+            )
+        if not (prior > 0).all() or not np.isclose(prior.sum(), 1.0, atol=1e-6):
+            raise AnnotationError(f"prior={self.prior!r} must be positive and sum to 1")
+        return prior
+
+    def _weigh_instances(
+        self, table: AnnotationTable, rng: np.random.Generator
+    ) -> FloatArray | None:
+        """Mean balancing weight of every instance's annotations, (n,); None for equal ones.
+
+        Instances whose annotations all weigh 0 have no second view, and weigh 0.
+        """
+        given = table.weight
+        factors = (
+            np.ones(table.n_annotations)
+            if self._balance is None
+            else self._balance.factors(table.label, table.n_classes, given, rng)
+        )
+        mass = np.bincount(table.instance, weights=given, minlength=table.n_instances)
+        summed = np.bincount(table.instance, weights=given * factors, minlength=len(mass))
+        weights = np.divide(summed, mass, out=np.zeros(len(mass)), where=mass > 0)
+        own = weights[table.annotations_per_instance() > 0]
+        return None if np.allclose(own, own[:1]) else weights
+
+    def _stages(self, module: AggregatorModule, batches: AnnotationBatches) -> list[Stage]:
+        (stage,) = super()._stages(module, batches)
+        return [replace(stage, epoch_batches=partial(self._epoch, module, batches))]
+
+    def _epoch(
+        self, module: AggregatorModule, batches: AnnotationBatches, epoch: int
+    ) -> Iterator[CrowdBatch]:
+        """Yield an epoch's batches; after its last step, before it is judged, count confusions."""
+        yield from batches.epoch(epoch)
+        with torch.no_grad():
+            counted = module.count_confusions(batches.table.n_instances, *self._annotations)
+            module.confusions.copy_(counted)
+
+    def _objective(self, module: AggregatorModule, batch: CrowdBatch) -> dict[str, Tensor]:
+        return information_objective(module, batch, self._instance_weights)
+
+    def _set_fitted(self, module: AggregatorModule, batches: AnnotationBatches) -> None:
+        del self._annotations, self._instance_weights
+        confusion = module.confusions.double()
+        self.confusion_ = (confusion / confusion.sum(dim=2, keepdim=True)).cpu().numpy()
+
+
+def _count_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatArray:
+    """Confusions against a posterior, (n_annotators, true, given); rows without evidence are 0."""
+    shape = (table.n_annotators, table.n_classes, table.n_classes)
+    counts = np.zeros(shape)
+    given = table.weight[:, None] * posterior[table.instance]
+    np.add.at(counts.transpose(0, 2, 1), (table.annotator, table.label), given)
+    seen = counts.sum(axis=2, keepdims=True) > 0
+    return np.where(seen, normalise_rows(counts), 0.0)

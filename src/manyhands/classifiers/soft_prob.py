@@ -1,0 +1,115 @@
+"""SoftProb: every annotation is an example of its own.
+
+.. [1] V. C. Raykar, S. Yu, L. H. Zhao, G. H. Valadez, C. Florin, L. Bogoni and L. Moy. Learning
+   from crowds. JMLR 11, 2010. https://jmlr.org/papers/v11/raykar10a.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.second_stage import SecondStageClassifier
+from manyhands.nn import DirectModule, ScaledClassifier
+from manyhands.training import AnnotationBatches
+
+
+class SoftProbClassifier(SecondStageClassifier):
+    """Train one classifier on all pairs of instance and annotation (SoftProb) [1]_.
+
+    The cross entropy of the annotations under the classifier itself, the same for all annotators:
+    the classifier learns what the crowd says, mistakes included. As a soft target an instance has
+    its vote shares, and weighs as many times as it has annotations.
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`, or a scikit-learn classifier
+        ``"linear"`` is the papers' logistic regression. A scikit-learn classifier is cloned and
+        fitted with one row a class of every instance, weighted by its votes; the training
+        parameters then do not apply.
+    max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`.
+
+    Attributes
+    ----------
+    estimator_ : scikit-learn classifier
+        The fitted ``backbone``, where it is one (there is no ``module_`` then).
+
+    Notes
+    -----
+    There is no ``confusion_``: ``predict_annotation_proba`` gives the class probabilities for every
+    annotator. ``history_`` logs ``nll``. With one annotation an instance it is
+    `AggregatedClassifier`.
+
+    References
+    ----------
+    .. [1] Raykar et al., Learning from crowds, JMLR 2010.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from manyhands import SoftProbClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = SoftProbClassifier(LogisticRegression(max_iter=50, tol=1.0))
+    >>> model.fit(demo.X_train, demo.annotations).classes_.shape
+    (10,)
+    """
+
+    _fitted_arrays: Sequence[str] = ()
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        max_epochs: int = 50,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        weight_decay: float = 5e-4,
+        reset_optimizer: bool = False,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _fit_second_stage(self, X: Any, table: AnnotationTable, rng: np.random.Generator) -> Any:
+        estimator = self._clone_backbone(rng)
+        balanced = self._balanced(table, rng)
+        votes = np.zeros((table.n_instances, table.n_classes))
+        np.add.at(votes, (table.instance, table.label), balanced.weight)
+        annotated = np.flatnonzero(votes.any(axis=1))
+        return self._fit_weighted(
+            estimator, _safe_indexing(X, annotated), votes[annotated], "counted votes need"
+        )
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> DirectModule:
+        return DirectModule(classifier)
+
+    def _set_fitted(self, module: DirectModule, batches: AnnotationBatches) -> None:
+        """Nothing: the classifier is all there is."""
