@@ -116,6 +116,12 @@ class FixedConfusionModule(CrowdModule):
         given = apply_confusion(proba, self.confusions[annotators])
         return given.clamp_min(torch.finfo(given.dtype).tiny).log()
 
+    def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        proba = self(x).softmax(dim=1)
+        given = torch.einsum("nc,rcg->nrg", proba, self.confusions[annotators])
+        return given.clamp_min(torch.finfo(given.dtype).tiny).log()
+
 
 class DirectModule(CrowdModule):
     """A classifier whose probabilities are every annotator's: there is no noise to adapt to."""
@@ -278,12 +284,6 @@ class AggregatorModule(FixedConfusionModule):
         pooled = counts.sum(dim=0) + 1.0 / self.n_classes
         counts = counts + pooled / pooled.sum(dim=1, keepdim=True)
         return counts / counts.sum(dim=2, keepdim=True)
-
-    def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of all pairs, shape (n, r, n_classes)."""
-        proba = self(x).softmax(dim=1)
-        given = torch.einsum("nc,rcg->nrg", proba, self.confusions[annotators])
-        return given.clamp_min(torch.finfo(given.dtype).tiny).log()
 
 
 class CommonNoiseModule(CrowdModule):
