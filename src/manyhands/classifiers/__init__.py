@@ -1,5 +1,6 @@
 """Crowd classifiers: scikit-learn classifiers whose target is annotations. One file a method."""
 
+from manyhands.classifiers.agg_net import AggNetClassifier
 from manyhands.classifiers.aggregated import AggregatedClassifier
 from manyhands.classifiers.balance import ClassBalance
 from manyhands.classifiers.base import BaseCrowdClassifier
@@ -7,19 +8,24 @@ from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.discovery import all_classifiers, find_classifier
 from manyhands.classifiers.max_mig import MaxMIGClassifier
+from manyhands.classifiers.mbem import MBEMClassifier
 from manyhands.classifiers.persistence import load
 from manyhands.classifiers.protocols import PROTOCOLS, training_protocol, with_protocol
+from manyhands.classifiers.raykar import RaykarClassifier
 from manyhands.classifiers.soft_prob import SoftProbClassifier
 from manyhands.classifiers.trace_reg import TraceRegClassifier
 
 __all__ = [
     "PROTOCOLS",
+    "AggNetClassifier",
     "AggregatedClassifier",
     "BaseCrowdClassifier",
     "ClassBalance",
     "CoNALClassifier",
     "CrowdLayerClassifier",
+    "MBEMClassifier",
     "MaxMIGClassifier",
+    "RaykarClassifier",
     "SoftProbClassifier",
     "TraceRegClassifier",
     "all_classifiers",

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
+from manyhands.classifiers.latent import SoftTargets, balancing_weights
 from manyhands.classifiers.second_stage import SecondStageClassifier, seeded
 from manyhands.inference import BaseAggregator, MajorityVote
 from manyhands.nn import FixedConfusionModule, ScaledClassifier
-from manyhands.objectives import soft_label_objective
 from manyhands.training import AnnotationBatches, CrowdBatch, Features
 from manyhands.typing import FloatArray
 
@@ -127,7 +127,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         self, estimator: Any, X: Any, targets: FloatArray, rng: np.random.Generator
     ) -> Any:
         """Fit the second stage; a soft target becomes one weighted row a class."""
-        weighted = self._balanced_targets(targets, rng)
+        weighted = balancing_weights(self._balance, targets, rng)
         if self.targets == "hard" and weighted is None:
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
         final = targets if weighted is None else targets * weighted
@@ -161,26 +161,17 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         rng: np.random.Generator,
     ) -> None:
         targets = self._aggregate(table, rng)
-        self._targets = torch.tensor(targets, dtype=torch.float32, device=features.device)
         annotated = table.annotations_per_instance() > 0
-        weights = self._balanced_targets(targets * annotated[:, None], rng)
-        self._target_weights = (
-            None
-            if weights is None
-            else torch.tensor(weights, dtype=torch.float32, device=features.device)
-        )
+        self._targets = SoftTargets(self._balance, features.device)
+        self._targets.set(targets * annotated[:, None], rng)
         module.confusions.copy_(torch.from_numpy(self.confusion_))
 
     def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
         """Annotations as they are: the inferred labels are balanced."""
         return table
 
-    def _balanced_targets(self, targets: FloatArray, rng: np.random.Generator) -> FloatArray | None:
-        """Weights (n, n_classes) that balance the targets; None for equal ones."""
-        return None if self._balance is None else self._balance.target_weights(targets, rng)
-
     def _objective(self, module: FixedConfusionModule, batch: CrowdBatch) -> dict[str, Tensor]:
-        return soft_label_objective(module, batch, self._targets, self._target_weights, self._focus)
+        return self._targets.objective(module, batch)
 
     def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
-        del self._targets, self._target_weights
+        del self._targets

@@ -1,0 +1,166 @@
+"""AggNet: expectation maximisation around a network.
+
+.. [1] S. Albarqouni, C. Baur, F. Achilles, V. Belagiannis, S. Demirci and N. Navab. AggNet: deep
+   learning from crowds for mitosis detection in breast cancer histology images. IEEE
+   Transactions on Medical Imaging 35(5), 2016. https://doi.org/10.1109/TMI.2016.2528120
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.utils._param_validation import Interval
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.classifiers.latent import (
+    LatentClassClassifier,
+    LatentClasses,
+    SoftTargets,
+    TargetStep,
+    balancing_rng,
+    class_proba,
+    read_confusion,
+)
+from manyhands.nn import FixedConfusionModule
+from manyhands.training import AnnotationBatches, Stage
+
+
+class AggNetClassifier(LatentClassClassifier):
+    r"""Learn from crowds by EM, with the network as the prior of the true class [1]_.
+
+    An instance's class has the posterior :math:`q_i \propto p(x_i) \prod_r \pi^r_{\cdot, y_{ir}}`
+    (E-step), the annotators' confusion matrices :math:`\pi^r` are what they gave, counted against
+    it (M-step), and the network is trained an epoch on :math:`q` as soft targets. The first
+    targets are the vote shares.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of a confusion matrix; more than a few hundredths drown
+        annotators with few annotations.
+    em_every : int, default=1
+        Epochs the network is trained between two E- and M-steps.
+    confusion_floor : float, default=1e-4
+        Added to a confusion matrix before its logarithm: how surely an annotation may rule a
+        class out.
+    proba_floor : float, default=1e-3
+        Added to the network's probabilities before their logarithm: how surely an overconfident
+        network may.
+
+    Attributes
+    ----------
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        The last M-step's; an annotator without annotations has uniform rows.
+    posterior_ : array of shape (n_samples, n_classes)
+        Class probabilities of the training instances given x and their annotations (given x
+        alone, where there are none).
+    labels_ : array of shape (n_samples,)
+        Their most probable classes.
+
+    Notes
+    -----
+    ``history_`` logs ``cross_entropy`` against the targets of the epoch: as these move, it need
+    not fall. With a network that cannot tell instances apart this is `DawidSkene` (a test of
+    ours). Instances without annotations do not enter the training.
+
+    References
+    ----------
+    .. [1] Albarqouni et al., AggNet: deep learning from crowds, IEEE TMI 35(5), 2016.
+
+    Examples
+    --------
+    >>> from manyhands import AggNetClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = AggNetClassifier(max_epochs=2, random_state=0).fit(demo.X_train, demo.annotations)
+    >>> model.posterior_.shape == (len(demo.X_train), 10)
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "em_every": [Interval(Integral, 1, None, closed="left")],
+        "confusion_floor": [Interval(Real, 0, None, closed="left")],
+        "proba_floor": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        smoothing: float = 0.01,
+        em_every: int = 1,
+        confusion_floor: float = 1e-4,
+        proba_floor: float = 1e-3,
+        max_epochs: int = 50,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        weight_decay: float = 5e-4,
+        reset_optimizer: bool = False,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.smoothing = smoothing
+        self.em_every = em_every
+        self.confusion_floor = confusion_floor
+        self.proba_floor = proba_floor
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _latent(self, table: AnnotationTable) -> LatentClasses:
+        return LatentClasses(
+            table,
+            smoothing=self.smoothing,
+            confusion_floor=self.confusion_floor,
+            proba_floor=self.proba_floor,
+        )
+
+    def _stages(self, module: FixedConfusionModule, batches: AnnotationBatches) -> list[Stage]:
+        latent = self._latent(batches.table)
+        targets = SoftTargets(self._balance, batches.features.device)
+
+        def renew(epoch: int) -> None:
+            """E- and M-step. What they start from is in the module, and so in a checkpoint."""
+            if epoch % self.em_every:
+                return
+            if epoch == 0:
+                posterior = latent.vote_shares()
+            else:
+                proba = class_proba(module, batches.features, latent.instances)
+                posterior, _ = latent.posterior(proba, read_confusion(module))
+            module.confusions.copy_(torch.from_numpy(latent.confusion(posterior)))
+            targets.set(latent.spread(posterior), balancing_rng(epoch))
+
+        step = TargetStep(
+            module,
+            targets,
+            renew,
+            lambda: self._make_optimizer(module),
+            reset_every_epoch=self.reset_optimizer,
+        )
+        return [Stage("train", step, batches.epoch, self.max_epochs)]

@@ -1,0 +1,234 @@
+"""MBEM: model bootstrapped expectation maximisation.
+
+.. [1] A. Khetan, Z. C. Lipton and A. Anandkumar. Learning from noisy singly-labeled data. ICLR
+   2018. https://arxiv.org/abs/1712.04577
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.classifiers.latent import (
+    LatentClassClassifier,
+    LatentClasses,
+    SoftTargets,
+    TargetStep,
+    balancing_rng,
+    class_proba,
+)
+from manyhands.nn import FixedConfusionModule, make_backbone
+from manyhands.training import AnnotationBatches, Features, Stage
+from manyhands.typing import FloatArray
+
+
+class MBEMClassifier(LatentClassClassifier):
+    r"""Learn from crowds in rounds, taking the network's own labels for the truth [1]_.
+
+    Round 0 trains a network on the vote shares. Every further round takes the most probable
+    class the network gives each training instance for its true one, counts the annotators'
+    confusion matrices :math:`\pi^r` and the class prior :math:`\rho` against these, and trains a
+    new network on the posterior :math:`q_i \propto \rho \prod_r \pi^r_{\cdot, y_{ir}}`. So
+    confusions can be told even where every instance has a single annotation.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``max_epochs`` and ``patience`` are those of a stage;
+        ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch of all
+        rounds.
+    n_iterations : int, default=1
+        Rounds after the one on vote shares.
+    class_prior : {"estimated", "uniform"}, default="estimated"
+        :math:`\rho`: shares of the network's labels, as in the paper, or none, as in its code.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of a confusion matrix.
+    warm_start_network : bool, default=False
+        Go on training the network of the round before rather than a new one; cold, as in the
+        paper's code, the network forgets the mistakes it has learnt by heart.
+    train_on_own_labels : bool, default=False
+        End every round by training a new network on the hard labels that its first one gives: the
+        code does, the paper's algorithm does not. The code's authors say that it stands in for
+        more epochs; it also throws away how sure the posterior was.
+
+    Attributes
+    ----------
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        Annotations counted against the final network's labels, smoothed; a row without
+        annotations is uniform.
+    class_prior_ : array of shape (n_classes,)
+        The prior that goes with it.
+    posterior_ : array of shape (n_samples, n_classes)
+        Class probabilities of the training instances given their annotations: the targets of a
+        further round. Without annotations: the prior.
+    labels_ : array of shape (n_samples,)
+        Their most probable classes.
+
+    Notes
+    -----
+    ``history_`` logs ``cross_entropy`` against the targets; its stages are "round 0", "round 1",
+    ..., with ``train_on_own_labels`` each followed by "round 0, own labels", ....
+
+    References
+    ----------
+    .. [1] Khetan, Lipton & Anandkumar, Learning from noisy singly-labeled data, ICLR 2018.
+
+    Examples
+    --------
+    >>> from manyhands import MBEMClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = MBEMClassifier(max_epochs=2, random_state=0).fit(demo.X_train, demo.annotations)
+    >>> [row["stage"] for row in model.history_]
+    ['round 0', 'round 0', 'round 1', 'round 1']
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "n_iterations": [Interval(Integral, 1, None, closed="left")],
+        "class_prior": [StrOptions({"estimated", "uniform"})],
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "warm_start_network": ["boolean"],
+        "train_on_own_labels": ["boolean"],
+    }
+    _crowd_check_exemptions = {
+        "check_reweighting_balanced_annotations_changes_nothing": "what is balanced are inferred "
+        "labels, which those of a hardly trained network unbalance; a test of ours trains longer",
+    }
+    _fitted_arrays = (*LatentClassClassifier._fitted_arrays, "class_prior_")
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        n_iterations: int = 1,
+        class_prior: str = "estimated",
+        smoothing: float = 0.01,
+        warm_start_network: bool = False,
+        train_on_own_labels: bool = False,
+        max_epochs: int = 50,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        weight_decay: float = 5e-4,
+        reset_optimizer: bool = False,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.n_iterations = n_iterations
+        self.class_prior = class_prior
+        self.smoothing = smoothing
+        self.warm_start_network = warm_start_network
+        self.train_on_own_labels = train_on_own_labels
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _stages(self, module: FixedConfusionModule, batches: AnnotationBatches) -> list[Stage]:
+        latent = self._latent(batches.table)
+
+        def from_annotations() -> FloatArray:
+            # The state before this stage is the module's alone, and so in a checkpoint.
+            labels = self._own_labels(module, batches.features, latent)
+            module.confusions.copy_(torch.from_numpy(latent.confusion(labels)))
+            return latent.posterior(self._prior(labels), latent.confusion(labels))[0]
+
+        def from_votes() -> FloatArray:
+            shares = latent.vote_shares()
+            module.confusions.copy_(torch.from_numpy(latent.confusion(shares)))
+            return shares
+
+        def from_network() -> FloatArray:
+            return self._own_labels(module, batches.features, latent)
+
+        sources: dict[str, Callable[[], FloatArray]] = {}
+        for number in range(self.n_iterations + 1):
+            sources[f"round {number}"] = from_annotations if number else from_votes
+            if self.train_on_own_labels:
+                sources[f"round {number}, own labels"] = from_network
+        return [
+            Stage(
+                name,
+                self._step(place, source, module, batches, latent),
+                batches.epoch,
+                self.max_epochs,
+            )
+            for place, (name, source) in enumerate(sources.items())
+        ]
+
+    def _step(
+        self,
+        place: int,
+        source: Callable[[], FloatArray],
+        module: FixedConfusionModule,
+        batches: AnnotationBatches,
+        latent: LatentClasses,
+    ) -> TargetStep:
+        """Step of a stage: its targets come as it begins, from the network as it is then."""
+        targets = SoftTargets(self._balance, batches.features.device)
+
+        def renew(epoch: int) -> None:
+            if epoch:
+                return
+            targets.set(latent.spread(source()), balancing_rng(place))
+            if place and not self.warm_start_network:
+                fresh = make_backbone(self.backbone, self.input_shape_, len(self.classes_))
+                module.classifier.backbone.load_state_dict(fresh.state_dict())
+
+        return TargetStep(
+            module,
+            targets,
+            renew,
+            lambda: self._make_optimizer(module),
+            reset_every_epoch=self.reset_optimizer,
+        )
+
+    @staticmethod
+    def _own_labels(
+        module: FixedConfusionModule, features: Features, latent: LatentClasses
+    ) -> FloatArray:
+        """One-hot labels the network gives the annotated instances, shape (m, n_classes)."""
+        proba = class_proba(module, features, latent.instances)
+        return np.eye(proba.shape[1])[proba.argmax(axis=1)]
+
+    def _prior(self, labels: FloatArray) -> FloatArray:
+        """Class prior against one-hot labels, shape (n_classes,)."""
+        n_classes = labels.shape[1]
+        if self.class_prior == "uniform":
+            return np.full(n_classes, 1.0 / n_classes)
+        # Smoothed like the confusions: a class the network does not predict yet may still be.
+        counts = labels.sum(axis=0) + self.smoothing
+        return counts / counts.sum()
+
+    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
+        latent = self._latent(batches.table)
+        labels = self._own_labels(module, batches.features, latent)
+        self.confusion_ = latent.confusion(labels)
+        self.class_prior_ = self._prior(labels)
+        module.confusions.copy_(torch.from_numpy(self.confusion_))
+        self.posterior_ = np.tile(self.class_prior_, (latent.n_instances, 1))
+        known, _ = latent.posterior(self.class_prior_, self.confusion_)
+        self.posterior_[latent.instances] = known

@@ -1,0 +1,339 @@
+"""Raykar et al.'s joint EM of confusion matrices and logistic regression.
+
+.. [1] V. C. Raykar, S. Yu, L. H. Zhao, G. H. Valadez, C. Florin, L. Bogoni and L. Moy. Learning
+   from crowds. Journal of Machine Learning Research 11, 2010.
+   https://jmlr.org/papers/v11/raykar10a.html
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from sklearn.utils._param_validation import Interval
+from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.classifiers.latent import (
+    LatentClassClassifier,
+    LatentClasses,
+    balancing_rng,
+    balancing_weights,
+)
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.kernels import log_dirichlet
+from manyhands.nn import CrowdModule, FixedConfusionModule, Linear
+from manyhands.training import AnnotationBatches, BestState, Callback, Features, Stage
+from manyhands.typing import FloatArray
+
+GRADIENT_TOLERANCE = 1e-7
+"""The regression's M-step ends where no entry of its gradient exceeds this."""
+
+
+class RaykarClassifier(LatentClassClassifier):
+    r"""Learn confusion matrices and a logistic regression together, by EM [1]_.
+
+    E-step: :math:`q_i \propto p(x_i) \prod_r \pi^r_{\cdot, y_{ir}}`. M-step: the annotators'
+    confusion matrices :math:`\pi^r` are what they gave, counted against :math:`q`, and the
+    regression is fitted to :math:`q` as soft targets until it has converged.
+    So every iteration raises the likelihood of the annotations,
+    :math:`\sum_i \log \sum_c p_c(x_i) \prod_r \pi^r_{c, y_{ir}}`. It starts at the vote shares.
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`, default="linear"
+        "linear" is multinomial logistic regression. Any other network is fitted in the same way
+        (generalised EM), as it predicts: without dropout, with the statistics that its batch
+        normalisations have.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of a confusion matrix: a Dirichlet prior of
+        ``1 + smoothing`` on its rows.
+    inner_steps : int, default=100
+        Most L-BFGS iterations of an M-step, which goes on from where the last one ended.
+    tol : float, default=1e-4
+        Stop when an iteration changes the loss by less than this share of it.
+    max_epochs : int, default=50
+        Most EM iterations.
+    batch_size : int, default=1024
+        Instances whose features are handled at once; the result does not depend on it.
+    lr, reset_optimizer
+        Without effect, as nothing is learnt in small steps; here for the common interface.
+    weight_decay : float, default=1e-2
+        L2 penalty: half of it times the squared weights (not the biases) is added to the mean
+        loss of an instance. A regression that is fitted until it has converged needs more of it
+        than a network that is not: too sure of the vote shares, it would outvote the annotators.
+    class_balance : None, "resample" or "reweight"
+        Instances weigh by the balance of the vote shares, in both parts of the M-step. The focal
+        losses are no likelihood and are refused.
+    scaling, device, random_state, verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`.
+
+    Attributes
+    ----------
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        An annotator without annotations has uniform rows.
+    posterior_ : array of shape (n_samples, n_classes)
+        Class probabilities of the training instances given x and their annotations (given x
+        alone, where there are none).
+    labels_ : array of shape (n_samples,)
+        Their most probable classes.
+
+    Notes
+    -----
+    ``history_`` has a row an EM iteration: ``nll``, the mean negative log likelihood of an
+    instance's annotations, and ``penalty``, the negative log prior of weights and confusions on
+    the same scale. Their sum ``loss`` never rises.
+
+    References
+    ----------
+    .. [1] Raykar et al., Learning from crowds, JMLR 11, 2010.
+
+    Examples
+    --------
+    >>> from manyhands import RaykarClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = RaykarClassifier(max_epochs=3).fit(demo.X_train, demo.annotations)
+    >>> bool((model.history_.column("loss")[1:] <= model.history_.column("loss")[:-1]).all())
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "inner_steps": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+    }
+    _crowd_check_exemptions = {
+        "check_every_parameter_moves": "lr has no effect: the M-step is solved",
+        "check_class_balance": "focal losses are no likelihood, which EM climbs: an error says so",
+    }
+
+    def __init__(
+        self,
+        backbone: Any = "linear",
+        *,
+        smoothing: float = 0.01,
+        inner_steps: int = 100,
+        tol: float = 1e-4,
+        max_epochs: int = 50,
+        batch_size: int = 1024,
+        lr: float = 1e-3,
+        weight_decay: float = 1e-2,
+        reset_optimizer: bool = False,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.smoothing = smoothing
+        self.inner_steps = inner_steps
+        self.tol = tol
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _prepare(
+        self, table: AnnotationTable, features: Features, module: Any, rng: np.random.Generator
+    ) -> None:
+        if self._focus:
+            raise AnnotationError(
+                f"class_balance={self.class_balance!r} is a loss for gradient steps; "
+                f"{type(self).__name__} climbs a likelihood by EM: use 'resample' or 'reweight', "
+                "or AggNetClassifier(backbone='linear')"
+            )
+
+    def _stages(self, module: FixedConfusionModule, batches: AnnotationBatches) -> list[Stage]:
+        latent = self._latent(batches.table)
+        shares = latent.vote_shares()
+        weights = balancing_weights(self._balance, shares, balancing_rng(0))
+        step = JointEMStep(
+            module,
+            latent,
+            batches.features,
+            posterior=shares,
+            weights=np.ones(len(shares)) if weights is None else (shares * weights).sum(axis=1),
+            weight_decay=self.weight_decay,
+            inner_steps=self.inner_steps,
+            batch_size=self.batch_size,
+        )
+        return [Stage("train", step, lambda epoch: ("all instances",), self.max_epochs)]
+
+    def _callbacks(
+        self, module: CrowdModule, features: Features, held: AnnotationTable | None
+    ) -> tuple[list[Callback], BestState | None]:
+        callbacks, best = super()._callbacks(module, features, held)
+        return [*callbacks, Settled(self.tol)], best
+
+
+class JointEMStep:
+    """One EM iteration over all instances: M-step, then E-step and likelihood of what it gave.
+
+    The regression is kept and fitted in double precision, so that the likelihood rises up to
+    the very end; the module gets a copy in its own.
+
+    Parameters
+    ----------
+    module : FixedConfusionModule
+    latent : LatentClasses
+    features : Features
+    posterior : array of shape (m, n_classes)
+        Where EM starts.
+    weights : array of shape (m,)
+        Of the instances.
+    weight_decay : float
+    inner_steps : int
+        Most L-BFGS iterations of an M-step.
+    batch_size : int
+    """
+
+    def __init__(
+        self,
+        module: FixedConfusionModule,
+        latent: LatentClasses,
+        features: Features,
+        *,
+        posterior: FloatArray,
+        weights: FloatArray,
+        weight_decay: float,
+        inner_steps: int,
+        batch_size: int,
+    ) -> None:
+        self.module = module
+        self.latent = latent
+        self.features = features
+        self.posterior = posterior
+        self.weights = weights
+        self.weight_decay = weight_decay
+        self.inner_steps = inner_steps
+        self.batch_size = batch_size
+        self.rows = torch.from_numpy(latent.instances)
+        self.classifier = copy.deepcopy(module.classifier).double().eval()
+        self.parameters = [p for p in self.classifier.parameters() if p.requires_grad]
+        if isinstance(self.classifier.backbone, Linear):
+            # Convex: no seed need matter, not even where the M-step stops early.
+            with torch.no_grad():
+                for parameter in self.parameters:
+                    parameter.zero_()
+
+    def start_epoch(self, epoch: int) -> None:
+        """Nothing to prepare."""
+
+    def __call__(self, batch: Any) -> dict[str, Tensor]:
+        """Run one iteration; the loss is that of the new parameters."""
+        confusion = self.latent.confusion(self.posterior * self.weights[:, None])
+        self._regress()
+        self.posterior, log_likelihood = self.latent.posterior(self._proba(), confusion)
+        self.module.classifier.load_state_dict(self.classifier.state_dict())
+        self.module.confusions.copy_(torch.from_numpy(confusion))
+        mass = float(self.weights.sum())
+        pseudo_counts = np.full((1, 1, 1), self.latent.smoothing)
+        prior = log_dirichlet(pseudo_counts, confusion) / mass
+        with torch.no_grad():
+            penalty = float(self._penalty()) - prior
+        return {
+            "nll": torch.tensor(-float(self.weights @ log_likelihood) / mass, dtype=torch.float64),
+            "penalty": torch.tensor(penalty, dtype=torch.float64),
+        }
+
+    def _batches(self) -> Iterator[Tensor]:
+        for x in self.features.batches(self.rows, self.batch_size):
+            yield x.double()
+
+    @torch.no_grad()
+    def _proba(self) -> FloatArray:
+        """Class probabilities of the annotated instances, shape (m, n_classes)."""
+        parts = [self.classifier(x).softmax(dim=1) for x in self._batches()]
+        proba: FloatArray = torch.cat(parts).cpu().numpy()
+        return proba
+
+    def _penalty(self) -> Tensor:
+        """Half the weight decay times the squared weights; biases are free."""
+        squares = [p.square().sum() for p in self.parameters if p.dim() > 1]
+        total = torch.stack(squares).sum() if squares else self.parameters[0].new_zeros(())
+        return 0.5 * self.weight_decay * total
+
+    def _regress(self) -> None:
+        """Fit the classifier to the posterior, from where it stands."""
+        share = self.posterior * (self.weights / self.weights.sum())[:, None]
+        targets = torch.from_numpy(share).to(self.features.device)
+
+        def loss_and_gradient(values: FloatArray) -> tuple[float, FloatArray]:
+            self._put(values)
+            self.classifier.zero_grad()
+            loss = self._penalty()
+            if loss.requires_grad:
+                loss.backward()  # type: ignore[no-untyped-call]
+            total, first = loss.detach(), 0
+            for x in self._batches():
+                own = targets[first : first + len(x)]
+                part = -(own * self.classifier(x).log_softmax(dim=1)).sum()
+                part.backward()
+                total, first = total + part.detach(), first + len(x)
+            gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+            return float(total), parameters_to_vector(gradients).cpu().numpy()
+
+        start = parameters_to_vector(self.parameters).detach().cpu().numpy()
+        options: Any = {"maxiter": self.inner_steps, "gtol": GRADIENT_TOLERANCE, "ftol": 0.0}
+        found = minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B", options=options)
+        self._put(found.x)
+
+    def _put(self, values: FloatArray) -> None:
+        vector = torch.tensor(values, device=self.parameters[0].device)
+        vector_to_parameters(vector, self.parameters)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Posterior and regression in double precision."""
+        return {
+            "posterior": torch.from_numpy(self.posterior),
+            "classifier": self.classifier.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put the state back."""
+        self.posterior = state["posterior"].numpy()
+        self.classifier.load_state_dict(state["classifier"])
+
+
+class Settled(Callback):
+    """End a stage when an epoch changes the loss by less than a share ``tol`` of it."""
+
+    def __init__(self, tol: float) -> None:
+        self.tol = tol
+        self.loss: float | None = None
+
+    def after_epoch(self, row: dict[str, Any]) -> None:
+        """Compare with the epoch before."""
+        loss, before = float(row["loss"]), self.loss
+        self.should_stop = before is not None and abs(loss - before) < self.tol * abs(before)
+        self.loss = loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """Last loss, and whether it had settled."""
+        return {"loss": self.loss, "should_stop": self.should_stop}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put `state_dict` back."""
+        self.loss, self.should_stop = state["loss"], state["should_stop"]
