@@ -38,7 +38,8 @@ class Standardize(nn.Module):
         """Scale x of shape (n, *input_shape)."""
         if self.scaling is None:
             return x
-        return (x - self.shift).div_(self.scale)
+        # (x - shift) / scale in one pass over x.
+        return torch.addcmul(-self.shift / self.scale, x, 1 / self.scale)
 
     def fit_statistics(self, batches: Iterable[Tensor]) -> None:
         """Take the statistics from batches (n, *input_shape), in float64."""
