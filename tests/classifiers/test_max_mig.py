@@ -161,9 +161,9 @@ def test_aggregator_starts_at_confusions_against_the_majority_vote():
 
 def test_priors(tmp_path):
     X, A, _ = make_crowd_problem()
-    uniform = MaxMIGClassifier(**QUICK).fit(X, A)
+    uniform = MaxMIGClassifier(prior="uniform", **QUICK).fit(X, A)
     assert_close(uniform.module_.prior, torch.full((3,), 1 / 3))
-    estimated = MaxMIGClassifier(prior="estimated", **QUICK).fit(X, A)
+    estimated = MaxMIGClassifier(**QUICK).fit(X, A)
     shares = (MajorityVote().fit(A).posterior_.sum(axis=0) + 1) / (len(A) + 3)
     np.testing.assert_allclose(estimated.module_.prior, shares, rtol=1e-6)
     given = MaxMIGClassifier(prior=np.array([0.6, 0.3, 0.1]), **QUICK).fit(X, A)

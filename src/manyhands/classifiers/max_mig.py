@@ -50,9 +50,10 @@ class MaxMIGClassifier(BaseCrowdClassifier):
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, \
 scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
-    prior : {"uniform", "estimated"} or array of shape (n_classes,), default="uniform"
-        :math:`\pi`: equal for all classes as in the released code; the classes' shares of the
-        majority vote (each class counts one annotated instance more); or yours.
+    prior : {"estimated", "uniform"} or array of shape (n_classes,), default="estimated"
+        :math:`\pi`: the classes' shares of the majority vote (each class counts one annotated
+        instance more); equal for all classes as in the released code, which pulls predictions
+        towards equal frequency and fails on skewed classes; or yours.
     noise_lr : float or None, default=1e-2
         Learning rate of the aggregator, without weight decay. None trains everything at ``lr``
         with ``weight_decay``.
@@ -102,7 +103,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         self,
         backbone: Any = None,
         *,
-        prior: Any = "uniform",
+        prior: Any = "estimated",
         max_epochs: int = 50,
         batch_size: int = 128,
         lr: float = 1e-3,
@@ -169,22 +170,25 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         start = np.log(_count_confusions(table, posterior) + FLOOR)
         with torch.no_grad():
             module.tables.copy_(torch.from_numpy(start.transpose(0, 2, 1)))
-        module.prior.copy_(torch.from_numpy(self._read_prior(table, posterior)))
+        weights = self._weigh_instances(table, rng)
+        given = np.bincount(table.instance, table.weight, table.n_instances) > 0
+        # Of the instances as they weigh in the loss.
+        posterior = posterior * (given if weights is None else weights)[:, None]
+        module.prior.copy_(torch.from_numpy(self._read_prior(posterior)))
         self._annotations: tuple[Tensor, Tensor, Tensor, Tensor | None] = (
             column(table.instance, torch.int64),
             column(table.annotator, torch.int64),
             column(table.label, torch.int64),
             None if table.weights is None else column(table.weights, torch.float32),
         )
-        weights = self._weigh_instances(table, rng)
         self._instance_weights = None if weights is None else column(weights, torch.float32)
 
-    def _read_prior(self, table: AnnotationTable, posterior: FloatArray) -> FloatArray:
+    def _read_prior(self, posterior: FloatArray) -> FloatArray:
         n_classes = len(self.classes_)
         if isinstance(self.prior, str):
             if self.prior == "uniform":
                 return np.full(n_classes, 1.0 / n_classes)
-            shares = posterior[table.annotations_per_instance() > 0].sum(axis=0) + 1.0
+            shares = posterior.sum(axis=0) + 1.0
             return shares / shares.sum()
         prior = np.asarray(self.prior, dtype=np.float64)
         if prior.shape != (n_classes,):
