@@ -7,9 +7,11 @@ from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.discovery import all_classifiers, find_classifier
+from manyhands.classifiers.doctor_net import DoctorNetClassifier
 from manyhands.classifiers.max_mig import MaxMIGClassifier
 from manyhands.classifiers.mbem import MBEMClassifier
 from manyhands.classifiers.persistence import load
+from manyhands.classifiers.personal import PersonalClassifier
 from manyhands.classifiers.protocols import PROTOCOLS, training_protocol, with_protocol
 from manyhands.classifiers.raykar import RaykarClassifier
 from manyhands.classifiers.soft_prob import SoftProbClassifier
@@ -23,8 +25,10 @@ __all__ = [
     "ClassBalance",
     "CoNALClassifier",
     "CrowdLayerClassifier",
+    "DoctorNetClassifier",
     "MBEMClassifier",
     "MaxMIGClassifier",
+    "PersonalClassifier",
     "RaykarClassifier",
     "SoftProbClassifier",
     "TraceRegClassifier",

@@ -1,5 +1,6 @@
 """Networks: backbones and noise adaptation layers. No losses, no optimisers."""
 
+from manyhands.nn.annotator_heads import AnnotatorHeadsModule, DoctorNetModule
 from manyhands.nn.backbones import (
     BACKBONES,
     CNN,
@@ -30,11 +31,13 @@ __all__ = [
     "PARAMETRIZATIONS",
     "VGG16",
     "AggregatorModule",
+    "AnnotatorHeadsModule",
     "CommonNoiseModule",
     "ConfusionModule",
     "CrowdLayerModule",
     "CrowdModule",
     "DirectModule",
+    "DoctorNetModule",
     "FixedConfusionModule",
     "Linear",
     "ResNet18",

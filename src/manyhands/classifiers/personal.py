@@ -1,0 +1,513 @@
+"""Personal classifiers: a linear classifier an annotator, pulled together, and a target one.
+
+.. [1] H. Kajino, Y. Tsuboi and H. Kashima. Clustering crowds. AAAI 2013.
+   https://doi.org/10.1609/aaai.v27i1.8581
+.. [2] S. Boyd, N. Parikh, E. Chu, B. Peleato and J. Eckstein. Distributed optimization and
+   statistical learning via the alternating direction method of multipliers. 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.classifiers.doctor_net import annotation_weight
+from manyhands.exceptions import AnnotationError
+from manyhands.nn import AnnotatorHeadsModule, CrowdModule, ScaledClassifier
+from manyhands.objectives import (
+    AnnotatorGroup,
+    fusion_norm,
+    group_annotators,
+    group_soft_threshold,
+    personal_nll,
+)
+from manyhands.training import (
+    AnnotationBatches,
+    BestState,
+    Callback,
+    CrowdBatch,
+    Features,
+    Stage,
+)
+from manyhands.typing import FloatArray
+
+PAIR_BYTES = 2 << 30
+"""Differences of pairs of classifiers may take so much memory: 2 GiB."""
+RESIDENT_BYTES = 1 << 30
+"""Instances up to this size are kept in double precision, others converted at every use."""
+INNER_ITERATIONS = 25
+"""Steps of L-BFGS an iteration of ADMM takes at most; the next goes on from there."""
+BALANCING = 100
+"""Iterations in which the step size follows the residuals; fixed from then on, to converge."""
+
+
+class PersonalClassifier(BaseCrowdClassifier):
+    r"""Learn a linear classifier an annotator and a target one, clustered by a convex penalty [1]_.
+
+    With weights :math:`w_j` of annotator j = 1..J and :math:`w_0` of the target, minimises
+
+    .. math:: \sum_j \mathrm{NLL}_j(w_j) + \frac{\eta}{2} \|w_0\|^2
+        + \frac{\mu}{J} \sum_{0 \le i < j \le J} \|w_i - w_j\|
+
+    by ADMM: the global minimum, whatever the start. The norm makes classifiers of annotators who
+    say the same coincide; :math:`w_0`, the centre of the crowd, predicts. For two classes
+    :math:`w` is one vector, as published; for more, a column of weights a class, and the norm
+    that of the matrix.
+
+    Parameters
+    ----------
+    fusion : float, default=10.0
+        :math:`\mu`. 0: separate logistic regressions (and a target of zero); large: all equal,
+        one logistic regression on all annotations.
+    ridge : float, default=0.1
+        :math:`\eta`.
+    fit_intercept : bool, default=True
+        Weigh a constant feature too, penalised and fused as the others are. The paper has none.
+    rho : float or None, default=None
+        Step size of ADMM. None starts at a guess and balances the residuals for 100 iterations.
+    tol : float, default=1e-3
+        Stop when both residuals, relative to the size of what they compare, are below.
+    max_epochs : int, default=200
+        Iterations of ADMM, with up to 25 steps of L-BFGS each.
+    batch_size : int, default=1024
+        Instances read at once where all do not fit into 1 GiB; it does not change the result.
+    class_balance, scaling, device, random_state, verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. "focal" and "cb_focal" are refused: the problem would not be
+        convex any more. "resample" and "reweight" count annotations more than once. Random
+        numbers are drawn for "resample" and ``validation`` only.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_classes, n_features), or (1, n_features) for two classes
+        Weights of the target classifier, of features as scaled.
+    intercept_ : array of shape (n_classes,), or (1,) for two classes
+    annotator_coef_ : array of shape (n_annotators, n_classes, n_features), or (n_annotators, 1, \
+n_features) for two classes
+        Weights of the annotators' classifiers; those of the target for annotators without
+        annotations.
+    annotator_intercept_ : array of shape (n_annotators, n_classes), or (n_annotators, 1)
+    residuals_ : array of shape (n_iterations, 2)
+        Relative primal and dual residual of every iteration.
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        Expected confusion: row c is the mean of what the annotator's classifier gives for the
+        instances the annotator labelled, each weighted by the probability that its class is c
+        by the target classifier. Annotators without annotations get that of all annotations
+        together.
+
+    Notes
+    -----
+    ``history_`` has a row an iteration: ``nll`` (a sum, not a mean), ``ridge`` and ``fusion``,
+    which sum to the objective. There is neither ``backbone`` nor ``lr``: a convex problem has
+    linear classifiers and needs no learning rate.
+
+    The differences of all pairs, (J + 1) J / 2 matrices of features x classes, are inherent in
+    the method; more than 2 GiB of them are refused.
+
+    References
+    ----------
+    .. [1] Kajino, Tsuboi & Kashima, Clustering crowds, AAAI 2013.
+
+    Examples
+    --------
+    >>> from manyhands import PersonalClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = PersonalClassifier(max_epochs=2).fit(demo.X_train, demo.annotations)
+    >>> model.coef_.shape
+    (10, 64)
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **{
+            name: constraint
+            for name, constraint in BaseCrowdClassifier._parameter_constraints.items()
+            if name not in {"backbone", "lr", "weight_decay", "reset_optimizer"}
+        },
+        "fusion": [Interval(Real, 0, None, closed="left")],
+        "ridge": [Interval(Real, 0, None, closed="neither")],
+        "fit_intercept": ["boolean"],
+        "rho": [None, Interval(Real, 0, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+    }
+    _fitted_arrays = (
+        *BaseCrowdClassifier._fitted_arrays,
+        "coef_",
+        "intercept_",
+        "annotator_coef_",
+        "annotator_intercept_",
+        "residuals_",
+    )
+    _crowd_check_exemptions = {
+        "check_every_parameter_moves": "L-BFGS has no learning rate to hold parameters still with",
+        "check_user_network": "linear classifiers only: with another backbone it is not convex",
+        "check_class_balance": "focal losses are refused: with them it is not convex",
+    }
+    backbone = "linear"
+
+    def __init__(
+        self,
+        *,
+        fusion: float = 10.0,
+        ridge: float = 0.1,
+        fit_intercept: bool = True,
+        rho: float | None = None,
+        tol: float = 1e-3,
+        max_epochs: int = 200,
+        batch_size: int = 1024,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.fusion = fusion
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+        self.rho = rho
+        self.tol = tol
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> AnnotatorHeadsModule:
+        module = AnnotatorHeadsModule(
+            classifier, len(self.classes_), self.n_annotators_, input_shape=input_shape
+        )
+        for parameter in module.parameters():
+            torch.nn.init.zeros_(parameter)
+        return module.requires_grad_(False)
+
+    def _prepare(
+        self,
+        table: AnnotationTable,
+        features: Features,
+        module: AnnotatorHeadsModule,
+        rng: np.random.Generator,
+    ) -> None:
+        if self._focus:
+            raise AnnotationError(
+                f"class_balance={self.class_balance!r} changes the loss, and PersonalClassifier's "
+                "would not be convex any more; use 'resample' or 'reweight'"
+            )
+        n_outputs = _n_outputs(len(self.classes_))
+        width = module.weight.shape[1] + self.fit_intercept
+        n = 1 + int((annotation_weight(table) > 0).sum())
+        size = 8 * width * n_outputs * n * (n - 1) // 2
+        if self.fusion and size > PAIR_BYTES:
+            raise AnnotationError(
+                f"y has {n - 1} annotators and X {width} weights for each of {n_outputs} outputs: "
+                f"the differences of all pairs take {size / 2**30:.1f} GiB, more than "
+                f"{PAIR_BYTES / 2**30:g}. Leave annotators with few annotations out "
+                "(table.select(annotators=...)), or reduce X (PCA)"
+            )
+
+    def _stages(self, module: AnnotatorHeadsModule, batches: AnnotationBatches) -> list[Stage]:
+        """One stage, of which an epoch is an iteration of ADMM over all annotations."""
+        self._step = _FusionStep(
+            module,
+            _Examples(module, batches, intercept=self.fit_intercept),
+            fusion=self.fusion,
+            ridge=self.ridge,
+            rho=self.rho,
+            tol=self.tol,
+        )
+        return [Stage("train", self._step, lambda epoch: [None], self.max_epochs)]
+
+    def _callbacks(
+        self, module: CrowdModule, features: Features, held: AnnotationTable | None
+    ) -> tuple[list[Callback], BestState | None]:
+        callbacks, best = super()._callbacks(module, features, held)
+        return [*callbacks, _Converged(self._step)], best
+
+    def _set_fitted(self, module: AnnotatorHeadsModule, batches: AnnotationBatches) -> None:
+        first = len(self.classes_) - _n_outputs(len(self.classes_))
+        target: Any = module.classifier.backbone.head
+        self.coef_ = _to_numpy(target.weight[first:])
+        self.intercept_ = _to_numpy(target.bias[first:])
+        self.annotator_coef_ = _to_numpy(module.weight[:, :, first:].transpose(1, 2))
+        self.annotator_intercept_ = _to_numpy(module.bias[:, first:])
+        self.residuals_ = np.array(self._step.residuals)
+        parts = ((batch.x, batch.rows, batch.annotators) for batch in batches.in_order())
+        self.confusion_ = _to_numpy(module.expected_confusion(parts))
+        del self._step
+
+
+def _n_outputs(n_classes: int) -> int:
+    """Columns of weights: one for two classes, as published."""
+    return 1 if n_classes == 2 else n_classes
+
+
+def _to_numpy(values: Tensor) -> FloatArray:
+    return values.double().cpu().numpy().copy()
+
+
+class _Examples:
+    """Annotated instances, scaled, in double precision, and annotators counted from 1.
+
+    0 is the target; annotators without annotations have no number.
+    """
+
+    def __init__(
+        self, module: AnnotatorHeadsModule, batches: AnnotationBatches, *, intercept: bool
+    ) -> None:
+        self.module = module
+        self.batches = batches
+        self.intercept = intercept
+        device = batches.features.device
+        weight = annotation_weight(batches.table)
+        self.total_weight = float(weight.sum())
+        self.active = torch.from_numpy(np.flatnonzero(weight > 0)).to(device)
+        self.number = torch.zeros(len(weight), dtype=torch.int64, device=device)
+        self.number[self.active] = torch.arange(1, 1 + len(self.active), device=device)
+        self.width = module.weight.shape[1] + intercept
+        self._kept: list[list[AnnotatorGroup]] | None = None
+        if 2 * 8 * batches.table.n_annotations * self.width <= RESIDENT_BYTES:
+            whole = replace(batches, batch_size=len(batches.instances))
+            self._kept = [self._read(batch) for batch in whole.in_order()]
+
+    def __iter__(self) -> Iterator[list[AnnotatorGroup]]:
+        """Yield all instances and annotations, in as few batches as memory allows."""
+        return iter(self._kept) if self._kept else map(self._read, self.batches.in_order())
+
+    def _read(self, batch: CrowdBatch) -> list[AnnotatorGroup]:
+        x = self.module.embed(batch.x).double()
+        if self.intercept:
+            x = F.pad(x, (0, 1), value=1.0)
+        return group_annotators(x, batch._replace(annotators=self.number[batch.annotators]))
+
+
+class _FusionStep:
+    """An iteration of ADMM on the convex problem of personal classifiers.
+
+    The problem is split into classifiers W and differences U of all pairs, U = DW. An iteration
+    minimises the augmented Lagrangian over W by L-BFGS, then over U by group soft thresholding,
+    and moves the scaled multipliers Phi by the residual DW - U [2]_. Only V = DW + Phi is kept
+    of the pairs: U is V soft-thresholded, Phi what that took away.
+
+    Parameters
+    ----------
+    module : AnnotatorHeadsModule
+        Gets the weights after every iteration.
+    examples : _Examples
+    fusion, ridge : float
+    rho : float or None
+    tol : float
+    """
+
+    def __init__(
+        self,
+        module: AnnotatorHeadsModule,
+        examples: _Examples,
+        *,
+        fusion: float,
+        ridge: float,
+        rho: float | None,
+        tol: float,
+    ) -> None:
+        self.module = module
+        self.examples = examples
+        self.fusion = fusion / len(examples.active)
+        self.ridge = ridge
+        self.adaptive = rho is None
+        self.tol = tol
+        n, width = 1 + len(examples.active), examples.width
+        n_outputs = _n_outputs(module.n_classes)
+        device = module.weight.device
+        shape = (n, width, n_outputs)
+        self.weights = torch.zeros(shape, dtype=torch.float64, device=device, requires_grad=True)
+        n_pairs = n * (n - 1) // 2 if fusion else 0
+        self.pairs = self.weights.detach().new_zeros((n_pairs, width, n_outputs))
+        self.pull = torch.zeros_like(self.weights.detach())  # D'(U - Phi)
+        # The curvature of a logistic loss is at most a quarter; a pair moves n at once.
+        curvature = 0.25 * examples.total_weight / (n - 1)
+        self.rho = 0.0 if not fusion else curvature / n if rho is None else float(rho)
+        self.residuals: list[tuple[float, float]] = []
+        self.gradient_scale: float | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the last iteration ended within the tolerance."""
+        return bool(self.residuals) and max(self.residuals[-1]) <= self.tol
+
+    def start_epoch(self, epoch: int) -> None:
+        """Nothing to prepare."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next iteration depends on."""
+        names = ("weights", "pairs", "pull", "rho", "residuals", "gradient_scale")
+        return {name: getattr(self, name) for name in names}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put `state_dict` back."""
+        for name in ("weights", "pairs", "pull"):
+            getattr(self, name).data.copy_(state[name])
+        self.rho, self.gradient_scale = state["rho"], state["gradient_scale"]
+        self.residuals = [(primal, dual) for primal, dual in state["residuals"]]
+
+    def __call__(self, batch: None) -> dict[str, Tensor]:
+        """Run one iteration and return the terms of the objective."""
+        before = self.weights.detach().clone()
+        self._minimize_over_weights()
+        self.residuals.append(self._update_pairs() if self.rho else self._change(before))
+        self._write()
+        with torch.no_grad():
+            nll = fusion = self.weights.new_zeros(())
+            for groups in self.examples:
+                nll = nll + personal_nll(self.weights, groups)
+            if self.fusion:
+                fusion = self.fusion * fusion_norm(self.weights)
+            return {"nll": nll, "ridge": self._ridge(self.weights), "fusion": fusion}
+
+    def _ridge(self, weights: Tensor) -> Tensor:
+        return 0.5 * self.ridge * weights[0].square().sum()
+
+    def _evaluate(self) -> Tensor:
+        """Augmented Lagrangian as a function of the weights, and its gradient in ``.grad``.
+
+        Up to a constant, the sum over pairs of |w_i - w_j - u_ij + phi_ij|^2 needs no pairs.
+        """
+        weights = self.weights
+        weights.grad = None
+        spread = len(weights) * weights.square().sum() - weights.sum(dim=0).square().sum()
+        loss = self._ridge(weights) + self.rho * (0.5 * spread - (weights * self.pull).sum())
+        loss.backward()  # type: ignore[no-untyped-call]
+        total = loss.detach()
+        for groups in self.examples:
+            nll = personal_nll(weights, groups)
+            nll.backward()  # type: ignore[no-untyped-call]
+            total = total + nll.detach()
+        return total
+
+    def _minimize_over_weights(self) -> None:
+        if self.gradient_scale is None:
+            self._evaluate()
+            assert self.weights.grad is not None
+            scale = float(self.weights.grad.abs().max())
+            self.gradient_scale = min(scale, self.fusion * len(self.weights) or scale)
+        error = min(1.0, *self.residuals[-1]) if self.residuals else 1.0
+        optimizer = torch.optim.LBFGS(
+            [self.weights],
+            max_iter=INNER_ITERATIONS,
+            history_size=20,
+            # The error of this step must be small beside those of the iteration.
+            tolerance_grad=0.1 * max(self.tol, 0.1 * error) * self.gradient_scale,
+            tolerance_change=1e-12,
+            line_search_fn="strong_wolfe",
+        )
+        optimizer.step(self._evaluate)  # type: ignore[no-untyped-call]
+        self.weights.grad = None
+
+    def _blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield i and the pairs (i, i + 1), ..., (i, n - 1), a view."""
+        n = len(self.weights)
+        starts = np.cumsum([0, *range(n - 1, 0, -1)]).tolist()
+        for i, (start, end) in enumerate(pairwise(starts)):
+            yield i, self.pairs[start:end]
+
+    @torch.no_grad()
+    def _update_pairs(self) -> tuple[float, float]:
+        """Move U and Phi, and return the relative primal and dual residual ([2]_, 3.3)."""
+        weights, rho = self.weights, self.rho
+        threshold = self.fusion / rho
+        differences = gaps = shrunk = torch.zeros((), dtype=torch.float64, device=weights.device)
+        moved, multiplier, pull = (torch.zeros_like(weights) for _ in range(3))
+        for i, pairs in self._blocks():
+            difference = weights[i] - weights[i + 1 :]
+            old = group_soft_threshold(pairs, threshold)
+            pairs += difference - old
+            new = group_soft_threshold(pairs, threshold)
+            gaps = gaps + (difference - new).square().sum()
+            differences = differences + difference.square().sum()
+            shrunk = shrunk + new.square().sum()
+            _add_pairs(moved, i, new - old)
+            _add_pairs(multiplier, i, pairs - new)
+            _add_pairs(pull, i, 2 * new - pairs)
+        self.pull = pull
+        # Where all is fused, differences are 0: the weights themselves give the scale.
+        scale = torch.stack([differences, shrunk, len(weights) * weights.square().sum()]).max()
+        primal = _ratio(gaps.sqrt(), scale.sqrt())
+        dual = _ratio(torch.linalg.vector_norm(moved), torch.linalg.vector_norm(multiplier))
+        if self.adaptive and len(self.residuals) < BALANCING:
+            self._balance(primal, dual, multiplier)
+        return primal, dual
+
+    def _balance(self, primal: float, dual: float, multiplier: Tensor) -> None:
+        """Double or halve rho where one residual is 10 times the other ([2]_, 3.4.1)."""
+        factor = 2.0 if primal > 10 * dual else 0.5 if dual > 10 * primal else 1.0
+        if factor == 1.0:
+            return
+        threshold = self.fusion / self.rho
+        # The multipliers are scaled by 1 / rho; U stays.
+        for _, pairs in self._blocks():
+            new = group_soft_threshold(pairs, threshold)
+            pairs.sub_(new).div_(factor).add_(new)
+        self.pull += multiplier * (1 - 1 / factor)
+        self.rho *= factor
+
+    def _change(self, before: Tensor) -> tuple[float, float]:
+        """Without fusion: no constraint to violate, and the relative change of the weights."""
+        weights = self.weights.detach()
+        return 0.0, _ratio(
+            torch.linalg.vector_norm(weights - before), torch.linalg.vector_norm(weights)
+        )
+
+    @torch.no_grad()
+    def _write(self) -> None:
+        """Copy the weights into the module; silent annotators get the target's."""
+        module, examples = self.module, self.examples
+        # The first of two classes has logit 0.
+        full = F.pad(self.weights, (module.n_classes - self.weights.shape[2], 0)).float()
+        constant = full[:, -1] if examples.intercept else torch.zeros_like(full[:, 0])
+        kernels = full[:, :-1] if examples.intercept else full
+        head: Any = module.classifier.backbone.head
+        head.weight.copy_(kernels[0].t())
+        head.bias.copy_(constant[0])
+        # Number 0, the silent ones' too, is the target.
+        module.weight.copy_(kernels[examples.number])
+        module.bias.copy_(constant[examples.number])
+
+
+def _add_pairs(total: Tensor, i: int, values: Tensor) -> None:
+    """Add D' of the pairs (i, i + 1), ... with the given values."""
+    total[i] += values.sum(dim=0)
+    total[i + 1 :] -= values
+
+
+def _ratio(part: Tensor, whole: Tensor) -> float:
+    """Relative size; 0 of nothing is 0."""
+    return float(part / whole.clamp_min(torch.finfo(whole.dtype).tiny))
+
+
+class _Converged(Callback):
+    """Ends the stage when ADMM has converged."""
+
+    def __init__(self, step: _FusionStep) -> None:
+        self.step = step
+
+    @property
+    def should_stop(self) -> bool:  # type: ignore[override]
+        """Tell whether the residuals are within the tolerance."""
+        return self.step.converged

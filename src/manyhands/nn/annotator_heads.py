@@ -1,0 +1,242 @@
+"""A linear head an annotator on one embedding: everybody's own classifier.
+
+.. [1] M. Y. Guan, V. Gulshan, A. M. Dai and G. E. Hinton. Who said what: modeling individual
+   labelers improves classification. AAAI 2018.
+.. [2] H. Kajino, Y. Tsuboi and H. Kashima. Clustering crowds. AAAI 2013.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from manyhands.nn.backbones import BACKBONES
+from manyhands.nn.base import CrowdModule, ScaledClassifier
+
+HEAD_ENTRIES = 1 << 24
+"""Numbers of an (n, R, C) block of every head's output computed at once: 64 MiB."""
+GATHERED_ENTRIES = 1 << 22
+"""Numbers of an (m, E, C) block of gathered heads multiplied at once: 16 MiB."""
+
+
+class AnnotatorHeadsModule(CrowdModule):
+    """Annotations are explained by a linear head an annotator, true classes by the classifier.
+
+    Letters: m observed pairs, n instances, R annotators, C classes, E numbers of the embedding.
+
+    Parameters
+    ----------
+    classifier : ScaledClassifier
+        Heads sit on its embedding; on its output where the backbone has no ``embed``.
+    n_classes, n_annotators : int
+    input_shape : sequence of int
+        Shape of one instance, from which the size of the embedding is found.
+
+    Attributes
+    ----------
+    weight : tensor of shape (R, E, C)
+    bias : tensor of shape (R, C)
+    """
+
+    def __init__(
+        self,
+        classifier: ScaledClassifier,
+        n_classes: int,
+        n_annotators: int,
+        *,
+        input_shape: Sequence[int],
+    ) -> None:
+        super().__init__(classifier)
+        self.n_classes = n_classes
+        width = self._embedding_width(input_shape)
+        # All start at one draw (of nn.Linear's distribution): the order of annotators is no matter.
+        bound = 1 / sqrt(width)
+        weight = torch.empty(width, n_classes).uniform_(-bound, bound)
+        self.weight = nn.Parameter(weight.repeat(n_annotators, 1, 1))
+        bias = torch.empty(n_classes).uniform_(-bound, bound)
+        self.bias = nn.Parameter(bias.repeat(n_annotators, 1))
+
+    def _embedding_width(self, input_shape: Sequence[int]) -> int:
+        """Number of numbers an instance is embedded in, found with an instance of zeros."""
+        modes = [(part, part.training) for part in self.classifier.modules()]
+        self.classifier.eval()
+        with torch.no_grad():
+            width = self.embed(torch.zeros(1, *input_shape)).shape[1]
+        for part, mode in modes:
+            part.training = mode
+        return width
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Embed instances: what the heads see, shape (n, E)."""
+        embeds = hasattr(self.classifier.backbone, "embed")
+        z = self.classifier.embed(x) if embeds else self.classifier(x)
+        return z.flatten(1)
+
+    def head_log_proba(self, z: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities by the head of one annotator a row of z (m, E): shape (m, C)."""
+        size = max(1, GATHERED_ENTRIES // self.weight[0].numel())
+        logits = torch.cat(
+            [
+                self._own_logits(*part)
+                for part in zip(torch.split(z, size), torch.split(annotators, size), strict=True)
+            ]
+        )
+        return logits.log_softmax(dim=1)
+
+    def _own_logits(self, z: Tensor, annotators: Tensor) -> Tensor:
+        # An embedding look-up: its backward pass is faster than indexing's.
+        heads = F.embedding(annotators, self.weight.flatten(1))
+        kernels = heads.view(len(z), -1, self.n_classes)
+        return torch.einsum("me,mec->mc", z, kernels) + F.embedding(annotators, self.bias)
+
+    def head_log_proba_grid(self, z: Tensor, annotators: Tensor | None = None) -> Tensor:
+        """Log probabilities by the heads of r annotators (default: all), shape (n, r, C)."""
+        chosen = slice(None) if annotators is None else annotators
+        logits = torch.einsum("ne,rec->nrc", z, self.weight[chosen]) + self.bias[chosen]
+        return logits.log_softmax(dim=2)
+
+    def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of annotations, shape (m, n_classes)."""
+        return self.head_log_proba(self.embed(x)[rows], annotators)
+
+    def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        return self.head_log_proba_grid(self.embed(x), annotators)
+
+    def expected_confusion(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
+        """Confusion matrices as the model sees them, shape (R, true, given), in float64.
+
+        Row c of annotator r is the mean of what its head gives for the instances it annotated,
+        each weighted by the probability that its true class is c. Rows without any mass, and
+        annotators without annotations, get those of all annotations together.
+
+        Parameters
+        ----------
+        batches : iterable of (x, rows, annotators)
+            Instances and the annotators who annotated them.
+        """
+        n_annotators, n_classes = self.bias.shape
+        total = self.weight.new_zeros((n_annotators, n_classes, n_classes), dtype=torch.float64)
+        for x, rows, annotators in batches:
+            proba = self(x).double().softmax(dim=1)[rows]
+            given = self.annotation_log_proba(x, rows, annotators).double().exp()
+            total.index_add_(0, annotators, torch.einsum("mc,mg->mcg", proba, given))
+        pooled = total.sum(dim=0)
+        # A class that nothing could be of has no row of its own in the pool either.
+        pooled = torch.where(pooled.sum(dim=1, keepdim=True) > 0, pooled, torch.ones_like(pooled))
+        total = torch.where(total.sum(dim=2, keepdim=True) > 0, total, pooled)
+        return total / total.sum(dim=2, keepdim=True)
+
+
+class DoctorNetModule(AnnotatorHeadsModule):
+    """The true class is what annotators say on (weighted) average [1]_.
+
+    Parameters
+    ----------
+    classifier, n_classes, n_annotators, input_shape
+        See `AnnotatorHeadsModule`. A backbone of ours loses its own last layer, whose place the
+        heads take.
+    learned : bool
+        Whether the weights are trainable; otherwise all are equal.
+
+    Attributes
+    ----------
+    weight_logits : tensor of shape (R,)
+        w of the weighted average with weights softmax(w).
+    active : boolean tensor of shape (R,)
+        Annotators with annotations; heads of the others learn nothing, and do not count.
+    """
+
+    active: Tensor
+
+    def __init__(
+        self,
+        classifier: ScaledClassifier,
+        n_classes: int,
+        n_annotators: int,
+        *,
+        input_shape: Sequence[int],
+        learned: bool = False,
+    ) -> None:
+        if type(classifier.backbone) in BACKBONES.values():
+            classifier.backbone.head = nn.Identity()
+        super().__init__(classifier, n_classes, n_annotators, input_shape=input_shape)
+        self.weight_logits = nn.Parameter(torch.zeros(n_annotators), requires_grad=learned)
+        self.register_buffer("active", torch.ones(n_annotators, dtype=torch.bool))
+
+    def log_weights(self, left_out: Tensor | None = None) -> Tensor:
+        """Log weights of the heads, -inf for silent annotators.
+
+        Parameters
+        ----------
+        left_out : boolean tensor of shape (n, R), optional
+            Heads that do not count for each instance; the others' weights are renormalised.
+            Where no active annotator would be left, all active ones count.
+
+        Returns
+        -------
+        tensor of shape (R,), or (n, R) with ``left_out``
+        """
+        counted = self.active
+        if left_out is not None:
+            counted = self.active & ~left_out
+            counted = counted | (self.active & ~counted.any(dim=1, keepdim=True))
+        logits = self.weight_logits.expand(counted.shape)
+        return logits.masked_fill(~counted, -torch.inf).log_softmax(dim=-1)
+
+    def average_log_proba(
+        self, z: Tensor, left_out: Tensor | None = None, *, frozen_heads: bool = False
+    ) -> Tensor:
+        """Log of the weighted mean of the heads' probabilities, shape (n, C).
+
+        This needs every head's output for every instance; where (n, R, C) is large, it is
+        computed in blocks of instances, once more in the backward pass rather than kept.
+
+        Parameters
+        ----------
+        z : tensor of shape (n, E)
+        left_out : see `log_weights`
+        frozen_heads : bool
+            No gradient for the heads: for the weights alone.
+        """
+        log_weights = self.log_weights(left_out).expand(len(z), -1)
+        size = max(1, HEAD_ENTRIES // self.bias.numel())
+        parts = [
+            (*part, frozen_heads)
+            for part in zip(torch.split(z, size), torch.split(log_weights, size), strict=True)
+        ]
+        if len(parts) > 1 and torch.is_grad_enabled():
+            return torch.cat([checkpoint(self._average, *p, use_reentrant=False) for p in parts])
+        return torch.cat([self._average(*part) for part in parts])
+
+    def _average(self, z: Tensor, log_weights: Tensor, frozen_heads: bool) -> Tensor:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen_heads):
+            heads = self.head_log_proba_grid(z)
+        return torch.logsumexp(heads + log_weights[:, :, None], dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class logits, of which the softmax is the weighted mean: shape (n, n_classes)."""
+        return self.average_log_proba(self.embed(x))
+
+    def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of annotations, shape (m, n_classes); the mean for the silent."""
+        z = self.embed(x)
+        own = self.head_log_proba(z[rows], annotators)
+        silent = ~self.active[annotators]
+        if not silent.any():
+            return own
+        return torch.where(silent[:, None], self.average_log_proba(z)[rows], own)
+
+    def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        z = self.embed(x)
+        own = self.head_log_proba_grid(z, annotators)
+        silent = ~self.active[annotators]
+        if not silent.any():
+            return own
+        return torch.where(silent[:, None], self.average_log_proba(z)[:, None], own)

@@ -1,0 +1,150 @@
+"""Objectives of the models with a linear head an annotator.
+
+.. [1] M. Y. Guan, V. Gulshan, A. M. Dai and G. E. Hinton. Who said what: modeling individual
+   labelers improves classification. AAAI 2018.
+.. [2] H. Kajino, Y. Tsuboi and H. Kashima. Clustering crowds. AAAI 2013.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyhands.functional import annotation_nll
+from manyhands.nn import DoctorNetModule
+from manyhands.training import CrowdBatch
+
+
+def annotator_average_nll(
+    module: DoctorNetModule, batch: CrowdBatch, *, exclude_own: bool, focus: float = 0.0
+) -> dict[str, Tensor]:
+    """``average_nll``: the mean of each instance's annotations, by the weighted mean of heads.
+
+    The cross entropy of the weighted mean against the mean of an instance's one-hot annotations
+    (Eq. 7 of DASC's paper, on Weighted Doctor Net), written as a sum over annotations: each
+    weighs one over the number of annotations of its instance. Only the weights get a gradient;
+    trunk and heads are frozen.
+
+    Parameters
+    ----------
+    module : DoctorNetModule
+    batch : CrowdBatch
+    exclude_own : bool
+        Leave out, for every instance, the heads of the annotators who annotated it: they have
+        learnt those very labels [1]_.
+    focus : float
+        Exponent of a focal factor; see `focal_nll`.
+    """
+    weights = torch.ones_like(batch.labels, dtype=torch.float32)
+    if batch.weights is not None:
+        weights = batch.weights
+    seen = weights > 0
+    with torch.no_grad():
+        z = module.embed(batch.x)
+    left_out = None
+    if exclude_own:
+        left_out = torch.zeros((len(z), len(module.active)), dtype=torch.bool, device=z.device)
+        left_out[batch.rows[seen], batch.annotators[seen]] = True
+    log_proba = module.average_log_proba(z, left_out, frozen_heads=True)[batch.rows]
+    share = 1 / torch.bincount(batch.rows[seen], minlength=len(z)).clamp_min(1)
+    return {
+        "average_nll": annotation_nll(log_proba, batch.labels, weights * share[batch.rows], focus)
+    }
+
+
+class AnnotatorGroup(NamedTuple):
+    """Annotators with about as many annotations each, padded to as many.
+
+    Attributes
+    ----------
+    annotators : integer tensor of shape (a,)
+    x : tensor of shape (a, p, d)
+        The instances they annotated; zeros where there are fewer than p.
+    labels : integer tensor of shape (a, p)
+    weights : tensor of shape (a, p)
+        0 where there is no annotation.
+    """
+
+    annotators: Tensor
+    x: Tensor
+    labels: Tensor
+    weights: Tensor
+
+
+def group_annotators(x: Tensor, batch: CrowdBatch) -> list[AnnotatorGroup]:
+    """Arrange a batch by annotator, for few products of large blocks.
+
+    Those with p/2 < annotations <= p are padded to p, a power of two: less than twice as many
+    rows as there are observed pairs.
+
+    Parameters
+    ----------
+    x : tensor of shape (n, d)
+        What the batch's ``rows`` point into.
+    batch : CrowdBatch
+    """
+    order = batch.annotators.argsort(stable=True)
+    found, counts = torch.unique_consecutive(batch.annotators[order], return_counts=True)
+    first = counts.cumsum(0) - counts
+    given = x.new_ones(len(order)) if batch.weights is None else batch.weights.to(x.dtype)
+    groups = []
+    sizes = [1 << (count - 1).bit_length() for count in counts.tolist()]
+    for size in sorted(set(sizes)):
+        members = torch.tensor([s == size for s in sizes], device=x.device)
+        place = torch.arange(size, device=x.device)
+        there = place < counts[members, None]
+        pair = order[(first[members, None] + place).where(there, 0)]
+        own = x[batch.rows[pair]] * there[:, :, None]
+        groups.append(AnnotatorGroup(found[members], own, batch.labels[pair], given[pair] * there))
+    return groups
+
+
+def personal_nll(weights: Tensor, groups: Iterable[AnnotatorGroup]) -> Tensor:
+    """Sum of the negative log likelihoods of annotations by linear classifiers of their own [2]_.
+
+    Parameters
+    ----------
+    weights : tensor of shape (R, d, k)
+        Logits of annotator r are x @ weights[r]. With k = 1 these are the second of two classes'
+        (the first's are 0), the published binary form.
+    groups : iterable of AnnotatorGroup
+        Whose ``annotators`` index ``weights``.
+    """
+    total = weights.new_zeros(())
+    for group in groups:
+        logits = torch.bmm(group.x, weights[group.annotators])
+        if logits.shape[2] == 1:
+            logits = F.pad(logits, (1, 0))
+        nll = F.cross_entropy(logits.flatten(0, 1), group.labels.flatten(), reduction="none")
+        total = total + nll @ group.weights.flatten()
+    return total
+
+
+def fusion_norm(weights: Tensor) -> Tensor:
+    """Sum over all pairs of (N, d, k) of the (Frobenius) norm of their difference [2]_."""
+    flat = weights.flatten(1)
+    total = flat.new_zeros(())
+    for i in range(len(flat) - 1):
+        total = total + torch.linalg.vector_norm(flat[i] - flat[i + 1 :], dim=1).sum()
+    return total
+
+
+def group_soft_threshold(values: Tensor, threshold: float) -> Tensor:
+    """Shorten every values[i] by ``threshold``, in (Frobenius) norm; shorter ones become 0.
+
+    The proximal operator of threshold * norm: what minimises
+    threshold * |u| + |u - values[i]|^2 / 2.
+
+    Parameters
+    ----------
+    values : tensor of shape (p, ...)
+    threshold : float, at least 0
+    """
+    norms = torch.linalg.vector_norm(values.flatten(1), dim=1)
+    # The smallest number keeps 0 / 0 from arising.
+    factor = (1 - threshold / norms.clamp_min(torch.finfo(norms.dtype).tiny)).clamp_min(0)
+    return values * factor.view(-1, *(1 for _ in values.shape[1:]))
