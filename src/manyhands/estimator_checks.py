@@ -18,6 +18,7 @@ import pickle
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,21 @@ def check_silent_annotators_and_unlabelled_instances(estimator: BaseCrowdClassif
     if hasattr(fitted, "confusion_"):
         assert fitted.confusion_.shape[0] == 6
         assert np.isfinite(fitted.confusion_).all()
+        np.testing.assert_array_equal(fitted.confusion_[5], fitted.pooled_confusion_)
+    if hasattr(fitted, "predict_annotation_proba"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            silent, new = fitted.predict_annotation_proba(X, [5, 99]).transpose(1, 0, 2)
+        np.testing.assert_array_equal(silent, new)
+
+
+def check_annotations_of_weight_zero_are_none(estimator: BaseCrowdClassifier) -> None:
+    """An annotation that weighs 0 has no effect."""
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    kept = (table.instance > 5) & (table.annotator != 4)
+    nothing = replace(table, weights=kept.astype(np.float64))
+    _same_fit(_quick(estimator).fit(X, table.take(kept)), _quick(estimator).fit(X, nothing), X)
 
 
 def check_annotator_permutation(estimator: BaseCrowdClassifier) -> None:
@@ -318,12 +334,10 @@ def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
     np.testing.assert_allclose(proba.sum(axis=2), 1.0, rtol=1e-5)
     expected = fitted.predict_proba(X)
     if hasattr(fitted, "confusion_"):
-        counts = (A >= 0).sum(axis=0)
-        np.testing.assert_allclose(
-            fitted.pooled_confusion_,
-            np.average(fitted.confusion_, axis=0, weights=counts),
-            atol=1e-9,
-        )
+        pooled = fitted.pooled_confusion_
+        np.testing.assert_allclose(pooled.sum(axis=1), 1.0, rtol=1e-5)
+        assert (pooled > fitted.confusion_.min(axis=0) - 1e-6).all(), "no mean of confusion_"
+        assert (pooled < fitted.confusion_.max(axis=0) + 1e-6).all(), "no mean of confusion_"
         expected = expected @ fitted.pooled_confusion_
     np.testing.assert_allclose(proba[:, 1], expected, atol=1e-5)
     every = fitted.predict_annotation_proba(X)

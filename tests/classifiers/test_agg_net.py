@@ -19,6 +19,12 @@ from manyhands.training import Checkpoint
 QUICK = {"max_epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
 
+class Counted(AggNetClassifier):
+    """Confusion matrices as EM counts them, without the crowd's answer in every row."""
+
+    _adds_the_crowds_answer = False
+
+
 class Constant(torch.nn.Module):
     """A class prior, and nothing of x."""
 
@@ -171,7 +177,7 @@ def test_with_a_constant_classifier_the_updates_are_those_of_dawid_skene(iterati
 def test_a_network_that_sees_nothing_ends_as_dawid_skene():
     """The same of the estimator: 60 steps of gradient descent on a prior alone are an M-step."""
 
-    class Descending(AggNetClassifier):
+    class Descending(Counted):
         def _make_optimizer(self, module):
             return torch.optim.SGD(module.parameters(), lr=4.0)
 
@@ -204,7 +210,7 @@ def test_the_second_epoch_is_trained_on_the_posterior():
     """Its loss, without steps or dropout, is the cross entropy against q computed in loops."""
     X, A, _ = make_crowd_problem()
     options = QUICK | {"max_epochs": 2, "lr": 1e-12, "batch_size": 48, "backbone": "linear"}
-    model = AggNetClassifier(**options).fit(X, A)
+    model = Counted(**options).fit(X, A)
     table, proba = AnnotationTable.from_matrix(A), model.predict_proba(X)
     confusion = m_step_by_loops(table, LatentClasses(table).vote_shares(), 0.01)
     q, _ = e_step_by_loops(table, proba, confusion, (1e-4, 1e-3))
@@ -237,7 +243,7 @@ def test_known_confusions_are_recovered():
 def test_posterior_is_given_x_and_the_annotations():
     X, A, _ = make_crowd_problem()
     A[:4] = -1
-    model = AggNetClassifier(**QUICK).fit(X, A)
+    model = Counted(**QUICK).fit(X, A)
     expected, _ = e_step_by_loops(
         AnnotationTable.from_matrix(A), model.predict_proba(X), model.confusion_, (1e-4, 1e-3)
     )
@@ -257,7 +263,7 @@ def test_instances_without_annotations_do_not_enter_the_training():
 
 def test_em_every_keeps_the_targets_between():
     X, A, _ = make_crowd_problem()
-    often, seldom = (AggNetClassifier(em_every=k, **QUICK).fit(X, A) for k in (1, 6))
+    often, seldom = (Counted(em_every=k, **QUICK).fit(X, A) for k in (1, 6))
     table = AnnotationTable.from_matrix(A)
     by_votes = m_step_by_loops(table, LatentClasses(table).vote_shares(), 0.01)
     np.testing.assert_allclose(seldom.confusion_, by_votes, atol=1e-6)

@@ -11,6 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from manyhands import (
+    AggNetClassifier,
     AggregatedClassifier,
     AnnotationTable,
     ClassBalance,
@@ -18,12 +19,15 @@ from manyhands import (
     CrowdLayerClassifier,
     DawidSkene,
     MajorityVote,
+    MaxMIGClassifier,
+    SoftProbClassifier,
     make_crowd,
 )
 from manyhands.classifiers.balance import BALANCES, make_balance
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.functional import annotation_nll, focal_nll, soft_cross_entropy
+from manyhands.training import hold_out
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
@@ -201,24 +205,21 @@ def test_an_absent_class_is_survived(imbalanced):
 
 
 def loop_annotation_nll(log_proba, labels, weights, gamma):
-    total = whole = 0.0
+    total = 0.0
     for row, label, weight in zip(log_proba.tolist(), labels.tolist(), weights, strict=True):
         p = exp(row[label])
         total += weight * (1 - p) ** gamma * -log(p)
-        whole += weight
-    return total / whole
+    return total / len(weights)
 
 
 def loop_soft_cross_entropy(logits, targets, weights, gamma):
-    total = whole = 0.0
+    total = 0.0
     for i, row in enumerate(logits.tolist()):
         norm = sum(exp(value) for value in row)
         for c, value in enumerate(row):
             p = exp(value) / norm
-            weight = targets[i][c] * weights[i][c]
-            total += weight * (1 - p) ** gamma * -log(p)
-            whole += weight
-    return total / whole
+            total += targets[i][c] * weights[i][c] * (1 - p) ** gamma * -log(p)
+    return total / len(weights)
 
 
 @pytest.fixture
@@ -333,7 +334,7 @@ def test_balanced_data_need_nothing(cls, name):
     keep = np.concatenate([np.flatnonzero(y == c)[:10] for c in range(3)])
     A = np.full((len(keep), 2), -1)
     A[:, 0] = A[:, 1] = y[keep]
-    balance = {"name": name, "gamma": 0}
+    balance = {"name": name} | ({"gamma": 0} if name == "cb_focal" else {})
     options = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
     plain = cls(**options).fit(X[keep], A)
     balanced = cls(class_balance=balance, **options).fit(X[keep], A)
@@ -388,3 +389,67 @@ def test_focal_losses_do_not_apply_to_another_second_stage():
     model = AggregatedClassifier(backbone=LogisticRegression(), class_balance="focal")
     with pytest.raises(AnnotationError, match="'focal' changes the loss of a network"):
         model.fit(X, A)
+
+
+# -- what the options do to a fit ------------------------------------------------------------------
+
+
+def skewed(n=600, seed=0):
+    """One annotation an instance, one in eleven of class 1, classes that overlap."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % 11 == 0).astype(int)
+    X = rng.normal(size=(n, 2)) + 1.2 * np.eye(2)[y]
+    return X, y[:, None], y
+
+
+@pytest.mark.parametrize("make", [SoftProbClassifier, AggregatedClassifier])
+def test_the_balance_does_not_depend_on_the_size_of_batches(make):
+    X, A, y = skewed()
+    recall = []
+    for batch_size in (1, 8, 600):
+        model = make(
+            backbone="linear", class_balance="reweight", batch_size=batch_size, lr=0.02,
+            max_epochs=60 if batch_size > 8 else 3, random_state=0, weight_decay=0.0,
+        )  # fmt: skip
+        if batch_size == 600:
+            model.set_params(max_epochs=300)
+        recall.append(np.mean(model.fit(X, A).predict(X)[y == 1] == 1))
+    assert min(recall) > 0.6, recall
+
+
+@pytest.mark.parametrize("make", [AggregatedClassifier, AggNetClassifier])
+def test_targets_get_the_focal_factor(make):
+    """The first loss of a whole batch, which nothing has moved yet, is the loop's."""
+    X, A, y = skewed(66)
+    options = {"class_balance": {"name": "focal", "gamma": 3.0}, "lr": 1e-12, "max_epochs": 1}
+    backbone = {"name": "mlp", "dropout": 0.0}
+    model = make(backbone=backbone, batch_size=66, random_state=0, **options).fit(X, A)
+    p = model.predict_proba(X)[np.arange(66), y]
+    expected = np.mean((1 - p) ** 3 * -np.log(p))
+    assert model.history_[0]["cross_entropy"] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("make", [AggregatedClassifier, AggNetClassifier, MaxMIGClassifier])
+def test_held_out_annotations_have_no_part_in_training(make):
+    """Another label on a held-out annotation changes what is measured, not what is learnt."""
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    options = {"validation": 0.2, "max_epochs": 3, "patience": 100, "random_state": 0}
+    seed = int(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
+    _, held = hold_out(table, 0.2, np.random.default_rng(seed))
+    ids = set(zip(held.instance.tolist(), held.annotator.tolist(), strict=True))
+    pairs = zip(table.instance.tolist(), table.annotator.tolist(), strict=True)
+    own = np.array([pair in ids for pair in pairs])
+    label = np.where(own, (table.label + 1) % 3, table.label).astype(table.label.dtype)
+    first, second = (make(**options).fit(X, t) for t in (table, replace(table, label=label)))
+    for one, two in zip(first.history_, second.history_, strict=True):
+        assert one["loss"] == two["loss"]
+        assert one["validation_nll"] != two["validation_nll"]
+
+
+def test_ties_are_drawn_for_both_classes():
+    targets = np.vstack([np.full((200, 2), 0.5), np.repeat([[0.0, 1.0]], 200, axis=0)])
+    weights = ClassBalance("resample").target_weights(targets, np.random.default_rng(0))
+    mass = (weights * targets).sum(axis=0)
+    # Half of the ties count as class 1, 300 against 100, and all of class 0 are ties.
+    assert mass[0] > 130

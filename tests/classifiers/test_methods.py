@@ -18,6 +18,7 @@ from manyhands import (
     CrowdLayerClassifier,
     DawidSkene,
     MajorityVote,
+    TraceRegClassifier,
     load,
     load_demo,
     make_crowd,
@@ -143,10 +144,74 @@ def test_aggregated_trains_on_what_the_aggregator_says(demo):
     model.fit(demo.X_train, demo.annotations)
     alone = DawidSkene().fit(demo.annotations)
     np.testing.assert_array_equal(model.aggregator_.posterior_, alone.posterior_)
-    np.testing.assert_allclose(model.confusion_, alone.confusion_)
+    np.testing.assert_array_equal(model.aggregator_.confusion_, alone.confusion_)
     given = model.predict_annotation_proba(demo.X_test[:5])
-    expected = np.einsum("nc,rcg->nrg", model.predict_proba(demo.X_test[:5]), alone.confusion_)
+    expected = np.einsum("nc,rcg->nrg", model.predict_proba(demo.X_test[:5]), model.confusion_)
     np.testing.assert_allclose(given, expected, atol=1e-5)
+
+
+def test_every_row_gets_one_annotation_more_as_the_crowd_would_give_it():
+    """By hand: annotator 0 was right in 2 of 2 of class 0; the crowd in 3 of 4."""
+    A = np.array([[0, 0, -1], [0, -1, 1], [1, 1, -1], [1, 1, -1]])
+    X = np.random.default_rng(0).normal(size=(4, 2))
+    truth = np.array([0, 0, 1, 1])
+
+    class Told(MajorityVote):
+        def _infer(self, votes, start, rng):
+            super()._infer(votes, start, rng)
+            self.posterior_ = np.eye(2)[truth]
+            sure, wrong = np.eye(2), np.array([[0.0, 1.0], [0.5, 0.5]])
+            self.confusion_ = np.array([sure, sure, wrong, np.full((2, 2), 0.5)])
+
+    model = AggregatedClassifier(Told(), max_epochs=1, random_state=0)
+    model.fit(X, AnnotationTable.from_matrix(np.hstack([A, np.full((4, 1), -1)])))
+    pooled = np.array([[0.75, 0.25], [0.0, 1.0]])
+    np.testing.assert_allclose(model.pooled_confusion_, pooled, atol=1e-6)
+    np.testing.assert_allclose(model.confusion_[0], [[2.75 / 3, 0.25 / 3], [0, 1]], atol=1e-6)
+    np.testing.assert_allclose(model.confusion_[1, 0], [1.75 / 2, 0.25 / 2], atol=1e-6)
+    # One wrong answer of annotator 2 in class 0, none in class 1; none at all of annotator 3.
+    np.testing.assert_allclose(model.confusion_[2], [[0.75 / 2, 1.25 / 2], [0, 1]], atol=1e-6)
+    np.testing.assert_allclose(model.confusion_[3], pooled, atol=1e-6)
+
+
+def test_one_perfect_annotator_leaves_a_plain_classifier(demo):
+    """Limiting case: with a crowd of one who is right, a layer an annotator changes nothing."""
+    options = {"max_epochs": 40, "random_state": 0}
+    plain = AggregatedClassifier(**options).fit(demo.X_train, demo.y_train)
+    for model in (
+        CrowdLayerClassifier(init_scale=5.0, **options),
+        TraceRegClassifier(trace_weight=0.0, **options),
+    ):
+        model.fit(demo.X_train, demo.y_train)
+        same = model.predict(demo.X_test) == plain.predict(demo.X_test)
+        assert same.mean() > 0.98
+        assert (model.confusion_[0].argmax(axis=1) == np.arange(10)).all()
+
+
+def test_gold_that_is_missing_is_refused_by_score(demo):
+    model = CrowdLayerClassifier(**QUICK).fit(demo.X_train, demo.annotations)
+    gold = np.array(demo.y_test)
+    gold[3] = -1
+    with pytest.raises(AnnotationError, match=r"no gold label in row 3 \(-1\)"):
+        model.score(demo.X_test, gold)
+
+
+def test_annotations_of_one_class_can_be_scored():
+    X, A, _ = make_crowd_problem()
+    model = CrowdLayerClassifier(**QUICK).fit(X, A)
+    ones = np.where(A == 1, 1, -1)
+    some = (ones >= 0).any(axis=1)
+    table = AnnotationTable.from_matrix(ones[some], classes=[0, 1, 2])
+    assert model.score(X[some], table) == pytest.approx(model.score(X[some], ones[some]))
+    assert model.score(X[some], table) < 0
+
+
+def test_labels_of_one_class_are_told_before_a_scikit_learn_classifier_is():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    crowd = np.tile([0, 1, 0], (60, 1))
+    model = AggregatedClassifier(targets="hard", backbone=LogisticRegression())
+    with pytest.raises(AnnotationError, match="the inferred labels hold one class only, 0"):
+        model.fit(X, crowd)
 
 
 def test_aggregated_leaves_the_given_aggregator_unfitted(demo):

@@ -19,7 +19,7 @@ def test_annotation_nll_by_hand():
         annotation_nll(log_proba, labels), torch.tensor(-(math.log(0.5) + math.log(0.75)) / 2)
     )
     weights = torch.tensor([3.0, 1.0])
-    expected = -(3 * math.log(0.5) + math.log(0.75)) / 4
+    expected = -(3 * math.log(0.5) + math.log(0.75)) / 2
     assert_close(annotation_nll(log_proba, labels, weights), torch.tensor(expected))
     assert annotation_nll(log_proba, labels, torch.zeros(2)) == 0
 

@@ -17,6 +17,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.classifiers.latent import SoftTargets, balancing_weights
 from manyhands.classifiers.second_stage import SecondStageClassifier, seeded
+from manyhands.exceptions import AnnotationError
 from manyhands.inference import BaseAggregator, MajorityVote
 from manyhands.nn import FixedConfusionModule, ScaledClassifier
 from manyhands.training import AnnotationBatches, CrowdBatch, Features
@@ -50,7 +51,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     estimator_ : scikit-learn classifier
         The second stage, where ``backbone`` is one (there is no ``module_`` then).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        That of the aggregator.
+        That of the aggregator, with one annotation more in every row, as the crowd would give
+        it; without that, which is ``aggregator_.confusion_``, most aggregators say that what an
+        annotator never did is impossible.
 
     Notes
     -----
@@ -66,6 +69,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     (10,)
     """
 
+    _adds_the_crowds_answer = True
     _parameter_constraints: dict[str, list[Any]] = {
         **SecondStageClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
@@ -116,17 +120,30 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             return "given labels, then a network"
         return f"{type(self.aggregator or MajorityVote()).__name__}, then a network"
 
-    def _fit_second_stage(self, X: Any, table: AnnotationTable, rng: np.random.Generator) -> Any:
+    def _fit_second_stage(
+        self, X: Any, table: AnnotationTable, rng: np.random.Generator
+    ) -> tuple[Any, FloatArray]:
         targets = self._aggregate(table, rng)
-        self._pool_confusions(table)
         annotated = np.flatnonzero(table.annotations_per_instance())
         estimator = self._clone_backbone(rng)
-        return self._fit_estimator(estimator, _safe_indexing(X, annotated), targets[annotated], rng)
+        rows = _safe_indexing(X, annotated)
+        fitted = self._fit_estimator(estimator, rows, targets[annotated], rng)
+        return fitted, self.aggregator_.posterior_
 
     def _fit_estimator(
         self, estimator: Any, X: Any, targets: FloatArray, rng: np.random.Generator
     ) -> Any:
         """Fit the second stage; a soft target becomes one weighted row a class."""
+        named = (
+            targets.argmax(axis=1)
+            if self.targets == "hard"
+            else np.flatnonzero((targets > NO_TARGET).any(axis=0))
+        )
+        if len(np.unique(named)) < 2:
+            raise AnnotationError(
+                f"y: the inferred labels hold one class only, {self.classes_[named[0]].item()!r}; the "
+                f"second stage {type(estimator).__name__} needs two"
+            )
         weighted = balancing_weights(self._balance, targets, rng)
         if self.targets == "hard" and weighted is None:
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
@@ -164,7 +181,13 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         annotated = table.annotations_per_instance() > 0
         self._targets = SoftTargets(self._balance, features.device)
         self._targets.set(targets * annotated[:, None], rng)
+        # Held-out annotations are judged by them from the first epoch on.
+        self._set_heard(table, self.aggregator_.posterior_)
         module.confusions.copy_(torch.from_numpy(self.confusion_))
+
+    def _belief(self, module: Any, batches: AnnotationBatches) -> FloatArray:
+        """Class probabilities given the annotations."""
+        return self.aggregator_.posterior_
 
     def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
         """Annotations as they are: the inferred labels are balanced."""
@@ -175,3 +198,4 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
         del self._targets
+        self.confusion_ = self.aggregator_.confusion_

@@ -19,6 +19,9 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray, IntArray
 
+_USED_BY = {"gamma": ("focal", "cb_focal"), "beta": ("cb_focal",)}
+"""What each parameter belongs to."""
+
 BALANCES = ("resample", "reweight", "focal", "cb_focal")
 
 
@@ -33,7 +36,7 @@ class ClassBalance:
         of the most frequent class. "reweight": an annotation of class c weighs max N / N_c, with
         N_c annotations of class c. "focal": every annotation weighs (1 - p)^gamma, with p its
         current probability [2]_. "cb_focal": focal, and weights (1 - beta) / (1 - beta^N_c) that
-        sum to the number of classes [1]_. As in DASC's sections 4.1 and 4.4.
+        sum to the number of classes seen [1]_. As in DASC's sections 4.1 and 4.4.
     gamma : float
         Of the focal losses.
     beta : float in [0, 1)
@@ -98,13 +101,17 @@ class ClassBalance:
         Returns
         -------
         array of shape (n, n_classes), or None where all are equal
-            "resample" draws instances by their most probable class; the others weigh classes, of
-            which a target counts as its share, and which count as one instance at the least.
+            "resample" draws instances by a class drawn from their target; the others weigh
+            classes, of which a target counts as its share, and which count as one instance at
+            the least.
         """
         if self.name == "resample":
             some = np.flatnonzero(targets.any(axis=1))
             weights = np.ones(targets.shape)
-            drawn = _multiplicities(targets[some].argmax(axis=1), targets.shape[1], rng)
+            # Of a class drawn by its share, so that ties do not all count for one class.
+            ends = targets[some].cumsum(axis=1)
+            labels = (ends < rng.random((len(some), 1)) * ends[:, -1:]).sum(axis=1)
+            drawn = _multiplicities(labels, targets.shape[1], rng)
             weights[some] = drawn[:, None]
         else:
             counts = targets.sum(axis=0)
@@ -145,6 +152,15 @@ def make_balance(spec: Any) -> ClassBalance | None:
         raise AnnotationError(
             f"class_balance={spec!r} is unknown; use None, {', '.join(map(repr, BALANCES))}, or a "
             "dict of name, gamma and beta"
+        )
+    idle = {
+        name for name, users in _USED_BY.items() if name in given and given["name"] not in users
+    }
+    if idle:
+        name = min(idle)
+        raise AnnotationError(
+            f"class_balance={spec!r}: {name} has no effect on {given['name']!r}; it belongs to "
+            f"{' and '.join(map(repr, _USED_BY[name]))}"
         )
     balance = ClassBalance(**given)
     for name, low, high in (("gamma", 0.0, np.inf), ("beta", 0.0, 1.0)):

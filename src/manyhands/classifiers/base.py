@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self, cast
@@ -29,7 +30,13 @@ from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations
 from manyhands.inference.kernels import floored_log
 from manyhands.io.files import check_writable
-from manyhands.nn import CrowdModule, ScaledClassifier, Standardize, make_backbone
+from manyhands.nn import (
+    CrowdModule,
+    FixedConfusionModule,
+    ScaledClassifier,
+    Standardize,
+    make_backbone,
+)
 from manyhands.objectives import crowd_nll
 from manyhands.training import (
     AnnotationBatches,
@@ -49,7 +56,7 @@ from manyhands.training import (
     pick_device,
     run_stages,
 )
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 PREDICT_BATCH = 1024
 GRID_ENTRIES = 1 << 24
@@ -123,11 +130,16 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         A row an epoch: stage, epoch, every named loss term and their sum ``loss``, metrics,
         seconds.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given]; rows sum to 1.
+        [annotator, true, given]; rows sum to 1. Of an annotator without annotations, the pooled.
     pooled_confusion_ : array of shape (n_classes, n_classes)
-        Mean of ``confusion_``, weighted by annotations: what is expected of a new annotator.
+        Mean of ``confusion_``, each row weighted by the annotations expected of that annotator
+        in that class: what is expected of a new annotator.
+    heard_ : array of shape (n_annotators,)
+        Whether the annotator has annotations.
     best_epoch_ : int
         With ``validation``: the epoch (from 1) that was kept.
+    best_stage_ : str
+        With ``validation``: the stage that epoch counts in.
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -146,10 +158,18 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         "patience": [None, Interval(Integral, 1, None, closed="left")],
         "checkpoint": [None, str, Path],
     }
-    _fitted_arrays: Sequence[str] = ("confusion_", "pooled_confusion_")
+    _fitted_arrays: Sequence[str] = ("confusion_", "pooled_confusion_", "heard_")
     """Fitted arrays a saved model carries beside its weights."""
+    _adds_the_crowds_answer = False
+    """Whether every row of ``confusion_`` gets one annotation more, as the crowd would give it:
+    counts alone would say that what an annotator did not do is impossible."""
+    _protocol_parameters: Sequence[str] | None = None
+    """Parameters that training protocols may set; None: all the class has."""
+    _chosen_in_last_stage = False
+    """Whether ``validation`` chooses among the epochs of the last stage alone."""
 
     n_features_in_: int
+    confusion_: FloatArray
     backbone: Any
     max_epochs: int
     batch_size: int
@@ -192,9 +212,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return 0.0 if balance is None else balance.focus
 
     def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
-        """Annotations as the loss is to see them: with weights, where ``class_balance`` says so."""
-        balance = self._balance
-        return table if balance is None else balance.balanced(table, rng)
+        """Annotations as the loss is to see them: balanced, with weights of mean 1."""
+        if self._balance is not None:
+            table = self._balance.balanced(table, rng)
+        weights = table.weights
+        return table if weights is None else replace(table, weights=weights / weights.mean())
 
     def _prepare(
         self, table: AnnotationTable, features: Features, module: Any, rng: np.random.Generator
@@ -310,16 +332,36 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         )
         if best is not None:
             best.restore()
-            self.best_epoch_ = best.best["epoch"]
+            self.best_epoch_, self.best_stage_ = best.best["epoch"], best.best["stage"]
         self.module_ = module.eval()
         with torch.inference_mode():
             self._set_fitted(module, batches)
-        self._pool_confusions(table)
+            belief = self._belief(module, batches) if hasattr(self, "confusion_") else None
+            self._set_heard(table, belief)
+            if self._adds_the_crowds_answer:
+                cast(FixedConfusionModule, module).confusions.copy_(
+                    torch.from_numpy(self.confusion_)
+                )
 
-    def _pool_confusions(self, table: AnnotationTable) -> None:
-        if hasattr(self, "confusion_"):
-            share = table.annotations_per_annotator() / table.n_annotations
-            self.pooled_confusion_ = np.tensordot(share, self.confusion_, axes=1)
+    def _belief(self, module: Any, batches: AnnotationBatches) -> FloatArray:
+        """Class probabilities of the annotated training instances, others 0; (n, n_classes)."""
+        belief = np.zeros((batches.table.n_instances, len(self.classes_)))
+        size = PREDICT_BATCH
+        for rows in torch.split(batches.instances, size):
+            proba = module(batches.features.take(rows)).double().softmax(dim=1)
+            belief[rows.cpu().numpy()] = proba.cpu().numpy()
+        return belief
+
+    def _set_heard(self, table: AnnotationTable, belief: FloatArray | None) -> None:
+        """Note who annotated, and pool the confusion matrices by what is known of each row."""
+        self.heard_ = table.annotations_per_annotator() > 0
+        if belief is None:
+            return
+        self.confusion_, self.pooled_confusion_ = pool_confusions(
+            self.confusion_, table, belief, pseudo_annotations=float(self._adds_the_crowds_answer)
+        )
+        silent = ~self.heard_[:, None, None]
+        self.confusion_ = np.where(silent, self.pooled_confusion_, self.confusion_)
 
     def _make_module(self, features: Features, annotated: Tensor) -> CrowdModule:
         shape = features.input_shape
@@ -370,7 +412,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             else:
                 monitor = self._gold_monitor("validation", self.validation, module, features.device)
                 metric, higher = "validation_accuracy", True
-            best = BestState(module, metric, higher_is_better=higher)
+            best = BestState(
+                module,
+                metric,
+                higher_is_better=higher,
+                last_stage_only=self._chosen_in_last_stage,
+            )
             callbacks += [Monitor(monitor), best]
             if self.patience is not None:
                 callbacks.append(
@@ -453,15 +500,21 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             values = np.asarray(y)
             if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():
                 check_classification_targets(values)
-        return as_table(y)
+        table = as_table(y)
+        # What weighs nothing is no annotation.
+        return table if table.weights is None else table.take(table.weights > 0)
 
-    def _check_lengths(self, X: Any, table: AnnotationTable) -> None:
+    @staticmethod
+    def _check_rows(X: Any, table: AnnotationTable) -> None:
         if _n_rows(X) != table.n_instances:
             raise AnnotationError(
                 f"X has {_n_rows(X)} rows but y has annotations for {table.n_instances} "
                 "instances; give one row of X an instance, in the same order (from_frame(tasks=) "
                 "fixes the order, and keeps instances without annotations)"
             )
+
+    def _check_lengths(self, X: Any, table: AnnotationTable) -> None:
+        self._check_rows(X, table)
         check_annotations(table, argument="y")
         seen = table.mask_of_classes_seen()
         if seen.sum() < 2:
@@ -551,7 +604,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         check_is_fitted(self, "module_")
         X = self._read_features(X, reset=False)
         chosen = self._find_annotators(annotators, "annotators")
-        known = chosen >= 0
+        # Of one without annotations as little is known as of a new one.
+        known = np.append(self.heard_, False)[chosen]
         features = Features(X, self._device)
         columns = torch.from_numpy(chosen[known]).to(self._device)
         n_classes = len(self.classes_)
@@ -618,9 +672,23 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             `predict_annotation_proba`.
         """
         if not isinstance(y, AnnotationTable) and np.ndim(y) < 2:
+            gold = as_values(y)
+            unknown = missing_mask(gold) | ((gold == MISSING) & (MISSING not in self.classes_))
+            if unknown.any():
+                raise AnnotationError(
+                    f"y has no gold label in row {np.flatnonzero(unknown)[0]} "
+                    f"({np.asarray(gold[unknown]).tolist()[0]!r}); leave such rows out"
+                )
             return float(super().score(X, y, sample_weight))
+        if sample_weight is not None:
+            raise AnnotationError(
+                "sample_weight applies to gold labels; give annotations their weights in the table"
+            )
+        if not isinstance(y, AnnotationTable):
+            y = AnnotationTable.from_matrix(as_values(y), classes=self.classes_)
         table = as_table(y)
-        self._check_lengths(X, table)
+        self._check_rows(X, table)
+        check_annotations(table, argument="y")
         columns = self._find_annotators(table.annotators, "y's annotators")
         labels, _ = encode(table.classes, self.classes_, argument="y", vocabulary_name="classes_")
         return self._log_likelihood(X, table, columns[table.annotator], labels[table.label])
@@ -631,7 +699,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """Weighted mean log probability of annotations, with codes of the fitted vocabularies."""
         check_is_fitted(self, "module_")
         features = Features(self._read_features(X, reset=False), self._device)
-        own = annotators >= 0
+        own = np.append(self.heard_, False)[annotators]
         total, weight = 0.0, table.weight
         if own.any():
             known = AnnotationTable(
@@ -673,6 +741,45 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         tags.input_tags.sparse = True
         tags.transformer_tags = TransformerTags(preserves_dtype=["float32"])
         return tags
+
+
+def pool_confusions(
+    confusion: FloatArray,
+    table: AnnotationTable,
+    belief: FloatArray,
+    *,
+    pseudo_annotations: float = 0.0,
+) -> tuple[FloatArray, FloatArray]:
+    """Pool confusion matrices, and shrink their rows towards what the crowd does.
+
+    Parameters
+    ----------
+    confusion : array of shape (n_annotators, n_classes, n_classes)
+    table : AnnotationTable
+    belief : array of shape (n_instances, n_classes)
+        Class probabilities of the annotated instances.
+    pseudo_annotations : float
+        Annotations every row gets besides, given as the crowd gives them.
+
+    Returns
+    -------
+    confusion : array of shape (n_annotators, n_classes, n_classes)
+    pooled : array of shape (n_classes, n_classes)
+        Mean of the rows given, each weighted by the annotations expected of that annotator in
+        that class.
+    """
+    columns = (
+        np.bincount(table.annotator, table.weight * proba[table.instance], table.n_annotators)
+        for proba in belief.T
+    )
+    mass = np.stack(list(columns), axis=1)
+    # Of a class that nobody is expected to have seen: what the crowd does on the whole.
+    weight = mass + 1e-9 * mass.sum(axis=1, keepdims=True)
+    pooled = np.einsum("rc,rcg->cg", weight / weight.sum(axis=0), confusion)
+    if pseudo_annotations:
+        known = mass[:, :, None] / pseudo_annotations
+        confusion = (known * confusion + pooled) / (known + 1)
+    return confusion, pooled
 
 
 def _n_rows(X: Any) -> int:

@@ -163,6 +163,9 @@ class SoftTargets:
     def set(self, targets: FloatArray, rng: np.random.Generator) -> None:
         """Take new targets (n_instances, n_classes), and balance them."""
         weights = balancing_weights(self.balance, targets, rng)
+        if weights is not None:
+            # Of mean 1: see `soft_cross_entropy`.
+            weights = weights * (targets.sum() / (weights * targets).sum())
         self.targets = self._as_tensor(targets)
         self.weights = None if weights is None else self._as_tensor(weights)
 
@@ -262,6 +265,8 @@ class LatentClassClassifier(BaseCrowdClassifier):
 
     _fitted_arrays: Sequence[str] = (*BaseCrowdClassifier._fitted_arrays, "posterior_")
 
+    _adds_the_crowds_answer = True
+
     smoothing: float
     posterior_: FloatArray
 
@@ -286,7 +291,12 @@ class LatentClassClassifier(BaseCrowdClassifier):
         """Posterior given x and annotations; of an instance without annotations, given x."""
         latent = self._latent(batches.table)
         every = np.arange(latent.n_instances)
-        self.confusion_ = read_confusion(module)
+        confusion = read_confusion(module)
         self.posterior_ = class_proba(module, batches.features, every)
         known = self.posterior_[latent.instances]
-        self.posterior_[latent.instances] = latent.posterior(known, self.confusion_)[0]
+        self.posterior_[latent.instances] = latent.posterior(known, confusion)[0]
+        self.confusion_ = confusion
+
+    def _belief(self, module: FixedConfusionModule, batches: AnnotationBatches) -> FloatArray:
+        """Class probabilities given x and annotations."""
+        return self.posterior_

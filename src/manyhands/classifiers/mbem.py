@@ -98,6 +98,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "warm_start_network": ["boolean"],
         "train_on_own_labels": ["boolean"],
     }
+    # Confusions of different rounds are counted against different labels: not to be compared.
+    _chosen_in_last_stage = True
     _crowd_check_exemptions = {
         "check_reweighting_balanced_annotations_changes_nothing": "what is balanced are inferred "
         "labels, which those of a hardly trained network unbalance; a test of ours trains longer",
@@ -228,7 +230,6 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         labels = self._own_labels(module, batches.features, latent)
         self.confusion_ = latent.confusion(labels)
         self.class_prior_ = self._prior(labels)
-        module.confusions.copy_(torch.from_numpy(self.confusion_))
         self.posterior_ = np.tile(self.class_prior_, (latent.n_instances, 1))
         known, _ = latent.posterior(self.class_prior_, self.confusion_)
         self.posterior_[latent.instances] = known

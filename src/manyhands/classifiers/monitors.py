@@ -70,9 +70,9 @@ class AnnotationMonitor:
         self.module.eval()
         total, weight = 0.0, 0.0
         for batch in self.batches.in_order():
-            size = float(len(batch.labels) if batch.weights is None else batch.weights.sum())
+            size = len(batch.labels)
             total += size * float(crowd_nll(self.module, batch)["nll"])
-            weight += size
+            weight += size if batch.weights is None else float(batch.weights.sum())
         return {"validation_nll": total / weight}
 
 

@@ -52,6 +52,8 @@ def describe_parameter(value: Any) -> Any:
         return {str(key): describe_parameter(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [describe_parameter(part) for part in value]
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
     if hasattr(value, "__array__"):
         # Shape and digest, not content: this also identifies the data of a checkpoint.
         array = np.ascontiguousarray(value)
@@ -200,7 +202,7 @@ def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> B
         raise ModelFolderError(
             f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
         ) from error
-    _fill(model, path, digest, pick_device(device))
+    _fill(model, path, digest, pick_device(device), description["parameters"])
     # Last, as whatever fails before says more.
     _check_untouched(description, folder)
     return model
@@ -288,7 +290,13 @@ def _read_parameter(value: Any) -> Any:
     return value
 
 
-def _fill(model: BaseCrowdClassifier, path: Path, digest: str, device: torch.device) -> None:
+def _fill(
+    model: BaseCrowdClassifier,
+    path: Path,
+    digest: str,
+    device: torch.device,
+    parameters: dict[str, Any],
+) -> None:
     """Rebuild the module and put weights and fitted arrays in."""
     tensors = _load_tensors(path, digest)
     shape = model.input_shape_
@@ -298,9 +306,10 @@ def _fill(model: BaseCrowdClassifier, path: Path, digest: str, device: torch.dev
             Standardize(shape, model.scaling),
             make_backbone(model.backbone, shape, len(model.classes_)),
         )
-        features = module_state.get("annotator_features")
-        if features is not None:
-            model.set_params(annotator_features=features.numpy())
+        for name, value in parameters.items():
+            # Arrays stand among the weights, as buffers of their name.
+            if isinstance(value, dict) and "__array__" in value and name in module_state:
+                model.set_params(**{name: module_state[name].numpy()})
         model.module_ = model._build_module(classifier, shape)
         model.module_.load_state_dict(module_state)
     except (RuntimeError, AnnotationError) as error:

@@ -153,6 +153,7 @@ n_features) for two classes
         "check_user_network": "linear classifiers only: with another backbone it is not convex",
         "check_class_balance": "focal losses are refused: with them it is not convex",
     }
+    _protocol_parameters = ("scaling",)
     backbone = "linear"
 
     def __init__(
@@ -223,6 +224,10 @@ n_features) for two classes
                 f"{PAIR_BYTES / 2**30:g}. Leave annotators with few annotations out "
                 "(table.select(annotators=...)), or reduce X (PCA)"
             )
+
+    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
+        """Weights as they are: an annotation that weighs twice is one said twice."""
+        return table if self._balance is None else self._balance.balanced(table, rng)
 
     def _stages(self, module: AnnotatorHeadsModule, batches: AnnotationBatches) -> list[Stage]:
         """One stage, of which an epoch is an iteration of ADMM over all annotations."""

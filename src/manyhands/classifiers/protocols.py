@@ -172,10 +172,11 @@ def training_protocol(name: str) -> dict[str, Any]:
 def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassifier:
     """Return an unfitted copy of an estimator that is trained by a protocol.
 
-    The protocol's parameters replace the estimator's, the network (``backbone``) included; those
-    the estimator does not have (``noise_lr`` of a method without a noise part, for instance) are
-    left out, and all others stay as they are. A method with phases of its own keeps their
-    settings.
+    The protocol's parameters replace the estimator's, but for a network (``backbone``) that it
+    names; those the estimator does not have (``noise_lr`` of a method without a noise part, for
+    instance) are left out, and all others stay as they are. A method with phases of its own keeps
+    their settings, and one that is not trained by gradient steps (`RaykarClassifier`,
+    `PersonalClassifier`) takes the scaling alone.
 
     Parameters
     ----------
@@ -208,5 +209,9 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
         )
     copy: BaseCrowdClassifier = clone(estimator)
     own = copy.get_params(deep=False)
-    copy.set_params(**{key: value for key, value in parameters.items() if key in own})
+    may_set = own if copy._protocol_parameters is None else copy._protocol_parameters
+    if own.get("backbone") is not None:
+        # A network that was chosen is what is to be trained.
+        parameters.pop("backbone", None)
+    copy.set_params(**{key: value for key, value in parameters.items() if key in may_set})
     return copy

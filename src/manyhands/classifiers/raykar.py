@@ -111,6 +111,8 @@ class RaykarClassifier(LatentClassClassifier):
         "inner_steps": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
+    # The others mean something else to an M-step that is solved.
+    _protocol_parameters = ("scaling",)
     _crowd_check_exemptions = {
         "check_every_parameter_moves": "lr has no effect: the M-step is solved",
         "check_class_balance": "focal losses are no likelihood, which EM climbs: an error says so",
@@ -178,6 +180,7 @@ class RaykarClassifier(LatentClassClassifier):
             weight_decay=self.weight_decay,
             inner_steps=self.inner_steps,
             batch_size=self.batch_size,
+            from_zero=not (isinstance(self.backbone, dict) and "weights" in self.backbone),
         )
         return [Stage("train", step, lambda epoch: ("all instances",), self.max_epochs)]
 
@@ -207,6 +210,8 @@ class JointEMStep:
     inner_steps : int
         Most L-BFGS iterations of an M-step.
     batch_size : int
+    from_zero : bool
+        Start a linear network at 0, whatever it was made with.
     """
 
     def __init__(
@@ -220,6 +225,7 @@ class JointEMStep:
         weight_decay: float,
         inner_steps: int,
         batch_size: int,
+        from_zero: bool = True,
     ) -> None:
         self.module = module
         self.latent = latent
@@ -232,7 +238,7 @@ class JointEMStep:
         self.rows = torch.from_numpy(latent.instances)
         self.classifier = copy.deepcopy(module.classifier).double().eval()
         self.parameters = [p for p in self.classifier.parameters() if p.requires_grad]
-        if isinstance(self.classifier.backbone, Linear):
+        if isinstance(self.classifier.backbone, Linear) and from_zero:
             # Convex: no seed need matter, not even where the M-step stops early.
             with torch.no_grad():
                 for parameter in self.parameters:

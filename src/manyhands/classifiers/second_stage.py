@@ -72,15 +72,18 @@ class SecondStageClassifier(BaseCrowdClassifier):
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
-        self.estimator_ = self._fit_second_stage(X, table, rng)
+        self.estimator_, belief = self._fit_second_stage(X, table, rng)
+        self._set_heard(table, belief)
         self.history_ = History()
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
         return self
 
     @abstractmethod
-    def _fit_second_stage(self, X: Any, table: AnnotationTable, rng: np.random.Generator) -> Any:
-        """Fit a clone of the scikit-learn classifier and return it."""
+    def _fit_second_stage(
+        self, X: Any, table: AnnotationTable, rng: np.random.Generator
+    ) -> tuple[Any, FloatArray | None]:
+        """Fit a clone of the scikit-learn classifier; return it, and the inferred classes."""
 
     def _clone_backbone(self, rng: np.random.Generator) -> Any:
         return seeded(clone(self.backbone, safe=False), rng)

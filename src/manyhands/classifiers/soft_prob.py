@@ -61,7 +61,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     (10,)
     """
 
-    _fitted_arrays: Sequence[str] = ()
+    _fitted_arrays: Sequence[str] = ("heard_",)
 
     def __init__(
         self,
@@ -96,15 +96,16 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         self.patience = patience
         self.checkpoint = checkpoint
 
-    def _fit_second_stage(self, X: Any, table: AnnotationTable, rng: np.random.Generator) -> Any:
+    def _fit_second_stage(
+        self, X: Any, table: AnnotationTable, rng: np.random.Generator
+    ) -> tuple[Any, None]:
         estimator = self._clone_backbone(rng)
-        balanced = self._balanced(table, rng)
+        balanced = table if self._balance is None else self._balance.balanced(table, rng)
         votes = np.zeros((table.n_instances, table.n_classes))
         np.add.at(votes, (table.instance, table.label), balanced.weight)
         annotated = np.flatnonzero(votes.any(axis=1))
-        return self._fit_weighted(
-            estimator, _safe_indexing(X, annotated), votes[annotated], "counted votes need"
-        )
+        rows = _safe_indexing(X, annotated)
+        return self._fit_weighted(estimator, rows, votes[annotated], "counted votes need"), None
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]

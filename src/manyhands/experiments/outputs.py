@@ -64,7 +64,8 @@ def keep_model(
     title: str | None = None,
 ) -> None:
     """Write model, inferred labels and summary: all is computed before the first is written."""
-    proba = model.predict_proba(X)
+    # What annotations and features say together, where the method infers that.
+    proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
     content = labels_csv(proba.argmax(axis=1), proba, train.instances, model.classes_)
     gold_values = None
     if gold is not None:

@@ -18,14 +18,13 @@ def annotation_nll(
         Log probability of every class as the annotation of every observed pair.
     labels : integer tensor of shape (m,)
     weights : tensor of shape (m,), optional
-        The mean is weighted; weights that sum to 0 give 0.
+        Factors of the terms. They should have a mean of 1 over all the data: divided by those of
+        a small batch, they would lose what tells it from others.
     focus : float
         Exponent of the focal factor (1 - p)^focus; 0 is none.
     """
     nll = focal_nll(log_proba.gather(1, labels[:, None])[:, 0], focus)
-    if weights is None:
-        return nll.mean()
-    return (nll * weights).sum() / weights.sum().clamp_min(torch.finfo(nll.dtype).tiny)
+    return nll.mean() if weights is None else (nll * weights).mean()
 
 
 def focal_nll(log_proba: Tensor, focus: float) -> Tensor:
@@ -46,15 +45,13 @@ def soft_cross_entropy(
     ----------
     logits, targets : tensors of shape (n, c)
     weights : tensor of shape (n, c), optional
-        Of every class of every instance; the mean is weighted.
+        Factors of every class of every instance, of a weighted mean of 1 over all the data.
     focus : float
         Exponent of the focal factor; see `focal_nll`.
     """
     nll = focal_nll(logits.log_softmax(dim=1), focus)
-    if weights is None:
-        return (targets * nll).sum(dim=1).mean()
-    weighted = targets * weights
-    return (weighted * nll).sum() / weighted.sum().clamp_min(torch.finfo(nll.dtype).tiny)
+    weighted = targets if weights is None else targets * weights
+    return (weighted * nll).sum(dim=1).mean()
 
 
 def apply_confusion(proba: Tensor, kernels: Tensor) -> Tensor:

@@ -51,9 +51,9 @@ def annotator_average_nll(
         left_out[batch.rows[seen], batch.annotators[seen]] = True
     log_proba = module.average_log_proba(z, left_out, frozen_heads=True)[batch.rows]
     share = 1 / torch.bincount(batch.rows[seen], minlength=len(z)).clamp_min(1)
-    return {
-        "average_nll": annotation_nll(log_proba, batch.labels, weights * share[batch.rows], focus)
-    }
+    own = weights * share[batch.rows]
+    own = own / own.mean().clamp_min(torch.finfo(own.dtype).tiny)
+    return {"average_nll": annotation_nll(log_proba, batch.labels, own, focus)}
 
 
 class AnnotatorGroup(NamedTuple):

@@ -12,6 +12,8 @@ from torch import nn
 
 logger = logging.getLogger("manyhands")
 
+_NOTHING_YET = {"value": None, "stage": None, "epoch": None, "module": None}
+
 
 class Callback:
     """Does nothing; subclasses override what they need."""
@@ -56,13 +58,28 @@ class BestState(Callback):
     metric : str
         Column of the history.
     higher_is_better : bool
+    last_stage_only : bool
+        Begin anew with every stage.
     """
 
-    def __init__(self, module: nn.Module, metric: str, *, higher_is_better: bool) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        metric: str,
+        *,
+        higher_is_better: bool,
+        last_stage_only: bool = False,
+    ) -> None:
         self.module = module
+        self.last_stage_only = last_stage_only
         self.metric = metric
         self.sign = 1.0 if higher_is_better else -1.0
-        self.best: dict[str, Any] = {"value": None, "stage": None, "epoch": None, "module": None}
+        self.best: dict[str, Any] = dict(_NOTHING_YET)
+
+    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+        """Forget earlier stages, where they do not count."""
+        if self.last_stage_only and not first_epoch:
+            self.best = dict(_NOTHING_YET)
 
     def after_epoch(self, row: dict[str, Any]) -> None:
         """Remember the state if the metric improved (the first of equals stays)."""
