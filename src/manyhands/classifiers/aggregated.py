@@ -141,8 +141,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         )
         if len(np.unique(named)) < 2:
             raise AnnotationError(
-                f"y: the inferred labels hold one class only, {self.classes_[named[0]].item()!r}; the "
-                f"second stage {type(estimator).__name__} needs two"
+                f"y: the inferred labels hold one class only, {self.classes_[named[0]].item()!r}; "
+                f"the second stage {type(estimator).__name__} needs two"
             )
         weighted = balancing_weights(self._balance, targets, rng)
         if self.targets == "hard" and weighted is None:
