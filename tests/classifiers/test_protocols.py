@@ -15,6 +15,9 @@ from manyhands import (
     AggregatedClassifier,
     CoNALClassifier,
     CrowdLayerClassifier,
+    PersonalClassifier,
+    RaykarClassifier,
+    SoftProbClassifier,
     all_classifiers,
     training_protocol,
     with_protocol,
@@ -137,3 +140,13 @@ def test_the_page_says_what_the_code_does():
     ]
     for protocol in PROTOCOLS.values():
         assert f"- `{protocol.name}`: {protocol.description}" in page
+
+
+def test_a_protocol_leaves_alone_what_it_does_not_mean():
+    """A network that was named stays; where there are no gradient steps, all but the scaling."""
+    linear = with_protocol(SoftProbClassifier("linear"), "dasc_music")
+    assert (linear.backbone, linear.max_epochs) == ("linear", 100)
+    for given in (RaykarClassifier(), PersonalClassifier()):
+        changed = with_protocol(given, "conal_music").get_params()
+        own = given.get_params()
+        assert {name for name in own if own[name] != changed[name]} == {"scaling"}

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import minimize
 
 from manyhands import AnnotationTable, DawidSkene, RaykarClassifier
@@ -250,3 +251,13 @@ def test_annotations_weigh():
     weighted, doubled = fit(rows, weight), fit(repeated, None, duplicates="keep")
     np.testing.assert_allclose(weighted.predict_proba(X), doubled.predict_proba(X), atol=1e-6)
     np.testing.assert_allclose(weighted.confusion_, doubled.confusion_, atol=1e-6)
+
+
+def test_a_network_given_with_weights_starts_from_them():
+    X, A, _ = noisy_problem()
+    weights = {"head.weight": torch.full((3, X.shape[1]), 0.1), "head.bias": torch.ones(3)}
+    weights["head.weight"][0] = 3.0
+    options = QUICK | {"max_epochs": 1, "inner_steps": 1}
+    cold = RaykarClassifier(**options).fit(X, A)
+    warm = RaykarClassifier({"name": "linear", "weights": weights}, **options).fit(X, A)
+    assert np.abs(cold.predict_proba(X) - warm.predict_proba(X)).max() > 0.01

@@ -115,7 +115,7 @@ def line_of(text, name):
 def test_a_line_has_ours_by_protocol_theirs_and_a_verdict():
     row = make_row("first", published(0.9))
     page = to_markdown(make_page(make_paper(), [row], make_records(row, [0.80, 0.82, 0.84])))
-    name, last, held_out, gold, oracle, theirs, error, verdict = line_of(page, "first")
+    name, last, held_out, gold, oracle, seconds, theirs, error, verdict = line_of(page, "first")
     assert (name, last, held_out, gold) == (
         "first",
         "82.00 ± 2.00 (3)",
@@ -123,6 +123,7 @@ def test_a_line_has_ours_by_protocol_theirs_and_a_verdict():
         "82.20 ± 2.00 (3)",
     )
     assert oracle == "82.30 ± 2.00 (3) oracle"
+    assert seconds == "1.5"
     assert theirs == f"90.00 ± 0.50 (5), {GOLD}"
     # sqrt(.9 * .1 / 400) = .015
     assert error == "1.50"
