@@ -15,7 +15,7 @@ from pathlib import Path
 
 N_INSTANCES, N_ANNOTATORS, N_CLASSES, N_FEATURES, PER_INSTANCE = 100_000, 20_000, 10, 64, 5
 BATCH_SIZE = 512
-LIMIT = 900
+LIMIT = 60
 """Seconds a fit may take."""
 
 
