@@ -14,6 +14,11 @@ from manyhands.classifiers.persistence import load
 from manyhands.classifiers.personal import PersonalClassifier
 from manyhands.classifiers.protocols import PROTOCOLS, training_protocol, with_protocol
 from manyhands.classifiers.raykar import RaykarClassifier
+from manyhands.classifiers.selectors import (
+    ConfidenceSelector,
+    DistributionAwareSelector,
+    RandomSelector,
+)
 from manyhands.classifiers.soft_prob import SoftProbClassifier
 from manyhands.classifiers.trace_reg import TraceRegClassifier
 
@@ -24,11 +29,14 @@ __all__ = [
     "BaseCrowdClassifier",
     "ClassBalance",
     "CoNALClassifier",
+    "ConfidenceSelector",
     "CrowdLayerClassifier",
+    "DistributionAwareSelector",
     "DoctorNetClassifier",
     "MBEMClassifier",
     "MaxMIGClassifier",
     "PersonalClassifier",
+    "RandomSelector",
     "RaykarClassifier",
     "SoftProbClassifier",
     "TraceRegClassifier",

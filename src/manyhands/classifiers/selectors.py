@@ -1,0 +1,275 @@
+"""Which of the annotations that nobody gave a model's predictions should stand in for.
+
+A selector sees the predicted distribution of every annotation, batch by batch, and returns the
+cells to be added, labelled with their most probable class. The (instances x annotators x classes)
+cube is never held: a running best of each class is.
+
+.. [1] DASC: distribution-aware self-training for crowdsourcing. Machine Learning, 2023.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+Predictions = Iterable[tuple[IntArray, FloatArray]]
+"""Batches: instances (b,), and the distribution of every annotation of theirs (b, R, C)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What a selector chose.
+
+    Attributes
+    ----------
+    table : AnnotationTable
+        The chosen cells alone, over the vocabularies of the table they are for, marked
+        ``source="pseudo"``.
+    n_candidates : integer array of shape (n_classes,)
+        Open cells by their most probable class: N' of Eq. 4.
+    n_selected : integer array of shape (n_classes,)
+        Of these, the chosen ones.
+    """
+
+    table: AnnotationTable
+    n_candidates: IntArray
+    n_selected: IntArray
+
+
+class Selector(BaseEstimator):
+    """Base of selectors: a rank of cells, and how many of every class.
+
+    A subclass says in `_rank` what makes a cell come first, and in `_quotas` how many cells of
+    every predicted class are taken.
+    """
+
+    def select(
+        self,
+        predictions: Predictions,
+        table: AnnotationTable,
+        n_select: int,
+        rng: np.random.Generator,
+    ) -> Selection:
+        """Choose cells that nobody has annotated, passed or been given a label in.
+
+        Parameters
+        ----------
+        predictions : iterable of (instances (b,), proba (b, n_annotators, n_classes))
+            Every instance once at most; the last axis sums to 1.
+        table : AnnotationTable
+            What is there, earlier pseudo-annotations included: cells are chosen once.
+        n_select : int
+            Most cells to choose.
+        rng : Generator
+
+        Raises
+        ------
+        AnnotationError
+            If ``n_select`` is not positive, or a batch has another shape than the table.
+        """
+        if n_select < 1:
+            raise AnnotationError(f"n_select={n_select} must be 1 or more")
+        open_cells = _OpenCells(table)
+        best = [_Best(n_select) for _ in range(table.n_classes)]
+        n_candidates = np.zeros(table.n_classes, dtype=np.int64)
+        for instances, proba in predictions:
+            expected = (len(instances), table.n_annotators, table.n_classes)
+            if proba.shape != expected:
+                raise AnnotationError(
+                    f"predictions have shape {proba.shape}; {expected} is needed for "
+                    f"{len(instances)} instances"
+                )
+            is_open = open_cells.of(instances)
+            row, annotator = np.nonzero(is_open)
+            distribution = proba[row, annotator].astype(np.float64)
+            label = distribution.argmax(axis=1)
+            n_candidates += np.bincount(label, minlength=table.n_classes)
+            rank = self._rank(distribution, rng)
+            cell = instances[row].astype(np.int64) * table.n_annotators + annotator
+            for c in np.flatnonzero(np.bincount(label, minlength=table.n_classes)):
+                best[c].add(rank[label == c], cell[label == c])
+        taken = self._take(best, n_candidates, n_select)
+        return _selection(table, taken, n_candidates)
+
+    @abstractmethod
+    def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Rank of every cell, shape (m,), from its distribution (m, n_classes); low comes first."""
+
+    @abstractmethod
+    def _take(
+        self, best: list[_Best], n_candidates: IntArray, n_select: int
+    ) -> list[tuple[int, IntArray]]:
+        """Return (class, cells) of what is chosen."""
+
+
+class DistributionAwareSelector(Selector):
+    """The most confident cells of every class, more of rare classes than of frequent ones [1]_.
+
+    Of class c, M_c = tau_c M cells are chosen (Eq. 3), those whose annotator-specific
+    distribution has the lowest entropy (Eq. 2), with tau_c inversely proportional to the number
+    N'_c of open cells predicted as c (Eq. 4). The rarest class then has the largest quota, often
+    more cells than there are: it gives what it has.
+
+    Parameters
+    ----------
+    refill : bool, default=False
+        Make up for what rare classes could not give with the most confident cells left, of
+        whatever class; otherwise fewer than M cells are chosen, and the balance is kept.
+    """
+
+    def __init__(self, refill: bool = False) -> None:
+        self.refill = refill
+
+    def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return entropy(distribution)
+
+    def _take(
+        self, best: list[_Best], n_candidates: IntArray, n_select: int
+    ) -> list[tuple[int, IntArray]]:
+        quotas = class_quotas(n_candidates, n_select)
+        taken = [(c, best[c].cells[:quota]) for c, quota in enumerate(quotas)]
+        if self.refill:
+            rest = [
+                _Best(n_select, b.rank[q:], b.cells[q:]) for b, q in zip(best, quotas, strict=True)
+            ]
+            taken += _most_confident(rest, n_select - int(quotas.sum()))
+        return taken
+
+
+class ConfidenceSelector(Selector):
+    """The most confident cells of all (lowest entropy), whatever their class: self-training."""
+
+    def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return entropy(distribution)
+
+    def _take(
+        self, best: list[_Best], n_candidates: IntArray, n_select: int
+    ) -> list[tuple[int, IntArray]]:
+        return _most_confident(best, n_select)
+
+
+class RandomSelector(Selector):
+    """Cells drawn uniformly; their labels are still the most probable class."""
+
+    def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
+        return rng.random(len(distribution))
+
+    def _take(
+        self, best: list[_Best], n_candidates: IntArray, n_select: int
+    ) -> list[tuple[int, IntArray]]:
+        return _most_confident(best, n_select)
+
+
+def entropy(distribution: FloatArray) -> FloatArray:
+    """Entropy of distributions (m, n_classes) in nats, shape (m,); DASC's Eq. 2.
+
+    Examples
+    --------
+    >>> entropy(np.array([[1.0, 0.0], [0.5, 0.5]])).round(4).tolist()
+    [0.0, 0.6931]
+    """
+    logs = np.log(np.where(distribution > 0, distribution, 1.0))
+    # Rounding must not make a certain cell less than certain: 0, not -0.
+    return np.abs((distribution * logs).sum(axis=1))
+
+
+def class_quotas(n_candidates: IntArray, n_select: int) -> IntArray:
+    """Cells to choose of every class: Eq. 3 and 4 of DASC, at most what a class has.
+
+    Parameters
+    ----------
+    n_candidates : integer array of shape (n_classes,)
+        N'_c; a class nobody is predicted to name gets none.
+    n_select : int
+        M.
+
+    Examples
+    --------
+    Of 40 and 10 candidates, shares of 1/5 and 4/5: 4 and 16, of which there are 10.
+
+    >>> class_quotas(np.array([40, 10, 0]), 20).tolist()
+    [4, 10, 0]
+    """
+    counts = np.asarray(n_candidates, dtype=np.int64)
+    inverse = np.zeros(len(counts))
+    inverse[counts > 0] = 1.0 / counts[counts > 0]
+    if not inverse.any():
+        return np.zeros_like(counts)
+    share = inverse / inverse.sum()
+    # What is whole up to rounding is whole.
+    return np.minimum(np.floor(share * n_select + 1e-9).astype(np.int64), counts)
+
+
+@dataclass
+class _Best:
+    """The ``size`` cells of lowest rank seen so far, in order; ties go to the first cell."""
+
+    size: int
+    rank: FloatArray = field(default_factory=lambda: np.zeros(0))
+    cells: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def add(self, rank: FloatArray, cells: IntArray) -> None:
+        """See more cells."""
+        if len(self.rank) == self.size:
+            worth = rank <= self.rank[-1]
+            rank, cells = rank[worth], cells[worth]
+        rank, cells = np.concatenate([self.rank, rank]), np.concatenate([self.cells, cells])
+        order = np.lexsort((cells, rank))[: self.size]
+        self.rank, self.cells = rank[order], cells[order]
+
+
+class _OpenCells:
+    """Cells of a table without annotation or pass."""
+
+    def __init__(self, table: AnnotationTable) -> None:
+        passes = np.zeros((0, 3), dtype=np.int64) if table.passes is None else table.passes
+        instance = np.concatenate([table.instance, passes[:, 0]])
+        annotator = np.concatenate([table.annotator, passes[:, 1]])
+        order = np.argsort(instance, kind="stable")
+        self.annotator = annotator[order]
+        self.start = np.searchsorted(instance[order], np.arange(table.n_instances + 1))
+        self.n_annotators = table.n_annotators
+
+    def of(self, instances: IntArray) -> BoolArray:
+        """Whether each cell of some instances is open, shape (b, n_annotators)."""
+        first, end = self.start[instances], self.start[np.asarray(instances) + 1]
+        place = np.repeat(np.arange(len(instances)), end - first)
+        nth = np.arange(len(place)) - np.repeat(np.cumsum(end - first) - (end - first), end - first)
+        is_open = np.ones((len(instances), self.n_annotators), dtype=bool)
+        is_open[place, self.annotator[first[place] + nth]] = False
+        return is_open
+
+
+def _most_confident(best: list[_Best], n: int) -> list[tuple[int, IntArray]]:
+    """Return (class, cells) of the n cells of lowest rank over all classes."""
+    label = np.repeat(np.arange(len(best)), [len(b.cells) for b in best])
+    rank = np.concatenate([b.rank for b in best])
+    cells = np.concatenate([b.cells for b in best])
+    first = np.lexsort((cells, rank))[:n]
+    return [(c, cells[first][label[first] == c]) for c in range(len(best))]
+
+
+def _selection(
+    table: AnnotationTable, taken: list[tuple[int, IntArray]], n_candidates: IntArray
+) -> Selection:
+    label = np.repeat([c for c, _ in taken], [len(cells) for _, cells in taken])
+    cells = np.concatenate([cells for _, cells in taken])
+    order = np.argsort(cells)
+    chosen = AnnotationTable(
+        cells[order] // table.n_annotators,
+        cells[order] % table.n_annotators,
+        label[order].astype(np.int64),
+        table.instances,
+        table.annotators,
+        table.classes,
+    ).with_source("pseudo")
+    n_selected = np.bincount(chosen.label, minlength=table.n_classes)
+    return Selection(chosen, n_candidates, n_selected)
