@@ -19,6 +19,7 @@ from manyhands.classifiers.selectors import (
     DistributionAwareSelector,
     RandomSelector,
 )
+from manyhands.classifiers.self_training import DASCClassifier, SelfTrainingCrowdClassifier
 from manyhands.classifiers.soft_prob import SoftProbClassifier
 from manyhands.classifiers.trace_reg import TraceRegClassifier
 
@@ -31,6 +32,7 @@ __all__ = [
     "CoNALClassifier",
     "ConfidenceSelector",
     "CrowdLayerClassifier",
+    "DASCClassifier",
     "DistributionAwareSelector",
     "DoctorNetClassifier",
     "MBEMClassifier",
@@ -38,6 +40,7 @@ __all__ = [
     "PersonalClassifier",
     "RandomSelector",
     "RaykarClassifier",
+    "SelfTrainingCrowdClassifier",
     "SoftProbClassifier",
     "TraceRegClassifier",
     "all_classifiers",
