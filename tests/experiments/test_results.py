@@ -63,7 +63,8 @@ def make_row(name, published=None, table="p/t1", column="Set", seeds=(0, 1, 2), 
 
 
 def published(value, selection="gold validation", metric="accuracy"):
-    return {"metric": metric, "value": value, "sd": 0.005, "n": 5, "selection": selection}
+    found = {"metric": metric, "value": value, "sd": 0.005, "n": 5}
+    return found if selection is None else {**found, "selection": selection}
 
 
 def make_record(row, seed, accuracy=None, *, extra=None, absent=(), **changes):
@@ -361,6 +362,8 @@ def test_verdicts_of_differences():
     assert large.verdict == "cannot be tested"
     assert "the paper reports +5.00, which the interval excludes" in large.why
     assert "excludes" not in compare(better, than, theirs=(0.9, 0.86)).why
+    unsaid = compare(better, than, theirs=(0.9, 0.85), chosen=None)
+    assert "the paper reports +5.00, which the interval excludes" in unsaid.why
     oracle = compare(better, than, theirs=(0.9, 0.85), chosen="best on test")
     assert "the paper reports +5.00 (oracle)" in oracle.why
     assert "excludes" not in oracle.why

@@ -185,7 +185,8 @@ def _published_words(
         if len(figures) < len(side):
             return ""
         means.append(float(np.mean([p["value"] for p in figures])))
-        chosen |= {SHORT.get(p["selection"] or "") for p in figures}
+        # Where a paper does not say, the last epoch, as in the tables.
+        chosen |= {SHORT.get(p.get("selection") or "", LAST) for p in figures}
     theirs = means[0] - means[1]
     words = f"; the paper reports {show(metric, theirs, True)}"
     if chosen != {selection}:
