@@ -234,8 +234,9 @@ class DASCClassifier(SelfTrainingCrowdClassifier):
     >>> from manyhands import CrowdLayerClassifier, DASCClassifier, load_demo
     >>> demo = load_demo()
     >>> model = DASCClassifier(CrowdLayerClassifier(max_epochs=2), n_rounds=1, random_state=0)
-    >>> model.fit(demo.X_train, demo.annotations).augmented_annotations_.observed.n_annotations
-    3000
+    >>> model = model.fit(demo.X_train, demo.annotations)
+    >>> model.augmented_annotations_.observed.equals(demo.annotations)
+    True
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
