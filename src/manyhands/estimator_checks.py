@@ -49,9 +49,12 @@ def make_crowd_problem(
 
 
 def _quick(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdClassifier:
+    """Set parameters for a short fit; what a wrapper lacks is its estimator's."""
     quick: BaseCrowdClassifier = clone(estimator)
-    quick.set_params(max_epochs=2, batch_size=16, random_state=0, device="cpu")
-    quick.set_params(**parameters)
+    small = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
+    own = quick.get_params(deep=False)
+    for name, value in {**small, **parameters}.items():
+        quick.set_params(**{name if name in own else f"estimator__{name}": value})
     return quick
 
 

@@ -5,11 +5,16 @@ import warnings
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manyhands.classifiers import all_classifiers
+from manyhands.classifiers import CrowdLayerClassifier, all_classifiers, all_wrappers
 from manyhands.estimator_checks import parametrize_with_crowd_checks
 
 INSTANCES = [cls() for _, cls in all_classifiers()]
+INSTANCES += [cls(CrowdLayerClassifier(), n_rounds=1) for _, cls in all_wrappers()]
 QUICK = [cls(max_epochs=40, random_state=0, device="cpu") for _, cls in all_classifiers()]
+QUICK += [
+    cls(CrowdLayerClassifier(max_epochs=20, device="cpu"), n_rounds=1, random_state=0)
+    for _, cls in all_wrappers()
+]
 
 
 def expected_failures(estimator):

@@ -16,10 +16,15 @@ from manyhands import (
     RandomSelector,
     SelfTrainingCrowdClassifier,
     all_classifiers,
+    find_classifier,
+    load,
 )
 from manyhands.agreement import percent_agreement
 from manyhands.classifiers.monitors import watching
+from manyhands.classifiers.self_training import pseudo_annotation_quality
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.exceptions import AnnotationError
+from manyhands.training import hold_out
 
 QUICK = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
@@ -73,6 +78,17 @@ def test_what_was_observed_stays_and_pseudo_annotations_are_marked():
     assert len(pairs) == out.n_annotations, "a cell was filled twice"
     # What is not observed is no agreement.
     assert percent_agreement(out) == percent_agreement(table)
+
+
+def test_rounds_end_where_nothing_is_missing():
+    X, A, _ = make_crowd_problem()
+    full = np.where(A < 0, 0, A)
+    model = DASCClassifier(base(), n_rounds=3).fit(X, full)
+    assert len(model.history_) == 1
+    model = SelfTrainingCrowdClassifier(base(), ConfidenceSelector(), n_rounds=9, n_select=70)
+    model.fit(X, A)
+    assert model.history_.column("n_added").sum() == (A < 0).sum()
+    assert len(model.history_) < 10
 
 
 def test_estimators_are_cloned_and_seeds_repeat():
@@ -130,9 +146,181 @@ def test_rounds_are_watched():
     assert len(model.history_) == 3
 
 
+def test_what_is_added_is_watched_by_hand():
+    X, A, y = make_crowd_problem()
+    A[y == 2, 1:] = -1  # the rare class
+    y = y.astype(float)
+    y[3] = np.nan
+    with watching(y_train=y):
+        model = DASCClassifier(base(), n_rounds=2, n_select=9, random_state=0).fit(X, A)
+    out, history = model.augmented_annotations_, model.history_
+    assert "pseudo_accuracy" not in history[0]
+    for number in (1, 2):
+        new = model.rounds_ == number
+        true, given = y[out.instance[new]], out.label[new]
+        known = np.isfinite(true)
+        right = (true == given)[known]
+        assert history[number]["pseudo_accuracy"] == right.mean()
+        rare = true[known] == 2
+        if rare.any():
+            assert history[number]["minority_recall"] == right[rare].mean()
+        shares = [right[given[known] == c].mean() for c in (0, 1) if (given[known] == c).any()]
+        assert history[number]["majority_precision"] == pytest.approx(np.mean(shares))
+    before, after = history.column("imbalance_before"), history.column("imbalance")
+    np.testing.assert_array_equal(before[1:], after[:-1])
+    assert before[0] == after[0]
+    with watching(y_train=y[:-1]):  # of other instances: not measured, and no error
+        assert "pseudo_accuracy" not in DASCClassifier(base(), n_rounds=1).fit(X, A).history_[1]
+
+
+def test_quality_of_nothing_is_nothing():
+    table = AnnotationTable.from_matrix(np.array([[0, 1], [1, -1]]), classes=[0, 1])
+    rare = np.array([False, True])
+    assert pseudo_annotation_quality(table, np.array([-1, -1]), rare) == {}
+    found = pseudo_annotation_quality(table.take(table.label == 1), np.array([0, 0]), rare)
+    assert found == {"pseudo_accuracy": 0.0}  # none named the majority, none was of the minority
+
+
+# -- which round is kept ----------------------------------------------------------------------
+
+
+def test_held_out_annotations_choose_the_round_and_are_never_filled():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    model = DASCClassifier(base(), n_rounds=4, n_select=40, validation=0.2, random_state=0)
+    model.fit(X, table)
+    nll = model.history_.column("validation_nll")
+    assert len(nll) == 5
+    assert model.best_round_ == np.argmin(nll)
+    assert model.rounds_.max() == model.best_round_
+    out = model.augmented_annotations_
+    observed = set(zip(out.instance, out.annotator, strict=True))
+    seen = out.observed
+    held = {
+        (i, r): label
+        for i, r, label in zip(table.instance, table.annotator, table.label, strict=True)
+        if (i, r) not in set(zip(seen.instance, seen.annotator, strict=True))
+    }
+    assert len(held) == round(0.2 * table.n_annotations)
+    assert not observed & set(held)
+    proba = model.predict_annotation_proba(X)
+    by_hand = -np.mean([np.log(proba[i, r, label]) for (i, r), label in held.items()])
+    assert nll.min() == pytest.approx(by_hand, rel=1e-5)
+
+
+def test_gold_chooses_the_round_and_patience_ends_it():
+    X, A, y = make_crowd_problem()
+    options = {"n_rounds": 6, "n_select": 20, "validation": (X, y), "random_state": 0}
+    whole = SelfTrainingCrowdClassifier(base(), ConfidenceSelector(), **options).fit(X, A)
+    found = whole.history_.column("validation_accuracy")
+    assert whole.best_round_ == np.argmax(found)
+    assert whole.score(X, y) == found.max()
+    short = SelfTrainingCrowdClassifier(base(), ConfidenceSelector(), patience=1, **options)
+    seen = short.fit(X, A).history_.column("validation_accuracy")
+    np.testing.assert_array_equal(seen, found[: len(seen)])
+    stop = next((k for k in range(1, 7) if found[k] <= found[:k].max()), 6)
+    assert len(seen) == stop + 1
+
+
+def test_an_estimators_own_validation_leaves_pseudo_annotations_alone():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    model = DASCClassifier(base(validation=0.3), n_rounds=1, n_select=30).fit(X, table)
+    kept, held = hold_out(model.augmented_annotations_, 0.3, np.random.default_rng(0))
+    assert held.n_annotations == round(0.3 * table.n_annotations)
+    assert (held.source == "observed").all()
+    assert (kept.source == "pseudo").sum() == model.history_[1]["n_added"]
+
+
+# -- going on -----------------------------------------------------------------------------------
+
+
+def test_a_warm_start_goes_on_from_the_round_before():
+    X, A, _ = make_crowd_problem()
+    frozen = base(lr=1e-12, noise_lr=None, weight_decay=0.0)
+    plain = clone(frozen).fit(X, A)
+    seeds = {"random_state": 0}  # with another start every round
+    warm = DASCClassifier(
+        frozen.set_params(random_state=None), n_rounds=2, warm_start=True, **seeds
+    )
+    warm.fit(X, A)
+    first = DASCClassifier(frozen, n_rounds=0, **seeds).fit(X, A)
+    np.testing.assert_allclose(warm.predict_proba(X), first.predict_proba(X), atol=1e-6)
+    cold = DASCClassifier(frozen, n_rounds=2, **seeds).fit(X, A)
+    assert np.abs(cold.predict_proba(X) - first.predict_proba(X)).max() > 1e-3
+    assert np.isfinite(plain.predict_proba(X)).all()
+
+
+def test_a_warm_start_needs_weights():
+    from sklearn.linear_model import LogisticRegression
+
+    X, A, _ = make_crowd_problem()
+    model = DASCClassifier(
+        AggregatedClassifier(backbone=LogisticRegression()), n_rounds=1, warm_start=True
+    )
+    with pytest.raises(AnnotationError, match="no network to go on from"):
+        model.fit(X, A)
+
+
+def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
+    X, A, _ = make_crowd_problem()
+    options = {"n_rounds": 2, "n_select": 20, "random_state": 0}
+    whole = DASCClassifier(base(), **options).fit(X, A)
+    model = DASCClassifier(base(), checkpoint=tmp_path / "run.safetensors", **options)
+    predict = CrowdLayerClassifier.predict_annotation_proba
+
+    def killed(self, X, annotators=None):
+        if (tmp_path / "run-round1.safetensors").exists():
+            raise KeyboardInterrupt
+        return predict(self, X, annotators)
+
+    monkeypatch.setattr(CrowdLayerClassifier, "predict_annotation_proba", killed)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, A)
+    monkeypatch.undo()
+    names = ["run-round0.safetensors", "run-round1.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    before = [(tmp_path / name).stat().st_mtime_ns for name in names]
+    model.fit(X, A)
+    assert [(tmp_path / name).stat().st_mtime_ns for name in names] == before
+    np.testing.assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
+
+
+def test_what_is_saved_is_the_kept_rounds_classifier(tmp_path):
+    X, A, _ = make_crowd_problem()
+    model = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
+    loaded = load(model.save(tmp_path / "model"), device="cpu")
+    assert type(loaded) is CrowdLayerClassifier
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(loaded.confusion_, model.confusion_)
+
+
+def test_they_are_found_by_name():
+    assert find_classifier("dasc") is DASCClassifier
+    assert find_classifier("self-training") is SelfTrainingCrowdClassifier
+    assert find_classifier("SelfTrainingCrowdClassifier") is SelfTrainingCrowdClassifier
+
+
+def test_annotators_who_said_nothing_are_not_imitated():
+    X, A, _ = make_crowd_problem()
+    A = np.hstack([A, np.full((len(A), 1), -1)])
+    model = DASCClassifier(base(), n_rounds=2, random_state=0).fit(X, A)
+    assert model.augmented_annotations_.annotations_per_annotator()[5] == 0
+    assert not model.heard_[5]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"n_rounds": -1}, "n_rounds"), ({"n_select": 0}, "n_select"), ({"selector": 3}, "selector")],
+    [
+        ({"n_rounds": -1}, "n_rounds"),
+        ({"n_select": 0}, "n_select"),
+        ({"n_select": True}, "n_select=True is neither"),
+        ({"selector": 3}, "selector"),
+        ({"patience": 2}, "patience=2 needs something to watch"),
+        ({"validation": (1, 2, 3)}, "validation has 3 parts"),
+        ({"checkpoint": "run.safetensors"}, "checkpoint needs an integer random_state"),
+        ({"validation": 1e-6}, "leaves one part empty"),
+    ],
 )
 def test_wrong_parameters_are_refused(changes, message):
     X, A, _ = make_crowd_problem()

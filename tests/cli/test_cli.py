@@ -985,3 +985,33 @@ def test_a_narrow_terminal_shows_what_it_can(home, monkeypatch):
     out.flush()
     assert stopped.value.code == 0
     assert b"\\xf6" in out.buffer.getvalue()
+
+
+def test_self_training_around_a_named_classifier(tmp_path):
+    write_crowd(tmp_path)
+    around = ["estimator=conal", "estimator.max_epochs=2", "estimator.scaling=rms", "n_rounds=1"]
+    settings = [part for setting in around for part in ("--set", setting)]
+    files = ["--features", str(tmp_path / "X.npy"), "--annotations", str(tmp_path / "A.csv")]
+    out = tmp_path / "model"
+    command = ["fit", *files, "--protocol", "dasc_labelme", *settings, "--out", str(out)]
+    result = CliRunner().invoke(app, [*command, "--method", "dasc", "--json", "--holdout", "0.2"])
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.output)["records"][0]["protocols"]
+    assert record["last epoch"]["epoch"] == 1
+    assert not list(out.glob("checkpoint*"))
+    saved = json.loads((out / "model.json").read_text())
+    assert saved["class"] == "CoNALClassifier"
+    found = {key: saved["parameters"][key] for key in ("max_epochs", "batch_size", "scaling")}
+    assert found == {"max_epochs": 2, "batch_size": 512, "scaling": "rms"}
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["training"]["unit"] == "fit"
+    assert "added" in [chart["name"] for chart in summary["training"]["charts"]]
+    for wrong, message in (
+        ("estimator=none-such", "method='none-such' is unknown"),
+        ("selector=best", "selector='best' is unknown"),
+        ("estimator.lr=1", "needs the method too, such as --set estimator=crowd-layer"),
+    ):
+        options = ["--method", "self-training", "--set", wrong, "--out", str(out)]
+        result = CliRunner().invoke(app, ["fit", *files, *options])
+        assert result.exit_code != 0
+        assert message in str(result.output) + str(result.exception)

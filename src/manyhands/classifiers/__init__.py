@@ -6,7 +6,7 @@ from manyhands.classifiers.balance import ClassBalance
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
-from manyhands.classifiers.discovery import all_classifiers, find_classifier
+from manyhands.classifiers.discovery import all_classifiers, all_wrappers, find_classifier
 from manyhands.classifiers.doctor_net import DoctorNetClassifier
 from manyhands.classifiers.max_mig import MaxMIGClassifier
 from manyhands.classifiers.mbem import MBEMClassifier
@@ -18,8 +18,13 @@ from manyhands.classifiers.selectors import (
     ConfidenceSelector,
     DistributionAwareSelector,
     RandomSelector,
+    find_selector,
 )
-from manyhands.classifiers.self_training import DASCClassifier, SelfTrainingCrowdClassifier
+from manyhands.classifiers.self_training import (
+    DASCClassifier,
+    SelfTrainingCrowdClassifier,
+    pseudo_annotation_quality,
+)
 from manyhands.classifiers.soft_prob import SoftProbClassifier
 from manyhands.classifiers.trace_reg import TraceRegClassifier
 
@@ -44,8 +49,11 @@ __all__ = [
     "SoftProbClassifier",
     "TraceRegClassifier",
     "all_classifiers",
+    "all_wrappers",
     "find_classifier",
+    "find_selector",
     "load",
+    "pseudo_annotation_quality",
     "training_protocol",
     "with_protocol",
 ]

@@ -165,6 +165,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     counts alone would say that what an annotator did not do is impossible."""
     _protocol_parameters: Sequence[str] | None = None
     """Parameters that training protocols may set; None: all the class has."""
+    _start: dict[str, Tensor] | None = None
+    """Weights to start from; see `continue_from`."""
     _chosen_in_last_stage = False
     """Whether ``validation`` chooses among the epochs of the last stage alone."""
 
@@ -257,6 +259,28 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """Set ``confusion_`` and what else the method has, from the trained module."""
 
     # -- fit ------------------------------------------------------------------------------------
+
+    def continue_from(self, other: BaseCrowdClassifier) -> Self:
+        """Let the next ``fit`` start from another's weights, on the same classes and annotators.
+
+        The scaling is part of the weights; optimisers begin anew. `clone` forgets it.
+
+        Parameters
+        ----------
+        other : fitted classifier of this class, with the same network
+
+        Raises
+        ------
+        AnnotationError
+            If it has no network.
+        """
+        if not hasattr(other, "module_"):
+            raise AnnotationError(
+                f"{type(other).__name__} has no network to go on from (it is not fitted, or its "
+                "backbone is a scikit-learn classifier); train from scratch"
+            )
+        self._start = other.module_.state_dict()
+        return self
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on annotations.
@@ -375,6 +399,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             # 8 MiB at a time in float64.
             size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
             classifier.scaler.fit_statistics(features.batches(annotated, size))
+        if self._start is not None:
+            module.load_state_dict(self._start)
+            self._start = None
         module = module.to(features.device)
         self._check_logits(module, features, annotated)
         return module
@@ -491,18 +518,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     # -- reading the data -----------------------------------------------------------------------
 
     def _read_target(self, y: Any) -> AnnotationTable:
-        if y is None:
-            raise AnnotationError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None; give "
-                "an AnnotationTable, an (n_samples, n_annotators) array, or one label a row"
-            )
-        if not isinstance(y, AnnotationTable) and not hasattr(y, "toarray"):
-            values = np.asarray(y)
-            if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():
-                check_classification_targets(values)
-        table = as_table(y)
-        # What weighs nothing is no annotation.
-        return table if table.weights is None else table.take(table.weights > 0)
+        return read_target(y, type(self).__name__)
 
     @staticmethod
     def _check_rows(X: Any, table: AnnotationTable) -> None:
@@ -780,6 +796,22 @@ def pool_confusions(
         known = mass[:, :, None] / pseudo_annotations
         confusion = (known * confusion + pooled) / (known + 1)
     return confusion, pooled
+
+
+def read_target(y: Any, name: str) -> AnnotationTable:
+    """Read the target of an estimator of some name: a table, a matrix, or one label a row."""
+    if y is None:
+        raise AnnotationError(
+            f"{name} requires y to be passed, but the target y is None; give an AnnotationTable, "
+            "an (n_samples, n_annotators) array, or one label a row"
+        )
+    if not isinstance(y, AnnotationTable) and not hasattr(y, "toarray"):
+        values = np.asarray(y)
+        if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():
+            check_classification_targets(values)
+    table = as_table(y)
+    # What weighs nothing is no annotation.
+    return table if table.weights is None else table.take(table.weights > 0)
 
 
 def _n_rows(X: Any) -> int:

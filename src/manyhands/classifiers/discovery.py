@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError
@@ -22,12 +23,25 @@ def all_classifiers() -> list[tuple[str, type[BaseCrowdClassifier]]]:
     )
 
 
+def all_wrappers() -> list[tuple[str, type]]:
+    """List every classifier made around another one (``estimator``) as (name, class), sorted."""
+    import manyhands.classifiers as package
+    from manyhands.classifiers.self_training import SelfTrainingCrowdClassifier
+
+    exported = [(name, getattr(package, name)) for name in package.__all__]
+    return sorted(
+        (name, cls)
+        for name, cls in exported
+        if isinstance(cls, type) and issubclass(cls, SelfTrainingCrowdClassifier)
+    )
+
+
 def short_name(cls: type) -> str:
     """Name of a method on the command line: ``CoNALClassifier`` -> ``conal``."""
-    return cls.__name__.removesuffix("Classifier").lower()
+    return cls.__name__.removesuffix("Classifier").removesuffix("Crowd").lower()
 
 
-def find_classifier(name: str) -> type[BaseCrowdClassifier]:
+def find_classifier(name: str) -> type[Any]:
     """Find a classifier by class name or short name; hyphens, underscores and case do not count.
 
     Raises
@@ -35,9 +49,14 @@ def find_classifier(name: str) -> type[BaseCrowdClassifier]:
     AnnotationError
         If there is none of that name.
     """
-    wanted = re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("classifier")
-    for _, cls in all_classifiers():
-        if short_name(cls) == wanted:
+    wanted = _plain(name)
+    found = [*all_classifiers(), *all_wrappers()]
+    for known, cls in found:
+        if wanted in (short_name(cls), _plain(known)):
             return cls
-    known = ", ".join(short_name(cls) for _, cls in all_classifiers())
-    raise AnnotationError(f"method={name!r} is unknown; use one of {known}")
+    names = ", ".join(short_name(cls) for _, cls in found)
+    raise AnnotationError(f"method={name!r} is unknown; use one of {names}")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("classifier")

@@ -22,8 +22,11 @@ _WATCHED: ContextVar[Mapping[str, tuple[Any, Any]]] = ContextVar(
 )
 
 
+_GOLD: ContextVar[Any] = ContextVar("gold", default=None)
+
+
 @contextmanager
-def watching(**sets: tuple[Any, Any]) -> Iterator[None]:
+def watching(*, y_train: Any = None, **sets: tuple[Any, Any]) -> Iterator[None]:
     """Add accuracy and macro-F1 on sets with gold to the history of every fit inside the block.
 
     The training does not change: neither its random numbers nor which epoch is kept, nor what
@@ -31,6 +34,9 @@ def watching(**sets: tuple[Any, Any]) -> Iterator[None]:
 
     Parameters
     ----------
+    y_train : array of shape (n_samples,), optional
+        True classes of the instances fitted on, with which methods that add annotations compare
+        what they add; others leave them alone.
     **sets : (X, y_gold)
         Under a name each; the history gets ``<name>_accuracy`` and ``<name>_macro_f1``. Blocks
         may be nested; a fit on instances of another shape is not measured.
@@ -46,15 +52,22 @@ def watching(**sets: tuple[Any, Any]) -> Iterator[None]:
     2
     """
     token = _WATCHED.set({**_WATCHED.get(), **sets})
+    gold = _GOLD.set(_GOLD.get() if y_train is None else y_train)
     try:
         yield
     finally:
+        _GOLD.reset(gold)
         _WATCHED.reset(token)
 
 
 def watched() -> Mapping[str, tuple[Any, Any]]:
     """Return the sets watched here, by name."""
     return _WATCHED.get()
+
+
+def watched_gold() -> Any:
+    """Return the true classes of the instances fitted on, None where they are not watched."""
+    return _GOLD.get()
 
 
 class AnnotationMonitor:

@@ -176,7 +176,7 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     names; those the estimator does not have (``noise_lr`` of a method without a noise part, for
     instance) are left out, and all others stay as they are. A method with phases of its own keeps
     their settings, and one that is not trained by gradient steps (`RaykarClassifier`,
-    `PersonalClassifier`) takes the scaling alone.
+    `PersonalClassifier`) takes the scaling alone. Self-training trains its estimator by it.
 
     Parameters
     ----------
@@ -208,6 +208,9 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
             f"{type(estimator.backbone).__name__} is fitted by its own rules"
         )
     copy: BaseCrowdClassifier = clone(estimator)
+    if hasattr(copy, "estimator"):
+        # What is trained is the classifier that this one is made around.
+        return copy.set_params(estimator=with_protocol(copy.make_base(), name))
     own = copy.get_params(deep=False)
     may_set = own if copy._protocol_parameters is None else copy._protocol_parameters
     if own.get("backbone") is not None:

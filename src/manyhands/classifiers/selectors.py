@@ -9,6 +9,7 @@ cube is never held: a running best of each class is.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ class Selector(BaseEstimator):
         rng: np.random.Generator,
     ) -> Selection:
         """Choose cells that nobody has annotated, passed or been given a label in.
+
+        Annotators without any annotation get none: there is nobody to imitate.
 
         Parameters
         ----------
@@ -168,6 +171,24 @@ class RandomSelector(Selector):
         return _most_confident(best, n_select)
 
 
+def find_selector(name: str) -> type[Selector]:
+    """Find a selector: "confidence", "distribution-aware" or "random", or a class's name.
+
+    Raises
+    ------
+    AnnotationError
+        If there is none of that name.
+    """
+    wanted = re.sub(r"[^a-z]", "", name.lower()).removesuffix("selector")
+    kinds = (ConfidenceSelector, DistributionAwareSelector, RandomSelector)
+    for kind in kinds:
+        if kind.__name__.removesuffix("Selector").lower() == wanted:
+            return kind
+    raise AnnotationError(
+        f"selector={name!r} is unknown; use confidence, distribution-aware or random"
+    )
+
+
 def entropy(distribution: FloatArray) -> FloatArray:
     """Entropy of distributions (m, n_classes) in nats, shape (m,); DASC's Eq. 2.
 
@@ -227,7 +248,7 @@ class _Best:
 
 
 class _OpenCells:
-    """Cells of a table without annotation or pass."""
+    """Cells of a table without annotation or pass, of annotators who annotated something."""
 
     def __init__(self, table: AnnotationTable) -> None:
         passes = np.zeros((0, 3), dtype=np.int64) if table.passes is None else table.passes
@@ -236,14 +257,14 @@ class _OpenCells:
         order = np.argsort(instance, kind="stable")
         self.annotator = annotator[order]
         self.start = np.searchsorted(instance[order], np.arange(table.n_instances + 1))
-        self.n_annotators = table.n_annotators
+        self.is_heard = table.annotations_per_annotator() > 0
 
     def of(self, instances: IntArray) -> BoolArray:
         """Whether each cell of some instances is open, shape (b, n_annotators)."""
         first, end = self.start[instances], self.start[np.asarray(instances) + 1]
         place = np.repeat(np.arange(len(instances)), end - first)
         nth = np.arange(len(place)) - np.repeat(np.cumsum(end - first) - (end - first), end - first)
-        is_open = np.ones((len(instances), self.n_annotators), dtype=bool)
+        is_open = np.tile(self.is_heard, (len(instances), 1))
         is_open[place, self.annotator[first[place] + nth]] = False
         return is_open
 

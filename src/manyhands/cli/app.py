@@ -454,6 +454,7 @@ def fit(
     Example: manyhands fit --features X.npy --annotations A.csv --method conal --out model
     Example: ... --set max_epochs=25 --set backbone.hidden=[256,128]
     Example: ... --protocol dasc_labelme --set max_epochs=50
+    Example: ... --method dasc --set estimator=conal --set n_rounds=3
     """
     from manyhands.classifiers import find_classifier, with_protocol
     from manyhands.experiments import OUTPUTS, match_gold, run_job
@@ -465,6 +466,8 @@ def fit(
     own = parse_settings(settings or [], kind, reserved=RESERVED)
     if isinstance(own.get("validation"), list | dict | str):
         raise AnnotationError("--set validation=... is a fraction of the annotations, such as 0.1")
+    if "estimator" in own:
+        own["estimator"] = _trained_by(protocol, own["estimator"])
     estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
     estimator.set_params(**over(own, estimator.get_params(deep=False)))
     rows, table = read_aligned(features, annotations, **options)
@@ -484,6 +487,17 @@ def fit(
         return
     _print_job(result)
     say(f"model, labels.csv, summary.json: {out}  (next: manyhands report {out})")
+
+
+def _trained_by(protocol: str, given: Any) -> Any:
+    """Let a protocol stand behind what a user said of the classifier that another is around."""
+    from manyhands.classifiers import with_protocol
+
+    plain = type(given)()
+    defaults = plain.get_params(deep=False)
+    said = {k: v for k, v in given.get_params(deep=False).items() if v != defaults[k]}
+    estimator = with_protocol(plain, protocol)
+    return estimator.set_params(**over(said, estimator.get_params(deep=False)))
 
 
 def _print_job(result: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -141,8 +141,8 @@ def parse_settings(
         elif isinstance(before, dict) and isinstance(value, str):
             value = {**before, "name": value}
         parameters[name] = value
-    if "aggregator" in parameters:
-        parameters["aggregator"] = _make_aggregator(parameters["aggregator"])
+    for part in _finders().keys() & parameters.keys():
+        parameters[part] = _make_part(part, parameters[part])
     return parameters
 
 
@@ -190,20 +190,39 @@ def _require_parameter(setting: str, name: str, target: type) -> None:
         )
 
 
-def _make_aggregator(spec: Any) -> Any:
-    """Make truth inference from its name, or from a dict of its name and parameters."""
+def _finders() -> dict[str, Callable[[str], type]]:
+    """How the class of every parameter that is an object is found by its name."""
+    from manyhands.classifiers import find_classifier, find_selector
+
+    return {
+        "aggregator": find_aggregator,
+        "estimator": find_classifier,
+        "selector": find_selector,
+    }
+
+
+def _make_part(part: str, spec: Any) -> Any:
+    """Make an object from its name, or from a dict of its name and parameters."""
+    find = _finders()[part]
     if isinstance(spec, str):
-        return find_aggregator(spec)()
+        return find(spec)()
     if not isinstance(spec, dict):
         return spec
     parameters = dict(spec)
     name = parameters.pop("name", None)
     if not isinstance(name, str):
         raise AnnotationError(
-            "--set aggregator.<parameter>=... needs the method too, such as "
-            "--set aggregator=dawid-skene"
+            f"--set {part}.<parameter>=... needs the method too, such as --set "
+            f"{part}={_SUCH_AS[part]}"
         )
-    kind = find_aggregator(name)
+    kind = find(name)
     for parameter in parameters:
-        _require_parameter(f"aggregator.{parameter}", parameter, kind)
+        _require_parameter(f"{part}.{parameter}", parameter, kind)
     return kind(**parameters)
+
+
+_SUCH_AS = {
+    "aggregator": "dawid-skene",
+    "estimator": "crowd-layer",
+    "selector": "confidence",
+}

@@ -120,7 +120,8 @@ def _fit(model: Any, data: Data, seed: int) -> list[dict[str, Any]]:
 
     parts = {"valid": (data.X_valid, data.y_valid), "test": (data.X_test, data.y_test)}
     _seed_everything(seed)
-    with watching(**{name: part for name, part in parts.items() if part[1] is not None}):
+    watched = {name: part for name, part in parts.items() if part[1] is not None}
+    with watching(y_train=data.y_train, **watched):
         model.fit(data.X_train, data.annotations)
     return list(getattr(model, "history_", []))
 

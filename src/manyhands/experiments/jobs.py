@@ -156,8 +156,11 @@ def _clear_checkpoints(folder: Path) -> None:
 
 
 def _kept_epoch(model: BaseCrowdClassifier) -> int | None:
-    last = model.history_[-1]["epoch"] if model.history_ else None
-    return getattr(model, "best_epoch_", last)
+    """Epoch whose weights were kept; of self-training, the round."""
+    last = model.history_[-1] if model.history_ else {}
+    if "round" in last:
+        return int(getattr(model, "best_round_", last["round"]))
+    return getattr(model, "best_epoch_", last.get("epoch"))
 
 
 def _measure(

@@ -38,7 +38,11 @@ def share_bars(bins: Bins, title: str, x: str, y: str, mark: float | None = None
 
 
 def curves(
-    chart: dict[str, Any], stages: Sequence[dict[str, Any]], n_epochs: int, colours: int = 4
+    chart: dict[str, Any],
+    stages: Sequence[dict[str, Any]],
+    n_epochs: int,
+    unit: str = "epoch",
+    colours: int = 4,
 ) -> Markup:
     """Draw the series of one measure over the epochs, with a line where a stage begins."""
     series = chart["series"]
@@ -53,11 +57,11 @@ def curves(
             for epoch, v in entry["points"]
         ]
         parts.append(_line(points, k % colours))
-    parts.append(_x_axis(_epoch_ticks(n_epochs), "epoch"))
+    parts.append(_x_axis(_epoch_ticks(n_epochs), unit))
     told = "; ".join(
         f"{clipped(s['name'])} from {short(s['first'])} to {short(s['last'])}" for s in series
     )
-    return _svg(parts, f"{clipped(chart['name'])} over {n_epochs} epochs: {told}")
+    return _svg(parts, f"{clipped(chart['name'])} over {n_epochs} {unit}s: {told}")
 
 
 def nice_ticks(

@@ -11,7 +11,7 @@ from manyhands.report._limits import LIMITS
 
 History = list[Mapping[str, Any]]
 
-NOT_MEASURES = frozenset({"stage", "epoch", "seconds"})
+NOT_MEASURES = frozenset({"stage", "epoch", "round", "seconds"})
 
 PREFIXES = ("train_", "validation_", "valid_", "val_")
 
@@ -26,6 +26,8 @@ def training_section(classifier: Any) -> dict[str, Any] | None:
     return {
         "classifier": type(classifier).__name__,
         "n_epochs": len(history),
+        # Of self-training a row is a whole fit, the first before anything was added.
+        "unit": "fit" if "round" in history[0] else "epoch",
         "seconds": _seconds(history),
         "stages": _stages(history),
         "total": len(names),
@@ -76,10 +78,11 @@ def _stages(history: History) -> list[dict[str, Any]]:
 
 
 def _charts(history: History, names: list[str]) -> list[dict[str, Any]]:
-    """Group what belongs in one chart: ``nll``, ``train_nll`` and ``validation_nll``."""
+    """Group what belongs in one chart: ``nll`` and ``validation_nll``, or all that was added."""
     groups: dict[str, list[str]] = {}
     for name in names:
         base = next((name.removeprefix(p) for p in PREFIXES if name.startswith(p)), name)
+        base = "added" if name.startswith("added_") else base
         groups.setdefault(base, []).append(name)
     rows = _thinned(len(history))
     return [

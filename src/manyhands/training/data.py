@@ -173,19 +173,22 @@ class AnnotationBatches:
 def hold_out(
     table: AnnotationTable, fraction: float, rng: np.random.Generator
 ) -> tuple[AnnotationTable, AnnotationTable]:
-    """Split off a random fraction of the annotations: (kept, held out), same vocabularies.
+    """Split off a random fraction of the observed annotations: (kept, held out).
+
+    Vocabularies stay. What was not observed (``source``) is kept: it proves nothing.
 
     Raises
     ------
     AnnotationError
         If either part would be empty.
     """
-    n_held = round(fraction * table.n_annotations)
-    if not 0 < n_held < table.n_annotations:
+    observed = np.flatnonzero(table.source == "observed")
+    n_held = round(fraction * len(observed))
+    if not 0 < n_held < len(observed):
         raise AnnotationError(
-            f"validation={fraction} of {table.n_annotations} annotations leaves one part empty; "
+            f"validation={fraction} of {len(observed)} annotations leaves one part empty; "
             "use a larger fraction, or validation=None"
         )
     held = np.zeros(table.n_annotations, dtype=bool)
-    held[rng.choice(table.n_annotations, n_held, replace=False)] = True
+    held[observed[rng.choice(len(observed), n_held, replace=False)]] = True
     return table.take(~held), table.take(held)
