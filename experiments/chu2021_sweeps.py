@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
+from yaml_files import texts, write
 
 CITATION = "Z. Chu, J. Ma, H. Wang. Learning from Crowds by Modeling Common Confusions. AAAI 2021."
 SEEDS = [0, 1, 2, 3, 4]
@@ -225,35 +224,10 @@ def on_cifar10() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{method.folder}/{here}{method.suffix}", found
 
 
-class Dumper(yaml.SafeDumper):
-    """Writes a list twice rather than once and an alias, and seeds on one line."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Return True: rows are read one by one."""
-        return True
-
-    def line(self, values: Sequence[Any]) -> yaml.Node:
-        """Represent a list."""
-        short = all(isinstance(value, int) for value in values)
-        return self.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=short)
-
-
-Dumper.add_representer(list, Dumper.line)
-
-
 def files() -> dict[str, str]:
     """Text of every file, by its path in ``experiments``."""
-    rows = [*on_synthetic(), *recovery(), *on_cifar10()]
-    return {
-        f"{name}.yaml": yaml.dump(
-            found, Dumper=Dumper, sort_keys=False, default_flow_style=False, width=90
-        )
-        for name, found in rows
-    }
+    return texts([*on_synthetic(), *recovery(), *on_cifar10()])
 
 
 if __name__ == "__main__":
-    for name, text in files().items():
-        path = Path(__file__).parent / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write(files())

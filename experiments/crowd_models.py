@@ -8,11 +8,10 @@ Run: ``python experiments/crowd_models.py``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import yaml
+from yaml_files import texts, write
 
 CITATION = "The library's own comparison of its classifiers; no paper prints this table."
 TABLE = "crowd_models/table"
@@ -246,34 +245,10 @@ def paper() -> dict[str, Any]:
     return {"title": "Every classifier on six sets", "citation": CITATION, "tables": [table]}
 
 
-class Dumper(yaml.SafeDumper):
-    """Writes a list twice rather than once and an alias, and seeds on one line."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        """Return True: rows are read one by one."""
-        return True
-
-    def line(self, values: Sequence[Any]) -> yaml.Node:
-        """Represent a list."""
-        short = all(isinstance(value, int) for value in values)
-        return self.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=short)
-
-
-Dumper.add_representer(list, Dumper.line)
-
-
 def files() -> dict[str, str]:
     """Text of every file, by its path in ``experiments``."""
-    return {
-        f"{name}.yaml": yaml.dump(
-            found, Dumper=Dumper, sort_keys=False, default_flow_style=False, width=90
-        )
-        for name, found in [*rows(), ("papers/crowd_models", paper())]
-    }
+    return texts([*rows(), ("papers/crowd_models", paper())])
 
 
 if __name__ == "__main__":
-    for name, text in files().items():
-        path = Path(__file__).parent / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+    write(files())

@@ -1,8 +1,8 @@
 """Sets of one layout: found in the data home, or fetched from their public source into the cache.
 
 The layout of a set is a folder with ``labels.csv`` (task, label, split; the rows of X in order; no
-label where there is no gold), ``annotations.csv`` (task, worker, label) and, where the set has
-them, ``classes.txt`` (a name a line) and ``features.npz``.
+label where there is no gold) and, where the set has them, ``annotations.csv`` (task, worker,
+label), ``classes.txt`` (a name a line) and ``features.npz``.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ class Source:
         From the folder with the fetched files to the layout; None: X cannot be made from them.
     sparse : bool
         Give X as a sparse array.
+    array : str
+        Array of ``features.npz`` that is X, where there are several.
     derived : str
         What is not in the source of a set without ``convert``: the end of "it cannot be fetched:
         its ...".
@@ -83,6 +85,7 @@ class Source:
     size: str = ""
     convert: Callable[[Path], Layout] | None = None
     sparse: bool = False
+    array: str = "X"
     derived: str = "features were derived"
 
     @property
@@ -122,11 +125,7 @@ def _read(source: Source, folder: Path, duplicates: Duplicates) -> CrowdDataset:
     return CrowdDataset(
         X_train=features["train"],
         annotations=_annotations(
-            _table(source, folder, "annotations.csv"),
-            canonical(labels["task"]),
-            rows["train"],
-            classes,
-            duplicates,
+            _votes(source, folder), canonical(labels["task"]), rows["train"], classes, duplicates
         ),
         y_train=gold[rows["train"]],
         X_valid=features["valid"],
@@ -165,14 +164,29 @@ def _annotations(
     instance = np.full(len(tasks), MISSING)
     instance[train] = np.arange(len(train))
     kept = instance[task] != MISSING
+    # Integers would be taken for positions, and gaps between them for annotators who were silent.
+    annotator, annotators = encode(
+        canonical(votes["worker"][kept]),
+        None,
+        argument="annotations.csv",
+        vocabulary_name="annotators",
+    )
     return AnnotationTable.from_arrays(
         instance[task[kept]],
-        canonical(votes["worker"][kept]),
+        annotator,
         classes[votes["label"][kept].astype(np.int64)],
         classes=classes,
         instances=tasks[train],
+        annotators=annotators,
         duplicates=duplicates,
     )
+
+
+def _votes(source: Source, folder: Path) -> dict[str, AnyArray]:
+    """Columns of annotations.csv; of a set that nobody annotated, empty ones."""
+    if "annotations.csv" not in source.sha256:
+        return {name: np.array([], dtype=str) for name in ("task", "worker", "label")}
+    return _table(source, folder, "annotations.csv")
 
 
 def _table(source: Source, folder: Path, name: str) -> dict[str, AnyArray]:
@@ -186,12 +200,12 @@ def _features(source: Source, folder: Path) -> Features:
     path = folder / "features.npz"
     try:
         with np.load(io.BytesIO(_bytes(path)), allow_pickle=False) as archive:
-            X = np.ascontiguousarray(archive["X"], dtype="<f4")
+            X = np.ascontiguousarray(archive[source.array], dtype="<f4")
     except (ValueError, KeyError, EOFError, zipfile.BadZipFile, OSError) as error:
         if isinstance(error, DataNotFoundError):
             raise
         raise _damaged(path, f"it cannot be read: {error}") from error
-    _compare(path, X.ravel().data, source.sha256["X"], "its array X has")
+    _compare(path, X.ravel().data, source.sha256["X"], f"its array {source.array} has")
     X = X.astype(np.float32, copy=False)
     return csr_array(X) if source.sparse else X
 

@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from manyhands.datasets._base import CrowdDataset, PathLike
+from manyhands.datasets._cifar10 import load_cifar10n
 from manyhands.datasets._crowd import CrowdTruth, make_crowd
-from manyhands.datasets._fetch import Source, load_set
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray
 
@@ -27,32 +27,6 @@ _SIZES = (8000, 1000, 1000)
 _CLASSES = 6
 _PAPER = "Z. Chu, J. Ma, H. Wang. Learning from Crowds by Modeling Common Confusions. AAAI 2021."
 
-_CIFAR10 = Source(
-    name="cifar10n",
-    classes=(
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    ),
-    description="Images of CIFAR-10 (A. Krizhevsky, 2009).",
-    licence="CC BY-NC 4.0 (annotations, which are not used here); images: none stated",
-    sha256={
-        "labels.csv": "523289941de510b6b943317bb67ea7ce991b4355c943cefa4afd377a6fb23f2d",
-        "annotations.csv": "be9c6653096901674d959fb3f1bb43b6fea2c9195e88f4697250392f77a9d91f",
-        "classes.txt": "2ce042b1e0b48db4bb214408e6414ba18b2731c24af244f2d6c112fddf31af00",
-        "X": "31aae8477dae5ee44f69258f72220552bd166fd6150c3cbed9ed35dbf989a449",
-    },
-    repository="UCSC-REAL/cifar-10-100n",
-    commit="49df7d8a69e355470c77c1c2f2424916325a394b",
-    folder="data",
-)
 _CIFAR10_VALID = 2000
 # Class that each class of CIFAR-10 is taken for, and the other way round: aeroplane and bird, car
 # and truck, cat and dog, deer and horse; frog and ship are what is left.
@@ -225,10 +199,8 @@ as in `make_conal_synthetic`
        "Experiments on Synthesized Datasets".
     """
     _check_pattern(common_noise)
-    images = load_set(_CIFAR10, data_home)
+    images = load_cifar10n(data_home, features="images")
     X = np.concatenate([np.asarray(images.X_train), np.asarray(images.X_test)])
-    # The files have the colours last.
-    X = np.ascontiguousarray(X.transpose(0, 3, 1, 2)) / np.float32(255)
     test = len(images.y_train)
     return _simulated(
         X,
@@ -243,7 +215,7 @@ as in `make_conal_synthetic`
         rng=check_random_state(random_state),
         name="conal_cifar10",
         description=f"CIFAR-10 with a simulated crowd, {common_noise} common noise. {_PAPER}",
-        licence=images.licence,
+        licence="CC BY-NC 4.0 (annotations, which are not used here); images: none stated",
         pairs=_SIMILAR,
     )
 

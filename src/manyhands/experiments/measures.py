@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
+from sklearn.base import clone
 
 from manyhands.agreement import common_confusions
 from manyhands.annotations.encoding import encode
@@ -13,12 +15,17 @@ from manyhands.experiments.sets import Data
 from manyhands.typing import FloatArray
 
 __all__ = [
+    "class_imbalance",
     "common_confusion_error",
     "common_confusion_matrices",
     "common_mistakes",
     "individual_confusion_error",
     "individual_confusion_matrices",
+    "stopping_rule",
 ]
+
+HOLDOUT = 0.1
+"""Fraction of the annotations that `stopping_rule` holds out."""
 
 SHOWN = 3
 """Annotators whose matrices are kept, as in CoNAL's Fig. 5."""
@@ -147,6 +154,77 @@ def common_mistakes(model: Any, data: Data) -> dict[str, Any]:
     for true, given in np.argwhere(wrong & (shares >= COMMON)).tolist():
         found[f"{names[true]} as {names[given]}"] = float(shares[true, given])
     return found
+
+
+def class_imbalance(model: Any, data: Data) -> dict[str, float]:
+    """Largest over smallest number of a class's annotations, and of its instances.
+
+    Returns
+    -------
+    dict of str to float
+        ``annotation_imbalance`` (R), ``gold_imbalance`` (R_g), of the training part; classes
+        without any do not count.
+
+    Raises
+    ------
+    AnnotationError
+        If the true classes of the training instances are unknown.
+
+    References
+    ----------
+    DASC (Machine Learning 2023), Tables 1 and 3, Fig. 4.
+    """
+    if data.y_train is None:
+        raise AnnotationError("y_train is None; the imbalance of true classes is unknown")
+    gold = np.unique(data.y_train, return_counts=True)[1]
+    given = np.unique(data.annotations.label, return_counts=True)[1]
+    return {
+        "annotation_imbalance": float(given.max() / given.min()),
+        "gold_imbalance": float(gold.max() / gold.min()),
+    }
+
+
+def stopping_rule(model: Any, data: Data) -> dict[str, float]:
+    """How well the likelihood of held-out annotations chooses a round of self-training.
+
+    The model is fitted once more, with a tenth of the annotations held out.
+
+    Parameters
+    ----------
+    model : SelfTrainingCrowdClassifier
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        ``stopping_rank_correlation``: Spearman's, over the rounds, of the likelihood with test
+        accuracy (0 where one of them never changes). Test accuracies of that fit:
+        ``stopping_accuracy`` (of the round chosen), ``stopping_last_accuracy`` (of the last) and
+        ``stopping_oracle_accuracy`` (of the best on test). ``stopping_round``: the one chosen.
+
+    Raises
+    ------
+    AnnotationError
+        If the data have no test part.
+    """
+    from manyhands.classifiers.monitors import watching
+
+    if data.y_test is None:
+        raise AnnotationError("y_test is None; how good a round is cannot be measured")
+    again = clone(model).set_params(validation=HOLDOUT)
+    with watching(test=(data.X_test, data.y_test)):
+        again.fit(data.X_train, data.annotations)
+    found = again.history_.column("test_accuracy")
+    likelihood = -again.history_.column("validation_nll")
+    moves = len(set(found)) > 1 and len(set(likelihood)) > 1
+    return {
+        "stopping_rank_correlation": float(spearmanr(likelihood, found)[0]) if moves else 0.0,
+        "stopping_accuracy": float(found[again.best_round_]),
+        "stopping_last_accuracy": float(found[-1]),
+        "stopping_oracle_accuracy": float(found.max()),
+        "stopping_round": float(again.best_round_),
+    }
 
 
 def _learnt(model: Any, name: str) -> FloatArray:
