@@ -231,15 +231,40 @@ def _row(
     if extra:
         found["extra"] = [f"{MEASURES}:{name}" for name in extra]
     if printed is not None:
-        mean, sd = (round(value / 100, 5) for value in printed)
-        found["published"] = {"metric": "accuracy", "value": mean, "sd": sd, "n": 5}
+        found["published"] = _published(printed)
     if notes:
         found["deviations"] = list(notes)
     return found
 
 
+def _published(printed: tuple[float, float]) -> dict[str, Any]:
+    mean, sd = (round(value / 100, 5) for value in printed)
+    return {"metric": "accuracy", "value": mean, "sd": sd, "n": 5}
+
+
 def _file(label: str) -> str:
     return label.lower().replace(" ", "_").replace("-", "_").replace("+", "_").replace(",", "")
+
+
+def _selected(base: Base, data: Set, label: str) -> dict[str, Any]:
+    """Self-training around a base with a selector."""
+    estimator = _around(
+        base,
+        _params(base, data),
+        selector=_selector(label),
+        n_rounds=ROUNDS,
+        n_select=_n_select(base, data),
+    )
+    measured = label == "DASC" and base in BASES
+    return _row(
+        label,
+        "",
+        "",
+        data.data,
+        estimator,
+        (*data.notes, *base.notes, COLD, NOT_SAID),
+        extra=("stopping_rule",) if measured else (),
+    )
 
 
 def table2() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -270,26 +295,11 @@ def table2() -> Iterator[tuple[str, dict[str, Any]]]:
             for label in SELECTORS:
                 if further and label != "DASC":
                     continue
-                estimator = _around(
-                    base,
-                    _params(base, data),
-                    selector=_selector(label),
-                    n_rounds=ROUNDS,
-                    n_select=_n_select(base, data),
-                )
-                yield (
-                    f"self_training/{PAPER}_{data.key}_{base.key}_{_file(label)}",
-                    _row(
-                        label,
-                        table,
-                        base.column,
-                        data.data,
-                        estimator,
-                        (*notes, COLD, NOT_SAID),
-                        printed=None if further else printed[label][k],
-                        extra=("stopping_rule",) if label == "DASC" and not further else (),
-                    ),
-                )
+                found = _selected(base, data, label)
+                found |= {"table": f"{PAPER}/{table}", "column": base.column}
+                if not further:
+                    found["published"] = _published(printed[label][k])
+                yield f"self_training/{PAPER}_{data.key}_{base.key}_{_file(label)}", found
         for (label, aggregator), theirs in zip(AGGREGATED, TWO_STAGES[data.key], strict=True):
             params = {"aggregator": {"class": aggregator, "params": {}}, "targets": "hard"}
             estimator = {"class": "AggregatedClassifier", "params": {**params, **data.protocol}}
@@ -299,10 +309,18 @@ def table2() -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
+def _reference(data: Set, table: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """DASC around Crowd Layer as it stands in Table 2, to be compared with; its runs are shared."""
+    found = _selected(BASES[1], data, "DASC")
+    found |= {"table": f"{PAPER}/{table}", "column": data.name}
+    yield f"self_training/{PAPER}_{table}_{data.key}_dasc", found
+
+
 def combined() -> Iterator[tuple[str, dict[str, Any]]]:
     """Fig. 7: losses for imbalance with selection by confidence, around Crowd Layer."""
     base = BASES[1]
     for data in SETS:
+        yield from _reference(data, "fig7")
         for label, balance in COMBINED.items():
             estimator = _around(
                 base,
@@ -313,14 +331,7 @@ def combined() -> Iterator[tuple[str, dict[str, Any]]]:
             )
             yield (
                 f"self_training/{PAPER}_{data.key}_{base.key}_{_file(label)}",
-                _row(
-                    label,
-                    f"table2_{data.key}",
-                    base.column,
-                    data.data,
-                    estimator,
-                    (*data.notes, COLD, NOT_SAID),
-                ),
+                _row(label, "fig7", data.name, data.data, estimator, (*data.notes, COLD, NOT_SAID)),
             )
 
 
@@ -346,8 +357,8 @@ def imbalanced() -> Iterator[tuple[str, dict[str, Any]]]:
                 f"self_training/{PAPER}_{task}_{base.key}_{_file(label)}",
                 _row(
                     label,
-                    f"fig8_{task}",
-                    base.column,
+                    f"fig8_{base.key}",
+                    task,
                     data,
                     estimator,
                     (TASKS, NET, COLD, *base.notes),
@@ -386,6 +397,8 @@ def sparse() -> Iterator[tuple[str, dict[str, Any]]]:
 def variants() -> Iterator[tuple[str, dict[str, Any]]]:
     """What else may be done around Crowd Layer."""
     base = BASES[1]
+    for data in SETS:
+        yield from _reference(data, "variants")
     for data, (label, options, inner) in product(SETS, VARIANTS):
         options = dict(options)
         n_select = _n_select(base, data) // (2 if options.pop("halved", False) else 1)
@@ -414,9 +427,253 @@ def rows() -> Iterator[tuple[str, dict[str, Any]]]:
     yield from sparse()
 
 
+# -- the page ---------------------------------------------------------------------------------
+
+
+def _id(data: Set, base: Base, label: str) -> str:
+    return f"self_training/{PAPER}_{data.key}_{base.key}_{_file(label)}"
+
+
+def _tables() -> list[dict[str, Any]]:
+    bases = [base.column for base in (*BASES, *FURTHER)]
+    sets = [data.name for data in SETS]
+    table2 = [
+        {
+            "id": f"table2_{data.key}",
+            "title": f"Table 2: test accuracy on {data.name}, last round",
+            "metric": "accuracy",
+            "columns": [*bases, ALONE],
+            "rows": [*BALANCES, *SELECTORS, *(label for label, _ in AGGREGATED)],
+        }
+        for data in SETS
+    ]
+    fig7 = {
+        "id": "fig7",
+        "title": "Fig. 7: other ways to combine imbalance and self-training, around Crowd Layer",
+        "metric": "accuracy",
+        "columns": sets,
+        "rows": ["DASC", *COMBINED],
+    }
+    fig8 = [
+        {
+            "id": f"fig8_{base.key}",
+            "title": f"Fig. 8: heavily imbalanced tasks, {base.column}, last round",
+            "metric": "accuracy",
+            "columns": list(TASKS_OF_FIG8),
+            "rows": list(SELECTORS),
+        }
+        for base in BASES
+    ]
+    variants = {
+        "id": "variants",
+        "title": "Beyond the paper: variants around Crowd Layer",
+        "metric": "accuracy",
+        "columns": sets,
+        "rows": ["DASC", *(label for label, _, _ in VARIANTS)],
+    }
+    return [*table2, fig7, *fig8, variants]
+
+
+def _history(name: str, title: str, table: str, metric: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "kind": "history",
+        "title": title,
+        "table": table,
+        "metric": metric,
+        "x": "round",
+        "x_label": "round",
+        **more,
+    }
+
+
+def _figures() -> Iterator[dict[str, Any]]:
+    columns, rows = [base.column for base in BASES], list(SELECTORS)
+    levels = [
+        {"extra": "annotation_imbalance", "label": "annotations of the crowd"},
+        {"extra": "gold_imbalance", "label": "true labels"},
+    ]
+    for data in SETS:
+        table, here = f"table2_{data.key}", {"columns": columns, "rows": rows}
+        yield _history(
+            f"fig4_{data.key}",
+            f"Fig. 4: imbalance ratio R of all annotations, {data.name}",
+            table,
+            "imbalance",
+            **here,
+            log=True,
+            levels=levels,
+        )
+        for metric, what in (
+            ("majority_precision", "precision on the majority classes"),
+            ("minority_recall", "recall on the minority classes"),
+        ):
+            yield _history(
+                f"fig5_{metric}_{data.key}",
+                f"Fig. 5: {what} of what a round added, {data.name}",
+                table,
+                metric,
+                **here,
+            )
+        yield _history(
+            f"curve_{data.key}",
+            f"Test accuracy by round, {data.name}",
+            table,
+            "test_accuracy",
+            **here,
+        )
+    for data in SETS:
+        yield {
+            "id": f"fig6_{data.key}",
+            "kind": "lines",
+            "title": f"Fig. 6: sparser annotations, {data.name}",
+            "metric": "accuracy",
+            "x": "data.fraction",
+            "x_label": "share of the annotations removed",
+            "columns": columns,
+            "rows": ["CE", *rows],
+        }
+    for metric, what in (("test_accuracy", "test accuracy"), ("imbalance", "imbalance ratio R")):
+        more = {"log": True} if metric == "imbalance" else {}
+        yield _history(
+            f"fig7_{metric}", f"Fig. 7: {what}, around Crowd Layer", "fig7", metric, **more
+        )
+    for base in BASES:
+        yield _history(
+            f"fig8_{base.key}_curves",
+            f"Fig. 8: test accuracy on heavily imbalanced tasks, {base.column}",
+            f"fig8_{base.key}",
+            "test_accuracy",
+        )
+
+
+def _paired(name: str, text: str, better: Any, than: Any, **more: Any) -> dict[str, Any]:
+    test = {"kind": "paired", "better": better, "than": than, **more}
+    return {"id": name, "text": text, "test": test}
+
+
+def _claims() -> Iterator[dict[str, Any]]:
+    labelme, crowd_layer = SETS[0], BASES[1]
+    yield {
+        "id": "labelme-90",
+        "text": "DASC around Crowd Layer reaches 90 % on LabelMe, last round (this project's aim).",
+        "test": {"kind": "at_least", "row": _id(labelme, crowd_layer, "DASC"), "value": 0.9},
+    }
+    yield {
+        "id": "labelme-confidence-75",
+        "text": "Selection by confidence around Crowd Layer falls below 75 % on LabelMe.",
+        "test": {"kind": "at_most", "row": _id(labelme, crowd_layer, "Confidence"), "value": 0.75},
+    }
+    for data, base in product(SETS, (*BASES, *FURTHER)):
+        own = " (a base the paper does not try)" if base in FURTHER else ""
+        yield _paired(
+            f"dasc-helps-{data.key}-{base.key}",
+            f"DASC is more accurate than {base.column} alone on {data.name}{own}.",
+            _id(data, base, "DASC"),
+            _id(data, base, "CE"),
+        )
+    for data, label in product(SETS, (*list(BALANCES)[1:], "Confidence", "Random")):
+        yield _paired(
+            f"dasc-beats-{_file(label)}-{data.key}",
+            f"DASC is more accurate than {label} on {data.name}, mean of the three bases.",
+            [_id(data, base, "DASC") for base in BASES],
+            [_id(data, base, label) for base in BASES],
+        )
+    for data, base in product(SETS, BASES):
+        for label, grows in (("Confidence", True), ("DASC", False)):
+            ends = ("last", "first") if grows else ("first", "last")
+            row = _id(data, base, label)
+            yield _paired(
+                f"imbalance-{_file(label)}-{data.key}-{base.key}",
+                f"The imbalance of the annotations {'grows' if grows else 'falls'} under {label} "
+                f"around {base.column} on {data.name}.",
+                row,
+                row,
+                metric="imbalance",
+                at=ends[0],
+                than_at=ends[1],
+            )
+    for metric, what in (
+        ("majority_precision", "more precise on the majority classes"),
+        ("minority_recall", "better at finding the minority classes"),
+    ):
+        for label, (at, when) in product(
+            ("Confidence", "Random"), (({"round": 1}, "round 1"), ("last", "the last round"))
+        ):
+            yield _paired(
+                f"{_file(metric)}-{_file(label)}-{when.split()[-1]}",
+                f"What DASC adds in {when} is {what} than what {label} adds, mean over sets and "
+                "bases.",
+                [_id(data, base, "DASC") for data, base in product(SETS, BASES)],
+                [_id(data, base, label) for data, base in product(SETS, BASES)],
+                metric=metric,
+                at=at,
+            )
+    for data in SETS:
+        for label in ("CE", "Confidence", "Random"):
+            sides = [
+                [
+                    f"self_training/{PAPER}_sparse{round(100 * fraction)}_{data.key}_{base.key}"
+                    f"_{_file(which)}"
+                    for base, fraction in product(BASES, SPARSITY)
+                ]
+                for which in ("DASC", label)
+            ]
+            yield _paired(
+                f"sparse-{_file(label)}-{data.key}",
+                f"With 20 to 80 % of the annotations of {data.name} removed, DASC is more "
+                f"accurate than {label}, mean over bases and shares.",
+                *sides,
+            )
+    for data, label in product(SETS, COMBINED):
+        yield _paired(
+            f"{_file(label)}-{data.key}",
+            f"DASC is more accurate than {label} around Crowd Layer on {data.name}.",
+            _id(data, crowd_layer, "DASC"),
+            _id(data, crowd_layer, label),
+        )
+    for task in TASKS_OF_FIG8:
+        for label, gains in (("DASC", True), ("Confidence", False)):
+            of = [f"self_training/{PAPER}_{task}_{base.key}_{_file(label)}" for base in BASES]
+            ends = ("last", "first") if gains else ("first", "last")
+            yield _paired(
+                f"{_file(label)}-{task}",
+                f"On {task} {label} {'improves' if gains else 'spoils'} the bases, mean of the "
+                "three.",
+                of,
+                of,
+                metric="test_accuracy",
+                at=ends[0],
+                than_at=ends[1],
+            )
+    for data, base in product(SETS, BASES):
+        yield {
+            "id": f"stopping-{data.key}-{base.key}",
+            "text": "The likelihood of held-out annotations ranks the rounds of DASC around "
+            f"{base.column} on {data.name} as test accuracy does (rank correlation .5 or more).",
+            "test": {
+                "kind": "at_least",
+                "row": _id(data, base, "DASC"),
+                "metric": "stopping_rank_correlation",
+                "value": 0.5,
+            },
+        }
+
+
+def paper() -> dict[str, Any]:
+    """Tables, figures and claims."""
+    return {
+        "title": "DASC: distribution-aware self-training around any crowd model",
+        "citation": CITATION,
+        "tables": _tables(),
+        "figures": list(_figures()),
+        "claims": list(_claims()),
+    }
+
+
 def files() -> dict[str, str]:
     """Text of every file, by its path in ``experiments``."""
-    return texts(rows())
+    return texts([*rows(), (f"papers/{PAPER}", paper())])
 
 
 if __name__ == "__main__":

@@ -10,9 +10,11 @@ import pytest
 from scipy import stats
 
 from manyhands.experiments.claims import judge, paired_interval
+from manyhands.experiments.drawings import log_ticks
 from manyhands.experiments.papers import (
     Claim,
     FigurePlan,
+    Level,
     Panel,
     Paper,
     TablePlan,
@@ -30,6 +32,7 @@ from manyhands.experiments.records import (
     write_record,
 )
 from manyhands.experiments.results import (
+    Figure,
     latest_records,
     make_page,
     to_html,
@@ -315,6 +318,196 @@ def test_matrices_are_of_the_first_seed():
     assert "seed 0." in drawing.caption
 
 
+# -- figures of what training noted ------------------------------------------------------------
+
+
+def draw_history(own, records, **changes):
+    """Return the drawing (None without one) and the page's text of a figure of histories."""
+    figure = FigurePlan(
+        "f8", "Fig. 8", "history", "imbalance", LAST, "round", "the round", *[()] * 3
+    )
+    figure = replace(figure, **{"table": "t1", **changes})
+    page = make_page(make_paper(figures=(figure,)), own, records)
+    (section,) = [s for s in page.sections if s.title == "Fig. 8"]
+    drawn = [block.svg for block in section.blocks if isinstance(block, Figure)]
+    text = to_markdown(replace(page, sections=[section]))
+    assert len(drawn) <= 1
+    return drawn[0] if drawn else None, text
+
+
+def note(row, seed, **columns):
+    return make_record(row, seed, 0.5, history=columns)
+
+
+def test_a_curve_is_the_mean_of_the_seeds_that_have_a_value():
+    row = make_row("first")
+    records = [
+        note(row, 0, round=[0, 1, 2], imbalance=[2.0, 4.0, 9.0]),
+        note(row, 1, round=[0, 1], imbalance=[2.0, 8.0]),
+        # A round without a value, and one without a place.
+        note(row, 2, round=[0, 1, None], imbalance=[5.0, None, 100.0]),
+    ]
+    svg, text = draw_history([row], records)
+    assert re.findall(r"<title>(first[^<]*)<", svg) == [
+        "first, 0: 3 ± 1.732 (3)",
+        "first, 1: 6 ± 2.828 (2)",
+        "first, 2: 9 (1)",
+    ]
+    assert line_of(text, "first")[1:] == ["3 ± 1.732 (3)", "6 ± 2.828 (2)", "9 (1)"]
+    assert "|  | 0 | 1 | 2 |" in text
+    assert "imbalance, by the round: mean ± sd (seeds) of the runs of: Table 1." in text
+    # x from 58 (0) to 366 (2), y from 216 (0) to 34 (10).
+    (points,) = re.findall(r'<polyline[^>]* points="([^"]*)"', svg)
+    assert points == "58,161.4 212,106.8 366,52.2"
+    (band,) = re.findall(r'<polygon[^>]* points="([^"]*)"', svg)
+    upper = [216 - 18.2 * y for y in (3 + 3**0.5, 6 + 8**0.5, 9)]
+    assert [float(pair.split(",")[1]) for pair in band.split()[:3]] == pytest.approx(
+        upper, abs=0.05
+    )
+    assert 'class="bar' not in svg
+    # The label of the table that has no run.
+    assert "imbalance by round of second (Set)" in text
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ("test_accuracy", "25.00 ± 7.07 (2)"),
+        ("macro_f1", "25.00 ± 7.07 (2)"),
+        ("majority_precision", "25.00 ± 7.07 (2)"),
+        ("minority_recall", "25.00 ± 7.07 (2)"),
+        ("loss", "0.25 ± 0.07071 (2)"),
+        ("inaccuracy", "0.25 ± 0.07071 (2)"),
+    ],
+)
+def test_shares_of_a_history_are_in_per_cent(column, shown):
+    row = make_row("first")
+    records = [note(row, k, **{"round": [0, 1], column: [v, v]}) for k, v in enumerate((0.2, 0.3))]
+    svg, text = draw_history([row], records, metric=column)
+    assert line_of(text, "first")[1:] == [shown, shown]
+    assert (" in %<" in svg) == (": 25 ±" in svg) == ("25.00" in shown)
+
+
+def test_a_logarithmic_axis_has_its_decades_at_equal_distances():
+    row = make_row("first", extra=("m:f",))
+    noted = {"round": [0, 1, 2, 3], "imbalance": [1.0, 10.0, 1000.0, 0.0]}
+    records = [make_record(row, 0, 0.5, history=noted, extra={"gold": 100.0, "none": 0.0})]
+    level = (Level("gold", "gold labels"), Level("missing", "other"), Level("none", "no place"))
+    svg, text = draw_history([row], records, log=True, levels=level)
+    # 1 to 1000 over 216 to 34 pixels: 60.67 a decade; 0 has no place.
+    (points,) = re.findall(r'<polyline[^>]* points="([^"]*)"', svg)
+    assert [pair.split(",")[1] for pair in points.split()] == ["216", "155.3", "34"]
+    assert re.findall(r'text-anchor="end"[^>]*>([^<]*)<', svg) == ["1", "10", "100", "1000"]
+    (height,) = re.findall(r'class="level"[^>]* y1="([^"]*)"[^>]*><title>gold labels: 100<', svg)
+    assert height == "94.7"
+    assert line_of(text, "first")[1:] == ["1 (1)", "10 (1)", "1000 (1)", "0 (1)"]
+    assert svg.count('class="level"') == 2  # with its key in the legend
+    assert "gold labels: 100 (1); no place: 0 (1)." in text
+    assert "- missing (Set)" in text
+    # Nothing but what has no place: no drawing, a table still.
+    none = [note(row, 0, round=[0], imbalance=[0.0])]
+    svg, text = draw_history([row], none, log=True)
+    assert svg is None
+    assert line_of(text, "first")[1:] == ["0 (1)"]
+
+
+def test_a_band_ends_with_a_logarithmic_axis():
+    row = make_row("first")
+    # 3 ± 2.83 and 6 ± 5.66: the axis begins at 2, beneath the smallest mean.
+    records = [note(row, k, round=[0, 1], imbalance=[v, 2 * v]) for k, v in enumerate((1.0, 5.0))]
+    svg, _ = draw_history([row], records, log=True)
+    assert re.findall(r'text-anchor="end"[^>]*>([^<]*)<', svg) == ["2", "5", "10", "20"]
+    (band,) = re.findall(r'<polygon[^>]* points="([^"]*)"', svg)
+    assert [pair.split(",")[1] for pair in band.split()[2:]] == ["216", "216"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (1.0, 1.0, [1, 2]),
+        (3.0, 40.0, [2, 5, 10, 20, 50]),
+        (1.0, 1000.0, [1, 10, 100, 1000]),
+        (0.02, 9.0, [0.01, 0.1, 1, 10]),
+        (1e-12, 1.0, [1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_enclose_it(low, high, ticks):
+    assert log_ticks(low, high) == ticks
+
+
+def test_panels_and_lines_are_those_of_the_table_or_the_figures_choice():
+    rows = [
+        make_row(f"{column}_{label}", label=label, column=column)
+        for column in ("Set", "Other")
+        for label in ("first", "second")
+    ]
+    # Another table's, and one of the same label.
+    rows += [make_row("elsewhere", table="p/t2"), make_row("again", label="first", column="Other")]
+    records = [note(row, 0, round=[0, 1], imbalance=[1.0, 2.0]) for row in rows]
+    svg, text = draw_history(rows, records)
+    assert re.findall(r'class="title"[^>]*>([^<]*)<', svg) == ["Set", "Other"]
+    assert svg.count("<polyline") == 5
+    assert line_of(text, "first (m/again)")[1:] == ["1 (1)", "2 (1)"]
+    assert "elsewhere" not in text
+    svg, text = draw_history(rows, records, columns=("Other",), rows=("second",))
+    assert re.findall(r'class="title"[^>]*>([^<]*)<', svg) == ["Other"]
+    assert svg.count("<polyline") == 1
+    assert "No finished run" not in text
+
+
+def test_epochs_are_counted_over_stages():
+    row = make_row("first")
+    records = [note(row, 0, stage=[0, 0, 1, 1], epoch=[1, 2, 1, 2], loss=[4.0, 3.0, 2.0, 1.0])]
+    _, text = draw_history([row], records, metric="loss", x="epoch")
+    assert "|  | 1 | 2 | 3 | 4 |" in text
+    assert line_of(text, "first")[1:] == ["4 (1)", "3 (1)", "2 (1)", "1 (1)"]
+    # Not where the runs have no epochs.
+    svg, text = draw_history([row], records, metric="loss", x="round")
+    assert svg is None
+    assert "- loss by round of first (Set)" in text
+
+
+@pytest.mark.parametrize(
+    ("n", "shown"), [(15, list(range(1, 16))), (16, [1, 3, 5, 7, 9, 11, 13, 15, 16]), (100, None)]
+)
+def test_a_table_of_many_places_has_some_with_the_first_and_last(n, shown):
+    row = make_row("first")
+    epochs = list(range(1, n + 1))
+    svg, text = draw_history(
+        [row],
+        [note(row, 0, epoch=epochs, loss=[float(k) for k in epochs])],
+        x="epoch",
+        metric="loss",
+    )
+    shown = shown or [*range(1, 98, 8), 100]
+    assert line_of(text, "first")[1:] == [f"{k} (1)" for k in shown]
+    assert len(shown) <= 15
+    assert ("the drawing has all" in text) == (n > 15)
+    # Dots that would hide the line are left out.
+    assert svg.count("<circle") == (n if n <= 30 else 0)
+    (points,) = re.findall(r'<polyline[^>]* points="([^"]*)"', svg)
+    assert len(points.split()) == n
+
+
+def test_a_figure_of_histories_is_reproducible(tmp_path):
+    rows = [make_row("first"), make_row("second")]
+    for row in rows:
+        for k in range(3):
+            write_record(tmp_path / "results", note(row, k, round=[0, 1], imbalance=[1.0 + k, 3.0]))
+    plan = FigurePlan(
+        "f8", "F", "history", "imbalance", LAST, "round", "round", *[()] * 3, table="t1"
+    )
+    pages = []
+    for k in range(2):
+        records = read_records(tmp_path / "results")
+        random.Random(k).shuffle(records)
+        random.Random(k).shuffle(rows)
+        written = write_results(make_paper(figures=(plan,)), rows, records, tmp_path / f"out{k}")
+        pages.append({path.name: path.read_bytes() for path in written})
+    assert pages[0] == pages[1]
+    assert pages[0]["p-f8.svg"].strip() in pages[0]["p.html"]
+
+
 # -- claims -----------------------------------------------------------------------------------
 
 
@@ -421,6 +614,72 @@ def test_runs_without_spread_decide_nothing():
     assert "+10.00 points with each of 2 seeds: no spread to judge by" in same.why
 
 
+def judge_noted(histories, **test):
+    """Test a claim on what a row's seeds noted."""
+    row = make_row("a", seeds=range(len(histories)))
+    runs = {"m/a": [note(row, k, **columns) for k, columns in enumerate(histories)]}
+    return judge({"selection": LAST, "by": 0.0, **test}, {"m/a": row}, runs)
+
+
+GROWN = [
+    {"round": [0, 1, 2], "imbalance": [2.0, 4.0, 12.0], "recall": [None, 0.5, 0.1]},
+    {"round": [0, 1], "imbalance": [3.0, 14.0], "recall": [None, 0.6]},
+    {"round": [0, 1, 2], "imbalance": [1.0, 5.0, 13.0], "recall": [None, 0.7, None]},
+]
+
+
+def test_a_row_is_compared_with_itself_at_another_point():
+    test = {"kind": "paired", "better": "m/a", "than": "m/a", "metric": "imbalance"}
+    # Last - first: 10, 11, 12, of every seed's own last; 11 -/+ 4.303 / sqrt(3).
+    found = judge_noted(GROWN, **test, at="last", than_at="first")
+    assert found.verdict == "holds"
+    assert found.why == (
+        "imbalance, last noted versus first noted: +11 (95 % interval +8.516 to +13.48; 3 seeds, "
+        "paired t-test p = 0.0027)"
+    )
+    assert judge_noted(GROWN, **test, at="first", than_at="last").verdict == "does not hold"
+    # Round 2 - round 0: 10 and 12, of the seeds that have both.
+    found = judge_noted(GROWN, **test, at={"round": 2}, than_at={"round": 0})
+    assert "imbalance, round 2 versus round 0: +11 (" in found.why
+    assert "2 of 3 seeds" in found.why
+    found = judge_noted(GROWN, **test, at={"round": 2}, than_at={"round": 7})
+    assert found.why == "no finished run with imbalance, round 7 of m/a"
+
+
+def test_bounds_on_a_column_of_the_history():
+    # The last that is noted: .1, .6, .7; the first: .5, .6, .7.
+    bound = {"kind": "at_least", "row": "m/a", "metric": "recall", "value": 0.2}
+    found = judge_noted(GROWN, **bound, at="first", exact=False)
+    assert found.verdict == "holds"
+    assert found.why.startswith(
+        "recall, first noted: 60.00 (95 % interval 35.16 to 84.84; 3 seeds)"
+    )
+    assert found.why.endswith("at least 20.00")
+    assert "last noted: 46.67 (" in judge_noted(GROWN, **bound, at="last", exact=False).why
+    near = {**bound, "kind": "near", "metric": "imbalance", "value": 2.0, "within": 4.0}
+    assert judge_noted(GROWN, **near, at={"round": 0}, exact=False).verdict == "holds"
+    # A column is no measure of a protocol, nor one of extra.
+    assert "no finished run" in judge_noted(GROWN, **near, exact=False).why
+
+
+def test_selections_of_one_row_are_compared():
+    row = make_row("a", published(0.9))
+    records = [
+        replace(record, metrics={**record.metrics, LAST: {"accuracy": 0.7 + 0.01 * record.seed}})
+        for record in make_records(row, [0.8, 0.8, 0.8])
+    ]
+    test = {"kind": "paired", "better": "m/a", "than": "m/a", "metric": "accuracy", "by": 0.0}
+    test = {**test, "selection": HELD_OUT, "than_selection": LAST}
+    # .801 - .70, .71, .72; nothing of the paper, which printed one figure.
+    found = judge(test, {"m/a": row}, {"m/a": records})
+    assert found.verdict == "holds"
+    assert f"accuracy, {HELD_OUT} versus {LAST}: +9.10 points (" in found.why
+    assert "the paper" not in found.why
+    absent = make_records(row, [0.8, 0.8], absent=[HELD_OUT])
+    found = judge(test, {"m/a": row}, {"m/a": absent})
+    assert found.why == f"no finished run with accuracy, {HELD_OUT} of m/a"
+
+
 def test_claims_stand_on_the_page():
     claim = Claim("c", "It helps.", {"kind": "untestable", "why": "their data are not public"})
     page = to_markdown(make_page(make_paper(claims=(claim,)), [], []))
@@ -487,6 +746,112 @@ def test_what_is_wrong_in_a_paper_is_told_with_its_line(tmp_path, old, new, line
     with pytest.raises(RowError, match=re.escape(says)) as error:
         load_paper(path, ["m/a", "m/b"])
     assert str(error.value).startswith(f"{path}:{line}: ")
+
+
+HISTORY = """\
+title: A paper
+citation: A. Author. 2021.
+tables:
+- {id: t1, title: Table 1, columns: [Set], rows: [a, b]}
+figures:
+- id: f8
+  kind: history
+  title: Figure 8
+  table: t1
+  metric: imbalance
+  x: round
+  x_label: round
+  log: true
+  columns: [Set, Found]
+  rows: [b, c]
+  levels:
+  - {extra: gold, label: gold labels}
+claims:
+- id: c1
+  text: It grows.
+  test:
+    kind: paired
+    better: m/a
+    than: m/a
+    metric: test_accuracy
+    at: last
+    than_at: {round: 0}
+- id: c2
+  text: It is good.
+  test:
+    kind: paired
+    better: m/a
+    than: m/a
+    selection: chosen on held-out annotations
+    than_selection: last epoch
+"""
+
+
+def load_history(folder, text):
+    """Load a paper beside one row, c in the column Found."""
+    (folder / "papers").mkdir()
+    (folder / "m").mkdir()
+    row = ROW.replace("p/f1", "p/t1").replace("label: a", "label: c").replace("Set", "Found")
+    (folder / "m" / "a.yaml").write_text(row, encoding="utf-8")
+    path = write_paper(folder / "papers", text)
+    return path, lambda: load_experiments(folder)[1]["p"]
+
+
+def test_a_figure_of_histories_is_read(tmp_path):
+    _, load = load_history(tmp_path, HISTORY)
+    (figure,) = load().figures
+    assert (figure.table, figure.log, figure.rows) == ("t1", True, ("b", "c"))
+    assert figure.levels == (Level("gold", "gold labels"),)
+    first, second = load().claims
+    assert (first.test["at"], first.test["than_at"]) == ("last", {"round": 0})
+    assert second.test["than_selection"] == LAST
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("table: t1", "table: tt1", 9, "no table 'tt1' (did you mean t1?); it has t1"),
+        ("  table: t1\n", "", 6, "lacks 'table'"),
+        ("metric: imbalance", "metric: [a]", 10, "write a text"),
+        ("  metric: imbalance\n", "", 6, "lacks 'metric'"),
+        ("log: true", "log: yes please", 13, "true or false"),
+        ("log: true", f"selection: {LAST}", 13, "every epoch"),
+        ("log: true", "panels: []", 13, "no 'panels'"),
+        ("kind: history", "kind: lines", 9, "no 'table'"),
+        ("[Set, Found]", "[Set, Fund]", 14, "t1 has no column 'Fund' (did you mean Found?)"),
+        ("[b, c]", "[b, d]", 15, "t1 has no row 'd'; it has a, b, c"),
+        ("label: gold labels", "labels: gold labels", 17, "did you mean label"),
+        ("- {extra: gold, label: gold labels}", "  extra: gold", 16, "write a list"),
+        ("at: last", "at: best", 26, "write first, last, or another column"),
+        ("at: last", "at: 3", 26, "at is 3"),
+        ("{round: 0}", "{round: first}", 27, "{round: 3}"),
+        ("{round: 0}", "{round: 0, epoch: 1}", 27, "{round: 3}"),
+        ("    at: last\n", "    metrc: last\n", 26, "did you mean metric"),
+        ("    at: last\n", "", 26, "than_at without at"),
+        ("    metric: test_accuracy\n", "", 25, "at without metric"),
+        ("at: last", f"at: last\n    selection: {LAST}", 27, "every epoch"),
+        ("{round: 0}", "last", 24, "are the same"),
+        ("than_selection: last epoch", f"than_selection: {ORACLE}", 35, "than_selection is"),
+        ("than_selection: last epoch", f"than_selection: {HELD_OUT}", 33, "are the same"),
+        ("than_selection: last", "metric: error\n    than_selection: last", 36, "leave"),
+    ],
+)
+def test_what_is_wrong_in_a_figure_of_histories_is_told(tmp_path, old, new, line, says):
+    assert old in HISTORY
+    path, load = load_history(tmp_path, HISTORY.replace(old, new, 1))
+    with pytest.raises(RowError, match=re.escape(says)) as error:
+        load()
+    assert str(error.value).startswith(f"{path}:{line}: ")
+
+
+def test_a_row_stands_in_a_table_not_in_a_figure_of_histories(tmp_path):
+    _, load = load_history(tmp_path, HISTORY)
+    row = tmp_path / "m" / "a.yaml"
+    row.write_text(ROW.replace("p/f1", "p/f8"), encoding="utf-8")
+    with pytest.raises(RowError, match=re.escape("write table: p/t1")) as error:
+        # The figure's own check of labels comes after.
+        load()
+    assert str(error.value).startswith(f"{row}:3: ")
 
 
 ROW = """\

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from manyhands.experiments.papers import row_ids
-from manyhands.experiments.records import LAST, ORACLE, SHARES, SHORT
+from manyhands.experiments.records import LAST, ORACLE, SHARES, SHORT, is_share, noted
 
 if TYPE_CHECKING:
     from manyhands.experiments.records import Record
@@ -39,6 +39,73 @@ class Interval:
     high: float
     p: float
     n: int
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a claim measures of a run.
+
+    Attributes
+    ----------
+    metric : str
+        Accuracy or macro-F1, a measure in ``extra``, or, with ``at``, a column of the history.
+    selection : str
+        By what the epoch was chosen; see `manyhands.experiments.records.PROTOCOLS`.
+    at : {"first", "last"}, tuple of str and float, or None
+        The first or last row of the history that has the column, or that where another column
+        is a number.
+    """
+
+    metric: str
+    selection: str = LAST
+    at: str | tuple[str, float] | None = None
+
+    @classmethod
+    def of_sides(cls, test: Mapping[str, Any]) -> tuple[Measure, Measure]:
+        """Return what is measured of ``better`` (or ``row``) and of ``than`` of a test."""
+        first = cls(test["metric"], test["selection"], _place(test.get("at")))
+        selection, at = test.get("than_selection"), _place(test.get("than_at"))
+        return first, cls(first.metric, selection or first.selection, at or first.at)
+
+    @property
+    def is_share(self) -> bool:
+        """Whether it is shown in per cent."""
+        return self.metric in SHARES if self.at is None else is_share(self.metric)
+
+    @property
+    def point(self) -> str:
+        """When it was measured, in words."""
+        if self.at is None:
+            return self.selection
+        return f"{self.at} noted" if isinstance(self.at, str) else f"{self.at[0]} {self.at[1]:g}"
+
+    @property
+    def words(self) -> str:
+        """What is measured, and when where that makes a difference."""
+        when = self.at is not None or self.metric in SHARES
+        return f"{_named(self.metric)}, {self.point}" if when else _named(self.metric)
+
+    def by_seed(self, runs: Sequence[Record]) -> dict[int, float]:
+        """Return the measure of every run that has it, by seed."""
+        if self.at is None:
+            return by_seed(runs, self.metric, self.selection)
+        found = {record.seed: self._of_history(record) for record in runs}
+        return {seed: value for seed, value in sorted(found.items()) if value is not None}
+
+    def show(self, value: float, signed: bool = False) -> str:
+        """Write a value of it."""
+        return show(self.metric, value, signed, history=self.at is not None)
+
+    def _of_history(self, record: Record) -> float | None:
+        if isinstance(self.at, tuple):
+            return noted(record, self.metric, self.at[0]).get(self.at[1])
+        values = list(noted(record, self.metric).values())
+        return values[0 if self.at == "first" else -1] if values else None
+
+
+def _place(at: Any) -> str | tuple[str, float] | None:
+    """Return a place in the history as it can be compared: {round: 3} as a pair."""
+    return next(iter(at.items())) if isinstance(at, Mapping) else at
 
 
 def measured(record: Record, metric: str, selection: str = LAST) -> float | None:
@@ -112,8 +179,8 @@ def judge(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdi
     return _judge_bound(test, runs)
 
 
-def show(metric: str, value: float, signed: bool = False) -> str:
-    """Write a measure: shares in per cent, others in four digits.
+def show(metric: str, value: float, signed: bool = False, *, history: bool = False) -> str:
+    """Write a measure, or a column of a history: shares in per cent, others in four digits.
 
     Examples
     --------
@@ -121,44 +188,50 @@ def show(metric: str, value: float, signed: bool = False) -> str:
     ('87.12', '+1.20', '0.1235')
     """
     sign = "+" if signed else ""
-    return f"{100 * value:{sign}.2f}" if metric in SHARES else f"{value:{sign}.4g}"
+    share = is_share(metric) if history else metric in SHARES
+    return f"{100 * value:{sign}.2f}" if share else f"{value:{sign}.4g}"
 
 
 def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdict:
-    metric, selection = test["metric"], test["selection"]
+    measures = Measure.of_sides(test)
+    measure = measures[0]
     sides = [row_ids(test["better"]), row_ids(test["than"])]
     values = {
-        name: by_seed(runs.get(name, ()), metric, selection) for side in sides for name in side
+        (name, each): each.by_seed(runs.get(name, ()))
+        for side, each in zip(sides, measures, strict=True)
+        for name in side
     }
-    missing = _without_values(values, metric, selection)
+    missing = _without_values(values)
     if missing:
         return Verdict(OPEN, missing)
     seeds = sorted(set.intersection(*(set(found) for found in values.values())))
     if len(seeds) < 2:
         return Verdict(OPEN, f"seeds that all these rows ran with: {len(seeds)}; 2 are needed")
     better, than = (
-        [float(np.mean([values[name][seed] for name in side])) for seed in seeds] for side in sides
+        [float(np.mean([values[name, each][seed] for name in side])) for seed in seeds]
+        for side, each in zip(sides, measures, strict=True)
     )
     by = float(test["by"])
     found = paired_interval(better, than)
     # The p-value is that of the claim: of a difference other than `by`.
     p = mean_interval(np.subtract(better, than) - by).p
-    unit = " points" if metric in SHARES else ""
-    head = f"{_named(metric)}, {selection}: {show(metric, found.mean, True)}{unit}"
-    paper = _published_words(sides, rows, metric, selection, found)
+    unit = " points" if measure.is_share else ""
+    points = " versus ".join(dict.fromkeys(each.point for each in measures))
+    head = f"{_named(measure.metric)}, {points}: {measure.show(found.mean, True)}{unit}"
+    paper = _published_words(sides, rows, measures, found)
     if math.isnan(found.low):
         return Verdict(OPEN, f"{head} with each of {found.n} seeds: no spread to judge by{paper}")
-    against = f" against {show(metric, by, True)}" if by else ""
+    against = f" against {measure.show(by, True)}" if by else ""
     why = (
-        f"{head} (95 % interval {show(metric, found.low, True)} to "
-        f"{show(metric, found.high, True)}; {_seeds_of(found.n, sides, rows)}, paired t-test"
+        f"{head} (95 % interval {measure.show(found.low, True)} to "
+        f"{measure.show(found.high, True)}; {_seeds_of(found.n, sides, rows)}, paired t-test"
         f"{against} p = {p:.2g})"
     )
     if found.low > by:
         return Verdict(HOLDS, why + paper)
     if found.high <= by:
         return Verdict(FAILS, why + paper)
-    undecided = f"; this does not tell it from {show(metric, by)}"
+    undecided = f"; this does not tell it from {measure.show(by)}"
     return Verdict(OPEN, why + paper + undecided)
 
 
@@ -173,11 +246,14 @@ def _seeds_of(n: int, sides: Sequence[Sequence[str]], rows: Mapping[str, Row]) -
 def _published_words(
     sides: Sequence[Sequence[str]],
     rows: Mapping[str, Row],
-    metric: str,
-    selection: str,
+    measures: tuple[Measure, Measure],
     found: Interval,
 ) -> str:
     """Say what the paper reports of the difference, and whether the interval excludes it."""
+    metric, selection = measures[0].metric, measures[0].selection
+    if measures[0] != measures[1] or measures[0].at is not None:
+        # A paper prints one figure a row, of one choice of its epoch.
+        return ""
     means, chosen = [], set()
     for side in sides:
         published = [rows[name].published for name in side if name in rows]
@@ -197,34 +273,34 @@ def _published_words(
 
 
 def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
-    metric, selection = test["metric"], test["selection"]
+    measure, _ = Measure.of_sides(test)
     row, value, kind = str(test["row"]), float(test["value"]), test["kind"]
-    values = {row: by_seed(runs.get(row, ()), metric, selection)}
-    missing = _without_values(values, metric, selection)
+    values = measure.by_seed(runs.get(row, ()))
+    missing = _without_values({(row, measure): values})
     if missing:
         return Verdict(OPEN, missing)
-    numbers = list(values[row].values())
-    bound = f"{kind.replace('_', ' ')} {show(metric, value)}"
+    numbers = list(values.values())
+    bound = f"{kind.replace('_', ' ')} {measure.show(value)}"
     within = float(test["within"]) if kind == "near" else 0.0
     low = -math.inf if kind == "at_most" else value - within
     high = math.inf if kind == "at_least" else value + within
-    bound += f" (± {show(metric, within)})" if within else ""
-    head = f"{_named(metric)}{f', {selection}' if metric in SHARES else ''}: "
+    bound += f" (± {measure.show(within)})" if within else ""
+    head = f"{measure.words}: "
     if test["exact"]:
         if min(numbers) < max(numbers):
             return Verdict(
                 OPEN, f"{head}{len(numbers)} seeds differ, though it is said to be exact"
             )
-        why = f"{head}{show(metric, numbers[0])} against {bound}"
+        why = f"{head}{measure.show(numbers[0])} against {bound}"
         return Verdict(HOLDS if low <= numbers[0] <= high else FAILS, why)
     if len(numbers) < 2:
         return Verdict(OPEN, "1 seed; 2 are needed")
     found = mean_interval(numbers)
-    head += show(metric, found.mean)
+    head += measure.show(found.mean)
     if math.isnan(found.low):
         return Verdict(OPEN, f"{head} with each of {found.n} seeds: no spread to judge by")
     why = (
-        f"{head} (95 % interval {show(metric, found.low)} to {show(metric, found.high)}; "
+        f"{head} (95 % interval {measure.show(found.low)} to {measure.show(found.high)}; "
         f"{found.n} seeds) against {bound}"
     )
     if low <= found.low and found.high <= high:
@@ -232,11 +308,15 @@ def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
     return Verdict(FAILS if found.high < low or found.low > high else OPEN, why)
 
 
-def _without_values(values: Mapping[str, Mapping[int, float]], metric: str, selection: str) -> str:
-    """Say which rows lack the measure; "" if none does."""
-    empty = [name for name, found in values.items() if not found]
-    what = f"{_named(metric)}, {selection}" if metric in SHARES else _named(metric)
-    return f"no finished run with {what} of {_listed(empty)}" if empty else ""
+def _without_values(values: Mapping[tuple[str, Measure], Mapping[int, float]]) -> str:
+    """Say which rows lack their measure; "" if none does."""
+    lacking: dict[str, list[str]] = {}
+    for (name, measure), found in values.items():
+        if not found:
+            lacking.setdefault(measure.words, []).append(name)
+    return "; ".join(
+        f"no finished run with {what} of {_listed(names)}" for what, names in lacking.items()
+    )
 
 
 def _listed(names: Sequence[str], shown: int = 3) -> str:

@@ -1,4 +1,4 @@
-"""Figures as SVG files that stand alone: lines with error bars, and heat maps.
+"""Figures as SVG files that stand alone: lines with error bars or bands, and heat maps.
 
 The same drawing serves a Markdown page (as a file) and an HTML page (inline): it carries its own
 colours, light and dark, under the class ``figure``. Every text is escaped on its way in.
@@ -6,8 +6,9 @@ colours, light and dark, under the class ``figure``. Every text is escaped on it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
@@ -19,6 +20,14 @@ LEFT, RIGHT, TOP, BOTTOM = 58, 14, 34, 44
 CELL, NAMES, WIDEST = 34, 30, 1120
 LEGEND_LINE, KEY = 18, 26
 COLOURS = 8
+ACROSS = 3
+"""Panels of lines side by side."""
+
+MOST_DOTS = 30
+"""Points of a line that are marked; more would hide it."""
+
+DECADES = 8
+"""Ticks of a logarithmic axis."""
 
 STYLE = Markup("""<style>
 .figure { --ink: #16191d; --quiet: #58626d; --rule: #dde1e6; --paper: #ffffff; --heat: #2a6cb0;
@@ -50,21 +59,47 @@ fill: var(--quiet); }
 
 @dataclass(frozen=True)
 class Point:
-    """A mean over seeds at a place; ``sd`` is None for a single run."""
+    """A mean over seeds at a place; ``sd`` is None for a single run, ``n`` counts them."""
 
     x: float
     mean: float
     sd: float | None
+    n: int | None = None
 
 
 @dataclass(frozen=True)
 class Lines:
-    """A panel of lines, name -> points; ``y_label`` says what is measured."""
+    """A panel of lines, name -> points; ``y_label`` says what is measured.
+
+    ``levels`` are horizontal lines, name -> height.
+    """
 
     title: str
     x_label: str
     y_label: str
     series: Mapping[str, Sequence[Point]]
+    levels: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Ticks of an axis, the first and last at its ends."""
+
+    ticks: Sequence[float]
+    log: bool = False
+
+    def share(self, value: float) -> float:
+        """Return where a value stands, from 0 to 1; a logarithmic axis cuts what is below it.
+
+        Examples
+        --------
+        >>> Scale([0.0, 50.0]).share(10.0), Scale([1.0, 10.0, 100.0], log=True).share(10.0)
+        (0.2, 0.5)
+        """
+        first, last = self.ticks[0], self.ticks[-1]
+        if self.log:
+            value, first, last = (math.log10(max(v, first)) for v in (value, first, last))
+        return (value - first) / (last - first)
 
 
 @dataclass(frozen=True)
@@ -75,7 +110,9 @@ class Matrix:
     values: Sequence[Sequence[float]]
 
 
-def draw_lines(panels: Sequence[Lines], told: str) -> str:
+def draw_lines(
+    panels: Sequence[Lines], told: str, *, bands: bool = False, log: bool = False
+) -> str:
     """Draw panels of lines side by side on one scale, with one legend beneath.
 
     Parameters
@@ -84,6 +121,11 @@ def draw_lines(panels: Sequence[Lines], told: str) -> str:
         With at least one point.
     told : str
         What the figure shows, for who does not see it.
+    bands : bool, default=False
+        Standard deviations are bands, not bars: for lines of many points.
+    log : bool, default=False
+        The y axis is logarithmic; all points and levels are above 0. It begins beneath the
+        smallest of them, and cuts what of a standard deviation is further below.
 
     Returns
     -------
@@ -91,17 +133,60 @@ def draw_lines(panels: Sequence[Lines], told: str) -> str:
         A whole SVG document.
     """
     points = [p for panel in panels for line in panel.series.values() for p in line]
-    xs = nice_ticks(min(p.x for p in points), max(p.x for p in points), 5)
-    spread = [p.mean + sign * (p.sd or 0.0) for p in points for sign in (-1, 1)]
-    ys = nice_ticks(min(spread), max(spread), 5)
+    xs = Scale(_x_ticks([p.x for p in points]))
+    ys = Scale(_y_ticks(points, [y for panel in panels for y in panel.levels.values()], log), log)
     names = list(dict.fromkeys(name for panel in panels for name in panel.series))
+    levels = list(dict.fromkeys(name for panel in panels for name in panel.levels))
     parts = [
-        _moved(k * WIDTH, _panel_of_lines(panel, names, xs, ys)) for k, panel in enumerate(panels)
+        _moved(
+            k % ACROSS * WIDTH,
+            _panel_of_lines(panel, names, levels, xs, ys, bands),
+            k // ACROSS * HEIGHT,
+        )
+        for k, panel in enumerate(panels)
     ]
-    width = WIDTH * len(panels)
-    legend, legend_height = _legend(names, width)
-    parts.append(_moved(0, legend, HEIGHT))
-    return _document(width, HEIGHT + legend_height, parts, told)
+    width = WIDTH * min(len(panels), ACROSS)
+    height = HEIGHT * math.ceil(len(panels) / ACROSS)
+    legend, legend_height = _legend(names, levels, width)
+    parts.append(_moved(0, legend, height))
+    return _document(width, height + legend_height, parts, told)
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten that enclose [low, high], above 0; with 2 and 5 times them on a short axis.
+
+    Examples
+    --------
+    >>> log_ticks(1.7, 30), log_ticks(2, 700)
+    ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 10.0, 100.0, 1000.0])
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    last = max(last, first + 1)
+    step = math.ceil((last - first) / DECADES)
+    powers = range(first, last + step, step)
+    if high / low > 100:
+        return [float(f"1e{power}") for power in powers]
+    ticks = [float(f"{m}e{power}") for power in powers for m in (1, 2, 5)]
+    start = max(k for k, tick in enumerate(ticks) if tick <= low)
+    stop = next(k for k, tick in enumerate(ticks) if tick >= high and k > start)
+    return ticks[start : stop + 1]
+
+
+def _x_ticks(xs: Sequence[float]) -> list[float]:
+    low, high = min(xs), max(xs)
+    if not all(float(x).is_integer() for x in xs):
+        return nice_ticks(low, high, 5)
+    # Between rounds or epochs there is nothing to name.
+    high = max(high, low + 1)
+    return nice_ticks(low, high, min(5, int(high - low)), (1, 2, 5, 10))
+
+
+def _y_ticks(points: Sequence[Point], levels: Sequence[float], log: bool) -> list[float]:
+    heights = [*(p.mean for p in points), *levels]
+    ends = [p.mean + sign * (p.sd or 0.0) for p in points for sign in (-1, 1)]
+    if log:
+        return log_ticks(min(heights), max(*ends, *heights))
+    return nice_ticks(min(*ends, *heights), max(*ends, *heights), 5)
 
 
 def draw_matrices(panels: Sequence[Matrix], told: str) -> str:
@@ -131,7 +216,12 @@ def draw_matrices(panels: Sequence[Matrix], told: str) -> str:
 
 
 def _panel_of_lines(
-    panel: Lines, names: Sequence[str], xs: Sequence[float], ys: Sequence[float]
+    panel: Lines,
+    names: Sequence[str],
+    levels: Sequence[str],
+    xs: Scale,
+    ys: Scale,
+    bands: bool,
 ) -> Markup:
     parts = [
         _text(WIDTH / 2, 16, panel.title, "title"),
@@ -140,29 +230,58 @@ def _panel_of_lines(
             '<text transform="translate(13 {}) rotate(-90)" text-anchor="middle">{}</text>'
         ).format(_round((TOP + HEIGHT - BOTTOM) / 2), panel.y_label),
     ]
-    for tick in ys:
+    # The table's order in the legend; what is a dot alone lies above the lines.
+    series = sorted(panel.series.items(), key=lambda item: -len(item[1]) if bands else 0)
+    for tick in ys.ticks:
         y = _round(_y(tick, ys))
         parts.append(
             Markup('<line class="grid" x1="{}" x2="{}" y1="{y}" y2="{y}"/>').format(
                 LEFT, WIDTH - RIGHT, y=y
             )
         )
-        parts.append(_text(LEFT - 6, _y(tick, ys) + 3.5, short(tick), anchor="end"))
-    parts += [_text(_x(tick, xs), HEIGHT - BOTTOM + 15, short(tick)) for tick in xs]
-    for name, points in panel.series.items():
-        parts.append(_line(name, names.index(name), points, xs, ys))
+        shown = f"{tick:g}" if ys.log else short(tick)
+        parts.append(_text(LEFT - 6, _y(tick, ys) + 3.5, shown, anchor="end"))
+    parts += [_text(_x(tick, xs), HEIGHT - BOTTOM + 15, short(tick)) for tick in xs.ticks]
+    for name, level in panel.levels.items():
+        told = f"{name}: {short(level)}"
+        parts.append(_level(levels.index(name), LEFT, WIDTH - RIGHT, _y(level, ys), told))
+    for name, points in series if bands else ():
+        # Beneath all lines.
+        parts.append(_band(names.index(name), points, xs, ys))
+    for name, points in series:
+        parts.append(_line(name, names.index(name), points, xs, ys, bars=not bands))
     return Markup("").join(parts)
 
 
-def _line(
-    name: str, k: int, points: Sequence[Point], xs: Sequence[float], ys: Sequence[float]
-) -> Markup:
+def _band(k: int, points: Sequence[Point], xs: Scale, ys: Scale) -> Markup:
+    """Fill one standard deviation around the mean; it has no width at a single run."""
+    at = sorted(points, key=lambda p: p.x)
+    edges = [
+        f"{_round(_x(p.x, xs))},{_round(_y(p.mean + sign * (p.sd or 0.0), ys))}"
+        for sign, side in ((1, at), (-1, at[::-1]))
+        for p in side
+    ]
+    return Markup('<polygon class="f{}" fill-opacity="0.15" points="{}"/>').format(
+        k % COLOURS, " ".join(edges)
+    )
+
+
+def _level(k: int, left: float, right: float, y: float, told: str) -> Markup:
+    """Draw a horizontal line; its dashes tell it from others, its colour from what was run."""
+    return Markup(
+        '<line class="level" style="stroke: var(--ink)" stroke-dasharray="{}" x1="{}" x2="{}" '
+        'y1="{y}" y2="{y}"><title>{}</title></line>'
+    ).format(f"{1 + 3 * k} 3", _round(left), _round(right), told, y=_round(y))
+
+
+def _line(name: str, k: int, points: Sequence[Point], xs: Scale, ys: Scale, bars: bool) -> Markup:
     stroke = _stroke(k)
     at = [(_x(p.x, xs), p) for p in sorted(points, key=lambda p: p.x)]
     path = " ".join(f"{_round(x)},{_round(_y(p.mean, ys))}" for x, p in at)
     parts = [Markup('<polyline class="line {}" points="{}"/>').format(stroke, path)]
-    for x, p in at:
-        if p.sd is not None:
+    for x, p in at if len(at) <= MOST_DOTS or bars else ():
+        # A lone point has no band.
+        if p.sd is not None and (bars or len(at) == 1):
             parts.append(
                 Markup('<line class="bar s{}" x1="{x}" x2="{x}" y1="{}" y2="{}"/>').format(
                     k % COLOURS,
@@ -172,6 +291,7 @@ def _line(
                 )
             )
         sd = "" if p.sd is None else f" ± {short(p.sd)}"
+        sd += "" if p.n is None else f" ({p.n})"
         parts.append(
             Markup('<circle class="f{}" cx="{}" cy="{}" r="3"><title>{}</title></circle>').format(
                 k % COLOURS,
@@ -183,18 +303,20 @@ def _line(
     return Markup("").join(parts)
 
 
-def _legend(names: Sequence[str], width: int) -> tuple[Markup, int]:
+def _legend(names: Sequence[str], levels: Sequence[str], width: int) -> tuple[Markup, int]:
     """Keys and names from left to right, in as many lines as they need."""
     parts, x, y = [], float(LEFT), 8.0
-    for k, name in enumerate(names):
+    for k, name in enumerate([*names, *levels]):
         needed = KEY + 6.5 * len(name) + 18
         if x > LEFT and x + needed > width - RIGHT:
             x, y = float(LEFT), y + LEGEND_LINE
-        parts.append(
-            Markup('<line class="line {}" x1="{}" x2="{}" y1="{y}" y2="{y}"/>').format(
+        if k < len(names):
+            key = Markup('<line class="line {}" x1="{}" x2="{}" y1="{y}" y2="{y}"/>').format(
                 _stroke(k), _round(x), _round(x + KEY - 6), y=_round(y)
             )
-        )
+        else:
+            key = _level(k - len(names), x, x + KEY - 6, y, name)
+        parts.append(key)
         parts.append(_text(x + KEY, y + 4, name, anchor="start"))
         x += needed
     return Markup("").join(parts), int(y) + LEGEND_LINE
@@ -231,14 +353,12 @@ def _moved(x: float, part: Markup, y: float = 0) -> Markup:
     return Markup('<g transform="translate({} {})">{}</g>').format(_round(x), _round(y), part)
 
 
-def _x(value: float, ticks: Sequence[float]) -> float:
-    share = (value - ticks[0]) / (ticks[-1] - ticks[0])
-    return LEFT + share * (WIDTH - LEFT - RIGHT)
+def _x(value: float, scale: Scale) -> float:
+    return LEFT + scale.share(value) * (WIDTH - LEFT - RIGHT)
 
 
-def _y(value: float, ticks: Sequence[float]) -> float:
-    share = (value - ticks[0]) / (ticks[-1] - ticks[0])
-    return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
+def _y(value: float, scale: Scale) -> float:
+    return HEIGHT - BOTTOM - scale.share(value) * (HEIGHT - TOP - BOTTOM)
 
 
 def _round(value: float) -> str:

@@ -18,6 +18,18 @@
         x: data.proportion            # or estimator.params.<name>: where a row's x stands
         x_label: proportion of common noise
         columns: [asymmetric, symmetric]   # optional, as is rows
+      - id: fig6
+        kind: history                 # curves of what training noted, of the rows of a table
+        title: Imbalance by round
+        table: table1                 # of this file
+        metric: imbalance             # a column of the history (`history` of a record)
+        x: round                      # another; `epoch` is counted over all stages
+        x_label: round
+        columns: [LabelMe]            # panels, columns of the table; optional: all
+        rows: [CoNAL]                 # lines, labels in the table; optional: all
+        log: true                     # a logarithmic axis; optional: false
+        levels:                       # horizontal lines, of a measure in `extra`; optional
+          - {extra: gold_imbalance, label: gold labels}
       - id: fig5
         kind: matrices                # heat maps of what a row's `extra` gives, its first seed
         title: Common confusion, true and learnt
@@ -31,12 +43,25 @@
       - id: recovers
         text: The learnt common matrix recovers the true one.
         test: {kind: at_most, row: conal/a, metric: common_error, value: 0.1}
+      - id: grows
+        text: Imbalance grows from the first round to the last.
+        test: {kind: paired, better: dasc/a, at: last, than: dasc/a, than_at: first,
+               metric: imbalance}
+      - id: chosen
+        text: The epoch chosen without gold labels is better than the last one.
+        test: {kind: paired, better: conal/a, selection: chosen on held-out annotations,
+               than: conal/a, than_selection: last epoch}
 
 Tests of claims: ``paired`` (``better``, ``than``: a row, or lists of as many rows whose mean is
 compared; ``by``, default 0), ``at_most`` and ``at_least`` (``row``, ``value``), ``near`` (``row``,
 ``value``, ``within``), ``untestable`` (``why``). All but the last take ``metric`` (default
 accuracy) and ``selection`` (default: last epoch); those of one row take ``exact: true`` where
 nothing about it is random, as of facts of the data.
+
+With ``at`` the metric is a column of the history: ``last`` or ``first`` for the last or first row
+that notes it, ``{round: 3}`` for the row where another column is 3. ``paired`` takes
+``than_selection`` and ``than_at`` where they are others for ``than``: one row may be compared with
+itself at another point.
 """
 
 from __future__ import annotations
@@ -46,23 +71,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyhands.experiments.records import LAST, ORACLE, PROTOCOLS
+from manyhands.experiments.records import LAST, ORACLE, PROTOCOLS, SHARES
 from manyhands.experiments.rows import PAPERS, Document, Row, Where, did_you_mean, load_rows
 
 OWN = "own"
 """Key of the page of rows that stand in no paper's table."""
 
 _MEASURE = {"metric": "accuracy", "selection": LAST}
-_BOUND = {**_MEASURE, "exact": False}
+_POINT = {**_MEASURE, "at": None}
+_BOUND = {**_POINT, "exact": False}
 
 KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
-    "paired": (["better", "than"], {**_MEASURE, "by": 0.0}),
+    "paired": (
+        ["better", "than"],
+        {**_POINT, "than_selection": None, "than_at": None, "by": 0.0},
+    ),
     "at_most": (["row", "value"], _BOUND),
     "at_least": (["row", "value"], _BOUND),
     "near": (["row", "value", "within"], _BOUND),
     "untestable": (["why"], {}),
 }
 """Kinds of tests: what each needs, and what it takes besides with its default."""
+
+_PARTS: dict[str, list[str]] = {"columns": [], "rows": []}
+
+FIGURES: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "lines": (["x", "x_label"], {**_MEASURE, **_PARTS}),
+    "matrices": (["panels"], {}),
+    "history": (["table", "metric", "x", "x_label"], {**_PARTS, "levels": [], "log": False}),
+}
+"""Kinds of figures, in the same way."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +124,16 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Level:
+    """A horizontal line of a figure: a measure in ``extra`` of the rows of a panel."""
+
+    extra: str
+    label: str
+
+
+@dataclass(frozen=True)
 class FigurePlan:
-    """A figure of a paper, of ``kind`` lines or matrices."""
+    """A figure of a paper, of ``kind`` lines, matrices or history; see `FIGURES`."""
 
     id: str
     title: str
@@ -99,6 +145,9 @@ class FigurePlan:
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     panels: tuple[Panel, ...]
+    table: str = ""
+    levels: tuple[Level, ...] = ()
+    log: bool = False
 
     def place(self, row: Row) -> Any:
         """Return a row's value on the x axis; None where it has none."""
@@ -136,6 +185,9 @@ class Paper:
 
 _SIDES = ("better", "than", "row")
 
+ENDS = ("first", "last")
+"""Rows of a history that a test names without a number."""
+
 
 def load_experiments(folder: str | Path) -> tuple[list[Row], dict[str, Paper]]:
     """Load the rows and papers of a folder, and check that they fit together.
@@ -167,6 +219,7 @@ def load_experiments(folder: str | Path) -> tuple[list[Row], dict[str, Paper]]:
     }
     for paper in papers.values():
         _check_rows(paper, rows)
+        _check_drawn(Document(Path(folder) / PAPERS / f"{paper.key}.yaml"), paper, rows)
     for key in dict.fromkeys(paper_of(row) for row in rows):
         if key not in papers:
             papers[key] = _described_by(key, [row for row in rows if paper_of(row) == key])
@@ -216,17 +269,20 @@ def load_paper(path: str | Path, rows: Iterable[str]) -> Paper:
     for name in ("title", "citation"):
         document.text((name,))
     tables = tuple(_read_table(document, where) for where in _places(document, "tables"))
-    figures = tuple(_read_figure(document, where, rows) for where in _places(document, "figures"))
+    plans = {plan.id for plan in tables}
+    figures = tuple(
+        _read_figure(document, where, rows, plans) for where in _places(document, "figures")
+    )
     claims = tuple(_read_claim(document, where, rows) for where in _places(document, "claims"))
     _check_ids(document)
     return Paper(Path(path).stem, fields["title"], fields["citation"], tables, figures, claims)
 
 
-def _places(document: Document, name: str) -> list[Where]:
-    found = document.at((name,))
+def _places(document: Document, *where: str | int) -> list[Where]:
+    found = document.at(where)
     if found is not None:
-        document.sequence((name,), found, lambda where: None)
-    return [(name, i) for i in range(len(found or []))]
+        document.sequence(where, found, lambda place: None)
+    return [(*where, i) for i in range(len(found or []))]
 
 
 def _read_table(document: Document, where: Where) -> TablePlan:
@@ -238,23 +294,55 @@ def _read_table(document: Document, where: Where) -> TablePlan:
     return TablePlan(fields["id"], fields["title"], fields["metric"], **lists)
 
 
-def _read_figure(document: Document, where: Where, rows: Sequence[str]) -> FigurePlan:
-    optional = {**_MEASURE, "x": "", "x_label": "", "columns": [], "rows": [], "panels": []}
-    fields = document.mapping(where, required=["id", "title", "kind"], optional=optional)
-    kinds = {"lines": ("x", "x_label"), "matrices": ()}
-    if fields["kind"] not in kinds:
-        document.fail((*where, "kind"), f"kind is {fields['kind']!r}; write {' or '.join(kinds)}")
-    texts = ("id", "title", "metric", *kinds[fields["kind"]])
-    _check_texts(document, where, fields, texts, ("columns", "rows"))
-    _check_selection(document, where, fields["selection"], PROTOCOLS)
-    document.check_metric((*where, "metric"), fields["metric"])
-    if fields["kind"] == "matrices" and not fields["panels"]:
-        document.fail(where, "a figure of matrices needs panels; add {row, extra, title} each")
+def _read_figure(
+    document: Document, where: Where, rows: Sequence[str], tables: Iterable[str]
+) -> FigurePlan:
+    given = document.at(where)
+    kind = given.get("kind") if isinstance(given, dict) else None
+    if kind not in FIGURES:
+        document.fail((*where, "kind"), f"kind is {kind!r}; write {' or '.join(FIGURES)}")
+    if kind == "history" and "selection" in given:
+        document.fail(
+            (*where, "selection"),
+            "a figure of kind history draws every epoch, none is chosen; leave selection out",
+        )
+    required, optional = FIGURES[kind]
+    required = ["id", "title", "kind", *required]
+    fields = document.mapping(where, required=required, optional=optional)
+    texts = [name for name in (*required, "metric") if name in fields and name != "panels"]
+    _check_texts(document, where, fields, texts, [name for name in _PARTS if name in fields])
+    if "selection" in fields:
+        _check_selection(document, (*where, "selection"), fields["selection"], PROTOCOLS)
+        document.check_metric((*where, "metric"), fields["metric"])
+    if kind == "history":
+        _check_history(document, where, fields, tables)
     panels = tuple(
-        _read_panel(document, (*where, "panels", i), rows) for i in range(len(fields["panels"]))
+        _read_panel(document, place, rows) for place in _places(document, *where, "panels")
     )
-    lists = {name: tuple(fields[name]) for name in ("columns", "rows")}
-    return FigurePlan(**{**fields, **lists, "panels": panels})
+    levels = tuple(_read_level(document, place) for place in _places(document, *where, "levels"))
+    if kind == "matrices" and not panels:
+        document.fail(where, "a figure of matrices needs panels; add {row, extra, title} each")
+    lists = {name: tuple(fields.get(name, ())) for name in _PARTS}
+    plain = {"x": "", "x_label": "", **_MEASURE, **fields}
+    return FigurePlan(**{**plain, **lists, "panels": panels, "levels": levels})
+
+
+def _check_history(
+    document: Document, where: Where, fields: Mapping[str, Any], tables: Iterable[str]
+) -> None:
+    table = fields["table"]
+    if table not in tables:
+        listed = f"it has {', '.join(sorted(tables))}" if tables else "it has none"
+        hint = did_you_mean(table, tables)
+        document.fail((*where, "table"), f"this file has no table {table!r}{hint}; {listed}")
+    if not isinstance(fields["log"], bool):
+        document.fail((*where, "log"), f"log is {fields['log']!r}; write true or false")
+
+
+def _read_level(document: Document, where: Where) -> Level:
+    fields = document.mapping(where, required=["extra", "label"], optional={})
+    _check_texts(document, where, fields, ("extra", "label"), ())
+    return Level(**fields)
 
 
 def _read_panel(document: Document, where: Where, rows: Sequence[str]) -> Panel:
@@ -281,16 +369,69 @@ def _read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
             document.number((*inside, name), 0.0 if name == "within" else -1e300)
     if "exact" in given and not isinstance(given["exact"], bool):
         document.fail((*inside, "exact"), f"exact is {given['exact']!r}; write true or false")
-    if "selection" in test:
-        # A claim that only an oracle supports is not supported.
-        _check_selection(document, inside, test["selection"], [p for p in PROTOCOLS if p != ORACLE])
     for name in _SIDES:
         _check_side(document, (*inside, name), test.get(name), rows)
     if kind == "paired" and len(row_ids(test["better"])) != len(row_ids(test["than"])):
         document.fail(inside, "better and than name different numbers of rows; name as many")
     if "metric" in test:
-        document.check_metric((*inside, "metric"), test["metric"])
+        _check_measure(document, inside, test)
     return Claim(fields["id"], fields["text"], test)
+
+
+def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) -> None:
+    """Check what is measured of the sides of a test, and when."""
+    given = document.at(where)
+    _check_texts(document, where, test, ("metric",), ())
+    if test["at"] is not None:
+        _check_noted(document, where, test)
+    elif given.get("than_at") is not None:
+        document.fail(
+            (*where, "than_at"), "than_at without at; add at, the row of better's history"
+        )
+    else:
+        document.check_metric((*where, "metric"), test["metric"])
+    # A claim that only an oracle supports is not supported.
+    known = [protocol for protocol in PROTOCOLS if protocol != ORACLE]
+    _check_selection(document, (*where, "selection"), test["selection"], known)
+    if test.get("than_selection") is not None:
+        _check_selection(document, (*where, "than_selection"), test["than_selection"], known)
+        if test["metric"] not in SHARES:
+            document.fail(
+                (*where, "than_selection"),
+                f"metric is {test['metric']!r}, which is of the last epoch only; leave "
+                f"than_selection out, or measure {' or '.join(SHARES)}",
+            )
+    first, than = (
+        [test.get(f"{side}{name}") or test[name] for name in ("selection", "at")]
+        for side in ("", "than_")
+    )
+    if "than" in test and row_ids(test["better"]) == row_ids(test["than"]) and first == than:
+        document.fail(
+            (*where, "than"),
+            "better and than are the same; name another row, or another than_at or than_selection",
+        )
+
+
+def _check_noted(document: Document, where: Where, test: Mapping[str, Any]) -> None:
+    """Check a test of a column of the history."""
+    given = document.at(where)
+    if "metric" not in given:
+        document.fail((*where, "at"), "at without metric; add metric, a column of the history")
+    for name in ("selection", "than_selection"):
+        if name in given:
+            document.fail(
+                (*where, name), f"{name} beside at: a history has every epoch; leave one out"
+            )
+    for name in ("at", "than_at"):
+        at = given.get(name)
+        value = next(iter(at.values())) if isinstance(at, dict) and len(at) == 1 else None
+        a_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if at not in (None, *ENDS) and not a_number:
+            document.fail(
+                (*where, name),
+                f"{name} is {at!r}; write {', '.join(ENDS)}, or another column and its number: "
+                "{round: 3}",
+            )
 
 
 def _check_side(document: Document, where: Where, side: Any, rows: Sequence[str]) -> None:
@@ -313,9 +454,7 @@ def _check_selection(
     document: Document, where: Where, selection: Any, known: Sequence[str]
 ) -> None:
     if selection not in known:
-        document.fail(
-            (*where, "selection"), f"selection is {selection!r}; write one of {', '.join(known)}"
-        )
+        document.fail(where, f"{where[-1]} is {selection!r}; write one of {', '.join(known)}")
 
 
 def _check_texts(
@@ -361,6 +500,11 @@ def _check_rows(paper: Paper, rows: Iterable[Row]) -> None:
                 f"papers/{paper.key}.yaml has no table or figure {table!r}"
                 f"{did_you_mean(table, plans)}; it has {', '.join(plans)}",
             )
+        if isinstance(plan, FigurePlan) and plan.kind == "history":
+            document.fail(
+                ("table",),
+                f"{row.table} draws the rows of a table; write table: {paper.key}/{plan.table}",
+            )
         if isinstance(plan, FigurePlan) and plan.kind == "lines":
             place = plan.place(row)
             if isinstance(place, bool) or not isinstance(place, int | float):
@@ -368,6 +512,29 @@ def _check_rows(paper: Paper, rows: Iterable[Row]) -> None:
                     tuple(plan.x.split(".")),
                     f"{plan.x} is {place!r}; {row.table} needs a number there, its x",
                 )
+
+
+def _check_drawn(document: Document, paper: Paper, rows: Iterable[Row]) -> None:
+    """Refuse a figure of histories that names a column or label which its table lacks."""
+    tables = {plan.id: plan for plan in paper.tables}
+    for i, figure in enumerate(paper.figures):
+        if figure.kind != "history":
+            continue
+        table = tables[figure.table]
+        mine = [row for row in rows if table_of(row) == f"{paper.key}/{table.id}"]
+        known = {
+            "columns": {*table.columns, *map(column_of, mine)},
+            "rows": {*table.rows, *(row.label for row in mine)},
+        }
+        for part, names in known.items():
+            for j, name in enumerate(getattr(figure, part)):
+                if name not in names:
+                    hint = did_you_mean(name, sorted(names))
+                    document.fail(
+                        ("figures", i, part, j),
+                        f"{table.id} has no {part[:-1]} {name!r}{hint}; it has "
+                        f"{', '.join(sorted(names))}",
+                    )
 
 
 def _described_by(key: str, rows: Sequence[Row]) -> Paper:

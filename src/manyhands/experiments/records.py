@@ -30,6 +30,11 @@ SHORT = {
 SHARES = ("accuracy", "macro_f1")
 """Measures of a protocol, shown in per cent; others are a row's own, shown as they are."""
 
+_SHARE_ENDINGS = (*SHARES, "f1", "precision", "recall")
+
+EPOCH = "epoch"
+"""Column of a history that is counted from 1 over all stages, as in ``metrics``."""
+
 STATUSES = ("done", "failed", "skipped")
 
 _LOG = logging.getLogger("manyhands")
@@ -97,6 +102,46 @@ class Record:
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     history: dict[str, list[Any]] = field(default_factory=dict)
+
+
+def is_share(column: str) -> bool:
+    """Tell by its name whether a column of a history is a share, shown in per cent.
+
+    Examples
+    --------
+    >>> [is_share(name) for name in ("test_accuracy", "minority_recall", "imbalance")]
+    [True, True, False]
+    """
+    return any(f"_{column}".endswith(f"_{ending}") for ending in _SHARE_ENDINGS)
+
+
+def noted(record: Record, column: str, by: str | None = None) -> dict[float, float]:
+    """Return a column of a run's history by another, without the rows that lack either.
+
+    Parameters
+    ----------
+    record : Record
+    column, by : str
+        Columns of numbers; without ``by``, the rows are counted from 1. `EPOCH`, which begins
+        anew with every stage, is counted over all of them. Where another repeats a number, its
+        last row counts.
+
+    Returns
+    -------
+    dict of float to float
+        In the order of the rows; empty where the history has no such columns.
+    """
+    values = record.history.get(column, [])
+    counted = range(1, len(values) + 1)
+    places = counted if by is None else record.history.get(by, [])
+    if by == EPOCH and places:
+        places = counted
+    rows = zip(places, values, strict=True) if places else ()
+    return {x: y for x, y in rows if _is_number(x) and _is_number(y)}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def digest(value: Any) -> str:
