@@ -1,5 +1,7 @@
 """Self-training around any crowd model: what is trained, what is added, and what never changes."""
 
+from dataclasses import is_dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -15,15 +17,17 @@ from manyhands import (
     DistributionAwareSelector,
     RandomSelector,
     SelfTrainingCrowdClassifier,
+    agreement,
     all_classifiers,
     find_classifier,
     load,
 )
-from manyhands.agreement import percent_agreement
 from manyhands.classifiers.monitors import watching
 from manyhands.classifiers.self_training import pseudo_annotation_quality
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.metrics import annotator_reliability
+from manyhands.report import summarize
 from manyhands.training import hold_out
 
 QUICK = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
@@ -77,7 +81,7 @@ def test_what_was_observed_stays_and_pseudo_annotations_are_marked():
     pairs = set(zip(out.instance.tolist(), out.annotator.tolist(), strict=True))
     assert len(pairs) == out.n_annotations, "a cell was filled twice"
     # What is not observed is no agreement.
-    assert percent_agreement(out) == percent_agreement(table)
+    assert agreement.percent_agreement(out) == agreement.percent_agreement(table)
 
 
 def test_rounds_end_where_nothing_is_missing():
@@ -326,3 +330,52 @@ def test_wrong_parameters_are_refused(changes, message):
     X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match=message):
         SelfTrainingCrowdClassifier(base(), **changes).fit(X, A)
+
+
+# -- pseudo-annotations are no annotations of anybody -------------------------------------------
+
+
+def plain(found):
+    """Numbers and lists, whatever holds them."""
+    parts = vars(found) if is_dataclass(found) else {"value": found}
+    return {name: np.asarray(value).tolist() for name, value in parts.items()}
+
+
+@pytest.fixture(scope="module")
+def augmented():
+    X, A, y = make_crowd_problem()
+    model = DASCClassifier(base(), n_rounds=2, random_state=0)
+    return model.fit(X, A).augmented_annotations_, y
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        agreement.percent_agreement,
+        agreement.fleiss_kappa,
+        agreement.gwet_ac1,
+        agreement.gwet_ac2,
+        agreement.krippendorff_alpha,
+        agreement.mean_cohen_kappa,
+        agreement.cohen_kappa,
+        agreement.annotator_agreement,
+        agreement.class_agreement,
+    ],
+)
+def test_agreement_is_that_of_the_crowd(measure, augmented):
+    table, _ = augmented
+    assert (table.source == "pseudo").any()
+    np.testing.assert_equal(plain(measure(table)), plain(measure(table.observed)))
+
+
+def test_gold_scores_of_annotators_are_those_of_the_crowd(augmented):
+    table, y = augmented
+    posterior = np.eye(3)[y]
+    for measure, against in (
+        (agreement.common_confusions, y),
+        (annotator_reliability, posterior),
+    ):
+        found, own = measure(table, against), measure(table.observed, against)
+        np.testing.assert_equal(plain(found), plain(own))
+    gold = table.classes[y]
+    assert summarize(table, gold=gold)["gold"] == summarize(table.observed, gold=gold)["gold"]

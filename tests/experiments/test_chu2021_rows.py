@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,8 @@ pytestmark = pytest.mark.skipif(not EXPERIMENTS.is_dir(), reason="rows come with
 
 
 @pytest.fixture(scope="module")
-def sweeps():
-    spec = importlib.util.spec_from_file_location("sweeps", EXPERIMENTS / "chu2021_sweeps.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.files()
+def sweeps(import_script):
+    return import_script("chu2021_sweeps").files()
 
 
 @pytest.fixture(scope="module")

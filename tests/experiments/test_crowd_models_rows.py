@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,8 @@ pytestmark = pytest.mark.skipif(not EXPERIMENTS.is_dir(), reason="rows come with
 
 
 @pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("crowd_models", EXPERIMENTS / "crowd_models.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(import_script):
+    return import_script("crowd_models")
 
 
 @pytest.fixture(scope="module")

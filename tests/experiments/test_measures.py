@@ -6,19 +6,23 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import make_conal_synthetic
 from manyhands.exceptions import AnnotationError
 from manyhands.experiments.ceilings import labelled_by_gold
 from manyhands.experiments.measures import (
+    class_imbalance,
     common_confusion_error,
     common_confusion_matrices,
     common_mistakes,
     individual_confusion_error,
     individual_confusion_matrices,
+    stopping_rule,
 )
 from manyhands.experiments.sets import Data
+from manyhands.training import History
 
 COMMON = np.array([[0.5, 0.5], [0.0, 1.0]])
 OWN = np.array([[[0.9, 0.1], [0.2, 0.8]], [[1.0, 0.0], [0.0, 1.0]]])
@@ -124,3 +128,46 @@ def test_ceilings_of_named_classes():
     ceiling = labelled_by_gold({"name": "music"})
     table = ceiling.annotations
     np.testing.assert_array_equal(table.classes[table.label], ceiling.y_train[table.instance])
+
+
+def test_imbalance_by_hand():
+    table = AnnotationTable.from_matrix(np.array([[0, 0], [0, -1], [1, 0], [2, 2]]))
+    of = Data(X_train=np.eye(4), annotations=table, y_train=np.array([0, 0, 0, 2]))
+    assert class_imbalance(None, of) == {"annotation_imbalance": 4.0, "gold_imbalance": 3.0}
+    with pytest.raises(AnnotationError, match="y_train is None"):
+        class_imbalance(None, Data(X_train=np.eye(4), annotations=table))
+
+
+class Rounds(BaseEstimator):
+    """Self-training whose history is known."""
+
+    def __init__(self, nll=(), validation=None):
+        self.nll = nll
+        self.validation = validation
+
+    def fit(self, X, y):
+        assert self.validation == 0.1
+        accuracy = [0.5, 0.9, 0.7, 0.8]
+        self.history_ = History(
+            {"validation_nll": v, "test_accuracy": a}
+            for v, a in zip(self.nll, accuracy, strict=True)
+        )
+        self.best_round_ = int(np.argmin(self.nll))
+        return self
+
+
+def test_a_stopping_rule_is_measured_by_hand():
+    table = AnnotationTable.from_matrix(np.array([[0, 1], [1, 0]]))
+    of = Data(X_train=np.eye(2), annotations=table, X_test=np.eye(2), y_test=np.array([0, 1]))
+    model = Rounds((4.0, 2.0, 3.0, 1.0))  # ranks of the likelihood 1 3 2 4, of accuracy 1 4 2 3
+    found = stopping_rule(model, of)
+    assert found.pop("stopping_rank_correlation") == pytest.approx(1 - 6 * 2 / (4 * 15))
+    assert found == {
+        "stopping_accuracy": 0.8,
+        "stopping_last_accuracy": 0.8,
+        "stopping_oracle_accuracy": 0.9,
+        "stopping_round": 3.0,
+    }
+    assert stopping_rule(Rounds((1.0,) * 4), of)["stopping_rank_correlation"] == 0.0
+    with pytest.raises(AnnotationError, match="y_test is None"):
+        stopping_rule(model, Data(X_train=np.eye(2), annotations=table))

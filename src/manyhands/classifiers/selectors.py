@@ -4,7 +4,8 @@ A selector sees the predicted distribution of every annotation, batch by batch, 
 cells to be added, labelled with their most probable class. The (instances x annotators x classes)
 cube is never held: a running best of each class is.
 
-.. [1] DASC: distribution-aware self-training for crowdsourcing. Machine Learning, 2023.
+.. [1] Y. Shi, S.-Y. Li, S.-J. Huang. Learning from Crowds with Sparse and Imbalanced Annotations
+   (DASC). Machine Learning 112, 2023.
 """
 
 from __future__ import annotations

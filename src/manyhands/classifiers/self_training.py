@@ -1,6 +1,7 @@
 """Self-training: a crowd model annotates what the crowd did not, and learns from that too.
 
-.. [1] DASC: distribution-aware self-training for crowdsourcing. Machine Learning, 2023.
+.. [1] Y. Shi, S.-Y. Li, S.-J. Huang. Learning from Crowds with Sparse and Imbalanced Annotations
+   (DASC). Machine Learning 112, 2023.
 """
 
 from __future__ import annotations
