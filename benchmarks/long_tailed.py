@@ -108,8 +108,8 @@ def report() -> str:
         ),
         "",
         "Sizes and density are near. The annotators are better than the paper's, and their "
-        "annotations more even; no other 49 come nearer to its mean accuracy, as these are the "
-        "least accurate of the 2,567 in the copy at hand. The choices that the paper leaves open "
+        "annotations more even: over all their annotations, these are the least accurate of the "
+        "2,567 in the copy at hand. The choices that the paper leaves open "
         "are in the function's docstring.",
         "",
         "## Imbalanced binary tasks (Table 3)",

@@ -22,21 +22,30 @@ SEEDS = [0, 1, 2, 3, 4]
 MEASURES = "manyhands.experiments.measures"
 ROUNDS = 5
 SPARSE_ROUNDS = 3
-SPARSITY = (0.2, 0.4, 0.6, 0.8)
+SPARSITY = (0.2, 0.5, 0.8)
 
 COLD = "a cold start in every round; the paper does not say"
 NOT_SAID = f"{ROUNDS} rounds: the paper does not say how many"
+SMALL = (
+    "as many a round as the same share of the missing annotations: 500 are a third of all that "
+    "reports lacks, and most of what colposcopy does"
+)
 SPARSE = f"{SPARSE_ROUNDS} rounds, so that this figure can be drawn again within an hour"
 TRACE = (
-    "weight of the trace .1 (the print is garbled, .1 or .01; held-out annotations of LabelMe and "
-    "Music are as likely with both)"
+    "matrices by softplus, as Anno-Reg's own paper has them (Beyond: the softmax of every column, "
+    "Eq. 10), and weight .1 of the trace, .1 or .01 in the garbled print"
 )
+COLUMNS = "the softmax of every column, and of the product (Eq. 10 and 8 to the letter)"
 WEIGHTS = (
     "weights of the second stage by Adam 1e-1 with softmax, where the paper takes SGD with a "
     "cyclic rate and softmax afterwards"
 )
 BEYOND = "the paper does not try this base"
-NET = "network of 1,000 hidden units, batches of 128, Adam 1e-3 (read so: the print is garbled)"
+NET = (
+    "library defaults (128 units, dropout .5, 50 epochs, batches of 128) with Adam 1e-3 for "
+    "everything, so that this figure can be drawn again within an hour; the paper has 1,000 units "
+    "and 75 to 200 epochs"
+)
 TASKS = "not the paper's data, which are not available: see make_imbalanced_binary"
 TRIED_LATER = "tried after the table above had been seen; every variant that was tried is here"
 
@@ -66,6 +75,14 @@ BASES = (
     ),
 )
 FURTHER = (
+    Base(
+        "anno_reg_columns",
+        "Anno-Reg, column softmax",
+        "TraceRegClassifier",
+        {"trace_weight": 0.1, "parametrization": "column_softmax"},
+        True,
+        (COLUMNS,),
+    ),
     Base("conal", "CoNAL", "CoNALClassifier", {}, True, (BEYOND,)),
     Base("agg_net", "AggNet", "AggNetClassifier", {}, False, (BEYOND,)),
     Base("max_mig", "Max-MIG", "MaxMIGClassifier", {}, True, (BEYOND,)),
@@ -109,7 +126,10 @@ SETS = (
         },
         {"wdn": {"lr": 1e-2, "weight_epochs": 50}},
         {"anno_reg": 700, "crowd_layer": 1000, "wdn": 1000},
-        ("weight decay, dropout .5 and standardised features, which the paper does not name",),
+        (
+            "weight decay, dropout .5 and standardised features, which the paper does not name "
+            "(the library's protocol dasc_music is without them)",
+        ),
     ),
     Set(
         "cifar10h",
@@ -124,13 +144,16 @@ SETS = (
         (
             "128 hidden units on 256 fixed features, where the paper trains a pretrained "
             "ResNet-18; images, annotators and long tail as make_long_tailed_cifar10h says",
-            "Adam 1e-3 with 100 epochs (WDN 1e-4): of 1e-3 and 1e-4 what held-out annotations "
-            "prefer; the paper's 1e-4 is for a pretrained network",
+            "Adam 1e-3 with 100 epochs, and WDN 1e-4 with 100 and 50, where the paper trains a "
+            "pretrained network with 1e-4, 100 epochs, and WDN 50 and 50",
+            "the 256 features were learnt, without labels, on all images, test ones included",
         ),
     ),
 )
 
-# Of Table 2: mean and standard deviation over 5 repetitions, in %.
+# Of Table 2: mean and standard deviation over 5 repetitions, in %. Read from a text in which signs
+# are lost; doubtful are the deviations of LabelMe's Confidence (7.3), and CIFAR10-H's Crowd Layer,
+# where the text says that DASC gains 8.5 and the table 9.7.
 PRINTED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
     "labelme": {
         "CE": ((82.3, 0.3), (84.0, 0.3), (77.1, 2.6)),
@@ -173,18 +196,24 @@ SELECTORS = {
 }
 AGGREGATED = (("MV-DL", "MajorityVote"), ("DS-DL", "DawidSkene"))
 COMBINED = {"Focal+Self-C": "focal", "CB Focal+Self-C": {"name": "cb_focal", "beta": 0.9999}}
-TASKS_OF_FIG8 = ("usps_5", "usps_8", "product", "colposcopy", "reports_2", "reports_1")
-EPOCHS_OF_FIG8: dict[str, dict[str, int]] = {
-    "anno_reg": {"max_epochs": 200},
-    "crowd_layer": {"max_epochs": 100},
-    "wdn": {"max_epochs": 75, "weight_epochs": 75},
+TASKS_OF_FIG8 = {
+    "usps_5": 500,
+    "usps_8": 500,
+    "product": 500,
+    "colposcopy": 28,
+    "reports_2": 134,
+    "reports_1": 134,
 }
+"""Annotations a round: of small tasks the share of the missing ones that 500 are in the paper's,
+1/27 of Data1 and 1/11 of Data2."""
 VARIANTS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("DASC, warm start", {"warm_start": True}, {}),
     ("DASC with refill", {"refill": True}, {}),
     ("DASC, half as many a round", {"halved": True}, {}),
     ("DASC around reweighting", {}, {"class_balance": "reweight"}),
     ("DASC around resampling", {}, {"class_balance": "resample"}),
+    ("DASC, matrices at 1e-2", {}, {"noise_lr": 1e-2}),
+    ("CE, matrices at 1e-2", {"n_rounds": 0}, {"noise_lr": 1e-2}),
 )
 
 
@@ -343,13 +372,7 @@ def combined() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def imbalanced() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Fig. 8: six imbalanced binary tasks, 14 rounds of 500 annotations."""
-    common = {
-        "backbone": {"name": "mlp", "hidden": [1000], "dropout": 0.0},
-        "batch_size": 128,
-        "lr": 1e-3,
-        "weight_decay": 0.0,
-    }
+    """Fig. 8: six imbalanced binary tasks, 14 rounds."""
     for task, base in product(TASKS_OF_FIG8, BASES):
         data = {
             "factory": "manyhands.datasets:make_imbalanced_binary",
@@ -357,9 +380,12 @@ def imbalanced() -> Iterator[tuple[str, dict[str, Any]]]:
             "random_state": "seed",
         }
         one_rate = {"noise_lr": None} if base.noise else {}
-        params = {**common, **EPOCHS_OF_FIG8[base.key], **one_rate, **base.params}
+        params = {**one_rate, **base.params}
         for label in SELECTORS:
-            estimator = _around(base, params, selector=_selector(label), n_rounds=14, n_select=500)
+            n_select = TASKS_OF_FIG8[task]
+            estimator = _around(
+                base, params, selector=_selector(label), n_rounds=14, n_select=n_select
+            )
             yield (
                 f"self_training/{PAPER}_{task}_{base.key}_{_file(label)}",
                 _row(
@@ -368,8 +394,7 @@ def imbalanced() -> Iterator[tuple[str, dict[str, Any]]]:
                     task,
                     data,
                     estimator,
-                    (TASKS, NET, COLD, *base.notes),
-                    extra=("class_imbalance",),
+                    (TASKS, NET, COLD, *base.notes, *([SMALL] if n_select < 500 else [])),
                 ),
             )
 
@@ -410,7 +435,7 @@ def variants() -> Iterator[tuple[str, dict[str, Any]]]:
         options = dict(options)
         n_select = _n_select(base, data) // (2 if options.pop("halved", False) else 1)
         refill = {"refill": True} if options.pop("refill", False) else {}
-        rounds = ROUNDS * _n_select(base, data) // n_select
+        rounds = options.pop("n_rounds", ROUNDS * _n_select(base, data) // n_select)
         estimator = _around(
             base,
             _params(base, data, **inner),

@@ -55,6 +55,8 @@ def test_quotas_by_hand():
     assert class_quotas(np.array([60, 30, 20]), 24).tolist() == [4, 8, 12]
     # The rarest class has no more than it has; the others do not get the rest.
     assert class_quotas(np.array([60, 30, 5]), 60).tolist() == [4, 8, 5]
+    # A fifth of 5 is whole, though not in floating point.
+    assert class_quotas(np.full(5, 9), 5).tolist() == [1] * 5
     # A class that nobody is predicted to name, and no open cell at all.
     assert class_quotas(np.array([10, 0, 10]), 6).tolist() == [3, 0, 3]
     assert class_quotas(np.zeros(3, dtype=int), 6).tolist() == [0, 0, 0]
@@ -95,7 +97,7 @@ def naive(table, proba, A):
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])
-@pytest.mark.parametrize("n_select", [1, 7, 30, 1000])
+@pytest.mark.parametrize("n_select", [3, 7, 30, 1000])
 def test_the_running_best_is_that_of_a_full_sort(size, n_select):
     table, proba, A = problem()
     ranked = naive(table, proba, A)
@@ -122,7 +124,7 @@ def test_the_running_best_is_that_of_a_full_sort(size, n_select):
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    n_select=st.integers(1, 40),
+    n_select=st.integers(3, 40),
     share=st.sampled_from([0.0, 0.3, 0.9, 1.0]),
     which=st.sampled_from(range(len(SELECTORS))),
 )
@@ -144,6 +146,32 @@ def test_no_cell_is_chosen_twice_or_over_what_is_there(seed, n_select, share, wh
         table = table.with_added(found.table)
         n_open -= len(added)
     assert table.observed.n_annotations == (A >= 0).sum()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), n_select=st.integers(3, 30), size=st.integers(1, 12))
+def test_ties_go_to_the_first_cell(seed, n_select, size):
+    """Certain predictions all have entropy 0: which are taken must not depend on batches."""
+    table, proba, A = problem(seed, share=0.3)
+    rng = np.random.default_rng(seed)
+    proba = np.eye(3)[rng.integers(3, size=A.shape)]
+    proba[rng.random(A.shape) < 0.3] = [0.5, 0.25, 0.25]
+    heard = (A >= 0).any(axis=0)
+    cells = [(i, r) for i, r in np.argwhere(A < 0).tolist() if heard[r]]
+    uncertain = {cell: proba[cell].max() < 1 for cell in cells}
+    ranked = sorted(cells, key=lambda cell: (uncertain[cell], cell))
+    found = select(ConfidenceSelector(), table, proba, n_select, size=size)
+    assert cells_of(found.table) == set(ranked[:n_select])
+    labels = {cell: int(proba[cell].argmax()) for cell in cells}
+    quotas = class_quotas(np.bincount(list(labels.values()), minlength=3), n_select)
+    if quotas.any():
+        expected = {
+            cell
+            for c, quota in enumerate(quotas)
+            for cell in [cell for cell in ranked if labels[cell] == c][:quota]
+        }
+        found = select(DistributionAwareSelector(), table, proba, n_select, size=size)
+        assert cells_of(found.table) == expected
 
 
 def test_passes_are_no_open_cells():

@@ -3,6 +3,7 @@
 from dataclasses import is_dataclass
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -22,6 +23,7 @@ from manyhands import (
     find_classifier,
     load,
 )
+from manyhands.classifiers import self_training
 from manyhands.classifiers.monitors import watching
 from manyhands.classifiers.self_training import pseudo_annotation_quality
 from manyhands.estimator_checks import make_crowd_problem
@@ -95,6 +97,67 @@ def test_rounds_end_where_nothing_is_missing():
     assert len(model.history_) < 10
 
 
+def test_a_float_is_a_multiple_of_what_was_observed():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    model = SelfTrainingCrowdClassifier(base(), RandomSelector(), n_rounds=1, n_select=0.2)
+    n = round(0.2 * table.n_annotations)
+    assert clone(model).fit(X, table).history_[1]["n_added"] == n
+    assert clone(model).set_params(validation=0.5).fit(X, table).history_[1]["n_added"] == n
+    more = clone(model).fit(X, table).augmented_annotations_
+    again = clone(model).fit(X, more)
+    assert again.history_[1]["n_added"] == n, "pseudo-annotations are not observed"
+    np.testing.assert_array_equal(
+        again.rounds_ == 0, np.arange(len(again.rounds_)) < more.n_annotations
+    )
+
+
+def test_too_few_to_be_shared_is_an_error():
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match="n_select=1 cannot be shared among the 3 classes"):
+        DASCClassifier(base(), n_select=1).fit(X, A)
+
+
+def test_selectors_are_cloned():
+    class Counting(ConfidenceSelector):
+        used = 0
+
+        def select(self, *args, **kwargs):
+            self.used += 1
+            return super().select(*args, **kwargs)
+
+    given = Counting()
+    X, A, _ = make_crowd_problem()
+    SelfTrainingCrowdClassifier(base(), given, n_rounds=2, n_select=5).fit(X, A)
+    assert given.used == 0
+
+
+def test_annotations_are_predicted_in_blocks(monkeypatch):
+    X, A, _ = make_crowd_problem()
+    whole = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
+    monkeypatch.setattr(self_training, "CELLS_AT_ONCE", 7 * 5 * 3)
+    seen = []
+    predict = CrowdLayerClassifier.predict_annotation_proba
+
+    def noted(self, X, annotators=None):
+        seen.append(len(X))
+        return predict(self, X, annotators)
+
+    monkeypatch.setattr(CrowdLayerClassifier, "predict_annotation_proba", noted)
+    model = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
+    assert seen == [7] * 6 + [6]
+    assert model.augmented_annotations_.equals(whole.augmented_annotations_)
+
+
+def test_progress_is_shown_where_asked(capsys):
+    X, A, _ = make_crowd_problem()
+    DASCClassifier(base(), n_rounds=1).fit(X, A)
+    quiet = capsys.readouterr().err
+    DASCClassifier(base(), n_rounds=1, verbose=1).fit(X, A)
+    assert quiet == ""
+    assert "CrowdLayer" in capsys.readouterr().err
+
+
 def test_estimators_are_cloned_and_seeds_repeat():
     X, A, _ = make_crowd_problem()
     given, selector = base(random_state=None), RandomSelector()
@@ -151,30 +214,51 @@ def test_rounds_are_watched():
 
 
 def test_what_is_added_is_watched_by_hand():
-    X, A, y = make_crowd_problem()
-    A[y == 2, 1:] = -1  # the rare class
+    X, A, y = make_crowd_problem(n=80, n_classes=4)
+    A[y == 2, 1:] = -1  # of four classes the two rarest are the minority: this one
+    A[(y == 3) & (np.arange(80) > 40), :] = -1  # and this one
     y = y.astype(float)
-    y[3] = np.nan
+    y[3], y[6] = np.nan, 7.0  # unknown, and a class that nobody names
     with watching(y_train=y):
-        model = DASCClassifier(base(), n_rounds=2, n_select=9, random_state=0).fit(X, A)
+        model = DASCClassifier(base(max_epochs=8), n_rounds=2, n_select=60, random_state=0)
+        model.fit(X, A)
     out, history = model.augmented_annotations_, model.history_
     assert "pseudo_accuracy" not in history[0]
     for number in (1, 2):
         new = model.rounds_ == number
-        true, given = y[out.instance[new]], out.label[new]
-        known = np.isfinite(true)
-        right = (true == given)[known]
-        assert history[number]["pseudo_accuracy"] == right.mean()
-        rare = true[known] == 2
-        if rare.any():
-            assert history[number]["minority_recall"] == right[rare].mean()
-        shares = [right[given[known] == c].mean() for c in (0, 1) if (given[known] == c).any()]
-        assert history[number]["majority_precision"] == pytest.approx(np.mean(shares))
+        pairs = [
+            (y[i], label)
+            for i, label in zip(out.instance[new], out.label[new], strict=True)
+            if y[i] in range(4)
+        ]
+        right = [true == given for true, given in pairs]
+        assert history[number]["pseudo_accuracy"] == pytest.approx(np.mean(right))
+        recall = [np.mean([g == c for t, g in pairs if t == c]) for c in (2, 3)]
+        assert history[number]["minority_recall"] == pytest.approx(np.mean(recall))
+        precision = [np.mean([t == c for t, g in pairs if g == c]) for c in (0, 1)]
+        assert history[number]["majority_precision"] == pytest.approx(np.mean(precision))
     before, after = history.column("imbalance_before"), history.column("imbalance")
     np.testing.assert_array_equal(before[1:], after[:-1])
     assert before[0] == after[0]
     with watching(y_train=y[:-1]):  # of other instances: not measured, and no error
         assert "pseudo_accuracy" not in DASCClassifier(base(), n_rounds=1).fit(X, A).history_[1]
+
+
+def test_sets_of_another_shape_are_not_watched():
+    X, A, y = make_crowd_problem()
+    with watching(other=(X[:, :2], y), test=(X, y)):
+        model = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
+    assert "test_accuracy" in model.history_.columns
+    assert "other_accuracy" not in model.history_.columns
+
+
+def test_imbalance_is_of_classes_that_are_there():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 3])
+    row = DASCClassifier(base(), n_rounds=0).fit(X, table).history_[0]
+    counts = np.bincount(A[A >= 0])
+    assert row["imbalance"] == counts.max() / counts.min()
+    assert row["added_3"] == 0
 
 
 def test_quality_of_nothing_is_nothing():
@@ -212,6 +296,55 @@ def test_held_out_annotations_choose_the_round_and_are_never_filled():
     assert nll.min() == pytest.approx(by_hand, rel=1e-5)
 
 
+def test_held_out_annotations_of_tables_with_passes_and_repeats():
+    X, A, _ = make_crowd_problem()
+    rows = [(i, r, A[i, r]) for i, r in np.argwhere(A >= 0)]
+    frame = pd.DataFrame(rows, columns=["task", "worker", "label"], dtype=object)
+    frame.loc[:6, "label"] = "?"
+    passes = AnnotationTable.from_frame(frame, abstain="?", tasks=range(len(X)))
+    twice = AnnotationTable.from_frame(
+        pd.concat([frame[7:], frame[7:40]]), duplicates="keep", tasks=range(len(X))
+    )
+    for table in (passes, twice):
+        model = DASCClassifier(base(), n_rounds=1, n_select=30, validation=0.3, random_state=0)
+        out = model.fit(X, table).augmented_annotations_
+        assert model.history_[1]["n_added"] > 0
+        added = out.instance * out.n_annotators + out.annotator
+        taken = table.instance * out.n_annotators + table.annotator
+        assert not set(added[out.source == "pseudo"]) & set(taken)
+        if table.passes is not None:
+            passed = table.passes[:, 0] * out.n_annotators + table.passes[:, 1]
+            assert not set(added) & set(passed)
+
+
+def test_who_has_held_out_annotations_only_is_not_imitated():
+    X, A, _ = make_crowd_problem()
+    A = np.hstack([A, np.full((len(A), 1), -1)])
+    A[0, 5], A[1, 5] = 0, 1
+    table = AnnotationTable.from_matrix(A)
+    for seed in range(400):
+        kept, held = hold_out(table, 0.5, np.random.default_rng(seed))
+        if kept.annotations_per_annotator()[5] == 0:
+            break
+    proba = np.full((len(X), 6, 3), 1 / 3)
+    found = RandomSelector().select(
+        [(np.arange(len(X)), proba)], kept, 10**6, np.random.default_rng(0), held=held
+    )
+    chosen = found.table.annotations_per_annotator()
+    assert chosen[5] == 0
+    per_annotator = (kept.annotations_per_annotator() + held.annotations_per_annotator())[:5]
+    np.testing.assert_array_equal(chosen[:5], len(X) - per_annotator)
+
+
+def test_another_fit_forgets_the_one_before():
+    X, A, _ = make_crowd_problem()
+    model = DASCClassifier(base(), n_rounds=1, validation=0.2, random_state=0).fit(X, A)
+    assert hasattr(model, "best_round_")
+    model.set_params(validation=None).fit(X, A)
+    assert not hasattr(model, "best_round_")
+    assert len(model.history_) == 2
+
+
 def test_gold_chooses_the_round_and_patience_ends_it():
     X, A, y = make_crowd_problem()
     options = {"n_rounds": 6, "n_select": 20, "validation": (X, y), "random_state": 0}
@@ -241,18 +374,45 @@ def test_an_estimators_own_validation_leaves_pseudo_annotations_alone():
 
 def test_a_warm_start_goes_on_from_the_round_before():
     X, A, _ = make_crowd_problem()
-    frozen = base(lr=1e-12, noise_lr=None, weight_decay=0.0)
-    plain = clone(frozen).fit(X, A)
-    seeds = {"random_state": 0}  # with another start every round
-    warm = DASCClassifier(
-        frozen.set_params(random_state=None), n_rounds=2, warm_start=True, **seeds
-    )
-    warm.fit(X, A)
-    first = DASCClassifier(frozen, n_rounds=0, **seeds).fit(X, A)
-    np.testing.assert_allclose(warm.predict_proba(X), first.predict_proba(X), atol=1e-6)
-    cold = DASCClassifier(frozen, n_rounds=2, **seeds).fit(X, A)
-    assert np.abs(cold.predict_proba(X) - first.predict_proba(X)).max() > 1e-3
-    assert np.isfinite(plain.predict_proba(X)).all()
+    options = {"n_rounds": 2, "n_select": 20, "random_state": 0}
+    model = DASCClassifier(base(), warm_start=True, **options).fit(X, A)
+    whole, rounds = model.augmented_annotations_, model.rounds_
+    chain = base().fit(X, whole.take(rounds == 0))
+    for number in (1, 2):
+        chain = base().continue_from(chain).fit(X, whole.take(rounds <= number))
+    np.testing.assert_array_equal(model.predict_proba(X), chain.predict_proba(X))
+    cold = DASCClassifier(base(), **options).fit(X, A)
+    assert np.abs(cold.predict_proba(X) - model.predict_proba(X)).max() > 1e-3
+
+
+def test_weights_to_start_from_are_for_one_fit():
+    X, A, _ = make_crowd_problem()
+    plain = base().fit(X, A)
+    other = base().continue_from(base(max_epochs=9).fit(X, A))
+    assert not np.array_equal(other.fit(X, A).predict_proba(X), plain.predict_proba(X))
+    np.testing.assert_array_equal(other.fit(X, A).predict_proba(X), plain.predict_proba(X))
+
+
+@pytest.mark.parametrize(("name", "cls"), all_classifiers())
+def test_a_warm_start_goes_on_or_says_why_not(name, cls):
+    """With a learning rate of nothing, a training that goes on ends where it begins."""
+    X, A, _ = make_crowd_problem()
+    estimator = cls()
+    own = estimator.get_params()
+    still = {"lr": 1e-12, "noise_lr": None, "weight_decay": 0.0, "weight_lr": 1e-12}
+    for parameters in (QUICK, still):
+        estimator.set_params(**{k: v for k, v in parameters.items() if k in own})
+    first = clone(estimator).fit(X, A)
+    again = clone(estimator).set_params(random_state=1)
+    if cls._starts_anew is not None:
+        with pytest.raises(AnnotationError, match=f"a training of {name} {cls._starts_anew}"):
+            again.continue_from(first)
+        return
+    assert np.abs(clone(again).fit(X, A).predict_proba(X) - first.predict_proba(X)).max() > 1e-3
+    again.continue_from(first).fit(X, A)
+    np.testing.assert_allclose(again.predict_proba(X), first.predict_proba(X), atol=1e-5)
+    if hasattr(first, "confusion_"):
+        np.testing.assert_allclose(again.confusion_, first.confusion_, atol=1e-4)
 
 
 def test_a_warm_start_needs_weights():
@@ -323,13 +483,14 @@ def test_annotators_who_said_nothing_are_not_imitated():
         ({"patience": 2}, "patience=2 needs something to watch"),
         ({"validation": (1, 2, 3)}, "validation has 3 parts"),
         ({"checkpoint": "run.safetensors"}, "checkpoint needs an integer random_state"),
+        ({"estimator": base(checkpoint="a")}, "estimator has checkpoint='a', one file for"),
         ({"validation": 1e-6}, "leaves one part empty"),
     ],
 )
 def test_wrong_parameters_are_refused(changes, message):
     X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match=message):
-        SelfTrainingCrowdClassifier(base(), **changes).fit(X, A)
+        SelfTrainingCrowdClassifier(**{"estimator": base(), **changes}).fit(X, A)
 
 
 # -- pseudo-annotations are no annotations of anybody -------------------------------------------

@@ -989,7 +989,9 @@ def test_a_narrow_terminal_shows_what_it_can(home, monkeypatch):
 
 def test_self_training_around_a_named_classifier(tmp_path):
     write_crowd(tmp_path)
-    around = ["estimator=conal", "estimator.max_epochs=2", "estimator.scaling=rms", "n_rounds=1"]
+    # 50 is conal's default: said all the same.
+    around = ["estimator=conal", "estimator.max_epochs=50", "estimator.scaling=rms", "n_rounds=1"]
+    around += ["estimator.backbone.hidden=[5]", "estimator.backbone.name=mlp"]
     settings = [part for setting in around for part in ("--set", setting)]
     files = ["--features", str(tmp_path / "X.npy"), "--annotations", str(tmp_path / "A.csv")]
     out = tmp_path / "model"
@@ -1002,16 +1004,19 @@ def test_self_training_around_a_named_classifier(tmp_path):
     saved = json.loads((out / "model.json").read_text())
     assert saved["class"] == "CoNALClassifier"
     found = {key: saved["parameters"][key] for key in ("max_epochs", "batch_size", "scaling")}
-    assert found == {"max_epochs": 2, "batch_size": 512, "scaling": "rms"}
+    assert found == {"max_epochs": 50, "batch_size": 512, "scaling": "rms"}
+    assert saved["parameters"]["backbone"] == {"name": "mlp", "hidden": [5]}
     summary = json.loads((out / "summary.json").read_text())
     assert summary["training"]["unit"] == "fit"
     assert "added" in [chart["name"] for chart in summary["training"]["charts"]]
     for wrong, message in (
         ("estimator=none-such", "method='none-such' is unknown"),
         ("selector=best", "selector='best' is unknown"),
+        ("estimator.random_state=1", "give the seed with --seed"),
         ("estimator.lr=1", "needs the method too, such as --set estimator=crowd-layer"),
     ):
-        options = ["--method", "self-training", "--set", wrong, "--out", str(out)]
+        more = ["--set", "estimator=conal"] if "random_state" in wrong else []
+        options = ["--method", "self-training", *more, "--set", wrong, "--out", str(out)]
         result = CliRunner().invoke(app, ["fit", *files, *options])
         assert result.exit_code != 0
         assert message in str(result.output) + str(result.exception)

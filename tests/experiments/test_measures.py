@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -134,6 +135,8 @@ def test_imbalance_by_hand():
     table = AnnotationTable.from_matrix(np.array([[0, 0], [0, -1], [1, 0], [2, 2]]))
     of = Data(X_train=np.eye(4), annotations=table, y_train=np.array([0, 0, 0, 2]))
     assert class_imbalance(None, of) == {"annotation_imbalance": 4.0, "gold_imbalance": 3.0}
+    unknown = replace(of, y_train=np.array([0.0, 0.0, np.nan, 2.0]))
+    assert class_imbalance(None, unknown)["gold_imbalance"] == 2.0
     with pytest.raises(AnnotationError, match="y_train is None"):
         class_imbalance(None, Data(X_train=np.eye(4), annotations=table))
 

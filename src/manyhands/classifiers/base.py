@@ -165,6 +165,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     counts alone would say that what an annotator did not do is impossible."""
     _protocol_parameters: Sequence[str] | None = None
     """Parameters that training protocols may set; None: all the class has."""
+    _starts_anew: str | None = None
+    """Why weights to start from would be lost, for `continue_from`; None: they are kept."""
     _start: dict[str, Tensor] | None = None
     """Weights to start from; see `continue_from`."""
     _chosen_in_last_stage = False
@@ -272,8 +274,14 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Raises
         ------
         AnnotationError
-            If it has no network.
+            If it has no network, or a training of this class begins with the annotations,
+            whatever the weights.
         """
+        if self._starts_anew is not None:
+            raise AnnotationError(
+                f"a training of {type(self).__name__} {self._starts_anew}, whatever the weights "
+                "before; train from scratch"
+            )
         if not hasattr(other, "module_"):
             raise AnnotationError(
                 f"{type(other).__name__} has no network to go on from (it is not fitted, or its "

@@ -89,6 +89,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     True
     """
 
+    _starts_anew = "begins with counts of the votes"
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseCrowdClassifier._parameter_constraints,
         "prior": [StrOptions({"uniform", "estimated"}), "array-like"],

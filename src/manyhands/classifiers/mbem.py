@@ -90,6 +90,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     ['round 0', 'round 0', 'round 1', 'round 1']
     """
 
+    _starts_anew = "makes a new network in each of its stages"
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseCrowdClassifier._parameter_constraints,
         "n_iterations": [Interval(Integral, 1, None, closed="left")],

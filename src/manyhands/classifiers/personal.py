@@ -128,6 +128,7 @@ n_features) for two classes
     (10, 64)
     """
 
+    _starts_anew = "ends at the one minimum"
     _parameter_constraints: dict[str, list[Any]] = {
         **{
             name: constraint

@@ -105,6 +105,7 @@ class RaykarClassifier(LatentClassClassifier):
     True
     """
 
+    _starts_anew = "begins with the shares of the votes"
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseCrowdClassifier._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="left")],

@@ -59,6 +59,8 @@ class Selector(BaseEstimator):
         table: AnnotationTable,
         n_select: int,
         rng: np.random.Generator,
+        *,
+        held: AnnotationTable | None = None,
     ) -> Selection:
         """Choose cells that nobody has annotated, passed or been given a label in.
 
@@ -73,15 +75,19 @@ class Selector(BaseEstimator):
         n_select : int
             Most cells to choose.
         rng : Generator
+        held : AnnotationTable, optional
+            Annotations, over the same vocabularies, that the model was not trained on: they are
+            no gaps, and do not make an annotator heard.
 
         Raises
         ------
         AnnotationError
-            If ``n_select`` is not positive, or a batch has another shape than the table.
+            If ``n_select`` is not positive, or too small to be shared among the classes, or a
+            batch has another shape than the table.
         """
         if n_select < 1:
             raise AnnotationError(f"n_select={n_select} must be 1 or more")
-        open_cells = _OpenCells(table)
+        open_cells = _OpenCells(table, held)
         best = [_Best(n_select) for _ in range(table.n_classes)]
         n_candidates = np.zeros(table.n_classes, dtype=np.int64)
         for instances, proba in predictions:
@@ -139,6 +145,11 @@ class DistributionAwareSelector(Selector):
         self, best: list[_Best], n_candidates: IntArray, n_select: int
     ) -> list[tuple[int, IntArray]]:
         quotas = class_quotas(n_candidates, n_select)
+        if n_candidates.any() and not quotas.any():
+            raise AnnotationError(
+                f"n_select={n_select} cannot be shared among the {np.count_nonzero(n_candidates)} "
+                "classes predicted; use as many, or more"
+            )
         taken = [(c, best[c].cells[:quota]) for c, quota in enumerate(quotas)]
         if self.refill:
             rest = [
@@ -243,6 +254,8 @@ class _Best:
         if len(self.rank) == self.size:
             worth = rank <= self.rank[-1]
             rank, cells = rank[worth], cells[worth]
+        if not len(rank):
+            return
         rank, cells = np.concatenate([self.rank, rank]), np.concatenate([self.cells, cells])
         order = np.lexsort((cells, rank))[: self.size]
         self.rank, self.cells = rank[order], cells[order]
@@ -251,10 +264,13 @@ class _Best:
 class _OpenCells:
     """Cells of a table without annotation or pass, of annotators who annotated something."""
 
-    def __init__(self, table: AnnotationTable) -> None:
-        passes = np.zeros((0, 3), dtype=np.int64) if table.passes is None else table.passes
-        instance = np.concatenate([table.instance, passes[:, 0]])
-        annotator = np.concatenate([table.annotator, passes[:, 1]])
+    def __init__(self, table: AnnotationTable, held: AnnotationTable | None) -> None:
+        closed = [np.column_stack([table.instance, table.annotator])]
+        if table.passes is not None:
+            closed.append(table.passes[:, :2])
+        if held is not None:
+            closed.append(np.column_stack([held.instance, held.annotator]))
+        instance, annotator = np.concatenate(closed).T
         order = np.argsort(instance, kind="stable")
         self.annotator = annotator[order]
         self.start = np.searchsorted(instance[order], np.arange(table.n_instances + 1))

@@ -54,10 +54,12 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         Times that annotations are added and the estimator is trained anew; 0 is the estimator.
         There are fewer where no annotation is missing any more.
     n_select : int or float, default=1.0
-        Annotations a round, at most; a float is a multiple of those observed.
+        Annotations a round, at most; a float is a multiple of those observed (held-out ones
+        included).
     warm_start : bool, default=False
         Go on from the weights of the round before, with a new optimiser and for as many epochs
-        again, rather than from scratch. The estimator must be a network of this library.
+        again, rather than from scratch. The estimator must be a network of this library whose
+        training starts from weights (see `BaseCrowdClassifier.continue_from`).
     validation : None, float or (X, y_gold), default=None
         None trains all rounds and keeps the last. A fraction of the observed annotations is held
         out, which no pseudo-annotation replaces, and the round that explains them best is kept;
@@ -81,7 +83,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         What it was trained on: observed annotations as they were (but for those held out),
         pseudo-annotations marked ``source="pseudo"``.
     rounds_ : integer array of shape (n_annotations,)
-        Round after which every annotation of that table was added; 0 for the observed.
+        Round in which every annotation of that table was added; 0: it was there.
     best_round_ : int
         With ``validation``: the round that is kept.
     history_ : History
@@ -177,7 +179,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
         table = read_target(y, type(self).__name__)
-        n_select = self._n_select(table.n_annotations)
+        n_select = self._n_select(table.observed.n_annotations)
         held: AnnotationTable | None = None
         if isinstance(self.validation, Real):
             table, held = hold_out(table, float(self.validation), rng)
@@ -191,10 +193,8 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         for number in range(self.n_rounds + 1):
             row = {"imbalance_before": _imbalance(table)}
             if number:
-                # What is held out is no gap to be filled.
-                closed = table if held is None else table.with_added(held)
                 predictions = self._predictions(estimator, X, table)
-                chosen = self._selector().select(predictions, closed, n_select, rng)
+                chosen = self._selector().select(predictions, table, n_select, rng, held=held)
                 if not chosen.table.n_annotations:
                     break
                 row |= _quality(chosen.table, is_rare)
@@ -204,7 +204,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             estimator = self._make_estimator(rng, number, previous=estimator).fit(X, table)
             seconds = perf_counter() - started
             row = _row(number, added, table) | row | self._explained(estimator, X, held)
-            history.append(row | _watched(estimator) | {"seconds": seconds})
+            history.append(row | _watched(estimator, X) | {"seconds": seconds})
             now = _Kept(estimator, table, rounds, number, _worth(row))
             if kept is None or self.validation is None or now.worth > kept.worth:
                 kept = now
@@ -228,6 +228,12 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             raise AnnotationError(
                 f"checkpoint needs an integer random_state, got {self.random_state!r}: a resumed "
                 "run must draw what the first one drew"
+            )
+        inner = getattr(self.estimator, "checkpoint", None)
+        if inner is not None:
+            raise AnnotationError(
+                f"estimator has checkpoint={str(inner)!r}, one file for the trainings of all "
+                f"rounds; give checkpoint= to {type(self).__name__} instead"
             )
         if isinstance(self.validation, tuple | list) and len(self.validation) != 2:
             raise AnnotationError(
@@ -270,7 +276,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         estimator = self.make_base()
         own = estimator.get_params(deep=False)
         seed = int(rng.integers(np.iinfo(np.int32).max))
-        if own.get("random_state", 0) is None and not (number == 0 and self.random_state is None):
+        if own.get("random_state", 0) is None:
             estimator.set_params(random_state=seed)
         if self.verbose and own.get("verbose") == 0:
             estimator.set_params(verbose=self.verbose)
@@ -509,10 +515,13 @@ def _quality(pseudo: AnnotationTable, is_rare: BoolArray) -> dict[str, float]:
     return pseudo_annotation_quality(pseudo, codes, is_rare)
 
 
-def _watched(estimator: Any) -> dict[str, float]:
+def _watched(estimator: Any, fitted_on: Any) -> dict[str, float]:
     """Accuracy and macro-F1 of the round on what is watched (see `watching`)."""
     found = {}
     for name, (X, gold) in watched().items():
+        shapes = [np.shape(part)[1:] for part in (X, fitted_on) if hasattr(part, "shape")]
+        if len(set(shapes)) > 1:
+            continue
         predicted = estimator.predict(X)
         found[f"{name}_accuracy"] = accuracy(gold, predicted)
         found[f"{name}_macro_f1"] = macro_f1(gold, predicted)

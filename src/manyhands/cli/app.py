@@ -463,11 +463,9 @@ def fit(
     refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
     options = _options(task, worker, label, duplicates, classes, abstain, skip)
     kind = find_classifier(method)
-    own = parse_settings(settings or [], kind, reserved=RESERVED)
+    own = parse_settings(settings or [], kind, reserved=RESERVED, protocol=protocol)
     if isinstance(own.get("validation"), list | dict | str):
         raise AnnotationError("--set validation=... is a fraction of the annotations, such as 0.1")
-    if "estimator" in own:
-        own["estimator"] = _trained_by(protocol, own["estimator"])
     estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
     estimator.set_params(**over(own, estimator.get_params(deep=False)))
     rows, table = read_aligned(features, annotations, **options)
@@ -487,17 +485,6 @@ def fit(
         return
     _print_job(result)
     say(f"model, labels.csv, summary.json: {out}  (next: manyhands report {out})")
-
-
-def _trained_by(protocol: str, given: Any) -> Any:
-    """Let a protocol stand behind what a user said of the classifier that another is around."""
-    from manyhands.classifiers import with_protocol
-
-    plain = type(given)()
-    defaults = plain.get_params(deep=False)
-    said = {k: v for k, v in given.get_params(deep=False).items() if v != defaults[k]}
-    estimator = with_protocol(plain, protocol)
-    return estimator.set_params(**over(said, estimator.get_params(deep=False)))
 
 
 def _print_job(result: dict[str, Any]) -> None:

@@ -106,9 +106,16 @@ def read_classes(path: Path | None) -> list[str] | None:
 
 
 def parse_settings(
-    settings: Sequence[str], target: type, *, reserved: Mapping[str, str] | None = None
+    settings: Sequence[str],
+    target: type,
+    *,
+    reserved: Mapping[str, str] | None = None,
+    protocol: str = "default",
 ) -> dict[str, Any]:
     """Read ``name=value`` pairs; ``backbone.hidden=[64]`` sets an entry of a dict parameter.
+
+    A parameter that is an object of ours is named, and its parameters are set in the same way:
+    ``estimator=conal``, ``estimator.lr=1e-4``.
 
     Parameters
     ----------
@@ -117,6 +124,9 @@ def parse_settings(
         Whose parameters they are.
     reserved : dict of str to str, optional
         Parameters that are not set in this way, and what to do instead.
+    protocol : str
+        By which a classifier that is a parameter is trained, but for what is said of it; see
+        `with_protocol`.
 
     Raises
     ------
@@ -124,6 +134,7 @@ def parse_settings(
         If a pair is malformed or ``target`` has no such parameter.
     """
     parameters: dict[str, Any] = {}
+    of_parts: dict[str, list[str]] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         name, _, entry = name.strip().partition(".")
@@ -134,6 +145,9 @@ def parse_settings(
         if name in (reserved or {}):
             raise AnnotationError(f"--set {setting!r}: {(reserved or {})[name]}")
         _require_parameter(setting, name, target)
+        if entry and entry != "name" and name in _SUCH_AS:
+            of_parts.setdefault(name, []).append(f"{entry}={text}")
+            continue
         value, before = read_value(setting, text), parameters.get(name)
         if entry:
             before = {"name": before} if isinstance(before, str) else before or {}
@@ -141,8 +155,9 @@ def parse_settings(
         elif isinstance(before, dict) and isinstance(value, str):
             value = {**before, "name": value}
         parameters[name] = value
-    for part in _finders().keys() & parameters.keys():
-        parameters[part] = _make_part(part, parameters[part])
+    for part in _SUCH_AS.keys() & {*parameters, *of_parts}:
+        said = of_parts.get(part, [])
+        parameters[part] = _make_part(part, parameters.get(part), said, reserved, protocol)
     return parameters
 
 
@@ -190,35 +205,38 @@ def _require_parameter(setting: str, name: str, target: type) -> None:
         )
 
 
-def _finders() -> dict[str, Callable[[str], type]]:
-    """How the class of every parameter that is an object is found by its name."""
-    from manyhands.classifiers import find_classifier, find_selector
+def _make_part(
+    part: str,
+    spec: Any,
+    settings: Sequence[str],
+    reserved: Mapping[str, str] | None,
+    protocol: str,
+) -> Any:
+    """Make an object from its name (or a dict of its name and parameters) and its settings."""
+    from manyhands.classifiers import find_classifier, find_selector, with_protocol
 
-    return {
+    finders: dict[str, Callable[[str], type[Any]]] = {
         "aggregator": find_aggregator,
         "estimator": find_classifier,
         "selector": find_selector,
     }
-
-
-def _make_part(part: str, spec: Any) -> Any:
-    """Make an object from its name, or from a dict of its name and parameters."""
-    find = _finders()[part]
-    if isinstance(spec, str):
-        return find(spec)()
-    if not isinstance(spec, dict):
+    if not isinstance(spec, str | dict) and not settings:
         return spec
-    parameters = dict(spec)
+    parameters = dict(spec) if isinstance(spec, dict) else {"name": spec}
     name = parameters.pop("name", None)
     if not isinstance(name, str):
         raise AnnotationError(
             f"--set {part}.<parameter>=... needs the method too, such as --set "
             f"{part}={_SUCH_AS[part]}"
         )
-    kind = find(name)
+    kind = finders[part](name)
     for parameter in parameters:
         _require_parameter(f"{part}.{parameter}", parameter, kind)
-    return kind(**parameters)
+    parameters |= parse_settings(settings, kind, reserved=reserved)
+    if part != "estimator":
+        return kind(**parameters)
+    made = with_protocol(kind(), protocol)
+    return made.set_params(**over(parameters, made.get_params(deep=False)))
 
 
 _SUCH_AS = {
@@ -226,3 +244,4 @@ _SUCH_AS = {
     "estimator": "crowd-layer",
     "selector": "confidence",
 }
+"""Parameters that are objects, and an example of what may be named."""

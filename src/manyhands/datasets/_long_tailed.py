@@ -72,8 +72,8 @@ def make_long_tailed_cifar10h(
     * **Annotators.** The paper has 49 "annotators", of mean accuracy 55.6 % (sd 19.7 %), and does
       not say how they were chosen; all of CIFAR-10H's have 94.9 %. Here they are the least accurate
       against the **true classes**, over all of their annotations, test images included (ties: the
-      lower number). No choice comes nearer: the mean over any 49 annotators of this copy of the
-      set is 67.1 % or more. What is left after the thinning has 66 % (sd 25 %). The spread is that
+      lower number). Over all their annotations no 49 annotators of this copy of the set are less
+      accurate than these, with 67.1 %. What is left after the thinning has 66 % (sd 25 %). The spread is that
       of 12 annotators below 57 % and 37 above 67 %.
     * **Truncation.** This copy has 50 annotations of an image, and not all of some annotators;
       the original has some more. (49 annotators of 200 images each would label 5,655 of 9,000

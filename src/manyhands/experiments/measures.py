@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 from sklearn.base import clone
 
 from manyhands.agreement import common_confusions
-from manyhands.annotations.encoding import encode
+from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.experiments.sets import Data
 from manyhands.typing import FloatArray
@@ -163,7 +163,7 @@ def class_imbalance(model: Any, data: Data) -> dict[str, float]:
     -------
     dict of str to float
         ``annotation_imbalance`` (R), ``gold_imbalance`` (R_g), of the training part; classes
-        without any do not count.
+        without any do not count, nor do instances without a label.
 
     Raises
     ------
@@ -176,7 +176,8 @@ def class_imbalance(model: Any, data: Data) -> dict[str, float]:
     """
     if data.y_train is None:
         raise AnnotationError("y_train is None; the imbalance of true classes is unknown")
-    gold = np.unique(data.y_train, return_counts=True)[1]
+    values = as_values(data.y_train)
+    gold = np.unique(values[~missing_mask(values)], return_counts=True)[1]
     given = np.unique(data.annotations.label, return_counts=True)[1]
     return {
         "annotation_imbalance": float(given.max() / given.min()),
