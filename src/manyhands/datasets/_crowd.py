@@ -9,7 +9,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
@@ -58,6 +58,15 @@ class CrowdTruth:
     from_common: BoolArray
     guessed: BoolArray
     kind: AnyArray
+
+    def take(self, rows: Any) -> CrowdTruth:
+        """Keep what is said of some annotations, as ``AnnotationTable.take`` keeps these."""
+        return replace(
+            self,
+            gate=self.gate[rows],
+            from_common=self.from_common[rows],
+            guessed=self.guessed[rows],
+        )
 
 
 class _Parameters(TypedDict, total=False):

@@ -2,7 +2,8 @@
 
 The layout of a set is a folder with ``labels.csv`` (task, label, split; the rows of X in order; no
 label where there is no gold) and, where the set has them, ``annotations.csv`` (task, worker,
-label), ``classes.txt`` (a name a line) and ``features.npz``.
+label), ``classes.txt`` (a name a line) and ``features.npz``. Of some sets of two classes only the
+totals are known: ``votes.csv`` (task, n_positive, n_workers) stands for their annotations.
 """
 
 from __future__ import annotations
@@ -184,9 +185,23 @@ def _annotations(
 
 def _votes(source: Source, folder: Path) -> dict[str, AnyArray]:
     """Columns of annotations.csv; of a set that nobody annotated, empty ones."""
+    if "votes.csv" in source.sha256:
+        return _slots(_table(source, folder, "votes.csv"))
     if "annotations.csv" not in source.sha256:
         return {name: np.array([], dtype=str) for name in ("task", "worker", "label")}
     return _table(source, folder, "annotations.csv")
+
+
+def _slots(totals: dict[str, AnyArray]) -> dict[str, AnyArray]:
+    """Give every vote of a total a slot for its annotator, the positive ones the first slots."""
+    votes = totals["n_workers"].astype(np.int64)
+    place = np.arange(votes.sum()) - np.repeat(np.cumsum(votes) - votes, votes)
+    positive = place < np.repeat(totals["n_positive"].astype(np.int64), votes)
+    return {
+        "task": np.repeat(totals["task"], votes),
+        "worker": np.array([f"slot_{slot}" for slot in place.tolist()]),
+        "label": positive.astype(np.int64),
+    }
 
 
 def _table(source: Source, folder: Path, name: str) -> dict[str, AnyArray]:

@@ -14,7 +14,7 @@ from manyhands.datasets._cifar10 import load_cifar10h
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, IntArray
 
-__all__ = ["make_long_tailed_cifar10h"]
+__all__ = ["least_accurate", "make_long_tailed_cifar10h"]
 
 _TEST = 100
 """Test images of a class."""
@@ -73,8 +73,8 @@ def make_long_tailed_cifar10h(
       not say how they were chosen; all of CIFAR-10H's have 94.9 %. Here they are the least accurate
       against the **true classes**, over all of their annotations, test images included (ties: the
       lower number). Over all their annotations no 49 annotators of this copy of the set are less
-      accurate than these, with 67.1 %. What is left after the thinning has 66 % (sd 25 %). The spread is that
-      of 12 annotators below 57 % and 37 above 67 %.
+      accurate than these, with 67.1 %. What is left after the thinning has 66 % (sd 25 %). The
+      spread is that of 12 annotators below 57 % and 37 above 67 %.
     * **Truncation.** This copy has 50 annotations of an image, and not all of some annotators;
       the original has some more. (49 annotators of 200 images each would label 5,655 of 9,000
       images, and leave 2,844 after the thinning, with 90 annotations an annotator: the paper's
@@ -114,7 +114,7 @@ def make_long_tailed_cifar10h(
     rng = check_random_state(random_state)
     true, _ = encode(data.y_train, data.classes, argument="y_train", vocabulary_name="classes")
     table = data.annotations.select(
-        annotators=_least_accurate(data.annotations, true, int(n_annotators))
+        annotators=least_accurate(data.annotations, true, int(n_annotators))
     )
     test = np.sort(
         np.concatenate([_drawn(true == c, _TEST, rng) for c in range(len(data.classes))])
@@ -163,7 +163,7 @@ def _long_tail(available: AnyArray, imbalance: float) -> IntArray:
     )
 
 
-def _least_accurate(table: AnnotationTable, true: IntArray, n: int) -> AnyArray:
+def least_accurate(table: AnnotationTable, true: IntArray, n: int) -> AnyArray:
     """Ids of the n annotators who are right least often, in the order of the vocabulary."""
     right = np.bincount(table.annotator, table.label == true[table.instance], table.n_annotators)
     accuracy = right / table.annotations_per_annotator()

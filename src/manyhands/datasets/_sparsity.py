@@ -67,12 +67,7 @@ def remove_annotations(
     changed: dict[str, Any] = {"annotations": table.take(kept)}
     truth = getattr(data, "truth", None)
     if isinstance(truth, CrowdTruth):
-        changed["truth"] = replace(
-            truth,
-            gate=truth.gate[kept],
-            from_common=truth.from_common[kept],
-            guessed=truth.guessed[kept],
-        )
+        changed["truth"] = truth.take(kept)
     return cast(AnyData, replace(cast(Any, data), **changed))
 
 

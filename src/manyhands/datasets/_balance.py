@@ -1,0 +1,194 @@
+"""Data sets with a rare class thinned, or with a balanced test part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from manyhands.annotations import AnnotationTable
+from manyhands.datasets._crowd import CrowdTruth
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import AnyArray, IntArray
+
+__all__ = ["thin_to_imbalance", "with_balanced_test"]
+
+AnyData = TypeVar("AnyData")
+
+_PARTS = ("train", "valid", "test")
+
+
+def thin_to_imbalance(
+    data: AnyData,
+    ratio: float,
+    *,
+    rare: Any = None,
+    parts: Sequence[str] = ("train",),
+    random_state: Any = 0,
+) -> AnyData:
+    """Remove instances of one class until the greatest class has ``ratio`` times as many.
+
+    Parameters
+    ----------
+    data : CrowdDataset, or another dataclass with its attributes
+        Left as it is. Its true classes (``y_train``) decide what is removed.
+    ratio : float
+        1 or more; ``round(n / ratio)`` instances stay, n the size of the greatest other class.
+    rare : class value, optional
+        Default: the smallest class of the training part (of equals, the first). For more than one
+        rare class use the function once for each.
+    parts : sequence of {"train", "valid", "test"}
+        Parts to thin, each by its own greatest class; a part that the data do not have is passed
+        over. By default the test part stays as it comes.
+    random_state : int, RandomState or None
+        One order of removal for a seed: what a ratio removes of the training part, every greater
+        one removes, too.
+
+    Returns
+    -------
+    data : like ``data``
+        The instances that stay keep their order and all of their annotations; annotators and
+        classes stay, though an annotator may have nothing left. The truth of a simulated set is
+        cut likewise.
+
+    Raises
+    ------
+    AnnotationError
+        If a parameter is out of its range, there are no true classes, or the class is rarer
+        already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands.datasets import load_demo, thin_to_imbalance
+    >>> data = thin_to_imbalance(load_demo(), 10, rare=3)
+    >>> np.bincount(data.y_train).tolist()
+    [99, 101, 99, 10, 101, 101, 101, 99, 97, 100]
+    >>> data.annotations.n_instances
+    908
+    """
+    if not isinstance(ratio, int | float | np.number) or not 1 <= ratio < np.inf:
+        raise AnnotationError(f"ratio={ratio!r} must be finite, and 1 or more")
+    unknown = [part for part in parts if part not in _PARTS]
+    if isinstance(parts, str) or unknown:
+        raise AnnotationError(f"parts={parts!r} must be a list of {', '.join(map(repr, _PARTS))}")
+    rng = check_random_state(random_state)
+    rare = _rare_class(data, rare)
+    changed: dict[str, Any] = {}
+    for part in _PARTS:
+        if part in parts and (part == "train" or _gold(data, part) is not None):
+            changed |= _rows_of(data, part, _thinned(data, part, rare, float(ratio), rng))
+    return cast(AnyData, replace(cast(Any, data), **changed))
+
+
+def with_balanced_test(data: AnyData, *, random_state: Any = 0) -> AnyData:
+    """Draw as many test instances of every class as the smallest class has.
+
+    Accuracy on what is left is, in expectation, the balanced accuracy (mean recall of the classes)
+    on the whole test part, which varies less: see `manyhands.metrics`.
+
+    Parameters
+    ----------
+    data : CrowdDataset, or another dataclass with its attributes
+        Left as it is.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    data : like ``data``
+        All but the test part is unchanged; its instances keep their order.
+
+    Raises
+    ------
+    AnnotationError
+        If there is no test part with true classes, or a class is absent from it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands.datasets import load_demo, with_balanced_test
+    >>> data = load_demo()
+    >>> np.bincount(data.y_test).tolist()
+    [50, 51, 49, 51, 50, 51, 50, 50, 48, 50]
+    >>> np.bincount(with_balanced_test(data).y_test).tolist()
+    [48, 48, 48, 48, 48, 48, 48, 48, 48, 48]
+    """
+    rng = check_random_state(random_state)
+    y = _known_gold(data, "test")
+    sizes = _sizes(data, y)
+    size = min(sizes.values())
+    if not size:
+        absent = next(name for name, found in sizes.items() if not found)
+        raise AnnotationError(
+            f"the test part has no instance of class {absent!r}, and cannot be balanced"
+        )
+    rows = [rng.permutation(np.flatnonzero(y == name))[:size] for name in sizes]
+    changed = _rows_of(data, "test", np.sort(np.concatenate(rows)))
+    return cast(AnyData, replace(cast(Any, data), **changed))
+
+
+def _thinned(data: Any, part: str, rare: Any, ratio: float, rng: np.random.RandomState) -> IntArray:
+    """Rows of a part that stay."""
+    y = _known_gold(data, part)
+    sizes = _sizes(data, y)
+    has = sizes.pop(rare)
+    wanted = max(1, round(max(sizes.values()) / ratio))
+    if has < wanted:
+        raise AnnotationError(
+            f"the {part} part has {has} of class {rare!r}, less than the {wanted} that "
+            f"ratio={ratio:g} leaves of it; use a greater ratio"
+        )
+    gone = rng.permutation(np.flatnonzero(y == rare))[wanted:]
+    return np.delete(np.arange(len(y)), gone)
+
+
+def _rare_class(data: Any, rare: Any) -> Any:
+    sizes = _sizes(data, _known_gold(data, "train"))
+    if rare is None:
+        return min(sizes, key=lambda name: sizes[name])
+    if rare not in sizes:
+        raise AnnotationError(f"rare={rare!r} is no class of the data; these are {list(sizes)}")
+    return rare
+
+
+def _sizes(data: Any, y: AnyArray) -> dict[Any, int]:
+    """Number of instances of every class (those without gold are of none)."""
+    return {name: int((y == name).sum()) for name in data.annotations.classes.tolist()}
+
+
+def _gold(data: Any, part: str) -> AnyArray | None:
+    return getattr(data, f"y_{part}", None)
+
+
+def _known_gold(data: Any, part: str) -> AnyArray:
+    y = _gold(data, part)
+    if y is None:
+        raise AnnotationError(f"the data have no true classes of a {part} part (y_{part} is None)")
+    return np.asarray(y)
+
+
+def _rows_of(data: Any, part: str, rows: IntArray) -> dict[str, Any]:
+    """Fields of a part with some of its rows."""
+    X = getattr(data, f"X_{part}")
+    if X is not None and not hasattr(X, "shape"):
+        raise AnnotationError(
+            f"X_{part} is a {type(X).__name__}, of which no rows can be taken; give an array"
+        )
+    changed: dict[str, Any] = {f"y_{part}": np.asarray(_gold(data, part))[rows]}
+    changed[f"X_{part}"] = None if X is None else X[rows]
+    if part == "train":
+        table: AnnotationTable = data.annotations
+        changed["annotations"] = table[rows]
+        truth = getattr(data, "truth", None)
+        if isinstance(truth, CrowdTruth):
+            changed["truth"] = truth.take(_annotations_of(table, rows))
+    return changed
+
+
+def _annotations_of(table: AnnotationTable, rows: IntArray) -> IntArray:
+    """Positions of the annotations of ascending rows, in the order in which ``table[rows]`` is."""
+    order = np.argsort(table.instance, kind="stable")
+    return order[np.isin(table.instance[order], rows)]
