@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from manyhands import (
     AggregatedClassifier,
@@ -28,6 +28,7 @@ from manyhands.classifiers.monitors import watching
 from manyhands.classifiers.self_training import pseudo_annotation_quality
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.io import read_annotations
 from manyhands.metrics import annotator_reliability
 from manyhands.report import summarize
 from manyhands.training import hold_out
@@ -261,6 +262,16 @@ def test_imbalance_is_of_classes_that_are_there():
     assert row["added_3"] == 0
 
 
+def test_quality_of_named_classes_and_wrong_lengths():
+    table = AnnotationTable.from_matrix(np.array([["a", "b"], ["b", "b"]]))
+    found = pseudo_annotation_quality(table, ["a", "b"], [False, True])
+    assert found == {"pseudo_accuracy": 0.75, "majority_precision": 1.0, "minority_recall": 1.0}
+    with pytest.raises(AnnotationError, match="gold has shape"):
+        pseudo_annotation_quality(table, ["a"], [False, True])
+    with pytest.raises(AnnotationError, match="is_rare has shape"):
+        pseudo_annotation_quality(table, ["a", "b"], [True])
+
+
 def test_quality_of_nothing_is_nothing():
     table = AnnotationTable.from_matrix(np.array([[0, 1], [1, -1]]), classes=[0, 1])
     rare = np.array([False, True])
@@ -484,13 +495,67 @@ def test_annotators_who_said_nothing_are_not_imitated():
         ({"validation": (1, 2, 3)}, "validation has 3 parts"),
         ({"checkpoint": "run.safetensors"}, "checkpoint needs an integer random_state"),
         ({"estimator": base(checkpoint="a")}, "estimator has checkpoint='a', one file for"),
-        ({"validation": 1e-6}, "leaves one part empty"),
+        ({"validation": 1e-6}, "leaves one part empty; use a larger"),
+        ({"validation": 0.9999}, "leaves one part empty; use a smaller"),
+        ({"validation": (np.eye(4), np.zeros(3, int))}, "4 rows of X but gold labels of shape"),
+        ({"validation": (np.eye(4), np.full(4, 99))}, "validation's y_gold .*99"),
+        ({"validation": (np.eye(4), ["a", "b", "a", "b"])}, "validation's y_gold"),
+        ({"estimator": CrowdLayerClassifier}, "estimator is the class CrowdLayerClassifier; give"),
+        ({"selector": RandomSelector}, "selector is the class RandomSelector; give"),
     ],
 )
 def test_wrong_parameters_are_refused(changes, message):
     X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match=message):
         SelfTrainingCrowdClassifier(**{"estimator": base(), **changes}).fit(X, A)
+
+
+# -- what else is asked of it --------------------------------------------------------------------
+
+
+class Minimal(BaseEstimator):
+    """A user's own: it names every class with the probability that it has in the table."""
+
+    def __init__(self, broken=False):
+        self.broken = broken
+
+    def fit(self, X, table):
+        self.table_ = table
+        return self
+
+    def predict_annotation_proba(self, X):
+        n_annotators, n_classes = self.table_.n_annotators, self.table_.n_classes
+        shares = np.bincount(self.table_.label, minlength=n_classes) / self.table_.n_annotations
+        return np.full((len(X), n_annotators, n_classes), np.nan if self.broken else shares)
+
+
+def test_an_estimator_of_ones_own_needs_little():
+    X, A, _ = make_crowd_problem()
+    model = SelfTrainingCrowdClassifier(Minimal(), RandomSelector(), n_rounds=2, n_select=9)
+    model.fit(X, A)
+    assert model.history_.column("n_added").tolist() == [0, 9, 9]
+    assert model.classes_.tolist() == [0, 1, 2]
+    assert model.n_annotators_ == 5
+    model.set_params(estimator=Minimal(broken=True))
+    with pytest.raises(AnnotationError, match="numbers that are not finite"):
+        model.fit(X, A)
+
+
+def test_scores_are_of_what_was_observed():
+    X, A, _ = make_crowd_problem()
+    model = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
+    augmented = model.augmented_annotations_
+    assert model.score(X, augmented) == model.score(X, augmented.observed)
+
+
+def test_marks_survive_a_file_and_are_not_lost_unseen(tmp_path):
+    X, A, _ = make_crowd_problem()
+    table = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A).augmented_annotations_
+    table.to_frame().to_csv(tmp_path / "augmented.csv", index=False)
+    again = read_annotations(tmp_path / "augmented.csv")
+    assert (again.source == "pseudo").sum() == (table.source == "pseudo").sum() > 0
+    with pytest.warns(UserWarning, match="column 'source' marks .* rows as not observed"):
+        AnnotationTable.from_frame(table.to_frame())
 
 
 # -- pseudo-annotations are no annotations of anybody -------------------------------------------

@@ -1007,13 +1007,13 @@ def test_self_training_around_a_named_classifier(tmp_path):
     assert found == {"max_epochs": 50, "batch_size": 512, "scaling": "rms"}
     assert saved["parameters"]["backbone"] == {"name": "mlp", "hidden": [5]}
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["training"]["unit"] == "fit"
+    assert summary["training"]["unit"] == "round"
     assert "added" in [chart["name"] for chart in summary["training"]["charts"]]
     for wrong, message in (
         ("estimator=none-such", "method='none-such' is unknown"),
         ("selector=best", "selector='best' is unknown"),
         ("estimator.random_state=1", "give the seed with --seed"),
-        ("estimator.lr=1", "needs the method too, such as --set estimator=crowd-layer"),
+        ("max_epochs=1", "has no parameter 'max_epochs' (of the classifier inside: estimator.max"),
     ):
         more = ["--set", "estimator=conal"] if "random_state" in wrong else []
         options = ["--method", "self-training", *more, "--set", wrong, "--out", str(out)]

@@ -213,6 +213,8 @@ class AnnotationTable:
                     f"{argument}={name!r} is not a column; the columns are "
                     f"{', '.join(map(repr, data.columns))}. Pass {argument}=<name of the column>"
                 )
+        if source is None and "source" in data.columns:
+            _warn_of_marks(data["source"].to_numpy())
         ids = {name: data[columns[name]].to_numpy() for name in ("task", "worker")}
         for argument, values in ids.items():
             gaps = missing_mask(values)
@@ -916,6 +918,17 @@ def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
         warn(
             f"column {column!r} holds -1, which counts as a class in a long table; drop these "
             "rows if it stands for a missing annotation, or name the classes in classes=",
+            stacklevel=3,
+        )
+
+
+def _warn_of_marks(values: AnyArray) -> None:
+    """Say that marks of what was not observed, such as `to_frame` writes, are not read."""
+    made = np.isin(values.astype(str), SOURCES[1:]).sum()
+    if made:
+        warn(
+            f"column 'source' marks {made} rows as not observed (pseudo, ...); they count as "
+            "observed unless source='source' is given",
             stacklevel=3,
         )
 

@@ -684,8 +684,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         ----------
         X : as in `fit`
         y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
-            (n_samples, n_annotators) array, for the mean log likelihood of the annotations: what
-            ``GridSearchCV`` and ``cross_validate`` maximise where there is no gold.
+            (n_samples, n_annotators) array, for the mean log likelihood of the observed
+            annotations (not of pseudo-annotations): what ``GridSearchCV`` and ``cross_validate``
+            maximise where there is no gold.
         sample_weight : array of shape (n_samples,), optional
             For accuracy.
 
@@ -712,6 +713,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             y = AnnotationTable.from_matrix(as_values(y), classes=self.classes_)
         table = as_table(y)
         self._check_rows(X, table)
+        # To foretell what a model made up proves nothing.
+        table = table.observed
         check_annotations(table, argument="y")
         columns = self._find_annotators(table.annotators, "y's annotators")
         labels, _ = encode(table.classes, self.classes_, argument="y", vocabulary_name="classes_")

@@ -2,7 +2,7 @@
 
 A selector sees the predicted distribution of every annotation, batch by batch, and returns the
 cells to be added, labelled with their most probable class. The (instances x annotators x classes)
-cube is never held: a running best of each class is.
+cube is never held: a running best of each class is. Ties go to the first instance and annotator.
 
 .. [1] Y. Shi, S.-Y. Li, S.-J. Huang. Learning from Crowds with Sparse and Imbalanced Annotations
    (DASC). Machine Learning 112, 2023.
@@ -92,14 +92,19 @@ class Selector(BaseEstimator):
         n_candidates = np.zeros(table.n_classes, dtype=np.int64)
         for instances, proba in predictions:
             expected = (len(instances), table.n_annotators, table.n_classes)
-            if proba.shape != expected:
+            if np.shape(proba) != expected:
                 raise AnnotationError(
-                    f"predictions have shape {proba.shape}; {expected} is needed for "
+                    f"predictions have shape {np.shape(proba)}; {expected} is needed for "
                     f"{len(instances)} instances"
                 )
             is_open = open_cells.of(instances)
             row, annotator = np.nonzero(is_open)
-            distribution = proba[row, annotator].astype(np.float64)
+            distribution = np.asarray(proba)[row, annotator].astype(np.float64)
+            if not np.isfinite(distribution).all():
+                raise AnnotationError(
+                    "predictions hold numbers that are not finite; the model that predicts "
+                    "annotations has diverged"
+                )
             label = distribution.argmax(axis=1)
             n_candidates += np.bincount(label, minlength=table.n_classes)
             rank = self._rank(distribution, rng)
@@ -238,7 +243,7 @@ def class_quotas(n_candidates: IntArray, n_select: int) -> IntArray:
         return np.zeros_like(counts)
     share = inverse / inverse.sum()
     # What is whole up to rounding is whole.
-    return np.minimum(np.floor(share * n_select + 1e-9).astype(np.int64), counts)
+    return np.minimum(np.floor(share * float(n_select) + 1e-9), counts).astype(np.int64)
 
 
 @dataclass

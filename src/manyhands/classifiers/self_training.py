@@ -46,7 +46,9 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     ----------
     estimator : crowd classifier or None, default=None
         Any classifier with ``predict_annotation_proba``; cloned, never fitted in place. None is
-        `CrowdLayerClassifier`.
+        `CrowdLayerClassifier`. One of your own needs ``fit(X, table)``, which returns it,
+        ``predict_annotation_proba(X)`` and scikit-learn's ``get_params``; what else is asked of
+        the fitted wrapper (``predict``, ``score``) is asked of it.
     selector : Selector or None, default=None
         What is added: `DistributionAwareSelector` (None), `ConfidenceSelector`,
         `RandomSelector`.
@@ -179,6 +181,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
         table = read_target(y, type(self).__name__)
+        self._check_gold(table)
         n_select = self._n_select(table.observed.n_annotations)
         held: AnnotationTable | None = None
         if isinstance(self.validation, Real):
@@ -224,6 +227,12 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
                 f"patience={self.patience} needs something to watch; give validation= a fraction "
                 "of the annotations or (X, y_gold)"
             )
+        for name in ("estimator", "selector"):
+            given = getattr(self, name, None)
+            if isinstance(given, type):
+                raise AnnotationError(
+                    f"{name} is the class {given.__name__}; give an object: {given.__name__}()"
+                )
         if self.checkpoint is not None and not isinstance(self.random_state, Integral):
             raise AnnotationError(
                 f"checkpoint needs an integer random_state, got {self.random_state!r}: a resumed "
@@ -241,6 +250,29 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
                 "the annotations, or None"
             )
 
+    def _check_gold(self, table: AnnotationTable) -> None:
+        """Refuse gold labels for validation that no round could be measured by."""
+        if not isinstance(self.validation, tuple | list):
+            return
+        X, y_gold = self.validation
+        if isinstance(y_gold, AnnotationTable):
+            raise AnnotationError(
+                "validation's y_gold is a table of annotations; give gold labels, or a fraction"
+            )
+        gold = as_values(y_gold)
+        n = X.shape[0] if hasattr(X, "shape") else len(X)
+        if gold.shape != (n,) or missing_mask(gold).any():
+            raise AnnotationError(
+                f"validation has {n} rows of X but gold labels of shape {gold.shape}, "
+                f"{int(missing_mask(gold).sum())} of them missing; give one label a row"
+            )
+        encode(
+            gold,
+            table.classes,
+            argument="validation's y_gold",
+            vocabulary_name="y's classes",
+        )
+
     def _forget(self) -> None:
         """Forget an earlier fit."""
         for name in [name for name in vars(self) if name.endswith("_")]:
@@ -253,9 +285,9 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         if self.validation is not None:
             self.best_round_ = kept.round
         self.history_ = history
-        self.classes_ = kept.estimator.classes_
-        self.annotators_ = kept.estimator.annotators_
-        self.n_annotators_ = kept.estimator.n_annotators_
+        self.classes_ = np.array(kept.table.classes)
+        self.annotators_ = np.array(kept.table.annotators)
+        self.n_annotators_ = kept.table.n_annotators
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(kept.estimator, name):
                 setattr(self, name, getattr(kept.estimator, name))
@@ -426,17 +458,15 @@ class DASCClassifier(SelfTrainingCrowdClassifier):
         return DistributionAwareSelector(self.refill)
 
 
-def pseudo_annotation_quality(
-    pseudo: AnnotationTable, gold: IntArray, is_rare: BoolArray
-) -> dict[str, float]:
+def pseudo_annotation_quality(pseudo: AnnotationTable, gold: Any, is_rare: Any) -> dict[str, float]:
     """Compare pseudo-annotations with true classes: DASC's Fig. 5 [1]_.
 
     Parameters
     ----------
     pseudo : AnnotationTable
         Pseudo-annotations alone.
-    gold : integer array of shape (n_instances,)
-        True classes by code, -1 where unknown: such instances do not count.
+    gold : array of shape (n_instances,)
+        True classes; instances where it is missing, or no class of the table, do not count.
     is_rare : array of bool, shape (n_classes,)
         Which classes are the minority; the paper's is the half with fewer annotations.
 
@@ -447,6 +477,11 @@ def pseudo_annotation_quality(
         naming a majority class, the share that are right, mean over these classes.
         ``minority_recall``: of those on instances of a minority class, the share that name it,
         mean over these classes. A class without any does not count; what no class has is left out.
+
+    Raises
+    ------
+    AnnotationError
+        If ``gold`` or ``is_rare`` has another length than there are instances or classes.
 
     References
     ----------
@@ -463,22 +498,38 @@ def pseudo_annotation_quality(
     >>> {name: round(value, 3) for name, value in found.items()}
     {'pseudo_accuracy': 0.75, 'majority_precision': 0.667, 'minority_recall': 0.5}
     """
-    true = gold[pseudo.instance]
+    is_rare, values = np.asarray(is_rare, dtype=bool), as_values(gold)
+    for name, given_shape, n in (
+        ("gold", values.shape, pseudo.n_instances),
+        ("is_rare", is_rare.shape, pseudo.n_classes),
+    ):
+        if given_shape != (n,):
+            raise AnnotationError(f"{name} has shape {given_shape}; ({n},) is needed")
+    there = ~missing_mask(values)
+    codes = np.full(len(values), MISSING, dtype=np.int64)
+    codes[there], _ = encode(
+        values[there],
+        pseudo.classes,
+        argument="gold",
+        vocabulary_name="classes",
+        allow_unknown=True,
+    )
+    true = codes[pseudo.instance]
     known = true >= 0
     true, given = true[known], pseudo.label[known]
     right = true == given
     n_classes = pseudo.n_classes
     hits = np.bincount(true[right], minlength=n_classes)
     named = np.bincount(given, minlength=n_classes)
-    there = np.bincount(true, minlength=n_classes)
-    precise, found = ~is_rare & (named > 0), is_rare & (there > 0)
+    present = np.bincount(true, minlength=n_classes)
+    precise, found = ~is_rare & (named > 0), is_rare & (present > 0)
     quality = {}
     if len(true):
         quality["pseudo_accuracy"] = float(right.mean())
     if precise.any():
         quality["majority_precision"] = float((hits[precise] / named[precise]).mean())
     if found.any():
-        quality["minority_recall"] = float((hits[found] / there[found]).mean())
+        quality["minority_recall"] = float((hits[found] / present[found]).mean())
     return quality
 
 
@@ -502,17 +553,7 @@ def _quality(pseudo: AnnotationTable, is_rare: BoolArray) -> dict[str, float]:
     gold = watched_gold()
     if gold is None or len(gold) != pseudo.n_instances:
         return {}
-    values = as_values(gold)
-    known = ~missing_mask(values)
-    codes = np.full(len(values), MISSING, dtype=np.int64)
-    codes[known], _ = encode(
-        values[known],
-        pseudo.classes,
-        argument="y_train",
-        vocabulary_name="classes",
-        allow_unknown=True,
-    )
-    return pseudo_annotation_quality(pseudo, codes, is_rare)
+    return pseudo_annotation_quality(pseudo, gold, is_rare)
 
 
 def _watched(estimator: Any, fitted_on: Any) -> dict[str, float]:

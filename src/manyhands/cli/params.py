@@ -199,9 +199,11 @@ def _require_parameter(setting: str, name: str, target: type) -> None:
     if name not in accepted:
         close = get_close_matches(name, accepted, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
+        if "estimator" in accepted:
+            hint = f" (of the classifier inside: estimator.{name})" if not close else hint
+        known = ", ".join(accepted) or "none"
         raise AnnotationError(
-            f"--set {setting!r}: {target.__name__} has no parameter {name!r}{hint}; it has "
-            f"{', '.join(accepted)}"
+            f"--set {setting!r}: {target.__name__} has no parameter {name!r}{hint}; it has {known}"
         )
 
 
@@ -223,13 +225,16 @@ def _make_part(
     if not isinstance(spec, str | dict) and not settings:
         return spec
     parameters = dict(spec) if isinstance(spec, dict) else {"name": spec}
-    name = parameters.pop("name", None)
+    name = parameters.pop("name", None) or _BY_DEFAULT.get(part)
     if not isinstance(name, str):
         raise AnnotationError(
             f"--set {part}.<parameter>=... needs the method too, such as --set "
             f"{part}={_SUCH_AS[part]}"
         )
-    kind = finders[part](name)
+    try:
+        kind = finders[part](name)
+    except AnnotationError as error:
+        raise AnnotationError(f"--set {part}={name}: {error}") from error
     for parameter in parameters:
         _require_parameter(f"{part}.{parameter}", parameter, kind)
     parameters |= parse_settings(settings, kind, reserved=reserved)
@@ -245,3 +250,4 @@ _SUCH_AS = {
     "selector": "confidence",
 }
 """Parameters that are objects, and an example of what may be named."""
+_BY_DEFAULT = {"estimator": "crowd-layer"}

@@ -62,6 +62,10 @@ def remove_annotations(
     >>> remove_annotations(data, 0.8).annotations
     AnnotationTable(617 annotations: 1000 instances x 30 annotators, 10 classes)
     """
+    if not hasattr(data, "annotations"):
+        raise AnnotationError(
+            f"data is a {type(data).__name__} without annotations; give a data set"
+        )
     table = cast(Any, data).annotations
     kept = _kept(table, fraction, keep_one, check_random_state(random_state))
     changed: dict[str, Any] = {"annotations": table.take(kept)}

@@ -89,7 +89,7 @@ class Scale:
     log: bool = False
 
     def share(self, value: float) -> float:
-        """Return where a value stands, from 0 to 1; a logarithmic axis cuts what is below it.
+        """Return where a value stands, at most 1; a logarithmic axis cuts what is below it, too.
 
         Examples
         --------
@@ -97,6 +97,7 @@ class Scale:
         (0.2, 0.5)
         """
         first, last = self.ticks[0], self.ticks[-1]
+        value = min(value, last)
         if self.log:
             value, first, last = (math.log10(max(v, first)) for v in (value, first, last))
         return (value - first) / (last - first)
@@ -111,7 +112,12 @@ class Matrix:
 
 
 def draw_lines(
-    panels: Sequence[Lines], told: str, *, bands: bool = False, log: bool = False
+    panels: Sequence[Lines],
+    told: str,
+    *,
+    bands: bool = False,
+    log: bool = False,
+    top: float = math.inf,
 ) -> str:
     """Draw panels of lines side by side on one scale, with one legend beneath.
 
@@ -126,6 +132,8 @@ def draw_lines(
     log : bool, default=False
         The y axis is logarithmic; all points and levels are above 0. It begins beneath the
         smallest of them, and cuts what of a standard deviation is further below.
+    top : float
+        The most a value can be: what of a standard deviation is above is cut.
 
     Returns
     -------
@@ -134,7 +142,8 @@ def draw_lines(
     """
     points = [p for panel in panels for line in panel.series.values() for p in line]
     xs = Scale(_x_ticks([p.x for p in points]))
-    ys = Scale(_y_ticks(points, [y for panel in panels for y in panel.levels.values()], log), log)
+    heights = [y for panel in panels for y in panel.levels.values()]
+    ys = Scale(_y_ticks(points, heights, log, top), log)
     names = list(dict.fromkeys(name for panel in panels for name in panel.series))
     levels = list(dict.fromkeys(name for panel in panels for name in panel.levels))
     parts = [
@@ -181,12 +190,14 @@ def _x_ticks(xs: Sequence[float]) -> list[float]:
     return nice_ticks(low, high, min(5, int(high - low)), (1, 2, 5, 10))
 
 
-def _y_ticks(points: Sequence[Point], levels: Sequence[float], log: bool) -> list[float]:
+def _y_ticks(
+    points: Sequence[Point], levels: Sequence[float], log: bool, top: float
+) -> list[float]:
     heights = [*(p.mean for p in points), *levels]
     ends = [p.mean + sign * (p.sd or 0.0) for p in points for sign in (-1, 1)]
     if log:
         return log_ticks(min(heights), max(*ends, *heights))
-    return nice_ticks(min(*ends, *heights), max(*ends, *heights), 5)
+    return nice_ticks(min(*ends, *heights), min(top, max(*ends, *heights)), 5)
 
 
 def draw_matrices(panels: Sequence[Matrix], told: str) -> str:

@@ -136,7 +136,7 @@ def noted(record: Record, column: str, by: str | None = None) -> dict[float, flo
     places = counted if by is None else record.history.get(by, [])
     if by == EPOCH and places:
         places = counted
-    rows = zip(places, values, strict=True) if places else ()
+    rows = zip(places, values, strict=True) if places and values else ()
     return {x: y for x, y in rows if _is_number(x) and _is_number(y)}
 
 

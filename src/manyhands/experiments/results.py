@@ -410,7 +410,14 @@ def _further_measures(
         for name in sorted({name for run in found for name in run.extra} - {metric}):
             values = list(by_seed(found, name).values())
             if values:
-                lines.append([row.label, name.replace("_", " "), mean_sd(values, name)])
+                share = is_share(name)
+                lines.append(
+                    [
+                        row.label,
+                        name.replace("_", " ") + (" in %" if share else ""),
+                        mean_sd(values, name, history=share),
+                    ]
+                )
     return [Table(["", "further measure", "mean ± sd (n)"], lines)] if lines else []
 
 
@@ -537,7 +544,8 @@ def _history(
     blocks: list[Block] = []
     if panels:
         told = f"{plan.title}: {measure} by {plan.x_label}; the table beneath has the numbers"
-        drawing = draw_lines(panels, told, bands=True, log=plan.log)
+        top = 100.0 if is_share(plan.metric) else math.inf
+        drawing = draw_lines(panels, told, bands=True, log=plan.log, top=top)
         blocks.append(Figure(file, drawing, _history_caption(plan)))
     if tables:
         reading = f"{measure}, by {plan.x_label}: mean ± sd (seeds) of the runs of: {table.title}."

@@ -14,7 +14,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from manyhands.annotations import PASSES, AnnotationTable
+from manyhands.annotations import PASSES, SOURCES, AnnotationTable
 from manyhands.annotations.encoding import (
     check_no_class,
     encode,
@@ -149,6 +149,7 @@ def read_annotations(
     Returns
     -------
     AnnotationTable
+        With the marks of a column ``source``, if all it holds are those of `AnnotationTable`.
 
     Raises
     ------
@@ -187,6 +188,8 @@ def read_annotations(
             names["weight"] = weight
         if passes is not None:
             names["passes"] = passes
+        if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
+            names["source"] = "source"
         frame = _with_passes(frame, names, marks)
         frame = with_types(frame, names, path)
         frame, values, code_names = _label_values(frame, names["label"], classes)

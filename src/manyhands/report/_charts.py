@@ -57,7 +57,7 @@ def curves(
             for epoch, v in entry["points"]
         ]
         parts.append(_line(points, k % colours))
-    parts.append(_x_axis(_epoch_ticks(n_epochs), unit))
+    parts.append(_x_axis(_epoch_ticks(n_epochs, first=0 if unit == "round" else 1), unit))
     told = "; ".join(
         f"{clipped(s['name'])} from {short(s['first'])} to {short(s['last'])}" for s in series
     )
@@ -197,11 +197,11 @@ def _stage_line(first: int, n_epochs: int) -> Markup:
     )
 
 
-def _epoch_ticks(n_epochs: int) -> list[tuple[float, str]]:
+def _epoch_ticks(n_epochs: int, first: int = 1) -> list[tuple[float, str]]:
     wanted = {1, *(int(t) for t in nice_ticks(0, n_epochs) if 1 <= t <= n_epochs and t % 1 == 0)}
     span = max(n_epochs - 1, 1)
     ticks = sorted(wanted)
-    return [((e - 1) / span if n_epochs > 1 else 0.5, f"{e:,}") for e in ticks]
+    return [((e - 1) / span if n_epochs > 1 else 0.5, f"{e - 1 + first:,}") for e in ticks]
 
 
 def _epoch_x(epoch: float, n_epochs: int) -> float:

@@ -16,6 +16,7 @@ LIMITS: Final[dict[str, int]] = {
     "votes": 6,
     "curve_points": 200,
     "curves": 12,
+    "series": 4,
     "named": 5,
 }
 """Rows of each kind. Stored in the summary, so that a report states the limits it was made with."""

@@ -23,18 +23,35 @@ def training_section(classifier: Any) -> dict[str, Any] | None:
     if not history:
         return None
     names = _measures(history)
+    shown = _shown(names)
     return {
         "classifier": type(classifier).__name__,
         "n_epochs": len(history),
-        # Of self-training a row is a whole fit, the first before anything was added.
-        "unit": "fit" if "round" in history[0] else "epoch",
+        # Of self-training a row is a whole fit: of round 0, before anything was added.
+        "unit": "round" if "round" in history[0] else "epoch",
+        "kept": _kept(classifier, history),
         "seconds": _seconds(history),
         "stages": _stages(history),
         "total": len(names),
-        "shown": min(len(names), LIMITS["curves"]),
+        "shown": len(shown),
         "points": min(len(history), LIMITS["curve_points"]),
-        "charts": _charts(history, names[: LIMITS["curves"]]),
+        "charts": _charts(history, shown),
     }
+
+
+def _kept(classifier: Any, history: History) -> int | None:
+    """Round whose classifier was kept; None where there are no rounds."""
+    if "round" not in history[0]:
+        return None
+    kept: Any = getattr(classifier, "best_round_", history[-1]["round"])
+    return int(kept)
+
+
+def _shown(names: list[str]) -> list[str]:
+    """Choose the measures that get a chart; what classes added share one, if they are few."""
+    added = [name for name in names if name.startswith("added_")]
+    others = [name for name in names if name not in added][: LIMITS["curves"]]
+    return others + (added if len(added) <= LIMITS["series"] else [])
 
 
 def _measures(history: History) -> list[str]:

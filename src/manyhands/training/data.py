@@ -185,9 +185,10 @@ def hold_out(
     observed = np.flatnonzero(table.source == "observed")
     n_held = round(fraction * len(observed))
     if not 0 < n_held < len(observed):
+        mend = "smaller" if n_held else "larger"
         raise AnnotationError(
             f"validation={fraction} of {len(observed)} annotations leaves one part empty; "
-            "use a larger fraction, or validation=None"
+            f"use a {mend} fraction, or validation=None"
         )
     held = np.zeros(table.n_annotations, dtype=bool)
     held[observed[rng.choice(len(observed), n_held, replace=False)]] = True
