@@ -162,6 +162,9 @@ def test_ties_go_to_the_first_cell(seed, n_select, size):
     ranked = sorted(cells, key=lambda cell: (uncertain[cell], cell))
     found = select(ConfidenceSelector(), table, proba, n_select, size=size)
     assert cells_of(found.table) == set(ranked[:n_select])
+    backwards = list(batches(proba, size))[::-1]
+    found = ConfidenceSelector().select(backwards, table, n_select, np.random.default_rng(0))
+    assert cells_of(found.table) == set(ranked[:n_select])
     labels = {cell: int(proba[cell].argmax()) for cell in cells}
     quotas = class_quotas(np.bincount(list(labels.values()), minlength=3), n_select)
     if quotas.any():

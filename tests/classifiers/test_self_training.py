@@ -245,6 +245,18 @@ def test_what_is_added_is_watched_by_hand():
         assert "pseudo_accuracy" not in DASCClassifier(base(), n_rounds=1).fit(X, A).history_[1]
 
 
+def test_of_three_classes_one_is_the_minority():
+    X, A, y = make_crowd_problem()
+    A[y == 2, 1:] = -1
+    A[(y == 1) & (np.arange(len(y)) > 30)] = -1
+    with watching(y_train=y):
+        model = SelfTrainingCrowdClassifier(base(), RandomSelector(), n_rounds=1, n_select=40)
+        model.fit(X, A)
+    out, new = model.augmented_annotations_, model.rounds_ == 1
+    true, given = y[out.instance[new]], out.label[new]
+    assert model.history_[1]["minority_recall"] == np.mean(given[true == 2] == 2)
+
+
 def test_sets_of_another_shape_are_not_watched():
     X, A, y = make_crowd_problem()
     with watching(other=(X[:, :2], y), test=(X, y)):

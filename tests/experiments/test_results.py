@@ -28,6 +28,7 @@ from manyhands.experiments.records import (
     ORACLE,
     Record,
     cell_key,
+    noted,
     read_records,
     write_record,
 )
@@ -612,6 +613,12 @@ def test_runs_without_spread_decide_nothing():
     same = compare([0.9, 0.9], [0.8, 0.8])
     assert same.verdict == "cannot be tested"
     assert "+10.00 points with each of 2 seeds: no spread to judge by" in same.why
+
+
+def test_a_column_that_no_run_noted_is_no_error():
+    record = make_record(make_row("ours"), 0, 0.5, history={"round": [0, 1]})
+    assert noted(record, "nosuch", "round") == {}
+    assert noted(record, "round", "nosuch") == {}
 
 
 def judge_noted(histories, **test):
