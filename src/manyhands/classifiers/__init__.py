@@ -6,6 +6,7 @@ from manyhands.classifiers.balance import ClassBalance
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
+from manyhands.classifiers.crowding import CrowdInGClassifier
 from manyhands.classifiers.discovery import all_classifiers, all_wrappers, find_classifier
 from manyhands.classifiers.doctor_net import DoctorNetClassifier
 from manyhands.classifiers.max_mig import MaxMIGClassifier
@@ -36,6 +37,7 @@ __all__ = [
     "ClassBalance",
     "CoNALClassifier",
     "ConfidenceSelector",
+    "CrowdInGClassifier",
     "CrowdLayerClassifier",
     "DASCClassifier",
     "DistributionAwareSelector",

@@ -25,7 +25,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask, resolve
 from manyhands.classifiers.balance import ClassBalance, make_balance
-from manyhands.classifiers.monitors import AnnotationMonitor, GoldMonitor, Watcher, watched
+from manyhands.classifiers.monitors import (
+    PREDICT_BATCH,
+    AnnotationMonitor,
+    GoldMonitor,
+    Watcher,
+    watched,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations
 from manyhands.inference.kernels import floored_log
@@ -58,7 +64,6 @@ from manyhands.training import (
 )
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
-PREDICT_BATCH = 1024
 GRID_ENTRIES = 1 << 24
 """Numbers of an (n, R, C) block computed at once in `predict_annotation_proba`: 64 MiB."""
 

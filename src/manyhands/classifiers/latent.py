@@ -18,7 +18,8 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.balance import ClassBalance
-from manyhands.classifiers.base import PREDICT_BATCH, BaseCrowdClassifier
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.classifiers.monitors import PREDICT_BATCH
 from manyhands.inference.kernels import (
     Votes,
     confusion_counts,

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from manyhands.annotations import AnnotationTable
 from manyhands.nn import CrowdModule
 from manyhands.objectives import crowd_nll
 from manyhands.training import AnnotationBatches, Features, isolated_rng
@@ -70,6 +71,11 @@ def watched_gold() -> Any:
     return _GOLD.get()
 
 
+PREDICT_BATCH = 1024
+CROWD_ANNOTATIONS = 2.0
+"""Annotations `ClassifierMonitor` adds to every row of a confusion matrix."""
+
+
 class AnnotationMonitor:
     """``validation_nll``: mean negative log likelihood of held-out annotations."""
 
@@ -87,6 +93,75 @@ class AnnotationMonitor:
             total += size * float(crowd_nll(self.module, batch)["nll"])
             weight += size if batch.weights is None else float(batch.weights.sum())
         return {"validation_nll": total / weight}
+
+
+class ClassifierMonitor:
+    """``validation_classifier_nll``: of held-out annotations, by the classifier alone.
+
+    What models the annotations is counted, not learnt: every annotator's confusion matrix is what
+    the classifier's probabilities make of its training annotations, each of its rows with
+    `CROWD_ANNOTATIONS` more, given as the crowd gives them. So classifiers compare whatever they
+    were trained beside.
+
+    Parameters
+    ----------
+    module : CrowdModule
+    features : Features
+    table, held : AnnotationTable
+        Annotations to count, and to explain.
+    """
+
+    def __init__(
+        self, module: CrowdModule, features: Features, table: AnnotationTable, held: AnnotationTable
+    ) -> None:
+        self.module = module
+        self.features = features
+        self.n_annotators, self.n_classes = table.n_annotators, table.n_classes
+        self.instances, place = np.unique(
+            np.concatenate([table.instance, held.instance]), return_inverse=True
+        )
+        own, others = np.split(place, [table.n_annotations])
+        self.table = _columns(own, table, features.device)
+        self.held = _columns(others, held, features.device)
+
+    @torch.inference_mode()
+    def __call__(self) -> dict[str, float]:
+        """Evaluate the classifier as it is."""
+        self.module.eval()
+        parts = self.features.batches(torch.from_numpy(self.instances), PREDICT_BATCH)
+        proba = torch.cat([self.module(x).double().softmax(dim=1) for x in parts])
+        confusion = self._confusions(proba)
+        place, annotator, label, weight = self.held
+        explained = (proba[place] * confusion[annotator, :, label]).sum(dim=1)
+        nll = -(weight @ explained.clamp_min(1e-12).log()) / weight.sum()
+        return {"validation_classifier_nll": float(nll)}
+
+    def _confusions(self, proba: Tensor) -> Tensor:
+        """Confusion matrices, shape (n_annotators, n_classes, n_classes)."""
+        place, annotator, label, weight = self.table
+        counts = proba.new_zeros(self.n_annotators * self.n_classes, self.n_classes)
+        counts.index_add_(0, annotator * self.n_classes + label, proba[place] * weight[:, None])
+        counts = counts.view(self.n_annotators, self.n_classes, -1).transpose(1, 2)
+        # Nobody may have given a class: it stays possible.
+        pooled = counts.sum(dim=0) + 1 / self.n_classes
+        pooled = pooled / pooled.sum(dim=1, keepdim=True)
+        counts = counts + CROWD_ANNOTATIONS * pooled
+        return counts / counts.sum(dim=2, keepdim=True)
+
+
+def _columns(
+    place: IntArray, table: AnnotationTable, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Places of instances, annotators, labels and weights of annotations."""
+    annotator, label, weight = (
+        torch.from_numpy(column.astype(kind)).to(device)
+        for column, kind in (
+            (table.annotator, np.int64),
+            (table.label, np.int64),
+            (table.weight, np.float64),
+        )
+    )
+    return torch.from_numpy(place).to(device), annotator, label, weight
 
 
 class GoldMonitor:

@@ -260,7 +260,7 @@ def _make_estimator(description: dict[str, Any], backbone: Any) -> BaseCrowdClas
     parameters = {
         key: _read_parameter(value)
         for key, value in description["parameters"].items()
-        if not (isinstance(value, dict) and ("__object__" in value or "__array__" in value))
+        if not _is_description(value)
     }
     unknown = sorted(set(parameters) - set(accepted))
     if unknown:
@@ -277,15 +277,26 @@ def _make_estimator(description: dict[str, Any], backbone: Any) -> BaseCrowdClas
     return model
 
 
+def _is_description(value: Any) -> bool:
+    """Whether a parameter was described only: an array, or an object of the user's."""
+    return isinstance(value, dict) and ("__object__" in value or "__array__" in value)
+
+
 def _read_parameter(value: Any) -> Any:
-    """Undo `describe_parameter` for what may be rebuilt: plain values and our aggregators."""
+    """Undo `describe_parameter` for what may be rebuilt: plain values and our estimators."""
+    from manyhands.classifiers.discovery import all_classifiers
+
     if isinstance(value, dict) and "__estimator__" in value:
-        known: dict[str, Any] = dict(all_aggregators())
+        known: dict[str, Any] = {**dict(all_aggregators()), **dict(all_classifiers())}
         if value["__estimator__"] not in known:
             raise ModelFolderError(
                 f"the folder holds an estimator {value['__estimator__']!r} unknown here"
             )
-        parameters = {key: _read_parameter(part) for key, part in value["parameters"].items()}
+        parameters = {
+            key: _read_parameter(part)
+            for key, part in value["parameters"].items()
+            if key not in NOT_SAVED and not _is_description(part)
+        }
         return known[value["__estimator__"]](**parameters)
     return value
 

@@ -1,5 +1,17 @@
 """Objectives: a module and a batch in, named loss terms out. Their sum is minimised."""
 
+from manyhands.objectives.adversarial import (
+    COST_FORMS,
+    SPARSITY_FORMS,
+    Annotations,
+    authenticity_cost,
+    counterfactual_risk,
+    discriminator_objective,
+    effective_sample_size,
+    importance_ratios,
+    information_cost,
+    self_normalized_risk,
+)
 from manyhands.objectives.annotator_heads import (
     AnnotatorGroup,
     annotator_average_nll,
@@ -17,15 +29,25 @@ from manyhands.objectives.crowd import (
 )
 
 __all__ = [
+    "COST_FORMS",
+    "SPARSITY_FORMS",
+    "Annotations",
     "AnnotatorGroup",
     "annotator_average_nll",
+    "authenticity_cost",
     "common_noise_objective",
+    "counterfactual_risk",
     "crowd_nll",
+    "discriminator_objective",
+    "effective_sample_size",
     "fusion_norm",
     "group_annotators",
     "group_soft_threshold",
+    "importance_ratios",
+    "information_cost",
     "information_objective",
     "personal_nll",
+    "self_normalized_risk",
     "soft_label_objective",
     "trace_objective",
 ]

@@ -1,0 +1,848 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from manyhands import (
+    AnnotationTable,
+    CrowdInGClassifier,
+    CrowdLayerClassifier,
+    DoctorNetClassifier,
+    TraceRegClassifier,
+    load,
+)
+from manyhands.classifiers.adversarial import MU_GRID, AdversarialStep
+from manyhands.classifiers.augmentation import (
+    Cells,
+    clipped_entropy,
+    label_cooccurrence,
+    label_correlation,
+    select_certain,
+)
+from manyhands.classifiers.monitors import CROWD_ANNOTATIONS
+from manyhands.estimator_checks import make_crowd_problem
+from manyhands.exceptions import AnnotationError
+from manyhands.objectives import (
+    Annotations,
+    authenticity_cost,
+    counterfactual_risk,
+    discriminator_objective,
+    effective_sample_size,
+    importance_ratios,
+    information_cost,
+    self_normalized_risk,
+)
+from manyhands.training import AnnotationBatches, Checkpoint, Features, hold_out
+
+CPU = torch.device("cpu")
+GAN = {
+    "generator": "crowd_layer", "information_weight": 0, "selection": "random",
+    "two_steps": False, "generative_steps": 1, "mu": "mean", "lca": False,
+}  # fmt: skip
+QUICK = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
+
+
+class Step:
+    """A step on a small problem with its first batch, everything as after pre-training."""
+
+    def __init__(self, generate=True, seed=0, **options):
+        X, A, self.y = make_crowd_problem()
+        table = AnnotationTable.from_matrix(A)
+        model = CrowdInGClassifier(**QUICK | {"batch_size": 48} | options)
+        kept = {}
+        finish = model._set_fitted
+        model._set_fitted = lambda *given: (kept.update(batches=given[1]), finish(*given))
+        model.fit(X, table)
+        self.table, self.module = table, model.module_
+        self.batches = kept["batches"]
+        cells = Cells(table, model.annotators_per_instance, CPU)
+        self.step = AdversarialStep(self.module, model._settings(), cells, generate=generate)
+        torch.manual_seed(seed)
+        self.batch = next(iter(self.batches.epoch(0)))
+        self.step.start_epoch(0)
+
+    def divide(self):
+        """Put the threshold between the instances, half of them on either side."""
+        proba = self.module(self.batch.x).detach().softmax(dim=1)
+        t = float(torch.special.entr(proba).sum(dim=1).median())
+        self.step.settings = replace(self.step.settings, entropy_threshold=t)
+        return self
+
+    def state(self, part=""):
+        state = self.module.state_dict()
+        return {name: v.clone() for name, v in state.items() if name.startswith(part)}
+
+    def run(self):
+        """Names of the tensors that one call changes, and the terms."""
+        before = self.state()
+        terms = self.step(self.batch)
+        after = self.module.state_dict()
+        return {n for n, v in before.items() if not torch.equal(v, after[n])}, terms
+
+
+# -- the estimator of the counterfactual risk ---------------------------------------------------
+
+
+def test_counterfactual_gradient_by_hand():
+    """Two cells of two classes: drawn 0 and 1 from a uniform log, of costs 3 and 1, mu = 2."""
+    logits = torch.tensor([[0.4, -0.4], [1.0, 0.5]], requires_grad=True)
+    labels, cost, mu = torch.tensor([0, 1]), torch.tensor([3.0, 1.0]), 2.0
+    now = logits.log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
+    ratios = importance_ratios(now, torch.full((2,), math.log(0.5)))
+    counterfactual_risk(ratios, cost, mu=mu, truncation=10.0).backward()
+    p = [1 / (1 + math.exp(-0.8)), 1 / (1 + math.exp(0.5))]  # Of the drawn labels.
+    np.testing.assert_allclose(ratios.detach(), [p[0] / 0.5, p[1] / 0.5], rtol=1e-5)
+    # d w / d logit of the drawn label: p (1 - p) / p0; of the other one, its negative.
+    first = (3 - mu) * p[0] * (1 - p[0]) / 0.5 / 2
+    second = (1 - mu) * p[1] * (1 - p[1]) / 0.5 / 2
+    expected = [[first, -first], [-second, second]]
+    np.testing.assert_allclose(logits.grad, expected, rtol=1e-5)
+    assert logits.grad[0, 0] > 0, "what costs more than mu is made less probable"
+    assert logits.grad[1, 1] < 0, "what costs less is made more probable"
+
+
+def test_truncated_ratios_count_and_have_no_gradient():
+    log_ratio = torch.tensor([math.log(9.0), 0.0], requires_grad=True)
+    risk = counterfactual_risk(log_ratio.exp(), torch.tensor([3.0, 2.0]), mu=1.0, truncation=5.0)
+    risk.backward()
+    assert float(risk.detach()) == pytest.approx((2 * 5 + 1 * 1) / 2)
+    np.testing.assert_allclose(log_ratio.grad, [0.0, 0.5])
+
+
+def test_self_normalised_risk_is_equivariant_and_the_plain_one_is_not():
+    ratios, cost = torch.tensor([0.5, 2.0, 1.5]), torch.tensor([1.0, 2.0, 4.0])
+    risk = float(self_normalized_risk(ratios, cost))
+    assert risk == pytest.approx((0.5 * 1 + 2 * 2 + 1.5 * 4) / 4)
+    assert float(self_normalized_risk(ratios, cost + 10)) == pytest.approx(risk + 10)
+    assert float((ratios * (cost + 10)).mean()) != pytest.approx(float((ratios * cost).mean()) + 10)
+
+
+def test_effective_sample_size_by_hand():
+    assert float(effective_sample_size(torch.ones(7))) == pytest.approx(1.0)
+    weights = torch.tensor([1.0, 2.0, 3.0])
+    assert float(effective_sample_size(weights)) == pytest.approx(36 / (3 * 14))
+
+
+@pytest.mark.parametrize("form", ["saturating", "non_saturating"])
+def test_costs_fall_with_authenticity_and_are_bounded(form):
+    scores = torch.tensor([-1e4, -2.0, 0.0, 2.0, 1e4])
+    cost = authenticity_cost(scores, form)
+    assert (cost.diff() < 0).all()
+    assert cost.abs().max() <= math.log(1001) + 1e-4
+    d = 1 / (1 + math.exp(-2.0))
+    by_hand = math.log((1 - d + 1e-3) / 1.001), -math.log((d + 1e-3) / 1.001)
+    assert float(cost[3]) == pytest.approx(by_hand[form == "non_saturating"], rel=1e-4)
+
+
+def test_information_cost_by_hand():
+    log_posterior = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log()
+    z = torch.tensor([[0.3, 0.7], [1.0, 0.0]])
+    expected = [-math.log(0.5), -math.log(0.9)]
+    np.testing.assert_allclose(information_cost(log_posterior, z), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["l1", "l2"])
+def test_discriminator_objective_equals_a_loop(form):
+    s = Step()
+    judge, auxiliary = s.module.discriminator, s.module.auxiliary
+    features, proba = s.module.classify(s.batch.x)
+    proba = proba.detach()
+    real = Annotations(
+        torch.tensor([0, 3, 3]), torch.tensor([1, 0, 4]), torch.tensor([2, 0, 1]),
+        torch.tensor([0.5, 1.0, 1.5]),
+    )  # fmt: skip
+    generated = Annotations(torch.tensor([5, 1]), torch.tensor([2, 2]), torch.tensor([0, 2]))
+    terms = discriminator_objective(
+        judge, auxiliary, features, proba, real, generated,
+        information_weight=0.7, sparsity_weight=0.2, sparsity_form=form,
+    )  # fmt: skip
+    expected = dict.fromkeys(terms, 0.0)
+    matrices = judge.class_matrices()
+    for name, part in (("real", real), ("generated", generated)):
+        m = len(part.labels)
+        for i in range(m):
+            cell = part.rows[i : i + 1], part.annotators[i : i + 1]
+            weight = 0.5 / m * (1.0 if part.weights is None else float(part.weights[i]))
+            pair = judge.embed(features, *cell)
+            D = judge.scores(pair, matrices)[0].sigmoid().detach().double()
+            y, z = int(part.labels[i]), proba[part.rows[i]]
+            expected[name] -= weight * math.log(D[y] if name == "real" else 1 - D[y])
+            expected["sparsity"] += 0.2 * weight * float((D if form == "l1" else D**2).mean())
+            Q = auxiliary(pair, matrices, part.labels[i : i + 1])[0].detach()
+            expected["information"] -= 0.7 * weight * float((z * Q).sum())
+    for name, term in terms.items():
+        assert float(term.detach()) == pytest.approx(expected[name], rel=1e-4), name
+
+
+# -- cells, selection, correlation of labels ----------------------------------------------------
+
+
+def test_one_cell_is_drawn_with_probability_proportional_to_inverse_entropy():
+    torch.manual_seed(0)
+    H, n = torch.tensor([0.1, 0.2, 0.4, 0.8]), 20_000
+    # One annotator a draw: all draws at once.
+    annotators = torch.arange(n).repeat_interleave(4)
+    chosen = select_certain(H.repeat(n), annotators, torch.ones(n, dtype=torch.int64))
+    frequency = torch.bincount(chosen % 4, minlength=4) / n
+    expected = (1 / H) / (1 / H).sum()
+    np.testing.assert_allclose(frequency, expected, atol=4 * 0.5 / math.sqrt(n))
+
+
+def test_the_second_draw_is_without_replacement():
+    torch.manual_seed(0)
+    H, n = torch.tensor([0.25, 0.5, 1.0]), 20_000
+    annotators = torch.arange(n).repeat_interleave(3)
+    chosen = select_certain(H.repeat(n), annotators, torch.full((n,), 2))
+    assert len(chosen) == len(chosen.unique()) == 2 * n
+    w = (1 / H / (1 / H).sum()).double().numpy()
+    # Left out is i if the other two are drawn in either order.
+    left = [sum(w[j] * w[k] / (1 - w[j]) for j, k in ((a, b), (b, a)))
+            for a, b in ((1, 2), (0, 2), (0, 1))]  # fmt: skip
+    frequency = 1 - torch.bincount(chosen % 3, minlength=3) / n
+    np.testing.assert_allclose(frequency, left, atol=4 * 0.5 / math.sqrt(n))
+
+
+def test_quotas_hold_for_every_annotator():
+    torch.manual_seed(0)
+    annotators = torch.tensor([2, 0, 0, 2, 2, 0, 1])
+    for uniform in (False, True):
+        chosen = select_certain(torch.rand(7), annotators, torch.tensor([2, 3, 0]), uniform=uniform)
+        counts = torch.bincount(annotators[chosen], minlength=3)
+        assert counts.tolist() == [2, 1, 0], "all there are where there are fewer"
+        assert len(chosen.unique()) == len(chosen)
+
+
+def test_uniform_selection_forgets_entropy():
+    torch.manual_seed(0)
+    n = 5000
+    annotators = torch.arange(n).repeat_interleave(2)
+    H = torch.tensor([0.01, 2.0]).repeat(n)
+    chosen = select_certain(H, annotators, torch.ones(n, dtype=torch.int64), uniform=True)
+    assert abs(float((chosen % 2).float().mean()) - 0.5) < 0.03
+
+
+def test_cells_are_open_unless_annotated_or_passed():
+    A = np.array([["a", None, "b"], [None, "unsure", "b"]], dtype=object)
+    table = AnnotationTable.from_matrix(A, abstain="unsure")
+    cells = Cells(table, None, CPU)
+    # Annotator 1 only ever passed: there is nothing to generate in its likeness.
+    rows, annotators = cells.of(torch.tensor([0, 1]))
+    assert rows.tolist() == [0, 0, 1, 1]
+    assert annotators.tolist() == [0, 2, 0, 2]
+    every = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([0, 1, 2, 0, 1, 2])
+    assert cells.are_open(*every).tolist() == [False, True, False, True, False, False]
+
+
+def test_annotators_drawn_for_every_instance():
+    _, A, _ = make_crowd_problem()
+    torch.manual_seed(0)
+    cells = Cells(AnnotationTable.from_matrix(A), 2, CPU)
+    rows, annotators = cells.of(torch.arange(48))
+    assert torch.bincount(rows).tolist() == [2] * 48
+    pairs = rows * 5 + annotators
+    assert len(pairs.unique()) == len(pairs)
+    assert set(annotators.tolist()) == set(range(5))
+
+
+def test_entropy_is_that_of_clipped_probabilities():
+    found = clipped_entropy(torch.tensor([[1.0, 0.0], [0.5, 0.5]]))
+    low = -(1 - 1e-4) * math.log(1 - 1e-4) - 1e-4 * math.log(1e-4)
+    np.testing.assert_allclose(found, [low, math.log(2)], rtol=1e-3)
+
+
+def test_disagreements_on_some_pairs_are_a_correlation():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 6, 600)
+    wrong = rng.random((600, 3)) < 0.5
+    paired = np.where(wrong, (y ^ 1)[:, None], y[:, None])  # 0 with 1, 2 with 3, 4 with 5.
+    spread = np.where(wrong, rng.integers(0, 6, wrong.shape), y[:, None])
+    found = [
+        label_correlation(label_cooccurrence(AnnotationTable.from_matrix(A)))
+        for A in (paired, spread, paired // 2 * 2, paired % 2)
+    ]
+    # Each label has one partner of five.
+    assert found[0] == pytest.approx(math.log(5), abs=0.05)
+    assert found[1] < 0.02
+    assert found[2:] == [0.0, 0.0], "no disagreement; two classes"
+
+
+@pytest.mark.parametrize(("lca", "aggregates"), [("auto", True), (True, True), (False, False)])
+def test_when_labels_are_aggregated(lca, aggregates):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 6, 120)
+    A = np.where(rng.random((120, 3)) < 0.4, (y ^ 1)[:, None], y[:, None])
+    X = np.eye(6)[y]
+    model = CrowdInGClassifier(lca=lca, **QUICK).fit(X, A)
+    adjacency = model.module_.discriminator.adjacency
+    assert bool(adjacency.any()) == aggregates
+    assert model.label_correlation_ > 0.5
+    if aggregates:
+        assert adjacency.max() == 1
+        assert (adjacency[0, 2:] == 0).all()
+        torch.testing.assert_close(adjacency, adjacency.T)
+
+
+# -- the step -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("two_steps", [True, False])
+def test_every_parameter_of_all_four_networks_moves(two_steps):
+    s = Step(two_steps=two_steps, lca=True).divide()
+    moved = set()
+    for _ in range(3):
+        moved |= s.run()[0]
+    names = {name for name, _ in s.module.named_parameters()}
+    assert names - moved == set()
+    parts = {name.split(".")[0] for name in moved}
+    assert parts == {"classifier", "generator", "discriminator", "auxiliary"}
+
+
+def test_learning_rates_of_zero_change_nothing():
+    still = {"generator_lr": 0.0, "discriminator_lr": 0.0, "classifier_lr": 0.0}
+    moved, terms = Step(**still).divide().run()
+    assert moved == set()
+    assert all(torch.isfinite(term) for term in terms.values())
+
+
+@pytest.mark.parametrize(
+    ("threshold", "learns", "rests"),
+    [(9.0, "generator", "classifier"), (0.0, "classifier", "generator")],
+)
+def test_the_threshold_divides_generator_from_classifier(threshold, learns, rests):
+    moved, _ = Step(entropy_threshold=threshold).run()
+    parts = {name.split(".")[0] for name in moved}
+    assert learns in parts
+    assert rests not in parts
+
+
+def test_pretraining_of_the_discriminator_leaves_the_others_alone():
+    moved, terms = Step(generate=False).run()
+    assert {name.split(".")[0] for name in moved} == {"discriminator", "auxiliary"}
+    assert set(terms) == {"real", "generated", "sparsity", "information"}
+
+
+def test_without_weight_the_information_term_vanishes():
+    s = Step(information_weight=0.0)
+    moved, terms = s.run()
+    assert "information" not in terms
+    assert float(terms["generator_information"]) == 0.0
+    assert not [name for name in moved if name.startswith("auxiliary")]
+    log = s.step.draw(s.batch)
+    cost, information = s.step._costs(log, s.step._proba(log))
+    assert not information.any()
+    assert cost.any()
+
+
+def test_ratios_are_one_before_the_first_update_and_only_then():
+    s = Step(generator_lr=1e-2)
+    log = s.step.draw(s.batch)
+    cells, proba = torch.arange(len(log.rows)), s.step._proba(log)
+    first = s.step._ratios(s.module.generator, log, proba, cells)
+    torch.testing.assert_close(first, torch.ones_like(first))
+    cost, _ = s.step._costs(log, proba)
+    s.step._generator_pass(s.module.generator, log, proba, cells, cost, float(cost.mean()))
+    s.step.optimizers["generator"].step()
+    with torch.no_grad():
+        second = s.step._ratios(s.module.generator, log, proba, cells)
+    assert not torch.allclose(second, first)
+    now = cost @ second / len(cells)
+    assert now < cost.mean(), "annotations that cost less are more probable"
+
+
+def test_against_observed_cells_only_the_label_can_tell():
+    s = Step(contrast="observed")
+    opposed = s.step._opposed(s.batch, s.step.draw(s.batch))
+    assert torch.equal(opposed.rows, s.batch.rows)
+    assert torch.equal(opposed.annotators, s.batch.annotators)
+    torch.manual_seed(0)
+    drawn = torch.stack([s.step._draw_again(s.batch, s.step.draw(s.batch)) for _ in range(400)])
+    shares = torch.nn.functional.one_hot(drawn, 3).float().mean(dim=0)
+    x = s.batch.x
+    proba = s.module.annotation_log_proba(x, s.batch.rows, s.batch.annotators).exp().detach()
+    # Noise around 0 makes a mixture that is near to what the mean of the noise gives.
+    assert float((shares - proba).abs().mean()) < 0.1
+    assert not torch.equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize("cost_form", ["saturating", "non_saturating"])
+def test_gradients_equal_those_of_the_objective_written_out(cost_form):
+    s = Step(adversarial_cost=cost_form)
+    module, step = s.module, s.step
+    log = step.draw(s.batch)
+    proba = step._proba(log)
+    cost, _ = step._costs(log, proba)
+    cells = (log.rows % 2 == 0).nonzero()[:, 0]
+
+    def written_out(z):
+        total = 0.0
+        for i in cells.tolist():
+            cell = slice(i, i + 1)
+            now = module.generator(
+                log.features, z, log.rows[cell], log.annotators[cell], log.noise[cell]
+            )
+            ratio = (now[0, log.labels[i]] - log.log_proba[i]).exp()
+            total = total + (cost[i] - 0.3) * ratio / len(cells)
+        return total
+
+    generator = list(module.generator.parameters())
+    expected = torch.autograd.grad(written_out(proba), generator)
+    module.zero_grad()
+    step._generator_pass(module.generator, log, proba, cells, cost, 0.3)
+    for parameter, gradient in zip(generator, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
+    classifier = list(module.classifier.parameters())
+    z = module.classifier.backbone(log.scaled).softmax(dim=1)
+    expected = torch.autograd.grad(written_out(z), classifier)
+    module.zero_grad()
+    step._classifier_pass(module.classifier, module.generator, log, proba, cells, cost, 0.3)
+    for parameter, gradient in zip(classifier, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
+    assert all(parameter.grad is None for parameter in module.generator.parameters())
+
+
+def test_chunks_change_nothing():
+    whole, parts = Step(chunk_size=1 << 16).divide(), Step(chunk_size=7).divide()
+    for s in (whole, parts):
+        torch.manual_seed(3)
+        s.step(s.batch)
+    for name, value in whole.state().items():
+        torch.testing.assert_close(value, parts.state()[name], rtol=1e-3, atol=1e-5)
+
+
+def test_the_discriminator_sees_as_many_generated_annotations_as_real_ones():
+    s = Step()
+    log = s.step.draw(s.batch)
+    chosen = s.step.select(s.batch, log)
+    observed = set(zip(s.batch.rows.tolist(), s.batch.annotators.tolist(), strict=True))
+    picked = list(zip(log.rows[chosen].tolist(), log.annotators[chosen].tolist(), strict=True))
+    assert not observed & set(picked)
+    given = np.bincount(s.batch.annotators, minlength=5)
+    np.testing.assert_array_equal(
+        np.bincount(log.annotators[chosen], minlength=5), np.minimum(given, 48 - given)
+    )
+
+
+def test_an_epochs_policy_stays_while_the_generator_learns():
+    s = Step(logging_policy="epoch", generator_lr=1e-2, entropy_threshold=9.0)
+    before = s.step.policy[1].last.weight.clone()
+    s.step(s.batch)
+    assert torch.equal(s.step.policy[1].last.weight, before)
+    assert not torch.equal(s.module.generator.last.weight, before)
+    s.step.start_epoch(1)
+    assert torch.equal(s.step.policy[1].last.weight, s.module.generator.last.weight)
+
+
+def test_mu_is_what_the_self_normalised_risk_prefers():
+    s = Step()
+    log = s.step.draw(s.batch)
+    cells = torch.arange(len(log.rows))
+    cost = torch.linspace(1.0, 2.0, len(cells))
+
+    def attempt(learnt, judged, mu):
+        assert not set(log.rows[learnt].tolist()) & set(log.rows[judged].tolist())
+        # Only what is learnt with the fourth candidate prefers cheap annotations.
+        cheap = (cost[judged] < 1.5).float() + 0.1
+        return cheap if mu == pytest.approx(1.1, abs=0.02) else torch.ones_like(cheap)
+
+    found = s.step._search("generator", log, cells, cost, attempt)
+    assert MU_GRID[3] == 0.1
+    assert found == pytest.approx(1.1, abs=0.02)
+    s.step.epoch = 1000  # The search is over: what was found counts.
+    assert s.step._search("generator", log, cells, cost + 1, None) == pytest.approx(2.1, abs=0.02)
+
+
+def test_a_fixed_mu_is_used_as_it_is():
+    s = Step(mu=0.25)
+    s.run()
+    assert s.step.mu == {"generator": 0.25, "classifier": 0.25}
+
+
+def test_costs_above_mu_make_annotations_rarer_for_the_classifier_too():
+    """A generator that repeats the classifier: cheap annotations of class 0 make it say 0."""
+    s = Step(entropy_threshold=0.0, classifier_lr=1e-2, mu=0.5, generative_steps=20)
+    generator = s.module.generator
+    with torch.no_grad():
+        generator.first.weight.zero_()
+        generator.first.bias.zero_()
+        generator.last.bias.zero_()
+        generator.last.weight.zero_()
+        generator.first.weight[:3, :3] = torch.eye(3)
+        generator.last.weight[:, :3] = 4 * torch.eye(3)
+    log = s.step.draw(s.batch)
+    before = s.step._proba(log)[:, 0].mean()
+    s.step._costs = lambda log, proba: ((log.labels != 0).float(), torch.zeros(len(log.labels)))
+    s.step._learn(log)
+    assert s.step._proba(log)[:, 0].mean() > before + 0.02
+
+
+# -- the classifier -----------------------------------------------------------------------------
+
+
+def test_a_mean_mu_is_the_mean_cost_of_the_cells():
+    s = Step(mu="mean", two_steps=False)
+    step = s.step
+    log = step.draw(s.batch)
+    proba = step._proba(log)
+    cost, information = step._costs(log, proba)
+    step._learn(log)
+    assert step.mu["classifier"] == pytest.approx(float(cost.mean()), rel=1e-5)
+    total = cost + step.settings.information_weight * information
+    assert step.mu["generator"] == pytest.approx(float(total.mean()), rel=1e-5)
+
+
+def test_adversarial_training_of_a_crowd_layer_is_reinforce():
+    """DL-CL+GAN: the gradient is that of the mean of (cost - mean cost) log G of what was drawn."""
+    s = Step(**GAN)
+    module, step = s.module, s.step
+    log = step.draw(s.batch)
+    proba = step._proba(log)
+    cost, _ = step._costs(log, proba)
+    z = module.classifier.backbone(log.scaled).softmax(dim=1)
+    log_proba = module.generator(log.features, z, log.rows, log.annotators, log.noise)
+    drawn = log_proba.gather(1, log.labels[:, None])[:, 0]
+    risk = ((cost - cost.mean()) * drawn).mean()
+    parameters = [*module.generator.parameters(), *module.classifier.parameters()]
+    expected = torch.autograd.grad(risk, parameters)
+    seen = {}
+    for name, optimizer in step.optimizers.items():
+        optimizer.step = lambda name=name: seen.update(
+            {name: [p.grad.clone() for p in getattr(module, name).parameters()]}
+        )
+    step._learn(log)
+    found = [*seen["generator"], *seen["classifier"]]
+    for gradient, by_hand in zip(found, expected, strict=True):
+        torch.testing.assert_close(gradient, by_hand, rtol=1e-3, atol=1e-6)
+
+
+def test_a_crowd_layer_generator_begins_as_the_starts():
+    X, A, _ = make_crowd_problem()
+    rates = {"generator_lr": 0.0, "classifier_lr": 0.0}
+    model = CrowdInGClassifier(**QUICK, **GAN, **rates).fit(X, A)
+    found, expected = (m.predict_annotation_proba(X) for m in (model, model.pretrainer_))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert "generator" not in {row["stage"] for row in model.history_}
+    watched = CrowdInGClassifier(**QUICK, **GAN, validation=0.2).fit(X, A)
+    assert np.isfinite(watched.history_.column("validation_nll")[-1])
+
+
+@pytest.mark.parametrize(
+    "pretrainer", [CrowdLayerClassifier(connection="VW"), TraceRegClassifier(max_epochs=1)]
+)
+def test_a_crowd_layer_generator_needs_a_crowd_layer(pretrainer):
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match="generator='crowd_layer' is that of the start"):
+        CrowdInGClassifier(**QUICK, **GAN, pretrainer=pretrainer).fit(X, A)
+
+
+def test_images_are_embedded_by_the_start(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3, 8, 8)).astype(np.float32)
+    A = rng.integers(-1, 3, size=(30, 4))
+    model = CrowdInGClassifier("cnn", **QUICK).fit(X, A)
+    x = torch.from_numpy(X[:5])
+    embedded = torch.from_numpy(model.pretrainer_.transform(X[:5]))
+    torch.testing.assert_close(model.module_.classify(x)[0], embedded, rtol=1e-4, atol=1e-5)
+    again = load(model.save(tmp_path / "m"))
+    np.testing.assert_allclose(
+        again.predict_annotation_proba(X), model.predict_annotation_proba(X), atol=1e-6
+    )
+
+
+def test_the_start_is_the_baseline_to_the_bit():
+    X, A, _ = make_crowd_problem()
+    options = {**QUICK, "max_epochs": 4}
+    baseline = CrowdLayerClassifier(**options).fit(X, A)
+    still = {"classifier_lr": 0.0, "generator_epochs": 1, "adversarial_epochs": 1}
+    for pretrainer in (None, CrowdLayerClassifier(**{**options, "random_state": None})):
+        model = CrowdInGClassifier(pretrainer=pretrainer, **still, **options).fit(X, A)
+        np.testing.assert_array_equal(model.predict_proba(X), baseline.predict_proba(X))
+        start = model.history_.column("nll", "start")
+        np.testing.assert_array_equal(start, baseline.history_.column("nll"))
+
+
+def test_a_pretrainer_of_its_own():
+    X, A, _ = make_crowd_problem()
+    given = CrowdLayerClassifier(max_epochs=3, connection="S", backbone="linear")
+    model = CrowdInGClassifier(pretrainer=given, backbone="linear", **QUICK).fit(X, A)
+    assert model.pretrainer_.connection == "S"
+    assert len(model.history_.column("loss", "start")) == 3
+    assert not hasattr(given, "module_"), "cloned, not fitted in place"
+
+
+def test_pretrainers_with_another_network_are_refused():
+    X, A, _ = make_crowd_problem()
+    for pretrainer, message in (
+        (CrowdLayerClassifier(backbone="linear"), "pretrainer has backbone='linear'"),
+        (CrowdLayerClassifier(scaling=None), "pretrainer has scaling=None"),
+        (DoctorNetClassifier(max_epochs=1), "has no network like this one's"),
+    ):
+        with pytest.raises(AnnotationError, match=message):
+            CrowdInGClassifier(pretrainer=pretrainer, **QUICK).fit(X, A)
+
+
+def deterministic_crowd(n=300, seed=0):
+    """Annotator 0 is right, 1 says the next class, 2 always says 0, 3 mirrors."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    X = rng.normal(scale=0.3, size=(n, 3)) + 3 * np.eye(3)[y]
+    A = np.column_stack([y, (y + 1) % 3, np.zeros(n, dtype=int), 2 - y])
+    seen = np.where(rng.random(A.shape) < 0.5, A, -1)
+    seen[:, 0] = y
+    return X, A, seen
+
+
+def test_the_pretrained_generator_reproduces_a_deterministic_crowd():
+    X, A, seen = deterministic_crowd()
+    still = {"generator_lr": 0.0, "classifier_lr": 0.0, "discriminator_epochs": 1}
+    model = CrowdInGClassifier(
+        generator_epochs=40,
+        adversarial_epochs=1,
+        max_epochs=30,
+        lr=1e-2,
+        random_state=0,
+        pretraining_lr=5e-3,
+        batch_size=64,
+        **still,
+    ).fit(X, seen)
+    proba = model.predict_annotation_proba(X)
+    assert (proba.argmax(axis=2) == A).mean() > 0.99, "also where nobody annotated"
+    drawn = model.sample_annotations(X, random_state=1)
+    assert (drawn.to_matrix() == A).mean() > 0.95
+    expected = [np.eye(3), np.eye(3)[[1, 2, 0]], np.eye(3)[[0, 0, 0]], np.eye(3)[[2, 1, 0]]]
+    np.testing.assert_allclose(model.confusion_, expected, atol=0.15)
+
+
+def test_generated_annotations_are_of_open_cells_and_as_many_as_observed():
+    X, A, _ = make_crowd_problem()
+    A[:3] = -1
+    table = AnnotationTable.from_matrix(A)
+    model = CrowdInGClassifier(**QUICK).fit(X, table)
+    generated = model.generated_annotations_
+    assert set(generated.source) == {"generated"}
+    given = table.annotations_per_annotator()
+    made = generated.annotations_per_annotator()
+    assert (made <= given).all()
+    assert made.sum() > 0.3 * given.sum()
+    both = table.with_added(generated)  # An observed cell would be refused.
+    assert both.observed.equals(table)
+
+
+def test_sampled_annotations_follow_the_predicted_distribution():
+    X, A, _ = make_crowd_problem()
+    model = CrowdInGClassifier(**QUICK | {"generator_epochs": 10}).fit(X, A)
+    many = np.repeat(X[:1], 4000, axis=0)
+    drawn = model.sample_annotations(many, [3, 1], random_state=0)
+    assert drawn.annotators.tolist() == [3, 1]
+    assert drawn.n_annotations == 8000
+    expected = model.predict_annotation_proba(X[:1], [3, 1])[0]
+    found = np.stack([np.bincount(column, minlength=3) / 4000 for column in drawn.to_matrix().T])
+    # Noise is at its mean in the prediction.
+    np.testing.assert_allclose(found, expected, atol=0.06)
+    again = model.sample_annotations(many, [3, 1], random_state=0)
+    assert again.equals(drawn)
+    with pytest.warns(UserWarning, match="99"):
+        new = model.sample_annotations(X, [0, 99], random_state=0)
+    assert new.annotators.tolist() == [0, 99]
+    assert new.n_annotations == 2 * len(X)
+
+
+def test_history_has_every_term_and_what_is_measured():
+    X, A, _ = make_crowd_problem()
+    options = QUICK | {"validation": 0.2, "max_epochs": 3, "entropy_threshold": 9.0}
+    model = CrowdInGClassifier(**options).fit(X, A)
+    judged = {"real", "generated", "sparsity", "information"}
+    learnt = {"generator_cost", "generator_information", "classifier_cost"}
+    terms = {"generator": {"nll"}, "discriminator": judged, "adversarial": judged | learnt}
+    measures = {"real_accuracy", "generated_accuracy"}
+    for row in model.history_[3:]:
+        own = terms[row["stage"]]
+        assert sum(row[name] for name in own) == pytest.approx(row["loss"])
+        assert {"validation_nll", "validation_classifier_nll"} <= set(row)
+        if row["stage"] != "generator":
+            assert measures <= set(row)
+            assert all(0 <= row[name] <= 1 for name in measures)
+        if row["stage"] == "adversarial":
+            assert 0 < row["generator_sample_size"] <= 1
+            assert {"certain_share", "generator_mu"} <= set(row)
+    stages = [row["stage"] for row in model.history_]
+    assert list(dict.fromkeys(stages)) == ["start", "generator", "discriminator", "adversarial"]
+
+
+def test_the_watchdog_hands_back_nothing_worse_than_the_start():
+    X, A, y = make_crowd_problem(n=90)
+    # Rates at which everything that was learnt is soon lost.
+    wild = {"generator_lr": 0.3, "classifier_lr": 0.3, "adversarial_epochs": 4}
+    options = QUICK | {"max_epochs": 15, "entropy_threshold": 0.05}
+    held = CrowdInGClassifier(validation=0.2, **wild, **options).fit(X, A)
+    rows = [row for row in held.history_ if row["stage"] != "start"]
+    judged = [row["validation_classifier_nll"] for row in rows]
+    before = {v for v, row in zip(judged, rows, strict=True) if row["stage"] != "adversarial"}
+    assert len(before) == 1, "the classifier is the start until then"
+    assert judged[-1] > min(before), "wild enough to be worse"
+    assert min(judged) == min(before)
+    kept = held.history_.column("validation_nll", "generator").argmin() + 1
+    assert held.best_epoch_ == kept, "of the generator's pre-training, the best epoch"
+    assert held.best_stage_ == "generator"
+    np.testing.assert_array_equal(held.predict_proba(X), held.pretrainer_.predict_proba(X))
+    assert held.score(X, y) > 0.8
+    # The discriminator that is handed back is a trained one.
+    fresh = CrowdInGClassifier(validation=0.2, discriminator_lr=0.0, **wild, **options).fit(X, A)
+    kept = held.module_.discriminator.matrices, fresh.module_.discriminator.matrices
+    assert not torch.equal(*kept)
+
+
+def test_the_watchdog_judges_the_classifier_by_counted_confusions():
+    X, A, _ = make_crowd_problem()
+    options = QUICK | {"classifier_lr": 1e-2, "entropy_threshold": 0.3, "adversarial_epochs": 3}
+    table = AnnotationTable.from_matrix(A)
+    seed = int(check_random_state(0).randint(np.iinfo(np.int32).max))
+    learnt, held = hold_out(table, 0.2, np.random.default_rng(seed))
+    model = CrowdInGClassifier(validation=0.2, **options).fit(X, table)
+    judged = model.history_.column("validation_classifier_nll")
+    proba, (R, C) = model.pretrainer_.predict_proba(X), (A.shape[1], 3)
+    counts = np.zeros((R, C, C))
+    for n, r, y in zip(learnt.instance, learnt.annotator, learnt.label, strict=True):
+        counts[r, :, y] += proba[n]
+    pooled = counts.sum(axis=0) + 1 / C
+    counts += CROWD_ANNOTATIONS * pooled / pooled.sum(axis=1, keepdims=True)
+    confusion = counts / counts.sum(axis=2, keepdims=True)
+    by_hand = [
+        -math.log(proba[n] @ confusion[r, :, y])
+        for n, r, y in zip(held.instance, held.annotator, held.label, strict=True)
+    ]
+    before = model.history_.column("validation_classifier_nll", "generator")
+    assert before == pytest.approx(np.mean(by_hand), rel=1e-4)
+    adversarial = model.history_.column("validation_classifier_nll", "adversarial")
+    assert len(np.unique(adversarial)) == 3
+    expected = "adversarial" if adversarial.min() < before[0] else "generator"
+    assert model.best_stage_ == expected
+    if expected == "adversarial":
+        assert model.best_epoch_ == adversarial.argmin() + 1
+    assert np.nanmin(judged) <= before[0]
+
+
+def test_gold_validation_takes_the_last_generator():
+    X, A, y = make_crowd_problem()
+    options = QUICK | {"max_epochs": 6, "generator_lr": 0.0, "classifier_lr": 0.0}
+    plain = CrowdInGClassifier(**options).fit(X, A)
+    gold = CrowdInGClassifier(validation=(X, y), patience=1, **options).fit(X, A)
+    a, b = plain.history_, gold.history_
+    for stage in ("generator", "discriminator"):
+        np.testing.assert_array_equal(a.column("loss", stage), b.column("loss", stage))
+    assert torch.equal(plain.module_.generator.last.weight, gold.module_.generator.last.weight)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"validation": 0.2, "logging_policy": "epoch", "annotators_per_instance": 2},
+        {"two_steps": False, "class_balance": "resample", "lca_form": "row"},
+    ],
+)
+@pytest.mark.parametrize("killed_in", [("generator", 2), ("discriminator", 1), ("adversarial", 2)])
+def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypatch):
+    class Killed(Exception):
+        pass
+
+    X, A, _ = make_crowd_problem()
+    parameters = QUICK | {"max_epochs": 3} | options
+    file = tmp_path / "run.safetensors"
+    whole = CrowdInGClassifier(**parameters).fit(X, A)
+    written = Checkpoint.after_epoch
+
+    def die(self, row):
+        written(self, row)
+        if (row["stage"], row["epoch"]) == killed_in:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "after_epoch", die)
+        with pytest.raises(Killed):
+            CrowdInGClassifier(checkpoint=file, **parameters).fit(X, A)
+    resumed = CrowdInGClassifier(checkpoint=file, **parameters).fit(X, A)
+    for name, value in whole.module_.state_dict().items():
+        assert torch.equal(value, resumed.module_.state_dict()[name]), name
+    assert whole.generated_annotations_.equals(resumed.generated_annotations_)
+    lasting = [{k: v for k, v in row.items() if k != "seconds"} for row in whole.history_]
+    assert lasting == [{k: v for k, v in r.items() if k != "seconds"} for r in resumed.history_]
+
+
+def test_saved_with_its_pretrainer_and_features(tmp_path):
+    X, A, _ = make_crowd_problem()
+    given = CrowdLayerClassifier(max_epochs=2, connection="VW")
+    model = CrowdInGClassifier(
+        pretrainer=given, annotator_features=np.random.default_rng(0).normal(size=(5, 3)), **QUICK
+    ).fit(X, A)
+    loaded = load(model.save(tmp_path), device="cpu")
+    np.testing.assert_array_equal(
+        loaded.predict_annotation_proba(X), model.predict_annotation_proba(X)
+    )
+    assert loaded.pretrainer.get_params() == clone(given).get_params()
+    first = loaded.sample_annotations(X, random_state=0)
+    assert first.equals(model.sample_annotations(X, random_state=0))
+
+
+def test_annotators_may_come_in_any_order():
+    X, A, _ = make_crowd_problem()
+    order = np.array([2, 0, 4, 1, 3])
+    options = QUICK | {"classifier_lr": 0.0, "generator_lr": 0.0, "generator_epochs": 10}
+    first = CrowdInGClassifier(annotator_features=np.eye(5), **options).fit(X, A)
+    second = CrowdInGClassifier(annotator_features=np.eye(5)[order], **options).fit(X, A[:, order])
+    np.testing.assert_allclose(first.predict_proba(X), second.predict_proba(X), atol=1e-5)
+    # Noise is drawn in the order of the annotations.
+    np.testing.assert_allclose(first.confusion_[order], second.confusion_, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"generator_inputs": "annotator"},
+        {"generator_inputs": "instance"},
+        {"information_weight": 0},
+        {"selection": "random"},
+        {"adversarial_cost": "saturating", "mu": -0.7},
+        {"lca": True, "lca_form": "row", "sparsity_form": "l2"},
+        {"annotators_per_instance": 1},
+        {"class_balance": "focal", "reset_optimizer": True},
+    ],
+)
+def test_every_variant_trains(options):
+    X, A, _ = make_crowd_problem()
+    model = CrowdInGClassifier(**QUICK | options).fit(X, A)
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert np.isfinite(model.history_.column("loss")).all()
+    assert np.isfinite(model.confusion_).all()
+
+
+def test_batches_of_one_and_crowds_of_one_train_on():
+    X, A, y = make_crowd_problem(n=9)
+    for crowd in (A, y):
+        model = CrowdInGClassifier(**QUICK | {"batch_size": 1, "entropy_threshold": 0.3})
+        assert np.isfinite(model.fit(X, crowd).history_.column("loss")).all()
+    # Where every cell is filled there is nothing to generate.
+    assert model.generated_annotations_.n_annotations == 0
+    assert "generated_accuracy" not in model.history_.columns
+
+
+def test_weights_of_annotations_reach_the_discriminator():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    features = Features(X.astype(np.float32), CPU)
+    batch = next(AnnotationBatches(features, table, 48).in_order())
+    s = Step()
+    real = Annotations(batch.rows, batch.annotators, batch.labels)
+    none = Annotations(*(torch.zeros(0, dtype=torch.int64) for _ in range(3)))
+    options = {"information_weight": 0.5, "sparsity_weight": 0.1}
+    features, proba = s.module.classify(batch.x)
+    judges = s.module.discriminator, s.module.auxiliary
+    plain = discriminator_objective(*judges, features, proba, real, none, **options)
+    doubled = real._replace(weights=torch.full((len(batch.labels),), 2.0))
+    twice = discriminator_objective(*judges, features, proba, doubled, none, **options)
+    for name in ("real", "sparsity", "information"):
+        torch.testing.assert_close(twice[name], 2 * plain[name])
+    assert float(plain["generated"].detach()) == 0.0
