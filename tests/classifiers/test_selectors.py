@@ -10,6 +10,7 @@ from manyhands.classifiers.selectors import (
     ConfidenceSelector,
     DistributionAwareSelector,
     RandomSelector,
+    SamplingSelector,
     class_quotas,
     entropy,
 )
@@ -20,6 +21,7 @@ SELECTORS = (
     DistributionAwareSelector(refill=True),
     ConfidenceSelector(),
     RandomSelector(),
+    SamplingSelector(),
 )
 
 
@@ -141,8 +143,9 @@ def test_no_cell_is_chosen_twice_or_over_what_is_there(seed, n_select, share, wh
         assert (found.table.source == "pseudo").all()
         if which:  # all but the one that keeps its quotas
             assert len(added) == min(n_select, n_open)
-        labels = proba[found.table.instance, found.table.annotator].argmax(axis=1)
-        np.testing.assert_array_equal(found.table.label, labels)
+        if not isinstance(SELECTORS[which], SamplingSelector):
+            labels = proba[found.table.instance, found.table.annotator].argmax(axis=1)
+            np.testing.assert_array_equal(found.table.label, labels)
         table = table.with_added(found.table)
         n_open -= len(added)
     assert table.observed.n_annotations == (A >= 0).sum()
@@ -199,6 +202,24 @@ def test_random_cells_are_uniform():
     assert len(drawn) == n_open
     expected = 300 * 20 / n_open
     assert abs(drawn - expected).max() < 6 * np.sqrt(expected)
+
+
+def test_drawn_labels_are_as_frequent_as_they_are_probable():
+    table, _, _ = problem()
+    proba = np.broadcast_to([0.2, 0.0, 0.8], (12, 5, 3))
+    n_open = 60 - table.n_annotations
+    labels = np.zeros(3)
+    for seed in range(200):
+        found = select(SamplingSelector(), table, proba, 99, seed=seed)
+        assert found.table.n_annotations == n_open
+        np.testing.assert_array_equal(found.n_candidates, found.n_selected)
+        labels += found.n_selected
+    assert labels[1] == 0
+    assert labels[0] / labels.sum() == pytest.approx(0.2, abs=0.02)
+    one = select(SamplingSelector(), table, proba, 10, size=1).table
+    assert one.equals(select(SamplingSelector(), table, proba, 10, size=12).table)
+    certain = np.eye(3)[np.full((12, 5), 2)]
+    assert set(select(SamplingSelector(), table, certain, 99).table.label) == {2}
 
 
 def test_the_same_seed_chooses_the_same_cells():

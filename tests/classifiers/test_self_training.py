@@ -16,6 +16,7 @@ from manyhands import (
     DASCClassifier,
     DawidSkene,
     DistributionAwareSelector,
+    GraphCompleter,
     RandomSelector,
     SelfTrainingCrowdClassifier,
     agreement,
@@ -520,6 +521,157 @@ def test_wrong_parameters_are_refused(changes, message):
     X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match=message):
         SelfTrainingCrowdClassifier(**{"estimator": base(), **changes}).fit(X, A)
+
+
+# -- annotations by another model --------------------------------------------------------------
+
+
+def filled(A, proba):
+    """Every missing cell of a matrix gets its most probable annotation."""
+    return np.where(A < 0, proba.argmax(axis=2), A)
+
+
+def test_self_augmentation_by_hand():
+    """DL-CL+Self: train, give every missing cell its most probable annotation, train anew."""
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    model = SelfTrainingCrowdClassifier(base(), ConfidenceSelector(), n_rounds=1, n_select="all")
+    model.fit(X, table)
+    full = filled(A, base().fit(X, table).predict_annotation_proba(X))
+    np.testing.assert_array_equal(model.augmented_annotations_.to_matrix(codes=True), full)
+    again = base().fit(X, model.augmented_annotations_)
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+    assert model.history_.column("n_added").tolist() == [0, (A < 0).sum()]
+
+
+@pytest.mark.parametrize(
+    "annotator",
+    [
+        find_classifier("conal")(**QUICK),
+        GraphCompleter(max_epochs=5, random_state=0, device="cpu"),
+    ],
+)
+def test_another_models_round_by_hand(annotator):
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    model = SelfTrainingCrowdClassifier(
+        base(), ConfidenceSelector(), annotator=annotator, n_rounds=1, n_select="all"
+    )
+    model.fit(X, table)
+    assert not hasattr(annotator, "module_")
+    first = clone(annotator).fit(X, table)
+    if hasattr(first, "complete"):
+        proba = first.complete(np.arange(len(X)))
+    else:
+        proba = first.predict_annotation_proba(X)
+    augmented = model.augmented_annotations_
+    np.testing.assert_array_equal(augmented.to_matrix(codes=True), filled(A, proba))
+    by_hand = base().fit(X, augmented)
+    np.testing.assert_array_equal(model.predict_proba(X), by_hand.predict_proba(X))
+    assert type(model.estimator_) is CrowdLayerClassifier
+    dasc = DASCClassifier(base(), annotator=annotator, n_rounds=1, n_select="all").fit(X, table)
+    selector = DistributionAwareSelector()
+    same = clone(model).set_params(selector=selector).fit(X, table)
+    np.testing.assert_array_equal(dasc.predict_proba(X), same.predict_proba(X))
+
+
+def test_later_rounds_are_annotated_by_the_estimator():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    options = {"n_rounds": 2, "n_select": 20, "random_state": 0}
+    annotator = find_classifier("conal")(**QUICK)
+    model = SelfTrainingCrowdClassifier(base(), ConfidenceSelector(), annotator=annotator)
+    model.set_params(**options).fit(X, table)
+    one = model.augmented_annotations_.take(model.rounds_ <= 1)
+    fitted = base().fit(X, one)
+    proba = fitted.predict_annotation_proba(X).astype(float)
+    entropy = -(proba * np.log(proba)).sum(axis=2)
+    entropy[one.to_matrix(codes=True) >= 0] = np.inf
+    first = np.argsort(entropy.ravel())[:20]
+    added = model.augmented_annotations_.take(model.rounds_ == 2)
+    assert set(first) == set(added.instance * 5 + added.annotator)
+
+
+def test_seeds_of_both_models_come_from_random_state(tmp_path):
+    X, A, _ = make_crowd_problem()
+    model = SelfTrainingCrowdClassifier(
+        base(random_state=None),
+        RandomSelector(),
+        annotator=GraphCompleter(max_epochs=3, device="cpu"),
+        n_rounds=1,
+    )
+    zero, again, one = (clone(model).set_params(random_state=s).fit(X, A) for s in (0, 0, 1))
+    np.testing.assert_array_equal(zero.predict_proba(X), again.predict_proba(X))
+    assert not zero.augmented_annotations_.equals(one.augmented_annotations_)
+    conal = find_classifier("conal")(**{**QUICK, "random_state": None})
+    model.set_params(annotator=conal, checkpoint=tmp_path / "run.safetensors", random_state=0)
+    model.fit(X, A)
+    names = [f"run-round{k}.safetensors" for k in (0, 1)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+
+
+@pytest.mark.parametrize("gold", [False, True])
+def test_a_completers_round_is_neither_scored_nor_kept(gold):
+    X, A, y = make_crowd_problem()
+    model = SelfTrainingCrowdClassifier(
+        base(),
+        ConfidenceSelector(),
+        annotator=GraphCompleter(max_epochs=3, device="cpu"),
+        n_rounds=3,
+        n_select=20,
+        validation=(X, y) if gold else 0.2,
+        patience=2,
+        random_state=0,
+    )
+    with watching(y_train=y, test=(X, y)):
+        model.fit(X, A)
+    name = "validation_accuracy" if gold else "validation_nll"
+    seen = model.history_.column(name)
+    assert np.isnan(seen[0])
+    assert np.isfinite(seen[1:]).all()
+    assert np.isnan(model.history_.column("test_accuracy")[0])
+    assert model.history_[1]["pseudo_accuracy"] > 0
+    assert model.best_round_ == (np.nanargmax(seen) if gold else np.nanargmin(seen)) > 0
+
+
+def test_an_annotators_round_is_scored_where_it_can_be_and_never_kept():
+    X, A, y = make_crowd_problem()
+    annotator = base(max_epochs=30)
+    model = SelfTrainingCrowdClassifier(
+        base(max_epochs=1), annotator=annotator, n_rounds=1, validation=(X, y)
+    )
+    model.fit(X, A)
+    seen = model.history_.column("validation_accuracy")
+    assert seen[0] == clone(annotator).fit(X, A).score(X, y) > seen[1]
+    assert model.best_round_ == 1
+
+
+def test_the_estimator_is_trained_where_nothing_is_missing():
+    X, A, _ = make_crowd_problem()
+    full = AnnotationTable.from_matrix(np.where(A < 0, 0, A))
+    annotator = GraphCompleter(max_epochs=2, device="cpu")
+    model = SelfTrainingCrowdClassifier(base(), annotator=annotator, n_rounds=3).fit(X, full)
+    assert model.history_.column("n_added").tolist() == [0, 0]
+    plain = base().fit(X, full)
+    np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"n_rounds": 0}, "n_rounds=0 ends after the annotator's round"),
+        ({"warm_start": True}, "warm_start=True goes on from .* another model's"),
+        ({"annotator": ConfidenceSelector()}, "annotator"),
+        ({"annotator": GraphCompleter}, r"annotator is the class GraphCompleter; give an object"),
+        ({"annotator": base(checkpoint="a")}, "annotator has checkpoint='a', one file for"),
+        ({"n_select": "most"}, "n_select"),
+    ],
+)
+def test_annotators_that_cannot_be_are_refused(changes, message):
+    X, A, _ = make_crowd_problem()
+    model = SelfTrainingCrowdClassifier(**{"annotator": GraphCompleter(), **changes})
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, A)
 
 
 # -- what else is asked of it --------------------------------------------------------------------

@@ -1020,3 +1020,50 @@ def test_self_training_around_a_named_classifier(tmp_path):
         result = CliRunner().invoke(app, ["fit", *files, *options])
         assert result.exit_code != 0
         assert message in str(result.output) + str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "saved_as"),
+    [
+        (
+            "self-training",
+            ["annotator=graph-completer", "annotator.max_epochs=3", "annotator.hidden=5"],
+            "CrowdLayerClassifier",
+        ),
+        (
+            "dasc",
+            ["annotator=crowding", "annotator.max_epochs=1", "n_select=all"],
+            "CrowdLayerClassifier",
+        ),
+        (
+            "crowding",
+            ["pretrainer=trace_reg", "pretrainer.max_epochs=5", "max_epochs=1"],
+            "CrowdInGClassifier",
+        ),
+    ],
+)
+def test_parts_that_are_models_are_named(method, settings, saved_as, tmp_path):
+    write_crowd(tmp_path)
+    files = ["--features", str(tmp_path / "X.npy"), "--annotations", str(tmp_path / "A.csv")]
+    out = tmp_path / "model"
+    around = [] if method == "crowding" else ["estimator.max_epochs=2", "n_rounds=1"]
+    options = [part for setting in [*settings, *around] for part in ("--set", setting)]
+    command = ["fit", *files, "--method", method, *options, "--out", str(out), "--json"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    saved = json.loads((out / "model.json").read_text())
+    assert saved["class"] == saved_as
+    if method == "crowding":
+        pretrainer = saved["parameters"]["pretrainer"]
+        assert pretrainer["__estimator__"] == "TraceRegClassifier"
+        assert pretrainer["parameters"]["max_epochs"] == 5
+    for wrong, message in (
+        ([settings[0].split("=")[0] + "=none-such"], "method='none-such' is unknown"),
+        ([settings[0], settings[0].split("=")[0] + ".random_state=1"], "give the seed with --seed"),
+        ([settings[1]], "needs the method too"),
+    ):
+        options = [part for setting in wrong for part in ("--set", setting)]
+        command = ["fit", *files, "--method", method, *options, "--out", str(out)]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code != 0
+        assert message in str(result.output) + str(result.exception)

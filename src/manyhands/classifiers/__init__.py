@@ -7,8 +7,14 @@ from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.crowding import CrowdInGClassifier
-from manyhands.classifiers.discovery import all_classifiers, all_wrappers, find_classifier
+from manyhands.classifiers.discovery import (
+    all_classifiers,
+    all_wrappers,
+    find_annotator,
+    find_classifier,
+)
 from manyhands.classifiers.doctor_net import DoctorNetClassifier
+from manyhands.classifiers.graph_completion import GraphCompleter
 from manyhands.classifiers.max_mig import MaxMIGClassifier
 from manyhands.classifiers.mbem import MBEMClassifier
 from manyhands.classifiers.persistence import load
@@ -19,6 +25,7 @@ from manyhands.classifiers.selectors import (
     ConfidenceSelector,
     DistributionAwareSelector,
     RandomSelector,
+    SamplingSelector,
     find_selector,
 )
 from manyhands.classifiers.self_training import (
@@ -42,16 +49,19 @@ __all__ = [
     "DASCClassifier",
     "DistributionAwareSelector",
     "DoctorNetClassifier",
+    "GraphCompleter",
     "MBEMClassifier",
     "MaxMIGClassifier",
     "PersonalClassifier",
     "RandomSelector",
     "RaykarClassifier",
+    "SamplingSelector",
     "SelfTrainingCrowdClassifier",
     "SoftProbClassifier",
     "TraceRegClassifier",
     "all_classifiers",
     "all_wrappers",
+    "find_annotator",
     "find_classifier",
     "find_selector",
     "load",

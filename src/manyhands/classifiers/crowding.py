@@ -228,6 +228,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "check_annotator_permutation": "annotations are drawn cell by cell in the order of the "
         "annotators; a test of the method permutes them where nothing is learnt from draws",
     }
+    _starts_anew = "begins with its start's"
     label_correlation_: float
 
     def __init__(

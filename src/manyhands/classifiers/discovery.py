@@ -58,5 +58,18 @@ def find_classifier(name: str) -> type[Any]:
     raise AnnotationError(f"method={name!r} is unknown; use one of {names}")
 
 
+def find_annotator(name: str) -> type[Any]:
+    """Find what fills in annotations: "graph-completer", or a classifier by `find_classifier`.
+
+    Raises
+    ------
+    AnnotationError
+        If there is none of that name.
+    """
+    from manyhands.classifiers.graph_completion import GraphCompleter
+
+    return GraphCompleter if _plain(name) == "graphcompleter" else find_classifier(name)
+
+
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("classifier")

@@ -1,8 +1,9 @@
 """Which of the annotations that nobody gave a model's predictions should stand in for.
 
 A selector sees the predicted distribution of every annotation, batch by batch, and returns the
-cells to be added, labelled with their most probable class. The (instances x annotators x classes)
-cube is never held: a running best of each class is. Ties go to the first instance and annotator.
+cells to be added, labelled with their most probable class (or a draw). The (instances x
+annotators x classes) cube is never held: a running best of each class is. Ties go to the first
+instance and annotator.
 
 .. [1] Y. Shi, S.-Y. Li, S.-J. Huang. Learning from Crowds with Sparse and Imbalanced Annotations
    (DASC). Machine Learning 112, 2023.
@@ -36,7 +37,7 @@ class Selection:
         The chosen cells alone, over the vocabularies of the table they are for, marked
         ``source="pseudo"``.
     n_candidates : integer array of shape (n_classes,)
-        Open cells by their most probable class: N' of Eq. 4.
+        Open cells by the class they would be labelled with: N' of Eq. 4.
     n_selected : integer array of shape (n_classes,)
         Of these, the chosen ones.
     """
@@ -105,14 +106,21 @@ class Selector(BaseEstimator):
                     "predictions hold numbers that are not finite; the model that predicts "
                     "annotations has diverged"
                 )
-            label = distribution.argmax(axis=1)
+            label, rank = self._judge(distribution, rng)
             n_candidates += np.bincount(label, minlength=table.n_classes)
-            rank = self._rank(distribution, rng)
             cell = instances[row].astype(np.int64) * table.n_annotators + annotator
             for c in np.flatnonzero(np.bincount(label, minlength=table.n_classes)):
                 best[c].add(rank[label == c], cell[label == c])
+        for b in best:
+            b.sort()
         taken = self._take(best, n_candidates, n_select)
         return _selection(table, taken, n_candidates)
+
+    def _judge(
+        self, distribution: FloatArray, rng: np.random.Generator
+    ) -> tuple[IntArray, FloatArray]:
+        """Label and rank of every cell, shapes (m,), from its distribution (m, n_classes)."""
+        return distribution.argmax(axis=1), self._rank(distribution, rng)
 
     @abstractmethod
     def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -188,8 +196,24 @@ class RandomSelector(Selector):
         return _most_confident(best, n_select)
 
 
+class SamplingSelector(RandomSelector):
+    """Cells drawn uniformly, each labelled with a draw from its distribution.
+
+    The most probable class alone leaves out what an annotator seldom says.
+    """
+
+    def _judge(
+        self, distribution: FloatArray, rng: np.random.Generator
+    ) -> tuple[IntArray, FloatArray]:
+        # Together, so that the draws of a cell do not depend on the size of the batches.
+        place, rank = rng.random((len(distribution), 2)).T
+        up_to = distribution.cumsum(axis=1)
+        label = (up_to <= (place * up_to[:, -1])[:, None]).sum(axis=1)
+        return np.minimum(label, distribution.shape[1] - 1), rank
+
+
 def find_selector(name: str) -> type[Selector]:
-    """Find a selector: "confidence", "distribution-aware" or "random", or a class's name.
+    """Find a selector: "confidence", "distribution-aware", "random", "sampling"; or a class's name.
 
     Raises
     ------
@@ -197,12 +221,12 @@ def find_selector(name: str) -> type[Selector]:
         If there is none of that name.
     """
     wanted = re.sub(r"[^a-z]", "", name.lower()).removesuffix("selector")
-    kinds = (ConfidenceSelector, DistributionAwareSelector, RandomSelector)
+    kinds = (ConfidenceSelector, DistributionAwareSelector, RandomSelector, SamplingSelector)
     for kind in kinds:
         if kind.__name__.removesuffix("Selector").lower() == wanted:
             return kind
     raise AnnotationError(
-        f"selector={name!r} is unknown; use confidence, distribution-aware or random"
+        f"selector={name!r} is unknown; use confidence, distribution-aware, random or sampling"
     )
 
 
@@ -248,7 +272,7 @@ def class_quotas(n_candidates: IntArray, n_select: int) -> IntArray:
 
 @dataclass
 class _Best:
-    """The ``size`` cells of lowest rank seen so far, in order; ties go to the first cell."""
+    """The ``size`` cells of lowest rank seen so far; ties go to the first cell."""
 
     size: int
     rank: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -257,13 +281,20 @@ class _Best:
     def add(self, rank: FloatArray, cells: IntArray) -> None:
         """See more cells."""
         if len(self.rank) == self.size:
-            worth = rank <= self.rank[-1]
+            worth = rank <= self.rank.max()
             rank, cells = rank[worth], cells[worth]
         if not len(rank):
             return
-        rank, cells = np.concatenate([self.rank, rank]), np.concatenate([self.cells, cells])
-        order = np.lexsort((cells, rank))[: self.size]
-        self.rank, self.cells = rank[order], cells[order]
+        self.rank = np.concatenate([self.rank, rank])
+        self.cells = np.concatenate([self.cells, cells])
+        # Until there are too many, all are taken, in whatever order.
+        if len(self.rank) > self.size:
+            self.sort()
+
+    def sort(self) -> None:
+        """Put them in order, and drop what is too many."""
+        order = np.lexsort((self.cells, self.rank))[: self.size]
+        self.rank, self.cells = self.rank[order], self.cells[order]
 
 
 class _OpenCells:

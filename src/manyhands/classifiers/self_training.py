@@ -16,7 +16,7 @@ from typing import Any, Self, cast
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
-from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -51,13 +51,19 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         the fitted wrapper (``predict``, ``score``) is asked of it.
     selector : Selector or None, default=None
         What is added: `DistributionAwareSelector` (None), `ConfidenceSelector`,
-        `RandomSelector`.
+        `RandomSelector`, `SamplingSelector`.
+    annotator : crowd classifier, completer or None, default=None
+        What annotates first, where that is another model than ``estimator``: a crowd classifier,
+        or a completer such as `GraphCompleter`, with ``fit(X, table)`` and
+        ``predict_annotation_proba(X)`` (or, where it has that, ``complete(rows)``, of positions in
+        X). It is round 0 then, cloned and seeded as the estimator is; ``estimator`` is trained
+        from round 1 on, and a round of its is kept.
     n_rounds : int, default=5
         Times that annotations are added and the estimator is trained anew; 0 is the estimator.
         There are fewer where no annotation is missing any more.
-    n_select : int or float, default=1.0
+    n_select : int, float or "all", default=1.0
         Annotations a round, at most; a float is a multiple of those observed (held-out ones
-        included).
+        included), "all" is every missing one.
     warm_start : bool, default=False
         Go on from the weights of the round before, with a new optimiser and for as many epochs
         again, rather than from scratch. The estimator must be a network of this library whose
@@ -117,10 +123,12 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     _parameter_constraints: dict[str, list[Any]] = {
         "estimator": [None, HasMethods(["fit", "predict_annotation_proba"])],
         "selector": [None, HasMethods(["select"])],
+        "annotator": [None, HasMethods(["fit", "predict_annotation_proba"])],
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
         "n_select": [
             Interval(Integral, 1, None, closed="left"),
             Interval(Real, 0, None, closed="neither"),
+            StrOptions({"all"}),
         ],
         "warm_start": ["boolean"],
         "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
@@ -141,8 +149,9 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         estimator: Any = None,
         selector: Selector | None = None,
         *,
+        annotator: Any = None,
         n_rounds: int = 5,
-        n_select: int | float = 1.0,
+        n_select: int | float | str = 1.0,
         warm_start: bool = False,
         validation: Any = None,
         patience: int | None = None,
@@ -152,6 +161,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     ) -> None:
         self.estimator = estimator
         self.selector = selector
+        self.annotator = annotator
         self.n_rounds = n_rounds
         self.n_select = n_select
         self.warm_start = warm_start
@@ -173,7 +183,8 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         ------
         AnnotationError
             As the estimator's ``fit``; if ``patience`` has nothing to watch, or ``warm_start`` is
-            asked of an estimator without weights to go on from.
+            asked of an estimator without weights to go on from; if there is an ``annotator`` and
+            no round for the estimator.
         """
         self._validate_params()
         self._check_run()
@@ -182,7 +193,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         )
         table = read_target(y, type(self).__name__)
         self._check_gold(table)
-        n_select = self._n_select(table.observed.n_annotations)
+        n_select = self._n_select(table)
         held: AnnotationTable | None = None
         if isinstance(self.validation, Real):
             table, held = hold_out(table, float(self.validation), rng)
@@ -192,22 +203,34 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         is_rare = _rarer_half(table)
         history = History()
         kept: _Kept | None = None
-        estimator: Any = None
+        model: Any = None  # of the round before
+        estimator: Any = None  # the same, but for an annotator's
         for number in range(self.n_rounds + 1):
             row = {"imbalance_before": _imbalance(table)}
             if number:
-                predictions = self._predictions(estimator, X, table)
+                predictions = self._predictions(model, X, table)
                 chosen = self._selector().select(predictions, table, n_select, rng, held=held)
-                if not chosen.table.n_annotations:
+                # After another model's round, the estimator has its first one, come what may.
+                if not chosen.table.n_annotations and estimator is not None:
                     break
                 row |= _quality(chosen.table, is_rare)
                 table, added = table.with_added(chosen.table), chosen.n_selected
                 rounds = np.append(rounds, np.full(chosen.table.n_annotations, number))
             started = perf_counter()
-            estimator = self._make_estimator(rng, number, previous=estimator).fit(X, table)
+            model = self._make_estimator(rng, number, previous=estimator).fit(X, table)
             seconds = perf_counter() - started
-            row = _row(number, added, table) | row | self._explained(estimator, X, held)
-            history.append(row | _watched(estimator, X) | {"seconds": seconds})
+            # Another model may be a completer, which knows no true classes.
+            knows = {"score", "predict"}
+            if self._is_annotators(number):
+                knows = {name for name in knows if hasattr(model, name)}
+            row = _row(number, added, table) | row
+            if "score" in knows:
+                row |= self._explained(model, X, held)
+            seen = _watched(model, X) if "predict" in knows else {}
+            history.append(row | seen | {"seconds": seconds})
+            if self._is_annotators(number):
+                continue
+            estimator = model
             now = _Kept(estimator, table, rounds, number, _worth(row))
             if kept is None or self.validation is None or now.worth > kept.worth:
                 kept = now
@@ -227,7 +250,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
                 f"patience={self.patience} needs something to watch; give validation= a fraction "
                 "of the annotations or (X, y_gold)"
             )
-        for name in ("estimator", "selector"):
+        for name in ("estimator", "selector", "annotator"):
             given = getattr(self, name, None)
             if isinstance(given, type):
                 raise AnnotationError(
@@ -238,17 +261,36 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
                 f"checkpoint needs an integer random_state, got {self.random_state!r}: a resumed "
                 "run must draw what the first one drew"
             )
-        inner = getattr(self.estimator, "checkpoint", None)
-        if inner is not None:
-            raise AnnotationError(
-                f"estimator has checkpoint={str(inner)!r}, one file for the trainings of all "
-                f"rounds; give checkpoint= to {type(self).__name__} instead"
-            )
+        for name in ("estimator", "annotator"):
+            inner = getattr(getattr(self, name), "checkpoint", None)
+            if inner is not None:
+                raise AnnotationError(
+                    f"{name} has checkpoint={str(inner)!r}, one file for the trainings of all "
+                    f"rounds; give checkpoint= to {type(self).__name__} instead"
+                )
+        if self.annotator is not None:
+            self._check_rounds_of_two_models()
         if isinstance(self.validation, tuple | list) and len(self.validation) != 2:
             raise AnnotationError(
                 f"validation has {len(self.validation)} parts; give (X, y_gold), a fraction of "
                 "the annotations, or None"
             )
+
+    def _check_rounds_of_two_models(self) -> None:
+        if not self.n_rounds:
+            raise AnnotationError(
+                "n_rounds=0 ends after the annotator's round, before the estimator is trained; "
+                "give n_rounds=1, or no annotator"
+            )
+        if self.warm_start:
+            raise AnnotationError(
+                "warm_start=True goes on from the weights of the round before, and those of "
+                "annotator are another model's; use warm_start=False"
+            )
+
+    def _is_annotators(self, number: int) -> bool:
+        """Whether a round is that of another model."""
+        return self.annotator is not None and not number
 
     def _check_gold(self, table: AnnotationTable) -> None:
         """Refuse gold labels for validation that no round could be measured by."""
@@ -292,10 +334,12 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             if hasattr(kept.estimator, name):
                 setattr(self, name, getattr(kept.estimator, name))
 
-    def _n_select(self, n_observed: int) -> int:
+    def _n_select(self, table: AnnotationTable) -> int:
+        if self.n_select == "all":
+            return table.n_instances * table.n_annotators
         if isinstance(self.n_select, Integral):
             return int(self.n_select)
-        return max(1, round(float(self.n_select) * n_observed))
+        return max(1, round(float(self.n_select) * table.observed.n_annotations))
 
     def _selector(self) -> Selector:
         return DistributionAwareSelector() if self.selector is None else clone(self.selector)
@@ -305,7 +349,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         return CrowdLayerClassifier() if self.estimator is None else clone(self.estimator)
 
     def _make_estimator(self, rng: np.random.Generator, number: int, *, previous: Any) -> Any:
-        estimator = self.make_base()
+        estimator = clone(self.annotator) if self._is_annotators(number) else self.make_base()
         own = estimator.get_params(deep=False)
         seed = int(rng.integers(np.iinfo(np.int32).max))
         if own.get("random_state", 0) is None:
@@ -339,7 +383,10 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         size = max(1, CELLS_AT_ONCE // (table.n_annotators * table.n_classes))
         for start in range(0, table.n_instances, size):
             rows = np.arange(start, min(start + size, table.n_instances))
-            yield rows, estimator.predict_annotation_proba(_rows_of(X, rows))
+            if hasattr(estimator, "complete"):
+                yield rows, estimator.complete(rows)
+            else:
+                yield rows, estimator.predict_annotation_proba(_rows_of(X, rows))
 
     # -- what the kept round's estimator does ---------------------------------------------------
 
@@ -398,8 +445,8 @@ class DASCClassifier(SelfTrainingCrowdClassifier):
 
     Parameters
     ----------
-    estimator, n_rounds, n_select, warm_start, validation, patience, checkpoint, verbose, \
-    random_state
+    estimator, annotator, n_rounds, n_select, warm_start, validation, patience, checkpoint, \
+    verbose, random_state
         See `SelfTrainingCrowdClassifier`.
     refill : bool, default=False
         See `DistributionAwareSelector`.
@@ -432,8 +479,9 @@ class DASCClassifier(SelfTrainingCrowdClassifier):
         estimator: Any = None,
         *,
         refill: bool = False,
+        annotator: Any = None,
         n_rounds: int = 5,
-        n_select: int | float = 1.0,
+        n_select: int | float | str = 1.0,
         warm_start: bool = False,
         validation: Any = None,
         patience: int | None = None,
@@ -443,6 +491,7 @@ class DASCClassifier(SelfTrainingCrowdClassifier):
     ) -> None:
         super().__init__(
             estimator,
+            annotator=annotator,
             n_rounds=n_rounds,
             n_select=n_select,
             warm_start=warm_start,

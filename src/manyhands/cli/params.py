@@ -215,11 +215,20 @@ def _make_part(
     protocol: str,
 ) -> Any:
     """Make an object from its name (or a dict of its name and parameters) and its settings."""
-    from manyhands.classifiers import find_classifier, find_selector, with_protocol
+    from manyhands.classifiers import (
+        all_classifiers,
+        all_wrappers,
+        find_annotator,
+        find_classifier,
+        find_selector,
+        with_protocol,
+    )
 
     finders: dict[str, Callable[[str], type[Any]]] = {
         "aggregator": find_aggregator,
+        "annotator": find_annotator,
         "estimator": find_classifier,
+        "pretrainer": find_classifier,
         "selector": find_selector,
     }
     if not isinstance(spec, str | dict) and not settings:
@@ -238,7 +247,7 @@ def _make_part(
     for parameter in parameters:
         _require_parameter(f"{part}.{parameter}", parameter, kind)
     parameters |= parse_settings(settings, kind, reserved=reserved)
-    if part != "estimator":
+    if kind not in {cls for _, cls in [*all_classifiers(), *all_wrappers()]}:
         return kind(**parameters)
     made = with_protocol(kind(), protocol)
     return made.set_params(**over(parameters, made.get_params(deep=False)))
@@ -246,7 +255,9 @@ def _make_part(
 
 _SUCH_AS = {
     "aggregator": "dawid-skene",
+    "annotator": "graph-completer",
     "estimator": "crowd-layer",
+    "pretrainer": "crowd-layer",
     "selector": "confidence",
 }
 """Parameters that are objects, and an example of what may be named."""

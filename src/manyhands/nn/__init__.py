@@ -24,6 +24,7 @@ from manyhands.nn.backbones import (
     make_backbone,
 )
 from manyhands.nn.base import CrowdModule, ScaledClassifier
+from manyhands.nn.graph import AnnotationEdges, GraphCompletionModule, GraphConvolution
 from manyhands.nn.noise_adaptation import (
     CONNECTIONS,
     PARAMETRIZATIONS,
@@ -48,6 +49,7 @@ __all__ = [
     "VGG16",
     "AggregatorModule",
     "AnnotationDiscriminator",
+    "AnnotationEdges",
     "AnnotationGenerator",
     "AnnotatorEmbedding",
     "AnnotatorHeadsModule",
@@ -61,6 +63,8 @@ __all__ = [
     "DoctorNetModule",
     "FixedConfusionModule",
     "GenerativeCrowdModule",
+    "GraphCompletionModule",
+    "GraphConvolution",
     "Linear",
     "Pairs",
     "ResNet18",
