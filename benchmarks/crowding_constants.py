@@ -47,14 +47,19 @@ SETS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "CIFAR-10H": (
         make_low_quality_cifar10h,
-        {"max_epochs": 25, "annotators_per_instance": 16, "adversarial_epochs": 10},
+        {
+            "max_epochs": 25,
+            "batch_size": 512,
+            "annotators_per_instance": 16,
+            "adversarial_epochs": 10,
+        },
     ),
 }
 """Loaders, and how networks are trained on them: as in ``experiments/crowding2021.py``."""
 
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},
-    {"classifier_lr": 5e-6},
+    {"classifier_lr": 1e-5},
     {"classifier_lr": 2e-5},
     {"classifier_lr": 1e-4},
     {"generator_lr": 1e-3},

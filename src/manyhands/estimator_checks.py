@@ -117,6 +117,10 @@ def check_probabilities(estimator: BaseCrowdClassifier) -> None:
         assert annotations.shape == (len(X), 5, 3)
         assert annotations.min() >= 0
         np.testing.assert_allclose(annotations.sum(axis=2), 1.0, rtol=1e-5)
+        if hasattr(fitted, "predict_observed_proba"):
+            rows, columns = np.nonzero(A >= 0)
+            observed = fitted.predict_observed_proba(X, A)
+            np.testing.assert_allclose(observed, annotations[rows, columns], rtol=1e-4, atol=1e-6)
     if hasattr(fitted, "confusion_"):
         assert fitted.confusion_.shape == (5, 3, 3)
         np.testing.assert_allclose(fitted.confusion_.sum(axis=2), 1.0, rtol=1e-5)

@@ -246,6 +246,13 @@ def test_annotators_drawn_for_every_instance():
     pairs = rows * 5 + annotators
     assert len(pairs.unique()) == len(pairs)
     assert set(annotators.tolist()) == set(range(5))
+    # Five of seven annotated anything: whatever part of the crowd each draw is from, all are
+    # equally probable.
+    A = np.pad(A, ((0, 0), (1, 1)), constant_values=-1)
+    cells = Cells(AnnotationTable.from_matrix(A), 3, CPU)
+    drawn = torch.cat([cells.of(torch.arange(48))[1] for _ in range(200)])
+    shares = torch.bincount(drawn, minlength=7) / (48 * 200)
+    np.testing.assert_allclose(shares, [0, 0.6, 0.6, 0.6, 0.6, 0.6, 0], atol=0.03)
 
 
 def test_entropy_is_that_of_clipped_probabilities():

@@ -250,6 +250,25 @@ def test_absent_parts_are_named(make_row, demo):
     assert {no_test[p]["absent"] for p in (LAST, GOLD, ORACLE)} == {"the data set has no test part"}
 
 
+def test_the_training_part_is_watched_where_the_row_says_so(make_row, demo):
+    row, plain = make_row(more="watch: [train]\n"), make_row(name="b")
+    record, alone = run_cell(row, 0, demo), run_cell(plain, 0, demo)
+    added = {"train_accuracy", "train_macro_f1"}
+    assert set(record.history) - set(alone.history) == added
+    # Nothing else changes.
+    assert {k: v for k, v in record.history.items() if k not in added} == alone.history
+    assert record.metrics == alone.metrics
+    model = row.make_estimator(0).fit(demo.X_train, demo.annotations)
+    right = model.predict(demo.X_train) == demo.y_train
+    assert record.history["train_accuracy"][-1] == right.mean()
+    some = demo.y_train.astype(float)
+    some[::2] = np.nan
+    partly = run_cell(row, 0, replace(demo, y_train=some))
+    assert partly.history["train_accuracy"][-1] == right[1::2].mean()
+    unknown = run_cell(row, 0, replace(demo, y_train=None))
+    assert (unknown.status, "y_train is None" in unknown.reason) == ("failed", True)
+
+
 MEASURES = """\
 import numpy as np
 

@@ -9,18 +9,22 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
+from manyhands import CrowdInGClassifier, CrowdLayerClassifier, load_demo
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import make_conal_synthetic
 from manyhands.exceptions import AnnotationError
 from manyhands.experiments.ceilings import labelled_by_gold
 from manyhands.experiments.measures import (
+    accuracy_by_entropy,
     class_imbalance,
     common_confusion_error,
     common_confusion_matrices,
     common_mistakes,
     individual_confusion_error,
     individual_confusion_matrices,
+    start_accuracy,
     stopping_rule,
+    watchdog,
 )
 from manyhands.experiments.sets import Data
 from manyhands.training import History
@@ -174,3 +178,85 @@ def test_a_stopping_rule_is_measured_by_hand():
     assert stopping_rule(Rounds((1.0,) * 4), of)["stopping_rank_correlation"] == 0.0
     with pytest.raises(AnnotationError, match="y_test is None"):
         stopping_rule(model, Data(X_train=np.eye(2), annotations=table))
+
+
+def test_accuracy_by_entropy_by_hand():
+    # The surer, the smaller its place; right are the instances 0 to 3 and 7, of classes "b", "a".
+    sure = np.array([0.99, 0.97, 0.95, 0.93, 0.91, 0.89, 0.87, 0.85, 0.83, 0.81])
+    right = np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0], dtype=bool)
+    shuffled = np.random.default_rng(0).permutation(10)
+    proba = np.stack([sure, 1 - sure], axis=1)[shuffled]
+    gold = np.where(right, "b", "a")[shuffled]
+    model = SimpleNamespace(classes_=np.array(["b", "a"]), predict_proba=lambda X: X)
+    table = AnnotationTable.from_matrix(np.zeros((10, 1), dtype=int))
+    found = accuracy_by_entropy(model, Data(X_train=proba, annotations=table, y_train=gold))
+    np.testing.assert_allclose(found["accumulated_share"], np.arange(1, 11) / 10)
+    expected = [1, 1, 1, 1, 4 / 5, 4 / 6, 4 / 7, 5 / 8, 5 / 9, 5 / 10]
+    np.testing.assert_allclose(found["accumulated_accuracy"], expected)
+    assert found["certain_half_gain"] == pytest.approx(0.3)
+
+
+def test_accuracy_by_entropy_is_of_instances_with_a_true_class():
+    proba = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
+    model = SimpleNamespace(classes_=np.array([0, 1]), predict_proba=lambda X: X)
+    table = AnnotationTable.from_matrix(np.zeros((3, 1), dtype=int))
+    of = Data(X_train=proba, annotations=table, y_train=np.array([np.nan, 1.0, 1.0]))
+    # Of two instances the first tenths are the surer one, which is right.
+    np.testing.assert_allclose(
+        accuracy_by_entropy(model, of)["accumulated_accuracy"], [1] * 7 + [0.5] * 3
+    )
+    for y_train in (None, np.full(3, np.nan)):
+        with pytest.raises(AnnotationError, match="no true class"):
+            accuracy_by_entropy(model, replace(of, y_train=y_train))
+
+
+class Starts(BaseEstimator):
+    """Predicts 0 but for so many instances; its start is right of none."""
+
+    def __init__(self, right=0, validation=None):
+        self.right = right
+        self.validation = validation
+
+    def predict(self, X):
+        return np.arange(len(X)) < self.right
+
+    def fit(self, X, y):
+        assert self.validation == 0.1
+        self.pretrainer_ = Starts(1)
+        self.history_ = History(
+            {"stage": stage, "test_accuracy": value}
+            for stage, value in (("start", 0.1), ("adversarial", 0.3), ("adversarial", 0.2))
+        )
+        return self
+
+
+def test_a_gain_on_the_start_by_hand():
+    table = AnnotationTable.from_matrix(np.zeros((4, 1), dtype=int))
+    of = Data(X_train=np.eye(4), annotations=table, X_test=np.eye(4), y_test=np.ones(4, dtype=bool))
+    model = Starts(3)
+    model.pretrainer_ = Starts(1)
+    assert start_accuracy(model, of) == {"start_accuracy": 0.25, "gain_on_start": 0.5}
+    assert watchdog(model, of) == {
+        "watchdog_accuracy": 0.75,
+        "watchdog_start_accuracy": 0.25,
+        "watchdog_last_accuracy": 0.2,
+        # Of the start, .25, and the two adversarial epochs.
+        "watchdog_oracle_accuracy": 0.3,
+        "watchdog_gain": 0.5,
+    }
+    for measure in (start_accuracy, watchdog):
+        with pytest.raises(AnnotationError, match="Starts has no pretrainer_"):
+            measure(Starts(), of)
+        with pytest.raises(AnnotationError, match="y_test is None"):
+            measure(model, replace(of, y_test=None))
+
+
+def test_the_start_that_is_measured_is_what_its_row_gives_alone():
+    """What Table 1 calls DL-CL is CrowdInG's start, to the bit."""
+    demo, quick = load_demo(), {"max_epochs": 1, "random_state": 0, "device": "cpu"}
+    alone = CrowdLayerClassifier(**quick).fit(demo.X_train, demo.annotations)
+    model = CrowdInGClassifier(**quick).fit(demo.X_train, demo.annotations)
+    found = start_accuracy(model, demo)
+    assert found["start_accuracy"] == np.mean(alone.predict(demo.X_test) == demo.y_test)
+    kept = watchdog(model, demo)
+    assert kept["watchdog_gain"] == kept["watchdog_accuracy"] - kept["watchdog_start_accuracy"]

@@ -468,6 +468,51 @@ def test_epochs_are_counted_over_stages():
     assert "- loss by round of first (Set)" in text
 
 
+def test_a_stage_is_drawn_alone_and_counted_by_itself():
+    row = make_row("first")
+    columns = {"stage": ["start", "start", "late", "late"], "epoch": [1, 2, 1, 2]}
+    records = [note(row, 0, **columns, loss=[4.0, 3.0, 2.0, 1.0])]
+    _, text = draw_history([row], records, metric="loss", x="epoch", stage="late")
+    assert "|  | 1 | 2 |" in text
+    assert line_of(text, "first")[1:] == ["2 (1)", "1 (1)"]
+    assert "Table 1, stage late." in text
+    svg, text = draw_history([row], records, metric="loss", x="epoch", stage="early")
+    assert svg is None
+    assert "- loss by epoch in stage early of first (Set)" in text
+
+
+def test_a_profile_is_a_mean_of_vectors():
+    row, other = make_row("first"), make_row("second")
+    vectors = ([0.5, 1.0], [0.7, 0.8])
+    records = [
+        make_record(row, k, 0.5, extra={"taken": [0.1, 1.0], "top_accuracy": values})
+        for k, values in enumerate(vectors)
+    ]
+    # Of other lengths, and no vector: no curve.
+    records.append(make_record(row, 2, 0.5, extra={"taken": [0.1], "top_accuracy": [0.1, 0.2]}))
+    records.append(make_record(other, 0, 0.5, extra={"taken": [0.1, 1.0], "top_accuracy": 0.5}))
+    changes = {"kind": "profile", "metric": "top_accuracy", "x": "taken", "x_label": "share"}
+    svg, text = draw_history([row, other], records, **changes)
+    assert "top accuracy in %" in svg
+    assert "first, 0.1: 60 ± 14.14 (2)" in svg
+    assert "|  | 0.1 | 1 |" in text
+    assert line_of(text, "first")[1:] == ["60.00 ± 14.14 (2)", "90.00 ± 14.14 (2)"]
+    assert "- top_accuracy by taken of second (Set)" in text
+
+
+def test_a_row_without_an_x_stands_at_the_figures():
+    rows = [
+        make_row("none", table="p/f1", label="ours"),
+        make_row("some", table="p/f1", label="ours", data={"name": "labelme", "k": 0.5}),
+    ]
+    records = [r for row in rows for r in make_records(row, [0.5])]
+    figure = FigurePlan("f1", "F", "lines", "accuracy", LAST, "data.k", "k", (), (), ())
+    page = make_page(make_paper(figures=(replace(figure, x_absent=0.0),)), rows, records)
+    text = to_markdown(page).split("### Set")[-1]
+    assert "|  | 0 | 0.5 |" in text
+    assert figure.place(rows[0]) is None
+
+
 @pytest.mark.parametrize(
     ("n", "shown"), [(15, list(range(1, 16))), (16, [1, 3, 5, 7, 9, 11, 13, 15, 16]), (100, None)]
 )
@@ -669,6 +714,28 @@ def test_bounds_on_a_column_of_the_history():
     assert "no finished run" in judge_noted(GROWN, **near, exact=False).why
 
 
+def test_places_within_a_stage_are_compared():
+    histories = [
+        {"stage": ["start", "late", "late"], "epoch": [1, 1, 2], "recall": [0.1, 0.5, 0.6 + d]}
+        for d in (0.0, 0.1, 0.2)
+    ]
+    test = {"kind": "paired", "better": "m/a", "than": "m/a", "metric": "recall"}
+    # Of the late stage .1, .2, .3; without it .5, .6, .7.
+    found = judge_noted(histories, **test, at="last", than_at="first", stage="late")
+    assert found.why.startswith(
+        "recall, last noted of stage late versus first noted of stage late: +20.00 points ("
+    )
+    assert "+60.00" in judge_noted(histories, **test, at="last", than_at="first").why
+    # Epochs count in their stage.
+    places = {"at": {"epoch": 2}, "than_at": {"epoch": 1}}
+    assert "+20.00" in judge_noted(histories, **test, **places, stage="late").why
+    found = judge_noted(histories, **test, **places, stage="nosuch")
+    assert found.why == (
+        "no finished run with recall, epoch 2 of stage nosuch of m/a; no finished run with "
+        "recall, epoch 1 of stage nosuch of m/a"
+    )
+
+
 def test_selections_of_one_row_are_compared():
     row = make_row("a", published(0.9))
     records = [
@@ -738,6 +805,8 @@ def test_a_paper_is_read(tmp_path):
         ("title: Table 1", "titel: Table 1", 5, "did you mean title"),
         ("kind: lines", "kind: line", 8, "lines or matrices"),
         ("x: data.k", "x: 3", 10, "write a text"),
+        ("x: data.k", "x: data.k\n  x_absent: none", 11, "x_absent holds 'none'"),
+        ("x: data.k", "x: data.k\n  stage: late", 11, "no 'stage'"),
         ("id: f1", "id: t1", 7, "taken"),
         ("better: m/a", "better: m/c", 17, "no row 'm/c'"),
         ("[m/b]", "[m/z]", 18, "no row 'm/z'"),
@@ -814,6 +883,19 @@ def test_a_figure_of_histories_is_read(tmp_path):
     assert second.test["than_selection"] == LAST
 
 
+def test_a_profile_is_read(tmp_path):
+    cut = HISTORY.index("  log: true"), HISTORY.index("  columns: [Set, Found]")
+    text = HISTORY[: cut[0]] + HISTORY[cut[1] :]
+    text = text.replace("  levels:\n  - {extra: gold, label: gold labels}\n", "")
+    path, load = load_history(tmp_path, text.replace("kind: history", "kind: profile"))
+    (figure,) = load().figures
+    assert (figure.kind, figure.metric, figure.x) == ("profile", "imbalance", "round")
+    assert (figure.stage, figure.levels) == (None, ())
+    path.write_text(path.read_text().replace("rows: [b, c]", "rows: [b, d]"), encoding="utf-8")
+    with pytest.raises(RowError, match="t1 has no row 'd'"):
+        load()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line", "says"),
     [
@@ -838,6 +920,11 @@ def test_a_figure_of_histories_is_read(tmp_path):
         ("    metric: test_accuracy\n", "", 25, "at without metric"),
         ("at: last", f"at: last\n    selection: {LAST}", 27, "every epoch"),
         ("{round: 0}", "last", 24, "are the same"),
+        ("at: last", "at: last\n    stage: 3", 27, "stage is 3; write a text"),
+        ("than_selection: last", "stage: late\n    than_selection: last", 35, "stage without at"),
+        ("log: true", "stage: [a]", 13, "stage is ['a']; write a text"),
+        ("log: true", "x_absent: 0", 13, "no 'x_absent'"),
+        ("kind: history", "kind: profile", 13, "no 'log'"),
         ("than_selection: last epoch", f"than_selection: {ORACLE}", 35, "than_selection is"),
         ("than_selection: last epoch", f"than_selection: {HELD_OUT}", 33, "are the same"),
         ("than_selection: last", "metric: error\n    than_selection: last", 36, "leave"),

@@ -107,8 +107,12 @@ def test_the_key_is_of_what_decides_the_result(write):
         ("holdout: 0.1", "holdout: 0.2"),
         ("hidden: [16]", "hidden: [17]"),
         ("seeds:", "device: gpu\nseeds:"),
+        ("seeds:", "watch: [train]\nseeds:"),
     ):
         assert load_row(write(ROW.replace(*change))).key != row.key
+    # Records made before rows had it are still theirs.
+    assert "watch" not in row.specification()
+    assert load_row(write(ROW + "watch: []\n")).key == row.key
 
 
 # A change of the row, the line of the mistake, and what is said of it.
@@ -147,6 +151,8 @@ WRONG = {
     "table of no paper": ("chu2021/table1", "table1", 3, "paper/table"),
     "deviation": ('"Pooled features: only these are public."', "3", 16, "deviations holds 3"),
     "measure": ("holdout: 0.1", 'extra: ["json:dump_all"]', 13, "no 'dump_all'"),
+    "watch": ("holdout: 0.1", "watch: [test]", 13, "watch holds 'test'; write train"),
+    "watch no list": ("holdout: 0.1", "watch: train", 13, "write a list"),
     "measure of no module": ("holdout: 0.1", 'extra: ["jsonn:dumps"]', 13, "cannot be imported"),
     "key twice": ("holdout: 0.1", "label: again", 13, "stands in line 1 too"),
     "no YAML": ("holdout: 0.1", "holdout: [0.1", 14, "not YAML"),

@@ -65,10 +65,12 @@ def test_without_adjacency_nothing_is_aggregated():
     torch.testing.assert_close(judge.class_matrices(), judge.matrices)
 
 
-def test_scores_are_bilinear_and_sliced_by_label():
+@pytest.mark.parametrize("n", [2, 9])
+def test_scores_are_bilinear_and_sliced_by_label(n):
+    """With fewer instances than annotators, or more."""
     torch.manual_seed(0)
     judge = AnnotationDiscriminator(3, 4, n_features=5, embedding_dim=6).eval()
-    x, rows = torch.randn(2, 5), torch.tensor([0, 1, 1])
+    x, rows = torch.randn(n, 5), torch.tensor([0, 1, 1])
     pairs = judge.embed(x, rows, torch.tensor([3, 0, 3]))
     u, v = pairs.u[pairs.place], pairs.v[pairs.rows]
     matrices = judge.class_matrices().detach()

@@ -47,9 +47,15 @@ class Cells:
         rows = torch.arange(n, device=pool.device)
         if self.per_instance is None or self.per_instance >= len(pool):
             return rows.repeat_interleave(len(pool)), pool.repeat(n)
-        # Those of the lowest of random numbers: drawn without replacement.
-        order = torch.rand(n, len(pool), device=pool.device).argsort(dim=1)
-        drawn = pool[order[:, : self.per_instance]].sort(dim=1).values
+        # One of each of k equal parts of a random order: all different, all equally probable, and
+        # no sorting of all annotators for every instance.
+        size, k = len(pool), self.per_instance
+        bounds = torch.arange(k + 1, device=pool.device) * size // k
+        width = bounds[1:] - bounds[:-1]
+        place = bounds[:-1] + (torch.rand(n, k, device=pool.device) * width).long()
+        shuffled = pool[torch.randperm(size, device=pool.device)]
+        # A product may round up to the next part's first.
+        drawn = shuffled[torch.minimum(place, bounds[1:] - 1)].sort(dim=1).values
         return rows.repeat_interleave(self.per_instance), drawn.flatten()
 
     def are_open(self, instances: Tensor, annotators: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -649,6 +649,68 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             start += len(x)
         return cast(FloatArray, proba)
 
+    @torch.inference_mode()
+    def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
+        """Probability of every class as the annotation, for the pairs that a table holds.
+
+        The entries of `predict_annotation_proba` at the annotations' instances and annotators, at
+        a cost that grows with the annotations. Which class they name is not looked at.
+
+        Parameters
+        ----------
+        X : as in `fit`
+        y : as in `fit`
+            Annotations of these instances; new annotators are those of
+            `predict_annotation_proba`.
+
+        Returns
+        -------
+        array of shape (n_annotations, n_classes)
+            float32, in the order of the table's annotations; rows sum to 1.
+
+        Raises
+        ------
+        AnnotationError
+            If X and y do not belong together, or ids of annotators are numbers where those of
+            `fit` were strings, or the other way round.
+        """
+        check_is_fitted(self)
+        table = as_table(y)
+        self._check_rows(X, table)
+        columns = self._find_annotators(table.annotators, "y's annotators")
+        proba = np.empty((table.n_annotations, len(self.classes_)), dtype=np.float32)
+        for rows, log_proba in self._observed_log_proba(X, table, columns[table.annotator]):
+            proba[rows] = np.exp(log_proba)
+        return cast(FloatArray, proba)
+
+    def _observed_log_proba(
+        self, X: Any, table: AnnotationTable, annotators: IntArray
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Yield blocks of a table's rows, and every class's log probability there.
+
+        ``annotators`` are codes of the fitted vocabulary, one a row of the table (-1: new).
+        """
+        check_is_fitted(self, "module_")
+        features = Features(self._read_features(X, reset=False), self._device)
+        heard = np.append(self.heard_, False)[annotators]
+        order, start = table.by_instance()
+        order = np.arange(table.n_annotations) if order is None else order
+        annotated = np.flatnonzero(np.diff(start))
+        for first in range(0, len(annotated), PREDICT_BATCH):
+            instances = annotated[first : first + PREDICT_BATCH]
+            rows = order[start[instances[0]] : start[instances[-1] + 1]]
+            x = features.take(torch.from_numpy(instances))
+            place = np.searchsorted(instances, table.instance[rows])
+            own = heard[rows]
+            log_proba = np.empty((len(rows), len(self.classes_)))
+            pairs = np.stack([place[own], annotators[rows[own]]]).astype(np.int64)
+            log_proba[own] = self.module_.annotation_log_proba(
+                x, *torch.from_numpy(pairs).to(self._device)
+            ).cpu()
+            if not own.all():
+                log_proba[~own] = floored_log(self._of_new_annotator(self.module_(x)))[place[~own]]
+            yield rows, log_proba
+
     def _find_annotators(self, annotators: Any, argument: str) -> IntArray:
         """Positions of annotators, -1 (and a warning) for those who were not there in `fit`."""
         which = slice(None) if annotators is None else annotators
@@ -722,37 +784,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         table = table.observed
         check_annotations(table, argument="y")
         columns = self._find_annotators(table.annotators, "y's annotators")
-        labels, _ = encode(table.classes, self.classes_, argument="y", vocabulary_name="classes_")
-        return self._log_likelihood(X, table, columns[table.annotator], labels[table.label])
-
-    def _log_likelihood(
-        self, X: Any, table: AnnotationTable, annotators: AnyArray, labels: AnyArray
-    ) -> float:
-        """Weighted mean log probability of annotations, with codes of the fitted vocabularies."""
-        check_is_fitted(self, "module_")
-        features = Features(self._read_features(X, reset=False), self._device)
-        own = np.append(self.heard_, False)[annotators]
-        total, weight = 0.0, table.weight
-        if own.any():
-            known = AnnotationTable(
-                table.instance[own],
-                annotators[own],
-                labels[own],
-                table.instances,
-                self.annotators_,
-                self.classes_,
-                None if table.weights is None else table.weights[own],
-            )
-            batches = AnnotationBatches(features, known, PREDICT_BATCH)
-            total -= (
-                weight[own].sum() * AnnotationMonitor(self.module_, batches)()["validation_nll"]
-            )
-        if not own.all():
-            rows, inverse = np.unique(table.instance[~own], return_inverse=True)
-            parts = features.batches(torch.from_numpy(rows), PREDICT_BATCH)
-            expected = np.concatenate([self._of_new_annotator(self.module_(x)) for x in parts])
-            total += float(weight[~own] @ floored_log(expected[inverse, labels[~own]]))
-        return float(total / weight.sum())
+        codes, _ = encode(table.classes, self.classes_, argument="y", vocabulary_name="classes_")
+        labels, given = codes[table.label], np.empty(table.n_annotations)
+        for rows, log_proba in self._observed_log_proba(X, table, columns[table.annotator]):
+            given[rows] = log_proba[np.arange(len(rows)), labels[rows]]
+        return float(np.average(given, weights=table.weight))
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.

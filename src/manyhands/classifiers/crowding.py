@@ -62,8 +62,9 @@ from manyhands.typing import AnyArray
 START, GENERATOR, DISCRIMINATOR, ADVERSARIAL = "start", "generator", "discriminator", "adversarial"
 DEFAULT_EPOCHS = {GENERATOR: 30, DISCRIMINATOR: 10, ADVERSARIAL: 20}
 CLASSIFIER_NLL = "validation_classifier_nll"
-CONFUSION_INSTANCES = 1024
-"""Most instances ``confusion_`` is a mean over."""
+CONFUSION_INSTANCES, CONFUSION_CELLS = 1024, 1 << 22
+"""Most instances ``confusion_`` is a mean over; fewer (but 64) where all annotators of them are
+more cells than this."""
 
 
 class CrowdInGClassifier(BaseCrowdClassifier):
@@ -259,7 +260,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         pretraining_lr: float = 1e-3,
         generator_lr: float = 1e-4,
         discriminator_lr: float = 1e-3,
-        classifier_lr: float = 1e-5,
+        classifier_lr: float = 5e-6,
         discriminator_decay: float = 1e-2,
         annotators_per_instance: int | None = None,
         chunk_size: int = 1 << 13,
@@ -515,8 +516,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         device = batches.features.device
         n = len(batches.instances)
         some = batches.instances
-        if n > CONFUSION_INSTANCES:
-            place = torch.linspace(0, n - 1, CONFUSION_INSTANCES, device=device)
+        most = min(CONFUSION_INSTANCES, max(64, CONFUSION_CELLS // self.n_annotators_))
+        if n > most:
+            place = torch.linspace(0, n - 1, most, device=device)
             some = some[place.long()]
         everybody = torch.arange(self.n_annotators_, device=device)
         parts = batches.features.batches(some, PREDICT_BATCH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, Self, cast
 
 import numpy as np
@@ -14,11 +15,11 @@ from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
-from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.classifiers.base import GRID_ENTRIES, BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.kernels import floored_log
 from manyhands.training import History
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import FloatArray, IntArray
 
 
 class SecondStageClassifier(BaseCrowdClassifier):
@@ -136,22 +137,21 @@ class SecondStageClassifier(BaseCrowdClassifier):
         """Confusion matrices, and as the last (of code -1) that of a new annotator."""
         return np.concatenate([self.confusion_, self.pooled_confusion_[None]])
 
-    def _log_likelihood(
-        self, X: Any, table: AnnotationTable, annotators: AnyArray, labels: AnyArray
-    ) -> float:
+    def _observed_log_proba(
+        self, X: Any, table: AnnotationTable, annotators: IntArray
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
         if not hasattr(self, "estimator_"):
-            return super()._log_likelihood(X, table, annotators, labels)
-        given = self._given(self.predict_proba(X), table.instance, annotators, labels)
-        return float(np.average(floored_log(given), weights=table.weight))
-
-    def _given(
-        self, proba: FloatArray, instances: IntArray, annotators: AnyArray, labels: AnyArray
-    ) -> FloatArray:
-        """Probability of every annotation, shape (n_annotations,)."""
-        if not hasattr(self, "confusion_"):
-            return proba[instances, labels]
-        columns = self._confusions_and_pooled[annotators, :, labels]
-        return cast(FloatArray, (proba[instances] * columns).sum(axis=1))
+            yield from super()._observed_log_proba(X, table, annotators)
+            return
+        proba = self.predict_proba(X)
+        size = max(1, GRID_ENTRIES // len(self.classes_) ** 2)
+        for start in range(0, table.n_annotations, size):
+            rows = np.arange(start, min(start + size, table.n_annotations))
+            given = proba[table.instance[rows]]
+            if hasattr(self, "confusion_"):
+                confusion = self._confusions_and_pooled[annotators[rows]]
+                given = (given[:, None] @ confusion)[:, 0]
+            yield rows, floored_log(given)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_") or hasattr(self, "estimator_")

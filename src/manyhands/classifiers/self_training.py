@@ -405,6 +405,11 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         check_is_fitted(self, "estimator_")
         return cast(FloatArray, self.estimator_.predict_annotation_proba(X, annotators))
 
+    @available_if(lambda self: hasattr(getattr(self, "estimator_", None), "predict_observed_proba"))  # type: ignore[untyped-decorator]
+    def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
+        """Probability of every class as each annotation of a table, where the estimator tells."""
+        return cast(FloatArray, self.estimator_.predict_observed_proba(X, y))
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy against gold labels, or mean log likelihood of annotations."""
         check_is_fitted(self, "estimator_")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from manyhands._version import __version__
+from manyhands.annotations.encoding import as_values, missing_mask
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 from manyhands.experiments.code import code_hash
 from manyhands.experiments.records import (
@@ -101,7 +102,7 @@ def absent_device(row: Row) -> str | None:
 def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
     """Fit once for the last epoch and the curves, and once more with annotations held out."""
     model = row.make_estimator(seed)
-    history = _fit(model, data, seed)
+    history = _fit(model, data, seed, row.watch)
     metrics = {
         LAST: _metrics(model, data, max(1, len(history))),
         HELD_OUT: _held_out(row, seed, data, model),
@@ -114,16 +115,27 @@ def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
     return {"metrics": metrics, "extra": extra, "history": _columns(history)}
 
 
-def _fit(model: Any, data: Data, seed: int) -> list[dict[str, Any]]:
+def _fit(model: Any, data: Data, seed: int, watch: tuple[str, ...]) -> list[dict[str, Any]]:
     """Fit under watch; return the history, empty where the estimator keeps none."""
     from manyhands.classifiers.monitors import watching
 
     parts = {"valid": (data.X_valid, data.y_valid), "test": (data.X_test, data.y_test)}
     _seed_everything(seed)
     watched = {name: part for name, part in parts.items() if part[1] is not None}
+    if "train" in watch:
+        watched["train"] = _training_gold(data)
     with watching(y_train=data.y_train, **watched):
         model.fit(data.X_train, data.annotations)
     return list(getattr(model, "history_", []))
+
+
+def _training_gold(data: Data) -> tuple[Any, Any]:
+    """Return the training instances whose true class is known, and these classes."""
+    if data.y_train is None:
+        raise AnnotationError("y_train is None; take train out of watch, nothing tells accuracy")
+    gold = as_values(data.y_train)
+    known = ~missing_mask(gold)
+    return (data.X_train, gold) if known.all() else (data.X_train[known], gold[known])
 
 
 def _seed_everything(seed: int) -> None:
@@ -148,7 +160,14 @@ def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
     likelihood = np.array([epoch.get("validation_nll", np.nan) for epoch in epochs])
     if not np.isfinite(likelihood).any():
         return {"absent": NO_EPOCHS}
-    return _metrics(model, data, int(np.nanargmin(likelihood)) + 1)
+    return _metrics(model, data, _kept(model, int(np.nanargmin(likelihood)) + 1))
+
+
+def _kept(model: Any, otherwise: int) -> int:
+    """Number of the row of the history that the model says it kept, counted from 1."""
+    best = (getattr(model, "best_stage_", None), getattr(model, "best_epoch_", None))
+    rows = [(row.get("stage"), row.get("epoch")) for row in model.history_]
+    return rows.index(best) + 1 if best in rows else otherwise
 
 
 def _metrics(model: Any, data: Data, epoch: int) -> dict[str, Any]:

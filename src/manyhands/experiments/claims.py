@@ -54,18 +54,22 @@ class Measure:
     at : {"first", "last"}, tuple of str and float, or None
         The first or last row of the history that has the column, or that where another column
         is a number.
+    stage : str or None
+        With ``at``: only rows of this stage of the history.
     """
 
     metric: str
     selection: str = LAST
     at: str | tuple[str, float] | None = None
+    stage: str | None = None
 
     @classmethod
     def of_sides(cls, test: Mapping[str, Any]) -> tuple[Measure, Measure]:
         """Return what is measured of ``better`` (or ``row``) and of ``than`` of a test."""
-        first = cls(test["metric"], test["selection"], _place(test.get("at")))
+        stage = test.get("stage")
+        first = cls(test["metric"], test["selection"], _place(test.get("at")), stage)
         selection, at = test.get("than_selection"), _place(test.get("than_at"))
-        return first, cls(first.metric, selection or first.selection, at or first.at)
+        return first, cls(first.metric, selection or first.selection, at or first.at, stage)
 
     @property
     def is_share(self) -> bool:
@@ -77,7 +81,8 @@ class Measure:
         """When it was measured, in words."""
         if self.at is None:
             return self.selection
-        return f"{self.at} noted" if isinstance(self.at, str) else f"{self.at[0]} {self.at[1]:g}"
+        at = f"{self.at} noted" if isinstance(self.at, str) else f"{self.at[0]} {self.at[1]:g}"
+        return at if self.stage is None else f"{at} of stage {self.stage}"
 
     @property
     def words(self) -> str:
@@ -98,8 +103,8 @@ class Measure:
 
     def _of_history(self, record: Record) -> float | None:
         if isinstance(self.at, tuple):
-            return noted(record, self.metric, self.at[0]).get(self.at[1])
-        values = list(noted(record, self.metric).values())
+            return noted(record, self.metric, self.at[0], self.stage).get(self.at[1])
+        values = list(noted(record, self.metric, stage=self.stage).values())
         return values[0 if self.at == "first" else -1] if values else None
 
 

@@ -5,27 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
+from scipy.stats import entropy, spearmanr
 from sklearn.base import clone
 
 from manyhands.agreement import common_confusions
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.experiments.sets import Data
+from manyhands.metrics import accuracy
 from manyhands.typing import FloatArray
 
 __all__ = [
+    "accuracy_by_entropy",
     "class_imbalance",
     "common_confusion_error",
     "common_confusion_matrices",
     "common_mistakes",
     "individual_confusion_error",
     "individual_confusion_matrices",
+    "start_accuracy",
     "stopping_rule",
+    "watchdog",
 ]
 
 HOLDOUT = 0.1
-"""Fraction of the annotations that `stopping_rule` holds out."""
+"""Fraction of the annotations that `stopping_rule` and `watchdog` hold out."""
+
+TENTHS = np.arange(1, 11) / 10
+"""Shares of the instances at which `accuracy_by_entropy` is measured."""
 
 SHOWN = 3
 """Annotators whose matrices are kept, as in CoNAL's Fig. 5."""
@@ -226,6 +233,128 @@ def stopping_rule(model: Any, data: Data) -> dict[str, float]:
         "stopping_oracle_accuracy": float(found.max()),
         "stopping_round": float(again.best_round_),
     }
+
+
+def accuracy_by_entropy(model: Any, data: Data) -> dict[str, Any]:
+    """Accuracy on the training instances of least entropy, by how many of them are taken.
+
+    Parameters
+    ----------
+    model : classifier with ``predict_proba``
+    data : Data
+
+    Returns
+    -------
+    dict
+        ``accumulated_accuracy`` at every ``accumulated_share``, a tenth to all of the training
+        instances with a true class, in ascending order of the entropy of what is predicted; and
+        ``certain_half_gain``, how much more accurate their first half is than all.
+
+    Raises
+    ------
+    AnnotationError
+        If the true classes of the training instances are unknown.
+
+    References
+    ----------
+    Chu & Wang (KDD 2021), Fig. 2a.
+    """
+    gold = None if data.y_train is None else as_values(data.y_train)
+    if gold is None or missing_mask(gold).all():
+        raise AnnotationError(
+            "y_train has no true class; nothing tells accuracy on the training part"
+        )
+    known = ~missing_mask(gold)
+    proba = np.asarray(model.predict_proba(data.X_train), dtype=np.float64)[known]
+    right = np.asarray(model.classes_)[proba.argmax(axis=1)] == gold[known]
+    in_order = right[np.argsort(entropy(proba, axis=1), kind="stable")]
+    taken = np.maximum(1, np.round(TENTHS * len(right)).astype(int))
+    accumulated = np.cumsum(in_order)[taken - 1] / taken
+    return {
+        "accumulated_share": TENTHS,
+        "accumulated_accuracy": accumulated,
+        "certain_half_gain": accumulated[4] - accumulated[-1],
+    }
+
+
+def start_accuracy(model: Any, data: Data) -> dict[str, float]:
+    """How accurate a classifier is that another one starts from, and what is gained on it.
+
+    Parameters
+    ----------
+    model : classifier with ``pretrainer_``
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        ``start_accuracy``, of the start on the test part; ``gain_on_start``, by how much the
+        model's is higher.
+
+    Raises
+    ------
+    AnnotationError
+        If the model has no such start, or the data no test part.
+    """
+    start, own = _start_and_own(model, data)
+    return {"start_accuracy": start, "gain_on_start": own - start}
+
+
+def watchdog(model: Any, data: Data) -> dict[str, float]:
+    """What is handed back where held-out annotations choose, against the start of the same fit.
+
+    The model is fitted once more, with a tenth of the annotations held out.
+
+    Parameters
+    ----------
+    model : CrowdInGClassifier
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        Test accuracies of that fit: ``watchdog_accuracy`` (of what is handed back),
+        ``watchdog_start_accuracy``, ``watchdog_last_accuracy`` (of the last epoch) and
+        ``watchdog_oracle_accuracy`` (of the start or an adversarial epoch, whichever is best on
+        test). ``watchdog_gain``: by how much the first is higher than the start's.
+
+    Raises
+    ------
+    AnnotationError
+        If the model has no start, or the data have no test part.
+    """
+    from manyhands.classifiers.monitors import watching
+
+    # What cannot be measured is refused before it costs a fit.
+    _start_and_own(model, data)
+    again = clone(model).set_params(validation=HOLDOUT)
+    with watching(test=(data.X_test, data.y_test)):
+        again.fit(data.X_train, data.annotations)
+    start, own = _start_and_own(again, data)
+    epochs = again.history_.column("test_accuracy", "adversarial")
+    return {
+        "watchdog_accuracy": own,
+        "watchdog_start_accuracy": start,
+        "watchdog_last_accuracy": float(epochs[-1]),
+        "watchdog_oracle_accuracy": float(max(start, epochs.max())),
+        "watchdog_gain": own - start,
+    }
+
+
+def _start_and_own(model: Any, data: Data) -> tuple[float, float]:
+    """Test accuracy of what a model started from, and its own."""
+    if data.y_test is None:
+        raise AnnotationError("y_test is None; accuracy cannot be measured")
+    if not hasattr(model, "pretrainer_"):
+        raise AnnotationError(
+            f"{type(model).__name__} has no pretrainer_; leave this measure out of its row"
+        )
+    start, own = (
+        accuracy(data.y_test, each.predict(data.X_test)) for each in (model.pretrainer_, model)
+    )
+    return start, own
 
 
 def _learnt(model: Any, name: str) -> FloatArray:

@@ -17,6 +17,7 @@
         metric: accuracy
         x: data.proportion            # or estimator.params.<name>: where a row's x stands
         x_label: proportion of common noise
+        x_absent: 0                   # x of rows that do not say it; optional: all say it
         columns: [asymmetric, symmetric]   # optional, as is rows
       - id: fig6
         kind: history                 # curves of what training noted, of the rows of a table
@@ -24,12 +25,20 @@
         table: table1                 # of this file
         metric: imbalance             # a column of the history (`history` of a record)
         x: round                      # another; `epoch` is counted over all stages
+        stage: adversarial            # only its rows, `epoch` counted in it; optional: all
         x_label: round
         columns: [LabelMe]            # panels, columns of the table; optional: all
         rows: [CoNAL]                 # lines, labels in the table; optional: all
         log: true                     # a logarithmic axis; optional: false
         levels:                       # horizontal lines, of a measure in `extra`; optional
           - {extra: gold_imbalance, label: gold labels}
+      - id: fig2
+        kind: profile                 # curves of vectors in `extra`, of the rows of a table
+        title: Accuracy of the instances of least entropy
+        table: table1                 # as in history, as are columns and rows
+        metric: accumulated_accuracy  # a vector in `extra`
+        x: accumulated_share          # another, of as many entries
+        x_label: share of the instances
       - id: fig5
         kind: matrices                # heat maps of what a row's `extra` gives, its first seed
         title: Common confusion, true and learnt
@@ -59,7 +68,8 @@ accuracy) and ``selection`` (default: last epoch); those of one row take ``exact
 nothing about it is random, as of facts of the data.
 
 With ``at`` the metric is a column of the history: ``last`` or ``first`` for the last or first row
-that notes it, ``{round: 3}`` for the row where another column is 3. ``paired`` takes
+that notes it, ``{round: 3}`` for the row where another column is 3; ``stage`` beside it leaves only
+that stage's rows. ``paired`` takes
 ``than_selection`` and ``than_at`` where they are others for ``than``: one row may be compared with
 itself at another point.
 """
@@ -78,7 +88,7 @@ OWN = "own"
 """Key of the page of rows that stand in no paper's table."""
 
 _MEASURE = {"metric": "accuracy", "selection": LAST}
-_POINT = {**_MEASURE, "at": None}
+_POINT = {**_MEASURE, "at": None, "stage": None}
 _BOUND = {**_POINT, "exact": False}
 
 KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
@@ -96,11 +106,18 @@ KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
 _PARTS: dict[str, list[str]] = {"columns": [], "rows": []}
 
 FIGURES: dict[str, tuple[list[str], dict[str, Any]]] = {
-    "lines": (["x", "x_label"], {**_MEASURE, **_PARTS}),
+    "lines": (["x", "x_label"], {**_MEASURE, **_PARTS, "x_absent": None}),
     "matrices": (["panels"], {}),
-    "history": (["table", "metric", "x", "x_label"], {**_PARTS, "levels": [], "log": False}),
+    "history": (
+        ["table", "metric", "x", "x_label"],
+        {**_PARTS, "stage": None, "levels": [], "log": False},
+    ),
+    "profile": (["table", "metric", "x", "x_label"], _PARTS),
 }
 """Kinds of figures, in the same way."""
+
+CURVES = ("history", "profile")
+"""Kinds of figures that draw the rows of a table."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +150,7 @@ class Level:
 
 @dataclass(frozen=True)
 class FigurePlan:
-    """A figure of a paper, of ``kind`` lines, matrices or history; see `FIGURES`."""
+    """A figure of a paper, of ``kind`` lines, matrices, history or profile; see `FIGURES`."""
 
     id: str
     title: str
@@ -148,13 +165,15 @@ class FigurePlan:
     table: str = ""
     levels: tuple[Level, ...] = ()
     log: bool = False
+    stage: str | None = None
+    x_absent: float | None = None
 
     def place(self, row: Row) -> Any:
-        """Return a row's value on the x axis; None where it has none."""
+        """Return a row's value on the x axis; ``x_absent`` where it has none."""
         value: Any = {"data": row.data, "estimator": row.estimator}
         for key in self.x.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
-        return value
+        return self.x_absent if value is None else value
 
 
 @dataclass(frozen=True)
@@ -314,8 +333,10 @@ def _read_figure(
     if "selection" in fields:
         _check_selection(document, (*where, "selection"), fields["selection"], PROTOCOLS)
         document.check_metric((*where, "metric"), fields["metric"])
-    if kind == "history":
-        _check_history(document, where, fields, tables)
+    if fields.get("x_absent") is not None:
+        document.number((*where, "x_absent"), -1e300)
+    if kind in CURVES:
+        _check_curves(document, where, fields, tables)
     panels = tuple(
         _read_panel(document, place, rows) for place in _places(document, *where, "panels")
     )
@@ -327,7 +348,7 @@ def _read_figure(
     return FigurePlan(**{**plain, **lists, "panels": panels, "levels": levels})
 
 
-def _check_history(
+def _check_curves(
     document: Document, where: Where, fields: Mapping[str, Any], tables: Iterable[str]
 ) -> None:
     table = fields["table"]
@@ -335,8 +356,10 @@ def _check_history(
         listed = f"it has {', '.join(sorted(tables))}" if tables else "it has none"
         hint = did_you_mean(table, tables)
         document.fail((*where, "table"), f"this file has no table {table!r}{hint}; {listed}")
-    if not isinstance(fields["log"], bool):
+    if not isinstance(fields.get("log", False), bool):
         document.fail((*where, "log"), f"log is {fields['log']!r}; write true or false")
+    if fields.get("stage") is not None:
+        _check_texts(document, where, fields, ("stage",), ())
 
 
 def _read_level(document: Document, where: Where) -> Level:
@@ -388,6 +411,8 @@ def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) ->
         document.fail(
             (*where, "than_at"), "than_at without at; add at, the row of better's history"
         )
+    elif test["stage"] is not None:
+        document.fail((*where, "stage"), "stage without at; add at, a row of the history")
     else:
         document.check_metric((*where, "metric"), test["metric"])
     # A claim that only an oracle supports is not supported.
@@ -432,6 +457,8 @@ def _check_noted(document: Document, where: Where, test: Mapping[str, Any]) -> N
                 f"{name} is {at!r}; write {', '.join(ENDS)}, or another column and its number: "
                 "{round: 3}",
             )
+    if test["stage"] is not None:
+        _check_texts(document, where, test, ("stage",), ())
 
 
 def _check_side(document: Document, where: Where, side: Any, rows: Sequence[str]) -> None:
@@ -500,7 +527,7 @@ def _check_rows(paper: Paper, rows: Iterable[Row]) -> None:
                 f"papers/{paper.key}.yaml has no table or figure {table!r}"
                 f"{did_you_mean(table, plans)}; it has {', '.join(plans)}",
             )
-        if isinstance(plan, FigurePlan) and plan.kind == "history":
+        if isinstance(plan, FigurePlan) and plan.kind in CURVES:
             document.fail(
                 ("table",),
                 f"{row.table} draws the rows of a table; write table: {paper.key}/{plan.table}",
@@ -515,10 +542,10 @@ def _check_rows(paper: Paper, rows: Iterable[Row]) -> None:
 
 
 def _check_drawn(document: Document, paper: Paper, rows: Iterable[Row]) -> None:
-    """Refuse a figure of histories that names a column or label which its table lacks."""
+    """Refuse a figure of a table's rows that names a column or label which the table lacks."""
     tables = {plan.id: plan for plan in paper.tables}
     for i, figure in enumerate(paper.figures):
-        if figure.kind != "history":
+        if figure.kind not in CURVES:
             continue
         table = tables[figure.table]
         mine = [row for row in rows if table_of(row) == f"{paper.key}/{table.id}"]

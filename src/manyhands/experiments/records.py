@@ -35,6 +35,9 @@ _SHARE_ENDINGS = (*SHARES, "f1", "precision", "recall")
 EPOCH = "epoch"
 """Column of a history that is counted from 1 over all stages, as in ``metrics``."""
 
+STAGE = "stage"
+"""Column of a history that names the phase of training."""
+
 STATUSES = ("done", "failed", "skipped")
 
 _LOG = logging.getLogger("manyhands")
@@ -115,7 +118,9 @@ def is_share(column: str) -> bool:
     return any(f"_{column}".endswith(f"_{ending}") for ending in _SHARE_ENDINGS)
 
 
-def noted(record: Record, column: str, by: str | None = None) -> dict[float, float]:
+def noted(
+    record: Record, column: str, by: str | None = None, stage: str | None = None
+) -> dict[float, float]:
     """Return a column of a run's history by another, without the rows that lack either.
 
     Parameters
@@ -125,19 +130,37 @@ def noted(record: Record, column: str, by: str | None = None) -> dict[float, flo
         Columns of numbers; without ``by``, the rows are counted from 1. `EPOCH`, which begins
         anew with every stage, is counted over all of them. Where another repeats a number, its
         last row counts.
+    stage : str, optional
+        Only the rows of this stage, counted by themselves.
 
     Returns
     -------
     dict of float to float
         In the order of the rows; empty where the history has no such columns.
     """
-    values = record.history.get(column, [])
+    history = record.history
+    if stage is not None:
+        kept = [i for i, name in enumerate(history.get(STAGE, [])) if name == stage]
+        history = {name: [values[i] for i in kept] for name, values in history.items()}
+    values = history.get(column, [])
     counted = range(1, len(values) + 1)
-    places = counted if by is None else record.history.get(by, [])
+    places = counted if by is None else history.get(by, [])
     if by == EPOCH and places:
         places = counted
     rows = zip(places, values, strict=True) if places and values else ()
     return {x: y for x, y in rows if _is_number(x) and _is_number(y)}
+
+
+def profiled(record: Record, measure: str, by: str) -> dict[float, float]:
+    """Return a vector in ``extra`` of a run by another, in the order of their entries.
+
+    Empty where the run has no such vectors, of one length.
+    """
+    values, places = (record.extra.get(name) for name in (measure, by))
+    if not isinstance(values, list) or not isinstance(places, list) or len(values) != len(places):
+        return {}
+    pairs = zip(places, values, strict=True)
+    return {x: y for x, y in pairs if _is_number(x) and _is_number(y)}
 
 
 def _is_number(value: Any) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from manyhands.exceptions import raise_missing_extra
 from manyhands.experiments.claims import by_seed, judge, show
-from manyhands.experiments.papers import column_of, paper_of, table_of
+from manyhands.experiments.papers import CURVES, column_of, paper_of, table_of
 from manyhands.experiments.records import (
     LAST,
     ORACLE,
@@ -27,6 +27,7 @@ from manyhands.experiments.records import (
     digest,
     is_share,
     noted,
+    profiled,
 )
 from manyhands.io.files import write_atomically
 
@@ -442,10 +443,10 @@ def _figure_section(
 ) -> Section:
     mine = [row for row in rows if table_of(row) == f"{paper.key}/{plan.id}"]
     file = _file_of(paper, plan)
-    if plan.kind == "history":
+    if plan.kind in CURVES:
         table = next(each for each in paper.tables if each.id == plan.table)
         drawn = [row for row in rows if table_of(row) == f"{paper.key}/{table.id}"]
-        return Section(plan.title, _history(plan, table, file, drawn, runs))
+        return Section(plan.title, _curve_blocks(plan, table, file, drawn, runs))
     if plan.kind == "matrices":
         return Section(plan.title, [*_matrices(plan, file, runs), *_deviations(mine)])
     return Section(plan.title, [*_lines(plan, file, mine, runs), *_deviations(mine)])
@@ -510,10 +511,10 @@ def _points_table(
 
 
 Curve = Mapping[float, Sequence[float]]
-"""Place on the x axis -> what runs noted there."""
+"""Place on the x axis -> what runs noted or measured there."""
 
 
-def _history(
+def _curve_blocks(
     plan: FigurePlan,
     table: TablePlan,
     file: str,
@@ -546,9 +547,12 @@ def _history(
         told = f"{plan.title}: {measure} by {plan.x_label}; the table beneath has the numbers"
         top = 100.0 if is_share(plan.metric) else math.inf
         drawing = draw_lines(panels, told, bands=True, log=plan.log, top=top)
-        blocks.append(Figure(file, drawing, _history_caption(plan)))
+        blocks.append(Figure(file, drawing, _curve_caption(plan)))
     if tables:
-        reading = f"{measure}, by {plan.x_label}: mean ± sd (seeds) of the runs of: {table.title}."
+        stage = f", stage {plan.stage}" if plan.stage else ""
+        reading = (
+            f"{measure}, by {plan.x_label}: mean ± sd (seeds) of the runs of: {table.title}{stage}."
+        )
         blocks += [Paragraph(reading), *tables]
     items = [f"{what} ({', '.join(columns)})" for what, columns in missing.items()]
     return blocks + ([Items("No finished run with:", items)] if items else [])
@@ -558,14 +562,14 @@ def _lacking(
     plan: FigurePlan, curves: Mapping[str, Curve], levels: Mapping[str, Sequence[float]]
 ) -> list[str]:
     """Say what no finished run of a panel has."""
-    what = f"{plan.metric} by {plan.x}"
+    what = f"{plan.metric} by {plan.x}" + (f" in stage {plan.stage}" if plan.stage else "")
     if not curves:
         return [what]
     absent = [f"{what} of {name}" for name, curve in curves.items() if not curve]
     return absent + [level.extra for level in plan.levels if not levels[level.label]]
 
 
-def _history_caption(plan: FigurePlan) -> str:
+def _curve_caption(plan: FigurePlan) -> str:
     caption = f"{plan.title}. Lines: mean over seeds; bands: ± one standard deviation"
     # 0 has no place on such an axis, and a mean less its standard deviation may be below.
     axis = "; logarithmic axis, which cuts bands and leaves out 0 and less" if plan.log else ""
@@ -578,20 +582,26 @@ def _curves(
     labels: Sequence[str],
     runs: Mapping[str, Sequence[Record]],
 ) -> dict[str, Curve]:
-    """Return what the runs of every label noted; rows of one label are told apart by their id."""
+    """Return what the runs of every label gave; rows of one label are told apart by their id."""
     curves: dict[str, Curve] = {}
     for label in labels:
         named = [row for row in rows if row.label == label]
         for row in named:
             curve: dict[float, list[float]] = {}
             for run in runs.get(row.id, []):
-                for x, y in noted(run, plan.metric, plan.x).items():
+                for x, y in _curve_of(plan, run).items():
                     curve.setdefault(x, []).append(y)
             name = label if len(named) == 1 else f"{label} ({row.id})"
             curves[name] = dict(sorted(curve.items()))
         if not named:
             curves[label] = {}
     return curves
+
+
+def _curve_of(plan: FigurePlan, run: Record) -> dict[float, float]:
+    if plan.kind == "profile":
+        return profiled(run, plan.metric, plan.x)
+    return noted(run, plan.metric, plan.x, plan.stage)
 
 
 def _levels(

@@ -40,6 +40,9 @@ PAPERS = "papers"
 
 LARGEST_SEED = 2**32 - 1
 
+WATCHED = ("train",)
+"""What ``watch`` may name; validation and test part are watched anyway."""
+
 _WAYS = ("name", "factory", "folder")
 """Keys of which ``data`` has one."""
 
@@ -56,6 +59,7 @@ _DEFAULTS: dict[str, Any] = {
     "holdout": None,
     "device": "cpu",
     "extra": [],
+    "watch": [],
     "published": None,
     "deviations": [],
 }
@@ -108,6 +112,8 @@ class Row:
     published : dict or None
         ``metric``, ``value``, ``sd``, ``n``, ``selection``.
     deviations : tuple of str
+    watch : tuple of {"train"}
+        Further parts of the data on which accuracy is noted after every epoch.
     """
 
     id: str
@@ -124,6 +130,7 @@ class Row:
     extra: tuple[str, ...]
     published: dict[str, Any] | None
     deviations: tuple[str, ...]
+    watch: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -145,13 +152,15 @@ class Row:
 
     def specification(self) -> dict[str, Any]:
         """Return what decides the result, as plain values; labels and printed figures do not."""
-        return {
+        found = {
             "data": self.data,
             "estimator": self.estimator,
             "holdout": self.holdout,
             "device": self.device,
             "extra": list(self.extra),
         }
+        # Not where it is empty: records made before rows had it are still theirs.
+        return {**found, "watch": list(self.watch)} if self.watch else found
 
     @property
     def key(self) -> str:
@@ -223,7 +232,7 @@ def load_row(path: str | Path) -> Row:
     _check_run(document, fields, path.parent)
     _check_published(document, fields["published"])
     document.sequence(("deviations",), fields["deviations"], document.text)
-    for name in ("seeds", "extra", "deviations"):
+    for name in ("seeds", "extra", "watch", "deviations"):
         fields[name] = tuple(fields[name])
     # Resolved: a file given as ./row.yaml has its folder's name all the same.
     return Row(id=f"{path.resolve().parent.name}/{path.stem}", file=str(path), **fields)
@@ -526,6 +535,7 @@ def _check_run(document: Document, fields: Mapping[str, Any], folder: Path) -> N
     if fields["device"] not in DEVICES:
         document.fail(("device",), f"device is {fields['device']!r}; write {' or '.join(DEVICES)}")
     document.sequence(("extra",), fields["extra"], lambda w: _check_measure(document, w, folder))
+    document.sequence(("watch",), fields["watch"], lambda w: _check_part(document, w))
 
 
 def _check_measure(document: Document, where: Where, folder: Path) -> None:
@@ -535,6 +545,16 @@ def _check_measure(document: Document, where: Where, folder: Path) -> None:
         document.fail(where, str(error))
     if not callable(measure):
         document.fail(where, f"{document.at(where)!r} is no function; name one f(model, data)")
+
+
+def _check_part(document: Document, where: Where) -> None:
+    part = document.at(where)
+    if part not in WATCHED:
+        document.fail(
+            where,
+            f"watch holds {part!r}; write {' or '.join(WATCHED)} (validation and test part are "
+            "watched anyway)",
+        )
 
 
 def _check_published(document: Document, published: Any) -> None:

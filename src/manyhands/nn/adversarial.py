@@ -316,14 +316,17 @@ class AnnotationDiscriminator(nn.Module):
     @staticmethod
     def scores(pairs: Pairs, matrices: Tensor, labels: Tensor | None = None) -> Tensor:
         """Logits of D for every class, shape (m, n_classes); with ``labels`` of these, (m,)."""
-        # u M_c is an annotator's: computed once for all its pairs.
-        by_annotator = torch.einsum("ri,cij->rcj", pairs.u, matrices)
-        v = F.embedding(pairs.rows, pairs.v)
+        # The product with a matrix is one side's alone: that of fewer rows.
+        if len(pairs.u) <= len(pairs.v):
+            one, own = torch.einsum("ri,cij->rcj", pairs.u, matrices), pairs.place
+            other = F.embedding(pairs.rows, pairs.v)
+        else:
+            one, own = torch.einsum("cij,nj->nci", matrices, pairs.v), pairs.rows
+            other = F.embedding(pairs.place, pairs.u)
         if labels is None:
-            own = F.embedding(pairs.place, by_annotator.flatten(1))
-            return (own.view(len(own), len(matrices), -1) @ v[:, :, None])[:, :, 0]
-        own = F.embedding(pairs.place * len(matrices) + labels, by_annotator.flatten(0, 1))
-        return (own * v).sum(dim=1)
+            every = F.embedding(own, one.flatten(1)).view(len(own), len(matrices), -1)
+            return (every @ other[:, :, None])[:, :, 0]
+        return (F.embedding(own * len(matrices) + labels, one.flatten(0, 1)) * other).sum(dim=1)
 
 
 class AuxiliaryNetwork(nn.Module):
