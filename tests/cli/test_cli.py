@@ -357,6 +357,7 @@ def test_fit_predict_report(home):
     assert done_json("report", "out", "--out", "new/page.html") == {"report": "new/page.html"}
     page = (home / "new" / "page.html").read_text(encoding="utf-8")
     assert page == (home / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Unexpected annotations" in page
 
 
 def test_gold_never_changes_what_is_learnt(home):

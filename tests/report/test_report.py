@@ -21,7 +21,7 @@ from manyhands.report._charts import count_bars, curves, nice_ticks
 from manyhands.report._data import count_histogram
 from manyhands.report._html import SECTIONS
 from manyhands.report._limits import LIMITS
-from manyhands.report._words import clipped, duration, name, percent, visible
+from manyhands.report._words import clipped, duration, fine_percent, name, percent, visible
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -57,6 +57,11 @@ class FakeClassifier:
         return self.proba
 
 
+def numbered(table):
+    """X whose rows hold their numbers, by which a fake tells which it is asked for."""
+    return np.arange(len(table))[:, None]
+
+
 def crowd(n=120, r=9, classes=("ant", "bee", "cat"), seed=0, density=0.6):
     rng = np.random.default_rng(seed)
     gold = rng.integers(len(classes), size=n)
@@ -89,9 +94,11 @@ def full():
     """A summary with every section."""
     table, gold, rng = crowd()
     c, r = table.n_classes, table.n_annotators
+    grid = rng.dirichlet(np.ones(c), size=(len(table), r))
     classifier = FakeClassifier(
         table,
         rng,
+        predict_annotation_proba=lambda X: grid[X[:, 0]],
         history_=history(),
         common_confusion_=np.full((c, c), 1 / c),
         common_proportion_=np.linspace(0, 1, r),
@@ -100,7 +107,7 @@ def full():
         table,
         aggregator=DawidSkene().fit(table),
         classifier=classifier,
-        X=np.zeros((len(table), 2)),
+        X=numbered(table),
         gold=gold,
         title="Every section",
     )
@@ -156,7 +163,8 @@ def test_the_dict_is_plain_json(full):
     assert full["version"] == 1
     assert list(full) == [
         *("version", "generator", "title", "limits", "methods", "data", "classes", "labels"),
-        *("annotators", "common_confusions", "learnt_confusion", "training", "gold", "warnings"),
+        *("annotators", "unexpected", "common_confusions", "learnt_confusion", "training"),
+        *("gold", "warnings"),
     ]
 
 
@@ -472,7 +480,7 @@ def test_rendering_is_deterministic(full, tmp_path):
 def test_sections_without_content_are_left_out():
     page = Page(render_report(summarize(crowd()[0])))
     assert {"data", "classes", "labels", "annotators", "common_confusions"} <= set(page.ids)
-    assert not {"training", "gold", "learnt_confusion"} & set(page.ids)
+    assert not {"training", "gold", "learnt_confusion", "unexpected"} & set(page.ids)
     page.check_harmless()
 
 
@@ -504,14 +512,27 @@ def hostile():
     )
     rows = [{"stage": EVIL[k % 3], "epoch": k, EVIL[0]: k, EVIL[8]: 1.0} for k in range(4)]
     c, r = table.n_classes, table.n_annotators
+    grid = rng.dirichlet(np.ones(c), size=(30, r))
     classifier = FakeClassifier(
-        table, rng, history_=rows, common_confusion_=np.eye(c), common_proportion_=np.ones(r)
+        table,
+        rng,
+        history_=rows,
+        common_confusion_=np.eye(c),
+        common_proportion_=np.ones(r),
+        predict_annotation_proba=lambda X: grid[X[:, 0]],
     )
     classifier.get_params = lambda deep=True: dict.fromkeys(EVIL, EVIL[1])
     aggregator = DawidSkene().fit(table)
     gold = rng.choice(np.array(EVIL, dtype=object), size=30)
     return [
-        summarize(table, aggregator=aggregator, classifier=classifier, gold=gold, title=title)
+        summarize(
+            table,
+            aggregator=aggregator,
+            classifier=classifier,
+            X=numbered(table),
+            gold=gold,
+            title=title,
+        )
         for title in EVIL
     ]
 
@@ -637,6 +658,17 @@ def test_many_classes_have_pairs_instead_of_matrices():
 def test_words():
     assert [percent(p) for p in (0, 0.001, 0.5, 0.999, 1, None)] == [
         *("0\u202f%", "<1\u202f%", "50\u202f%", ">99\u202f%", "100\u202f%", "\u2013")
+    ]
+    assert [fine_percent(p) for p in (0, 2e-5, 0.001, 0.0949, 0.0951, 1, None)] == [
+        *(
+            "0\u202f%",
+            "<0.01\u202f%",
+            "0.10\u202f%",
+            "9.5\u202f%",
+            "10\u202f%",
+            "100\u202f%",
+            "\u2013",
+        )
     ]
     assert [duration(s) for s in (4.25, 200, 7500)] == [
         *("4.2\u00a0s", "3\u00a0min 20\u00a0s", "2\u00a0h 5\u00a0min")

@@ -12,6 +12,7 @@ from manyhands.metrics import AnnotatorReliability, annotator_reliability
 from manyhands.report._inputs import Inputs
 from manyhands.report._limits import FEW, LIMITS
 from manyhands.report._mistakes import count_mistakes, matrices_section, top_mistake
+from manyhands.report._unexpected import unexpected_by_annotator
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.95
@@ -80,7 +81,7 @@ def _rows(
     inputs: Inputs, found: AnnotatorReliability, flags: dict[str, BoolArray], shown: IntArray
 ) -> list[dict[str, Any]]:
     table = inputs.table
-    proportion = _common_proportion(inputs)
+    proportion, unexpected = _common_proportion(inputs), unexpected_by_annotator(inputs)
     return [
         {
             "id": table.annotators[r].item(),
@@ -90,6 +91,7 @@ def _rows(
             "upper": float(found.upper[r]),
             "flags": [name for name, marks in flags.items() if marks[r]],
             "common_proportion": None if proportion is None else float(proportion[r]),
+            "unexpected": None if unexpected is None else unexpected[r],
         }
         for r in shown.tolist()
     ]

@@ -23,6 +23,7 @@ SECTIONS = (
     ("classes", "Classes"),
     ("labels", "Inferred labels"),
     ("annotators", "Annotators"),
+    ("unexpected", "Unexpected annotations"),
     ("common_confusions", "Common confusions"),
     ("learnt_confusion", "Learnt common confusion"),
     ("training", "Training"),

@@ -15,6 +15,7 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.kernels import make_votes, vote_shares
+from manyhands.report._foreseen import Foreseen, foresee
 from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
 
 
@@ -46,6 +47,7 @@ class Inputs:
     classifier: Any = None
     predicted: FloatArray | None = None
     gold: IntArray | None = None
+    foreseen: Foreseen | None = None
 
     @cached_property
     def annotated(self) -> BoolArray:
@@ -97,7 +99,10 @@ def read_inputs(
     predicted = None if X is None else _predict(classifier, X, observed)
     inferred = _infer(observed, aggregator, classifier, predicted, labels, posterior)
     gold_codes = None if gold is None else read_labels(gold, observed, "gold")
-    return Inputs(whole, observed, inferred, aggregator, classifier, predicted, gold_codes)
+    foreseen = None if X is None else _foresee(classifier, X, observed)
+    return Inputs(
+        whole, observed, inferred, aggregator, classifier, predicted, gold_codes, foreseen
+    )
 
 
 def read_labels(values: Any, table: AnnotationTable, argument: str) -> IntArray:
@@ -193,6 +198,10 @@ def _predict(classifier: Any, X: Any, table: AnnotationTable) -> FloatArray:
     out = np.zeros((table.n_instances, table.n_classes))
     out[:, positions] = proba
     return _checked_posterior(out, table, "classifier.predict_proba(X)")
+
+
+def _foresee(classifier: Any, X: Any, table: AnnotationTable) -> Foreseen | None:
+    return foresee(classifier, X, table, class_positions(classifier, table, "classifier"))
 
 
 def _infer(

@@ -13,6 +13,7 @@ LIMITS: Final[dict[str, int]] = {
     "all_labels": 200,
     "uncertain": 50,
     "against_majority": 50,
+    "unexpected": 50,
     "votes": 6,
     "curve_points": 200,
     "curves": 12,

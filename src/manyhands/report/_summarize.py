@@ -15,6 +15,7 @@ from manyhands.report._inputs import Inputs, describe_estimator, read_inputs
 from manyhands.report._labels import labels_section
 from manyhands.report._limits import LIMITS
 from manyhands.report._training import training_section
+from manyhands.report._unexpected import unexpected_section
 from manyhands.report._warnings import find_warnings
 
 VERSION = 1
@@ -43,10 +44,12 @@ def summarize(
     aggregator : fitted truth-inference method, optional
         Has ``posterior_``, and maybe ``labels_`` and ``confusion_``.
     classifier : fitted crowd classifier, optional
-        Has ``classes_``, and maybe ``predict_proba``, ``confusion_``, ``common_confusion_``,
+        Has ``classes_``, and maybe ``predict_proba``, ``predict_observed_proba`` or
+        ``predict_annotation_proba``, ``confusion_``, ``common_confusion_``,
         ``common_proportion_`` and ``history_``.
     X : array-like, optional
-        The instances of the table, row by row, for the classifier's predictions.
+        The instances of the table, row by row, for the classifier's predictions, and for what it
+        expects of the annotators there.
     labels : array-like of shape (n_instances,), optional
         Inferred class values; missing for instances without annotations only.
     posterior : array-like of shape (n_instances, n_classes), optional
@@ -107,6 +110,7 @@ def _sections(inputs: Inputs) -> Summary:
         "classes": classes_section(inputs),
         "labels": labels_section(inputs),
         "annotators": annotators_section(inputs),
+        "unexpected": unexpected_section(inputs),
         "common_confusions": common_section(inputs),
         "learnt_confusion": learnt_section(inputs),
         "training": training_section(inputs.classifier),

@@ -87,6 +87,19 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.0f}\u202f%"
 
 
+def fine_percent(share: float | None) -> str:
+    r"""Write a share in percent with two digits, however small down to 0.01 %.
+
+    Examples
+    --------
+    >>> fine_percent(0.0312), fine_percent(0.000456), fine_percent(1e-9)
+    ('3.1\u202f%', '0.046\u202f%', '<0.01\u202f%')
+    """
+    if share is None or share >= 0.095 or share == 0:
+        return percent(share)
+    return "<0.01\u202f%" if share < 1e-4 else f"{100 * share:#.2g}\u202f%"
+
+
 def interval(lower: float, upper: float) -> str:
     """Write an interval of shares in percent, plainly rounded: 65 to 100 is no claim of either."""
     return f"{100 * lower:.0f}{DASH}{100 * upper:.0f}\u202f%"
@@ -127,6 +140,7 @@ FILTERS = {
     "fixed": fixed,
     "short": short,
     "percent": percent,
+    "fine_percent": fine_percent,
     "interval": interval,
     "cell": cell,
     "unit": unit,

@@ -1,0 +1,168 @@
+"""What a classifier expects of the annotators where they annotated: pairs, never the whole grid.
+
+A classifier of this library is asked for the pairs that the table holds. Of another, which answers
+for every annotator of an instance, blocks of instances are read, and all but these pairs dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+ENTRIES = 1 << 23
+"""Probabilities held at once: 64 MiB."""
+
+UNEXPECTED = 0.05
+"""A class less probable than this, with a more probable one, is called unexpected."""
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """How every annotation compares with what was expected; all of shape (n_annotations,).
+
+    Attributes
+    ----------
+    given : array
+        Probability of the class given.
+    expected : array of int
+        Most probable class, as a code of the table.
+    probability : array
+        Its probability.
+    second : array of bool
+        Whether another class was more probable than the one given.
+    second_chance : array
+        Probability that it would be.
+    unexpected : array of bool
+        Whether that given was, besides, less probable than `UNEXPECTED`.
+    unexpected_chance : array
+        Probability that it would be.
+    """
+
+    given: FloatArray
+    expected: IntArray
+    probability: FloatArray
+    second: BoolArray
+    second_chance: FloatArray
+    unexpected: BoolArray
+    unexpected_chance: FloatArray
+
+
+def foresee(
+    classifier: Any, X: Any, table: AnnotationTable, positions: IntArray
+) -> Foreseen | None:
+    """Compare a table's annotations with what a classifier expected; None where it does not say.
+
+    Parameters
+    ----------
+    classifier : fitted classifier
+        Has ``predict_observed_proba(X, table)`` or ``predict_annotation_proba(X)``.
+    X : array-like
+        The instances of the table, row by row.
+    table : AnnotationTable
+    positions : array of shape (k,)
+        Codes, in the table, of the classifier's classes.
+
+    Raises
+    ------
+    AnnotationError
+        If the answer has another shape, or is no probability.
+    """
+    pairs = hasattr(classifier, "predict_observed_proba")
+    if not table.n_annotations or not (pairs or hasattr(classifier, "predict_annotation_proba")):
+        return None
+    blocks = (_by_pairs if pairs else _by_grid)(classifier, X, table, len(positions))
+    m = table.n_annotations
+    given, probability, second_chance, unexpected_chance = np.empty((4, m))
+    expected = np.empty(m, dtype=np.int64)
+    columns = np.full(table.n_classes, len(positions))
+    columns[positions] = np.arange(len(positions))
+    for rows, answer in blocks:
+        # Rows of single precision sum to 1 up to their rounding.
+        proba = answer / answer.sum(axis=1, keepdims=True)
+        # A class that the classifier does not have was impossible.
+        proba = np.append(proba, np.zeros((len(rows), 1)), axis=1)
+        top = proba.max(axis=1)
+        given[rows] = proba[np.arange(len(rows)), columns[table.label[rows]]]
+        expected[rows] = _first_of_table(proba[:, :-1] == top[:, None], positions)
+        probability[rows] = top
+        lower = proba < top[:, None]
+        second_chance[rows] = proba.sum(axis=1, where=lower)
+        unexpected_chance[rows] = proba.sum(axis=1, where=lower & (proba < UNEXPECTED))
+    second = given < probability
+    unexpected = second & (given < UNEXPECTED)
+    return Foreseen(
+        given, expected, probability, second, second_chance, unexpected, unexpected_chance
+    )
+
+
+def _first_of_table(top: BoolArray, positions: IntArray) -> IntArray:
+    """Of the most probable classes the first of the table, whatever the classifier's order."""
+    order = np.argsort(positions)
+    first: IntArray = positions[order][top[:, order].argmax(axis=1)]
+    return first
+
+
+def _by_pairs(
+    classifier: Any, X: Any, table: AnnotationTable, n_classes: int
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    # One instance after the other, so that hardly any is fetched for two blocks.
+    order, _ = _by_instance(table)
+    size = max(1, ENTRIES // n_classes)
+    for start in range(0, table.n_annotations, size):
+        rows = order[start : start + size]
+        answer = classifier.predict_observed_proba(X, table.take(rows))
+        source = "classifier.predict_observed_proba(X, table)"
+        yield rows, _checked(answer, (len(rows), n_classes), source)
+
+
+def _by_grid(
+    classifier: Any, X: Any, table: AnnotationTable, n_classes: int
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    order, start = _by_instance(table)
+    annotated = np.flatnonzero(np.diff(start))
+    size = max(1, ENTRIES // (table.n_annotators * n_classes))
+    for first in range(0, len(annotated), size):
+        instances = annotated[first : first + size]
+        answer = classifier.predict_annotation_proba(_rows_of(X, instances))
+        shape = (len(instances), table.n_annotators, n_classes)
+        grid = _checked(answer, shape, "classifier.predict_annotation_proba(X)")
+        rows = order[start[instances[0]] : start[instances[-1] + 1]]
+        place = np.searchsorted(instances, table.instance[rows])
+        yield rows, grid[place, table.annotator[rows]]
+
+
+def _by_instance(table: AnnotationTable) -> tuple[IntArray, IntArray]:
+    order, start = table.by_instance()
+    return np.arange(table.n_annotations) if order is None else order, start
+
+
+def _checked(answer: Any, shape: tuple[int, ...], source: str) -> FloatArray:
+    proba = np.asarray(answer, dtype=np.float64)
+    if proba.shape != shape:
+        raise AnnotationError(
+            f"{source} has shape {proba.shape}; {shape} is needed: the annotators and classes are "
+            "those of the table it was fitted on"
+        )
+    if not ((proba > -1e-6).all() and (np.abs(proba.sum(axis=-1) - 1) < 1e-3).all()):
+        raise AnnotationError(f"{source} holds rows that are no probabilities that sum to 1")
+    return proba.clip(0.0, 1.0)
+
+
+def _rows_of(X: Any, rows: IntArray) -> Any:
+    """Rows of an array, a sparse matrix, a frame, a list or a map-style Dataset."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[rows]
+    if hasattr(X, "shape") or isinstance(X, list):
+        return _safe_indexing(X, rows)
+    # A classifier that takes a Dataset has loaded torch before.
+    from torch.utils.data import Subset
+
+    return Subset(X, rows.tolist())
