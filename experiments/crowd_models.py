@@ -165,16 +165,12 @@ METHODS = (
     ),
     Method("personal", "", "Personal (CPC)", "PersonalClassifier", {}, "own"),
     Method("conal", "", "CoNAL", "CoNALClassifier", {}, "noise"),
-    Method("crowding", "", "CrowdInG", "CrowdInGClassifier", {}, "noise"),
     CEILING_METHOD,
 )
 
 ABSENT = {("personal", "sentiment")}
 """Cells without a row. Personal classifiers compare all 20,706 pairs of 204 classifiers of 4,000
 weights in every iteration: minutes each, of hundreds."""
-
-SUBSAMPLED = {("crowding", "sentiment"): 16, ("crowding", "product"): 16}
-"""Annotators drawn for every instance of a batch, where all of them are a million cells."""
 
 
 def _regression(scaling: str | None) -> dict[str, Any]:
@@ -198,8 +194,6 @@ def _params(method: Method, data: Set) -> dict[str, Any]:
         protocol |= {**method.params, "scaling": data.linear_scaling}
     if method.kind == "noise" and data.noise_lr:
         protocol["noise_lr"] = None
-    if (method.folder, data.name) in SUBSAMPLED:
-        protocol["annotators_per_instance"] = SUBSAMPLED[method.folder, data.name]
     return {**method.params, **protocol}
 
 
@@ -211,9 +205,6 @@ def _deviations(method: Method, data: Set) -> list[str]:
         notes.append(STANDARDISED)
     if method.folder == "personal":
         notes.append(ONE_SEED)
-    if (method.folder, data.name) in SUBSAMPLED:
-        n = SUBSAMPLED[method.folder, data.name]
-        notes.append(f"annotations of {n} annotators, drawn anew, are generated for an instance")
     return notes
 
 

@@ -5,15 +5,18 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from manyhands import (
     AnnotationTable,
     CrowdInGClassifier,
     CrowdLayerClassifier,
+    DASCClassifier,
     DoctorNetClassifier,
     TraceRegClassifier,
     load,
+    with_protocol,
 )
 from manyhands.classifiers.adversarial import MU_GRID, AdversarialStep
 from manyhands.classifiers.augmentation import (
@@ -23,9 +26,20 @@ from manyhands.classifiers.augmentation import (
     label_correlation,
     select_certain,
 )
-from manyhands.classifiers.monitors import CROWD_ANNOTATIONS
+from manyhands.classifiers.crowding import ADVERSARIAL, DISCRIMINATOR, GENERATOR, _Watchdog
+from manyhands.classifiers.monitors import CROWD_ANNOTATIONS, ClassifierMonitor
+from manyhands.datasets import (
+    load_colposcopy,
+    load_hotel,
+    load_labelme,
+    load_music,
+    load_product,
+    load_reports,
+    load_sentiment,
+    make_low_quality_cifar10h,
+)
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.objectives import (
     Annotations,
     authenticity_cost,
@@ -853,3 +867,367 @@ def test_weights_of_annotations_reach_the_discriminator():
     for name in ("real", "sparsity", "information"):
         torch.testing.assert_close(twice[name], 2 * plain[name])
     assert float(plain["generated"].detach()) == 0.0
+
+
+# -- wiring: what a review's mutants survived ---------------------------------------------------
+
+
+def test_the_generator_first_and_it_alone_pays_for_information(monkeypatch):
+    s = Step().divide()
+    step = s.step
+    log = step.draw(s.batch)
+    cost, information = step._costs(log, step._proba(log))
+    seen = []
+
+    def spy(name, cells_at):
+        passed = getattr(AdversarialStep, name)
+
+        def call(self, *given):
+            seen.append((name, given[cells_at], given[cells_at + 1]))
+            return passed(self, *given)
+
+        monkeypatch.setattr(AdversarialStep, name, call)
+
+    spy("_generator_pass", 3)
+    spy("_classifier_pass", 4)
+    step.settings = replace(step.settings, mu=0.5)
+    step._learn(log)
+    assert [name for name, *_ in seen] == ["_generator_pass"] * 5 + ["_classifier_pass"] * 5
+    assert information.min() > 0
+    charged = cost + step.settings.information_weight * information
+    for name, _, given in seen:
+        torch.testing.assert_close(given, charged if name == "_generator_pass" else cost)
+    certain, others = seen[0][1], seen[-1][1]
+    entropy = torch.special.entr(step._proba(log)).sum(dim=1)
+    assert entropy[log.rows[certain]].max() < entropy[log.rows[others]].min()
+    assert sorted([*certain.tolist(), *others.tolist()]) == list(range(len(log.rows)))
+
+
+def test_an_epochs_policy_is_what_annotations_are_drawn_from():
+    s = Step(logging_policy="epoch")
+    with torch.no_grad():
+        s.module.generator.last.bias.add_(torch.tensor([50.0, 0.0, 0.0]))
+    log = s.step.draw(s.batch)
+    assert (log.labels != 0).any()
+    cells = torch.arange(len(log.rows))
+    ratios = s.step._ratios(s.module.generator, log, s.step._proba(log), cells)
+    assert (ratios[log.labels == 0] > 1).all()
+    assert (ratios[log.labels != 0] < 1e-6).all()
+
+
+def test_risks_are_summed_over_the_epochs_and_outlive_a_checkpoint():
+    s = Step()
+    log = s.step.draw(s.batch)
+    cells = torch.arange(len(log.rows))
+    cost = torch.linspace(1.0, 2.0, len(cells))
+    candidates = [1 + q for q in MU_GRID]
+
+    def preferring(place, how_much):
+        def attempt(learnt, judged, mu):
+            if mu != pytest.approx(candidates[place], abs=0.02):
+                return torch.ones(len(judged))
+            return 1 + how_much * (cost[judged] < 1.5)
+
+        return attempt
+
+    found = s.step._search("generator", log, cells, cost, preferring(3, 2.0))
+    s.step.epoch = 1
+    again = s.step._search("generator", log, cells, cost, preferring(1, 0.1))
+    assert again == found == pytest.approx(candidates[3], abs=0.02)
+    other = AdversarialStep(s.module, s.step.settings, s.step.cells, generate=True)
+    other.load_state_dict(s.step.state_dict())
+    other.epoch = 1000
+    assert other._search("generator", log, cells, cost, None) == found
+
+
+def test_networks_never_see_more_cells_than_a_chunk(monkeypatch):
+    """The search of mu among them."""
+    s = Step(chunk_size=7).divide()
+    sizes = []
+    forward = type(s.module.generator).forward
+
+    def counted(self, features, proba, rows, annotators, noise=None):
+        sizes.append(len(rows))
+        return forward(self, features, proba, rows, annotators, noise)
+
+    monkeypatch.setattr(type(s.module.generator), "forward", counted)
+    s.run()
+    assert {"generator", "classifier"} <= set(s.step.mu)
+    assert max(sizes) <= 7
+
+
+def test_accuracy_is_of_what_the_annotations_are(monkeypatch):
+    s = Step()
+    judge = type(s.module.discriminator)
+    for_real = staticmethod(lambda pairs, matrices, labels: torch.ones(len(labels)))
+    monkeypatch.setattr(judge, "scores", for_real)
+    some = Annotations(s.batch.rows, s.batch.annotators, s.batch.labels)
+    features, _ = s.module.classify(s.batch.x)
+    s.step._measure_accuracy(features, some, some)
+    found = s.step.measures()
+    assert found == {"real_accuracy": 1.0, "generated_accuracy": 0.0}
+
+
+def test_costs_are_judged_without_dropout():
+    s = Step()
+    s.run()
+    assert not s.module.discriminator.training
+    log = s.step.draw(s.batch)
+    first, second = (s.step._costs(log, s.step._proba(log))[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_every_parameter_of_the_phase_reaches_the_step():
+    own = {
+        "generator_lr": 0.1, "classifier_lr": 0.2, "discriminator_lr": 0.3,
+        "discriminator_decay": 0.4, "information_weight": 0.6, "entropy_threshold": 0.7,
+        "adversarial_cost": "saturating", "sparsity_weight": 0.8, "sparsity_form": "l2",
+        "mu": 0.9, "truncation": 3.0, "discriminator_steps": 2, "generative_steps": 3,
+        "two_steps": False, "chunk_size": 11, "reset_optimizer": True,
+    }  # fmt: skip
+    named = {"selection": "random", "contrast": "observed", "logging_policy": "epoch"}
+    found = vars(CrowdInGClassifier(**own, **named)._settings())
+    assert own.items() <= found.items()
+    for flag, on in (("uniform_selection", True), ("contrast_open", False), ("logged_epoch", True)):
+        assert found.pop(flag) is on
+        assert vars(CrowdInGClassifier()._settings())[flag] is not on
+    assert found.keys() == own.keys()
+    s = Step(discriminator_decay=0.4, truncation=1.5)
+    groups = {name: each.param_groups[0] for name, each in s.step.optimizers.items()}
+    decay = {name: group["weight_decay"] for name, group in groups.items()}
+    assert decay == {"discriminator": 0.4, "generator": 0.0, "classifier": 0.0}
+    module = CrowdInGClassifier(lca_form="row", **QUICK).fit(*make_crowd_problem()[:2]).module_
+    assert module.discriminator.lca_form == "row"
+
+
+def test_a_classifier_that_does_not_learn_is_the_start_with_its_statistics():
+    """Batch normalisation: the generator's pre-training must not move running statistics."""
+    X, A, _ = make_crowd_problem()
+    network = {"name": "mlp", "batch_norm": True}
+    model = CrowdInGClassifier(network, classifier_lr=0.0, **QUICK).fit(X, A)
+    start = model.pretrainer_.module_.classifier.state_dict()
+    for name, value in model.module_.classifier.state_dict().items():
+        assert torch.equal(value, start[name]), name
+
+
+def test_held_out_annotations_are_not_generated():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    model = CrowdInGClassifier(validation=0.3, **QUICK).fit(X, table)
+    assert table.with_added(model.generated_annotations_).observed.equals(table)
+
+
+def test_the_watchdog_names_an_epoch_where_the_generator_has_no_phase():
+    X, A, _ = make_crowd_problem()
+    wild = {"generator_lr": 0.3, "classifier_lr": 0.3}
+    model = CrowdInGClassifier(**QUICK, **GAN, **wild, validation=0.3).fit(X, A)
+    rows = [(row["stage"], row["epoch"]) for row in model.history_]
+    assert (model.best_stage_, model.best_epoch_) in rows
+
+
+def test_the_classifiers_monitor_counts_a_weight_of_two_as_two_annotations():
+    X, _, _ = make_crowd_problem()
+    s = Step()
+    features = Features(X.astype(np.float32), CPU)
+    learnt, held = hold_out(s.table, 0.3, np.random.default_rng(0))
+    twice = np.arange(learnt.n_annotations) % 2 == 0, np.arange(held.n_annotations) % 2 == 0
+
+    def measured(*given):
+        return ClassifierMonitor(s.module, features, *given)()["validation_classifier_nll"]
+
+    def weighted(scale):
+        return [
+            replace(table, weights=scale * np.where(two, 2.0, 1.0))
+            for table, two in zip((learnt, held), twice, strict=True)
+        ]
+
+    plain = measured(learnt, held)
+    assert measured(*weighted(1.0)) == pytest.approx(measured(*weighted(100.0)))
+    assert measured(weighted(1.0)[0], held) != pytest.approx(plain, abs=1e-6)
+    assert measured(learnt, weighted(1.0)[1]) != pytest.approx(plain, abs=1e-6)
+
+
+def test_ratios_beyond_the_truncation_teach_neither_network():
+    s = Step(truncation=5.0)
+    step, module = s.step, s.module
+    log = step.draw(s.batch)
+    log.log_proba -= math.log(10.0)
+    proba, cells = step._proba(log), torch.arange(len(log.rows))
+    cost = torch.ones(len(cells))
+    module.zero_grad()
+    for ratios in (
+        step._generator_pass(module.generator, log, proba, cells, cost, 0.0),
+        step._classifier_pass(module.classifier, module.generator, log, proba, cells, cost, 0.0),
+    ):
+        torch.testing.assert_close(ratios, torch.full_like(ratios, 10.0))
+    for network in (module.generator, module.classifier):
+        assert not any(p.grad.any() for p in network.parameters())
+
+
+@pytest.mark.parametrize("resets", [True, False])
+def test_optimisers_begin_anew_with_an_epoch_where_asked(resets):
+    s = Step(reset_optimizer=resets).divide()
+    s.run()
+    assert all(optimizer.state for optimizer in s.step.optimizers.values())
+    s.step.start_epoch(1)
+    assert all(bool(each.state) != resets for each in s.step.optimizers.values())
+
+
+@pytest.mark.parametrize("improves", [True, False])
+def test_the_watchdog_epoch_by_epoch(improves):
+    module = torch.nn.Linear(1, 1)
+    dog = _Watchdog(module, "validation_nll", higher_is_better=False)
+
+    def run(stage, epoch, generators, classifiers):
+        """Epoch that leaves its own number in the weights."""
+        if epoch == 1:
+            dog.before_stage(stage, 3, 0)
+        begun_with = module.weight.item()
+        torch.nn.init.constant_(module.weight, 10 * len(stage) + epoch)
+        nll = {"validation_nll": generators, "validation_classifier_nll": classifiers}
+        dog.after_epoch({"stage": stage, "epoch": epoch, **nll})
+        return begun_with
+
+    for epoch, generators in enumerate((3.0, 1.0, 2.0), 1):
+        run(GENERATOR, epoch, generators, 5.0)
+    best_generator = 10 * len(GENERATOR) + 2
+    assert run(DISCRIMINATOR, 1, 1.0, 5.0) == best_generator
+    run(DISCRIMINATOR, 2, 1.0, 5.0)
+    # A better generator is no better classifier; nor is what is only better than the generator's.
+    run(ADVERSARIAL, 1, 0.5, 5.5)
+    run(ADVERSARIAL, 2, 9.0, 4.9 if improves else 5.0)
+    run(ADVERSARIAL, 3, 0.5, 4.95 if improves else 6.0)
+    dog.restore()
+    kept = dog.best["stage"], dog.best["epoch"], module.weight.item()
+    if improves:
+        assert kept == (ADVERSARIAL, 2, 10 * len(ADVERSARIAL) + 2)
+    else:
+        assert kept == (GENERATOR, 2, 10 * len(DISCRIMINATOR) + 2)
+
+
+def test_annotators_per_instance_reach_the_cells(monkeypatch):
+    X, A, _ = make_crowd_problem()
+    drawn = []
+    of = Cells.of
+    monkeypatch.setattr(Cells, "of", lambda self, rows: drawn.append(of(self, rows)) or drawn[-1])
+    CrowdInGClassifier(annotators_per_instance=2, **QUICK).fit(X, A)
+    assert {len(rows) / len(rows.unique()) for rows, _ in drawn} == {2.0}
+
+
+# -- what a user ran into -----------------------------------------------------------------------
+
+
+def test_a_start_keeps_its_checkpoint_beside(tmp_path):
+    X, A, _ = make_crowd_problem()
+    CrowdInGClassifier(**QUICK, checkpoint=tmp_path / "run.ckpt").fit(X, A)
+    assert {path.name for path in tmp_path.iterdir()} == {"run.ckpt", "run-start.ckpt"}
+
+
+def test_annotations_of_no_weight_are_not_generated_over():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+    weights = np.where(np.arange(table.n_annotations) % 2, 1.0, 0.0)
+    table = replace(table, weights=weights)
+    model = CrowdInGClassifier(**QUICK, validation=0.2).fit(X, table)
+    added = table.with_added(model.generated_annotations_)
+    assert added.n_annotations > table.n_annotations
+
+
+def test_without_an_open_cell_the_observed_ones_are_drawn_again():
+    X, _, y = make_crowd_problem()
+    full = np.stack([y, y, (y + 1) % 3], axis=1)
+    found, expected = (
+        CrowdInGClassifier(**QUICK, contrast=contrast).fit(X, full)
+        for contrast in ("open", "observed")
+    )
+    assert found.history_.column("generated_share", "adversarial").min() == 1
+    np.testing.assert_array_equal(
+        found.predict_annotation_proba(X), expected.predict_annotation_proba(X)
+    )
+    assert found.generated_annotations_.n_annotations == 0
+
+
+def test_class_balance_reaches_the_pretrainer():
+    X, A, _ = make_crowd_problem()
+    A = np.where(A == 2, -1, A)
+    A[:3, 0] = 2
+    start = CrowdLayerClassifier(max_epochs=2, batch_size=16)
+    balanced = clone(start).set_params(class_balance="reweight")
+    found, expected = (
+        CrowdInGClassifier(**QUICK, pretrainer=each, class_balance="reweight").fit(X, A)
+        for each in (start, balanced)
+    )
+    np.testing.assert_array_equal(
+        found.pretrainer_.predict_proba(X), expected.pretrainer_.predict_proba(X)
+    )
+
+
+@pytest.mark.parametrize(
+    ("pretrainer", "message"),
+    [
+        (CrowdLayerClassifier, "pretrainer is the class CrowdLayerClassifier; give an object"),
+        (LogisticRegression(), "pretrainer=LogisticRegression has no network like this one's"),
+        (DASCClassifier(CrowdLayerClassifier()), "pretrainer=DASCClassifier has no network"),
+        (DoctorNetClassifier(), "pretrainer=DoctorNetClassifier has no network"),
+        (CrowdLayerClassifier(checkpoint="own.ckpt"), "give checkpoint= to CrowdInGClassifier"),
+    ],
+)
+def test_pretrainers_that_cannot_serve_are_refused_before_training(pretrainer, message):
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match=message):
+        CrowdInGClassifier(**QUICK, pretrainer=pretrainer).fit(X, A)
+
+
+@pytest.mark.parametrize("backbone", ["mlp", {"name": "mlp"}])
+def test_a_network_may_be_named_in_other_words(backbone):
+    X, A, _ = make_crowd_problem()
+    pretrainer = CrowdLayerClassifier(backbone=backbone, max_epochs=1)
+    CrowdInGClassifier(**QUICK, pretrainer=pretrainer).fit(X, A)
+
+
+def test_a_protocol_is_the_pretrainers_too():
+    model = CrowdInGClassifier(pretrainer=CrowdLayerClassifier(connection="VW"))
+    found = with_protocol(model, "dasc_labelme")
+    assert (found.scaling, found.pretrainer.scaling) == (None, None)
+    assert found.pretrainer.max_epochs == found.max_epochs == 25
+    assert found.pretrainer.connection == "VW"
+
+
+@pytest.mark.parametrize("mu", [math.nan, math.inf])
+def test_mu_is_finite(mu):
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(ValueError, match="'mu' parameter"):
+        CrowdInGClassifier(**QUICK, mu=mu).fit(X, A)
+
+
+@pytest.mark.parametrize("batch_size", [8, 48])
+def test_divergence_is_named(batch_size):
+    X, A, _ = make_crowd_problem()
+    wild = QUICK | {"classifier_lr": 1e20, "batch_size": batch_size, "entropy_threshold": 0.0}
+    with pytest.raises(DivergenceError, match=r"lower generator_lr, classifier_lr|own learning"):
+        CrowdInGClassifier(**wild).fit(X, A)
+
+
+def test_features_of_annotators_are_numbers():
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match="annotator_features is no array of numbers"):
+        CrowdInGClassifier(**QUICK, annotator_features=[["a"]] * 5).fit(X, A)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "load_set",
+    [load_labelme, load_music, load_sentiment, load_product, load_colposcopy, load_reports,
+     load_hotel, make_low_quality_cifar10h],
+    ids=lambda load_set: load_set.__name__,
+)  # fmt: skip
+def test_nothing_becomes_nan_on_real_sets(data_home, load_set):
+    data = load_set(data_home=data_home)
+    model = CrowdInGClassifier(
+        max_epochs=1, batch_size=512, annotators_per_instance=3, validation=0.1, random_state=0
+    )
+    model.fit(data.X_train, data.annotations)
+    for row in model.history_:
+        assert all(np.isfinite(value) for value in row.values() if not isinstance(value, str))
+    assert np.isfinite(model.confusion_).all()
+    assert np.isfinite(model.predict_proba(data.X_train)).all()

@@ -640,9 +640,13 @@ def test_an_annotators_round_is_scored_where_it_can_be_and_never_kept():
     model = SelfTrainingCrowdClassifier(
         base(max_epochs=1), annotator=annotator, n_rounds=1, validation=(X, y)
     )
-    model.fit(X, A)
-    seen = model.history_.column("validation_accuracy")
-    assert seen[0] == clone(annotator).fit(X, A).score(X, y) > seen[1]
+    with watching(test=(X, y)):
+        model.fit(X, A)
+    alone = clone(annotator).fit(X, A).score(X, y)
+    for name in ("validation_accuracy", "test_accuracy"):
+        seen, other = (model.history_.column(prefix + name) for prefix in ("", "annotator_"))
+        assert other[0] == alone > seen[1]
+        assert np.isnan([seen[0], other[1]]).all(), "another model's is not the estimator's"
     assert model.best_round_ == 1
 
 

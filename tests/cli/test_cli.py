@@ -367,6 +367,14 @@ def test_gold_never_changes_what_is_learnt(home):
     assert weights_digest(home / "out") == weights_digest(home / "evaluated")
 
 
+def test_a_method_with_a_start_leaves_no_checkpoints(home):
+    short = ("--method", "crowding", "--set", "max_epochs=1")
+    done(*fit_arguments(*short, out="twice"))
+    assert not list((home / "twice").glob("*checkpoint*"))
+    done(*fit_arguments(*short, "--seed", "1", out="twice"))
+    assert not list((home / "twice").glob("*checkpoint*"))
+
+
 def test_ids_of_the_features_are_matched(home):
     done(*fit_arguments())
     done(*fit_arguments(features="ids.npz", annotations="A_ids.csv", out="by_ids"))

@@ -4,6 +4,7 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sklearn.base import clone
 from manyhands import AggregatedClassifier, CoNALClassifier, CrowdLayerClassifier
 from manyhands.classifiers.monitors import _macro_f1, watched, watching
 from manyhands.experiments import load_data, load_row, read_records, run_cell, write_record
+from manyhands.experiments.cells import _chosen, _kept
 from manyhands.experiments.code import _closure, _code_hash, _essence, _tree, code_hash
 from manyhands.experiments.records import GOLD, HELD_OUT, LAST, ORACLE, PROTOCOLS
 from manyhands.metrics import accuracy, macro_f1
@@ -436,3 +438,18 @@ def test_comments_and_docstrings_are_no_code(tmp_path):
     told.write_text('"""A."""\n\ndef f(x):\n    """B\n\n    C."""\n    # D\n    return x + 1\n')
     other.write_text("def f(x):\n    return x + 2\n")
     assert _essence(plain) == _essence(told) != _essence(other)
+
+
+def test_a_row_of_a_history_without_stages_is_found_by_its_round():
+    rounds = SimpleNamespace(best_round_=1, history_=[{"round": 0}, {"round": 1}])
+    assert _kept(rounds, 7) == 2
+    assert _kept(SimpleNamespace(history_=rounds.history_), 7) == 7
+
+
+def test_an_epoch_of_what_a_method_starts_from_is_none_of_its_own(demo):
+    history = [
+        {"stage": stage, "test_accuracy": value, "test_macro_f1": value}
+        for stage, value in (("start", 0.9), ("generator", 0.6), ("adversarial", 0.7))
+    ]
+    found = _chosen(history, "test", demo)
+    assert (found["epoch"], found["accuracy"]) == (3, 0.7)

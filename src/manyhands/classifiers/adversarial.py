@@ -22,6 +22,7 @@ from manyhands.classifiers.augmentation import (
     observed_per_annotator,
     select_certain,
 )
+from manyhands.exceptions import DivergenceError
 from manyhands.nn import (
     AnnotationGenerator,
     CrowdLayerGenerator,
@@ -206,6 +207,11 @@ class AdversarialStep:
             generator(features, proba, rows[p], annotators[p], noise[p]) for p in self._parts(rows)
         ]
         log_proba = torch.cat(parts)
+        if bool(log_proba.isnan().any()):
+            raise DivergenceError(
+                "what the generator gives became NaN in the adversarial phase; lower generator_lr, "
+                "classifier_lr or pretraining_lr"
+            )
         labels = log_proba.exp().multinomial(1)
         return Log(
             scaled,
@@ -258,6 +264,8 @@ class AdversarialStep:
             for name, term in terms.items():
                 summed[name] = summed[name] + term.detach() / own.discriminator_steps
         module.discriminator.eval()
+        share = len(generated.labels) / len(real.labels)
+        self._measured["generated_share"].append(torch.tensor(share))
         self._measure_accuracy(log.features, real, generated)
         return dict(summed)
 
@@ -265,7 +273,9 @@ class AdversarialStep:
         """Generated annotations of selected open cells, or of the observed ones, once drawn."""
         if self.settings.contrast_open:
             chosen = self.select(batch, log)
-            return Annotations(log.rows[chosen], log.annotators[chosen], log.labels[chosen])
+            # Against none, every annotation would be real, whatever it says.
+            if len(chosen):
+                return Annotations(log.rows[chosen], log.annotators[chosen], log.labels[chosen])
         return Annotations(batch.rows, batch.annotators, self._draw_again(batch, log))
 
     @torch.no_grad()
@@ -397,6 +407,13 @@ class AdversarialStep:
         own = now.gather(1, log.labels[cells][:, None])[:, 0]
         return importance_ratios(own, log.log_proba[cells])
 
+    @torch.no_grad()
+    def _judged_ratios(
+        self, generator: Generator, log: Log, proba: Tensor, cells: Tensor
+    ) -> Tensor:
+        parts = self._parts(cells)
+        return torch.cat([self._ratios(generator, log, proba, cells[p]) for p in parts])
+
     def _generator_pass(
         self,
         generator: Generator,
@@ -471,8 +488,7 @@ class AdversarialStep:
                 optimizer.zero_grad(set_to_none=True)
                 self._generator_pass(trial, log, proba, cells, for_generator[1], mu)
                 optimizer.step()
-            with torch.no_grad():
-                return self._ratios(trial, log, proba, judged)
+            return self._judged_ratios(trial, log, proba, judged)
 
         def try_classifier(cells: Tensor, judged: Tensor, mu: float) -> Tensor:
             trial = copy.deepcopy(self.module.classifier)
@@ -484,7 +500,7 @@ class AdversarialStep:
                 optimizer.step()
             with torch.no_grad():
                 now = trial.backbone(log.scaled).softmax(dim=1)
-                return self._ratios(generator, log, now, judged)
+            return self._judged_ratios(generator, log, now, judged)
 
         for name, (cells, cost), attempt in (
             ("generator", for_generator, try_generator),

@@ -31,15 +31,20 @@ class Cells:
     def __init__(
         self, table: AnnotationTable, per_instance: int | None, device: torch.device
     ) -> None:
-        passes = np.zeros((0, 3), dtype=np.int64) if table.passes is None else table.passes
-        instance = np.concatenate([table.instance, passes[:, 0]]).astype(np.int64)
-        annotator = np.concatenate([table.annotator, passes[:, 1]])
-        closed = np.unique(instance * table.n_annotators + annotator)
         heard = np.flatnonzero(table.annotations_per_annotator() > 0)
         self.n_annotators = table.n_annotators
-        self.closed = torch.from_numpy(closed).to(device)
+        self.closed = torch.zeros(0, dtype=torch.int64, device=device)
+        self.close(table)
         self.annotators = torch.from_numpy(heard).to(device)
         self.per_instance = per_instance
+
+    def close(self, table: AnnotationTable) -> None:
+        """Count the cells of a table as filled or passed, too."""
+        passes = np.zeros((0, 3), dtype=np.int64) if table.passes is None else table.passes
+        instance = np.concatenate([table.instance, passes[:, 0]]).astype(np.int64)
+        key = instance * self.n_annotators + np.concatenate([table.annotator, passes[:, 1]])
+        more = torch.from_numpy(key.astype(np.int64)).to(self.closed.device)
+        self.closed = torch.cat([self.closed, more]).unique()  # type: ignore[no-untyped-call]
 
     def of(self, instances: Tensor) -> tuple[Tensor, Tensor]:
         """Rows (into ``instances``) and annotators of the cells of a batch, shapes (m,)."""

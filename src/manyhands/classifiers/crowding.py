@@ -30,7 +30,10 @@ from manyhands.classifiers.augmentation import (
 )
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
+from manyhands.classifiers.doctor_net import DoctorNetClassifier
 from manyhands.classifiers.monitors import PREDICT_BATCH, ClassifierMonitor
+from manyhands.classifiers.personal import PersonalClassifier
+from manyhands.classifiers.raykar import RaykarClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.functional import annotation_nll
 from manyhands.nn import (
@@ -62,6 +65,9 @@ from manyhands.typing import AnyArray
 START, GENERATOR, DISCRIMINATOR, ADVERSARIAL = "start", "generator", "discriminator", "adversarial"
 DEFAULT_EPOCHS = {GENERATOR: 30, DISCRIMINATOR: 10, ADVERSARIAL: 20}
 CLASSIFIER_NLL = "validation_classifier_nll"
+OTHER_NETWORKS = (DoctorNetClassifier, PersonalClassifier, RaykarClassifier)
+"""Crowd classifiers without a backbone that predicts by itself."""
+
 CONFUSION_INSTANCES, CONFUSION_CELLS = 1024, 1 << 22
 """Most instances ``confusion_`` is a mean over; fewer (but 64) where all annotators of them are
 more cells than this."""
@@ -89,8 +95,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         the state before that phase.
     pretrainer : crowd classifier or None, default=None
         What the classifier starts as; cloned, and trained on the same annotations. It has the
-        ``backbone`` and ``scaling`` of this estimator. None is `CrowdLayerClassifier` with the
-        parameters of this one.
+        ``backbone`` and ``scaling`` of this estimator, whose ``class_balance`` it takes where it
+        has none, and whose ``device``, ``verbose`` and ``checkpoint``. None is
+        `CrowdLayerClassifier` with the parameters of this one.
     generator : {"network", "crowd_layer"}, default="network"
         What generates annotations: Eq. 1; or the start's Crowd Layer, which is what the paper's
         baseline DL-CL+GAN puts in its place (with ``information_weight=0``,
@@ -107,7 +114,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     contrast : {"open", "observed"}, default="open"
         Cells whose generated annotations the discriminator tells from the observed ones: those
         that nobody annotated, by ``selection`` (the paper's); or the observed ones themselves, in
-        which only the label can tell (ours).
+        which only the label can tell (ours, and what is done for a batch without an open cell).
     two_steps : bool, default=True
         The generator learns on instances the classifier is sure of, then the classifier on the
         others; or both on all, at once.
@@ -148,7 +155,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         Annotators drawn at random for every instance of a batch, whose cells are generated; None:
         all who annotated anything, as in the paper.
     chunk_size : int, default=8192
-        Cells that are computed at once: bounds the memory, changes nothing else.
+        Cells that the networks compute at once: bounds their memory, and changes nothing that is
+        learnt (but which annotations a seed draws in `sample_annotations`).
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the three networks; default: one-hot.
     noise_lr : float or None, default=1e-2
@@ -160,8 +168,10 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         The fitted start. Not part of a saved model.
     generated_annotations_ : AnnotationTable
         Annotations of cells that nobody filled, drawn and selected as for the discriminator:
-        about as many of every annotator as it gave, marked ``source="generated"``. To be added to
-        the observed ones by ``table.with_added``. Not part of a saved model.
+        about as many of every annotator as it gave (fewer in small batches, and with
+        ``annotators_per_instance``, where there are fewer open cells to draw from), marked
+        ``source="generated"``. To be added to the observed ones by ``table.with_added``. Not part
+        of a saved model.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given]: mean of what the generator gives for (at most 1,024) annotated
         instances, each weighted by the classifier's probability of the true class.
@@ -201,7 +211,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "two_steps": ["boolean"],
         "entropy_threshold": [Interval(Real, 0, None, closed="left")],
         "adversarial_cost": [StrOptions(set(COST_FORMS))],
-        "mu": [StrOptions({"search", "mean"}), Real],
+        "mu": [StrOptions({"search", "mean"}), Interval(Real, None, None, closed="neither")],
         "truncation": [Interval(Real, 1, None, closed="left")],
         "logging_policy": [StrOptions({"batch", "epoch"})],
         "lca": [StrOptions({"auto"}), "boolean"],
@@ -340,10 +350,23 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             chunk_size=self.chunk_size,
         )
 
+    def _read_target(self, y: Any) -> AnnotationTable:
+        self._check_pretrainer()
+        table = super()._read_target(y)
+        # Annotations of no weight are left out of a table that is learnt from.
+        self._given = y if isinstance(y, AnnotationTable) else table
+        return table
+
     def _read_annotator_features(self) -> Tensor | None:
         if self.annotator_features is None:
             return None
-        features = np.asarray(self.annotator_features, dtype=np.float32)
+        try:
+            features = np.asarray(self.annotator_features, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise AnnotationError(
+                f"annotator_features is no array of numbers ({error}); give one row of numbers "
+                "an annotator"
+            ) from error
         if features.ndim != 2 or len(features) != self.n_annotators_:
             raise AnnotationError(
                 f"annotator_features has shape {features.shape}; one row for each of the "
@@ -381,27 +404,53 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             pretrainer.set_params(validation=None, patience=None, random_state=None)
         else:
             pretrainer = clone(self.pretrainer)
-            self._check_same_network(pretrainer)
         given = pretrainer.get_params(deep=False)
         seed = int(rng.integers(np.iinfo(np.int32).max))
         if given.get("random_state", 0) is None:
             # The seed of this estimator, so that the start is what that seed gives alone.
             own_seed = isinstance(self.random_state, Integral)
             pretrainer.set_params(random_state=self.random_state if own_seed else seed)
-        run = {"device": self.device, "checkpoint": None, "verbose": self.verbose}
+        if self.class_balance is not None and given.get("class_balance", 0) is None:
+            pretrainer.set_params(class_balance=self.class_balance)
+        run: dict[str, Any] = {
+            "device": self.device,
+            "checkpoint": None,
+            "verbose": self.verbose,
+        }
         if self.checkpoint is not None:
-            run["checkpoint"] = f"{self.checkpoint}.start"
+            path = Path(self.checkpoint)
+            run["checkpoint"] = path.with_stem(f"{path.stem}-start")
         return pretrainer.set_params(**{name: run[name] for name in run if name in given})
 
-    def _check_same_network(self, pretrainer: Any) -> None:
+    def _check_pretrainer(self) -> None:
+        """Refuse, before anything is trained, what this network cannot start from."""
         from manyhands.classifiers.persistence import describe_parameter
 
-        for name in ("backbone", "scaling"):
-            theirs, ours = getattr(pretrainer, name, None), getattr(self, name)
-            if describe_parameter(theirs) != describe_parameter(ours):
+        given = self.pretrainer
+        if given is None:
+            return
+        if isinstance(given, type):
+            raise AnnotationError(
+                f"pretrainer is the class {given.__name__}; give an object: {given.__name__}()"
+            )
+        name = type(given).__name__
+        if not isinstance(given, BaseCrowdClassifier) or isinstance(given, OTHER_NETWORKS):
+            raise AnnotationError(
+                f"pretrainer={name} has no network like this one's to start from; use a crowd "
+                "classifier that trains its backbone as it is, such as CrowdLayerClassifier"
+            )
+        if getattr(given, "checkpoint", None) is not None:
+            raise AnnotationError(
+                f"pretrainer has checkpoint={str(given.checkpoint)!r}; give checkpoint= to "
+                f"{type(self).__name__} instead, which keeps the start's beside its own"
+            )
+        for parameter in ("backbone", "scaling"):
+            theirs, ours = getattr(given, parameter), getattr(self, parameter)
+            read = _network_of if parameter == "backbone" else describe_parameter
+            if read(theirs) != read(ours):
                 raise AnnotationError(
-                    f"pretrainer has {name}={theirs!r}, {type(self).__name__} {ours!r}; they train "
-                    "one network: give both the same"
+                    f"pretrainer has {parameter}={theirs!r}, {type(self).__name__} {ours!r}; they "
+                    "train one network: give both the same"
                 )
 
     @staticmethod
@@ -524,12 +573,14 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         parts = batches.features.batches(some, PREDICT_BATCH)
         self.confusion_ = module.expected_confusion(parts, everybody).cpu().numpy()
         self.generated_annotations_ = self._generate(batches)
-        del self._table, self._measured_steps
+        del self._table, self._given, self._measured_steps
 
     def _generate(self, batches: AnnotationBatches) -> AnnotationTable:
         """Draw annotations of open cells, selected as for the discriminator."""
         step = self._measured_steps[DISCRIMINATOR]
         step.policy = None
+        # Held out, or of no weight: open while it was learnt, but somebody did annotate them.
+        step.cells.close(self._given)
         found = []
         for batch in batches.in_order():
             log = step.draw(batch)
@@ -604,6 +655,14 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         return labels
 
 
+def _network_of(backbone: Any) -> Any:
+    """Return a backbone's description, the same for every way to name it."""
+    from manyhands.classifiers.persistence import describe_parameter
+
+    named = "mlp" if backbone is None else backbone
+    return describe_parameter({"name": named} if isinstance(named, str) else named)
+
+
 class _GeneratorStep(GradientStep):
     """Gradient steps on the generator; all else as in prediction."""
 
@@ -646,6 +705,8 @@ class _Watchdog(BestState):
         if row["stage"] == DISCRIMINATOR:
             self.best["module"] = copy.deepcopy(self.module.state_dict())
             self.best["value"] = row[metric]
+            if self.best["stage"] in (None, DISCRIMINATOR):  # No phase of the generator before.
+                self.best["stage"], self.best["epoch"] = row["stage"], row["epoch"]
             return
         if row["stage"] == GENERATOR and self.sign > 0:
             self.best["value"] = None

@@ -152,13 +152,13 @@ class ClassifierMonitor:
 def _columns(
     place: IntArray, table: AnnotationTable, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Places of instances, annotators, labels and weights of annotations."""
+    """Places of instances, annotators, labels and weights (of mean 1) of annotations."""
     annotator, label, weight = (
         torch.from_numpy(column.astype(kind)).to(device)
         for column, kind in (
             (table.annotator, np.int64),
             (table.label, np.int64),
-            (table.weight, np.float64),
+            (table.weight / table.weight.mean(), np.float64),
         )
     )
     return torch.from_numpy(place).to(device), annotator, label, weight

@@ -176,7 +176,8 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     names; those the estimator does not have (``noise_lr`` of a method without a noise part, for
     instance) are left out, and all others stay as they are. A method with phases of its own keeps
     their settings, and one that is not trained by gradient steps (`RaykarClassifier`,
-    `PersonalClassifier`) takes the scaling alone. Self-training trains its estimator by it.
+    `PersonalClassifier`) takes the scaling alone. Self-training trains its estimator by it,
+    and CrowdInG its ``pretrainer``, too.
 
     Parameters
     ----------
@@ -217,4 +218,7 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
         # A network that was chosen is what is to be trained.
         parameters.pop("backbone", None)
     copy.set_params(**{key: value for key, value in parameters.items() if key in may_set})
+    if own.get("pretrainer") is not None:
+        # They train one network.
+        copy.set_params(pretrainer=with_protocol(copy.pretrainer, name))
     return copy

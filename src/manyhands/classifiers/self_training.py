@@ -100,7 +100,8 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         annotations of a class that has some); with ``validation``, ``validation_nll`` (mean
         negative log likelihood of the held-out annotations) or ``validation_accuracy``;
         ``seconds``. Where gold labels are watched (`manyhands.classifiers.monitors.watching`),
-        accuracies, and of what was added ``pseudo_accuracy``, ``majority_precision`` and
+        accuracies (those of an ``annotator``'s round are ``annotator_...``), and of what was
+        added ``pseudo_accuracy``, ``majority_precision`` and
         ``minority_recall`` (see `pseudo_annotation_quality`). ``history_`` of the estimators is
         theirs.
     classes_ : array of shape (n_classes,)
@@ -219,17 +220,12 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             started = perf_counter()
             model = self._make_estimator(rng, number, previous=estimator).fit(X, table)
             seconds = perf_counter() - started
-            # Another model may be a completer, which knows no true classes.
-            knows = {"score", "predict"}
-            if self._is_annotators(number):
-                knows = {name for name in knows if hasattr(model, name)}
             row = _row(number, added, table) | row
-            if "score" in knows:
-                row |= self._explained(model, X, held)
-            seen = _watched(model, X) if "predict" in knows else {}
-            history.append(row | seen | {"seconds": seconds})
             if self._is_annotators(number):
+                history.append(row | self._of_annotator(model, X, held) | {"seconds": seconds})
                 continue
+            row |= self._explained(model, X, held)
+            history.append(row | _watched(model, X) | {"seconds": seconds})
             estimator = model
             now = _Kept(estimator, table, rounds, number, _worth(row))
             if kept is None or self.validation is None or now.worth > kept.worth:
@@ -375,6 +371,16 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         if self.validation is not None:
             return {"validation_accuracy": float(estimator.score(*self.validation))}
         return {}
+
+    def _of_annotator(self, model: Any, X: Any, held: AnnotationTable | None) -> dict[str, float]:
+        """The same of another model, by names of its own: a round is otherwise the estimator's.
+
+        A completer knows no true classes, and there is nothing to note.
+        """
+        seen = self._explained(model, X, held) if hasattr(model, "score") else {}
+        if hasattr(model, "predict"):
+            seen |= _watched(model, X)
+        return {f"annotator_{name}": value for name, value in seen.items()}
 
     @staticmethod
     def _predictions(

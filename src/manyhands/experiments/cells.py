@@ -165,9 +165,12 @@ def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
 
 def _kept(model: Any, otherwise: int) -> int:
     """Number of the row of the history that the model says it kept, counted from 1."""
-    best = (getattr(model, "best_stage_", None), getattr(model, "best_epoch_", None))
-    rows = [(row.get("stage"), row.get("epoch")) for row in model.history_]
-    return rows.index(best) + 1 if best in rows else otherwise
+    for columns in (("round",), ("stage", "epoch")):
+        best = tuple(getattr(model, f"best_{column}_", None) for column in columns)
+        rows = [tuple(row.get(column) for column in columns) for row in model.history_]
+        if None not in best and best in rows:
+            return rows.index(best) + 1
+    return otherwise
 
 
 def _metrics(model: Any, data: Data, epoch: int) -> dict[str, Any]:
@@ -191,7 +194,10 @@ def _chosen(history: list[dict[str, Any]], part: str, data: Data) -> dict[str, A
         return {"absent": "the data set has no validation part"}
     if not history or f"{part}_accuracy" not in history[-1]:
         return {"absent": NO_EPOCHS}
-    best = int(np.nanargmax([epoch.get(f"{part}_accuracy", np.nan) for epoch in history]))
+    # The epochs of what a method starts from are another method's; how that ended stands in the
+    # rows that follow.
+    own = [{} if epoch.get("stage") == "start" else epoch for epoch in history]
+    best = int(np.nanargmax([epoch.get(f"{part}_accuracy", np.nan) for epoch in own]))
     return {
         "epoch": best + 1,
         "accuracy": history[best]["test_accuracy"],

@@ -134,7 +134,7 @@ def run_epochs(
         if not math.isfinite(row["loss"]):
             raise DivergenceError(
                 f"the loss became {row['loss']} in epoch {epoch + 1} of stage {stage!r}; "
-                "lower lr, or scale X (scaling='standard')"
+                "lower lr (or the stage's own learning rate), or scale X (scaling='standard')"
             )
         history.append(row)
         for callback in callbacks:
