@@ -165,12 +165,16 @@ METHODS = (
     ),
     Method("personal", "", "Personal (CPC)", "PersonalClassifier", {}, "own"),
     Method("conal", "", "CoNAL", "CoNALClassifier", {}, "noise"),
+    Method("crowding", "", "CrowdInG", "CrowdInGClassifier", {}, "noise"),
     CEILING_METHOD,
 )
 
 ABSENT = {("personal", "sentiment")}
 """Cells without a row. Personal classifiers compare all 20,706 pairs of 204 classifiers of 4,000
 weights in every iteration: minutes each, of hundreds."""
+
+SUBSAMPLED = {("crowding", "sentiment"): 16, ("crowding", "product"): 16}
+"""Annotators drawn for every instance of a batch, where all of them are a million cells."""
 
 
 def _regression(scaling: str | None) -> dict[str, Any]:
@@ -194,7 +198,13 @@ def _params(method: Method, data: Set) -> dict[str, Any]:
         protocol |= {**method.params, "scaling": data.linear_scaling}
     if method.kind == "noise" and data.noise_lr:
         protocol["noise_lr"] = None
+    if (method.folder, data.name) in SUBSAMPLED:
+        protocol["annotators_per_instance"] = SUBSAMPLED[method.folder, data.name]
     return {**method.params, **protocol}
+
+
+def _is_dear(method: Method, data: Set) -> bool:
+    return method.folder == "personal" or (method.folder, data.name) in SUBSAMPLED
 
 
 def _deviations(method: Method, data: Set) -> list[str]:
@@ -205,6 +215,10 @@ def _deviations(method: Method, data: Set) -> list[str]:
         notes.append(STANDARDISED)
     if method.folder == "personal":
         notes.append(ONE_SEED)
+    if (method.folder, data.name) in SUBSAMPLED:
+        n = SUBSAMPLED[method.folder, data.name]
+        notes.append(f"annotations of {n} annotators, drawn anew, are generated for an instance")
+        notes.append("one seed: a run takes minutes")
     return notes
 
 
@@ -226,7 +240,7 @@ def rows() -> Iterator[tuple[str, dict[str, Any]]]:
                 "column": data.column,
                 "data": source,
                 "estimator": {"class": method.cls, "params": _params(method, data)},
-                "seeds": SEEDS[:1] if method.folder == "personal" else SEEDS,
+                "seeds": SEEDS[:1] if _is_dear(method, data) else SEEDS,
                 "holdout": None if method is CEILING_METHOD else HOLDOUT,
                 "deviations": notes,
             }

@@ -845,9 +845,9 @@ def test_batches_of_one_and_crowds_of_one_train_on():
     for crowd in (A, y):
         model = CrowdInGClassifier(**QUICK | {"batch_size": 1, "entropy_threshold": 0.3})
         assert np.isfinite(model.fit(X, crowd).history_.column("loss")).all()
-    # Where every cell is filled there is nothing to generate.
+    # Where every cell is filled there is nothing to generate, but what is there once more.
     assert model.generated_annotations_.n_annotations == 0
-    assert "generated_accuracy" not in model.history_.columns
+    assert model.history_.column("generated_share", "adversarial").min() == 1
 
 
 def test_weights_of_annotations_reach_the_discriminator():
