@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from manyhands.decision import *
     from manyhands.inference import *
     from manyhands.report import *
+    from manyhands.sampling import *
 
 # Where public names live, cheapest first, and the extra a module needs.
 _PUBLIC = {
     "manyhands.annotations": None,
     "manyhands.decision": None,
     "manyhands.inference": None,
+    "manyhands.sampling": None,
     "manyhands.datasets": None,
     "manyhands.report": None,
     "manyhands.classifiers": "torch",

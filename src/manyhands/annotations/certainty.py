@@ -1,0 +1,140 @@
+"""How far the annotators of an instance agree, as ICED measures it.
+
+.. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
+   labeled data. SDM 2022.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations.table import AnnotationTable
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+SMOOTHING = 0.5
+"""Pseudo-votes a class where instances have unequal numbers of votes: the prior of Jeffreys."""
+
+
+def label_certainty(
+    table: AnnotationTable, *, epsilon: float = 0.1, smoothing: float | str = "auto"
+) -> FloatArray:
+    r"""Label certainty of every instance: how little its annotations vary [1]_.
+
+    :math:`S_i = 1 / (E_u \|y_{iu} - E_u y_{iu}\|^2 + \epsilon)` (Eq. 2.4), with labels as one-hot
+    vectors: :math:`1 / (1 - \sum_c p_{ic}^2 + \epsilon)`, where :math:`p_{ic}` is the share of
+    class c among the instance's annotations (by their weights).
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    epsilon : float, default=0.1
+        Bounds the certainty of unanimous instances, 1 / epsilon. The paper names no value.
+    smoothing : float or "auto", default="auto"
+        Pseudo-votes every class gets before the shares are taken, so that a single vote is not as
+        certain as five equal ones. "auto": none where all instances have as many annotations (as
+        in the paper), else half a vote.
+
+    Returns
+    -------
+    array of shape (n_instances,)
+        NaN for instances without annotations.
+
+    Raises
+    ------
+    AnnotationError
+        If a parameter is out of its range.
+
+    References
+    ----------
+    .. [1] ICED, SDM 2022, Definition 2, Eq. 2.4.
+
+    Examples
+    --------
+    >>> from manyhands import AnnotationTable
+    >>> table = AnnotationTable.from_matrix([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 1, 0]])
+    >>> label_certainty(table).round(2)
+    array([10.  ,  2.11,  1.67])
+    """
+    if not _is_number(epsilon) or not 0 < epsilon < np.inf:
+        raise AnnotationError(f"epsilon={epsilon!r} must be a positive number, such as 0.1")
+    if smoothing == "auto":
+        smoothing = 0.0 if has_equal_counts(table) else SMOOTHING
+    if not _is_number(smoothing) or not 0 <= float(smoothing) < np.inf:
+        raise AnnotationError(f"smoothing={smoothing!r} must be 'auto' or a number, 0 or more")
+    counts = table.vote_counts()
+    given = counts.sum(axis=1, keepdims=True)
+    counts = np.where(given > 0, counts + float(smoothing), np.nan)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    certainty: FloatArray = 1.0 / (1.0 - np.square(shares).sum(axis=1) + epsilon)
+    return certainty
+
+
+def certainty_groups(certainty: FloatArray, n_groups: int = 3, *, by: str = "levels") -> IntArray:
+    """Divide instances by certainty: the ``n_groups`` highest levels, and the rest [1]_.
+
+    Parameters
+    ----------
+    certainty : array of shape (n_instances,)
+        NaN for instances without annotations.
+    n_groups : int, default=3
+        The paper's: highest, second-highest and third-highest.
+    by : {"levels", "quantiles"}, default="levels"
+        "levels": the highest distinct values, each a group. With W votes an instance there are
+        about W / 2 of them. "quantiles": ``n_groups + 1`` parts of about as many instances, equal
+        values together; for numbers of votes that vary, where there are too many levels.
+
+    Returns
+    -------
+    integer array of shape (n_instances,)
+        ``n_groups`` for the most certain instances, ..., 1; 0 for those below, and for those
+        without annotations. Where there are no more than ``n_groups`` levels, the lowest is 0 and
+        fewer groups are used, from the top; a single level is the highest group.
+
+    Raises
+    ------
+    AnnotationError
+        If a parameter is unknown or out of its range.
+
+    Examples
+    --------
+    >>> certainty_groups(np.array([10.0, 5.0, 2.0, 1.5, 1.0, 10.0]))
+    array([3, 2, 1, 0, 0, 3])
+    >>> certainty_groups(np.array([10.0, 2.0, 10.0]))
+    array([3, 0, 3])
+    """
+    if not isinstance(n_groups, Integral) or n_groups < 1:
+        raise AnnotationError(f"n_groups={n_groups!r} must be a whole number, 1 or more")
+    if by not in ("levels", "quantiles"):
+        raise AnnotationError(f"by={by!r} is unknown; use 'levels' or 'quantiles'")
+    groups = np.zeros(len(certainty), dtype=np.int64)
+    known: BoolArray = ~np.isnan(certainty)
+    if not known.any():
+        return groups
+    # Equal shares of other classes differ by rounding.
+    levels, place, counts = np.unique(
+        np.round(np.log(certainty[known]), 9), return_inverse=True, return_counts=True
+    )
+    from_top = len(levels) - 1 - np.arange(len(levels))
+    if by == "levels" or len(levels) <= n_groups:
+        group_of_level = np.maximum(n_groups - from_top, 0)
+    else:
+        middle = (np.cumsum(counts) - counts / 2) / counts.sum()
+        group_of_level = np.minimum((middle * (n_groups + 1)).astype(np.int64), n_groups)
+    if 1 < len(levels) <= n_groups:
+        group_of_level[0] = 0
+    groups[known] = group_of_level[place]
+    return groups
+
+
+def has_equal_counts(table: AnnotationTable) -> bool:
+    """Whether all instances that have annotations have as many."""
+    counts = table.annotations_per_instance()
+    return len(np.unique(counts[counts > 0])) <= 1
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

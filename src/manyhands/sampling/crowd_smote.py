@@ -1,0 +1,493 @@
+"""CrowdSMOTE: instances of rare classes between real ones, with annotations of their own.
+
+.. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
+   labeled data. SDM 2022.
+.. [2] N. V. Chawla, K. W. Bowyer, L. O. Hall and W. P. Kegelmeyer. SMOTE: synthetic minority
+   over-sampling technique. Journal of Artificial Intelligence Research 16, 2002.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, NamedTuple, TypeAlias
+from warnings import warn
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import check_array
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from manyhands.annotations import AnnotationTable, as_table, label_certainty
+from manyhands.annotations.encoding import encode
+from manyhands.annotations.table import SOURCES
+from manyhands.decision import generator
+from manyhands.exceptions import AnnotationError
+from manyhands.inference import MajorityVote
+from manyhands.inference.base import check_annotations, gold_codes
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+Rng: TypeAlias = np.random.RandomState
+
+
+class FewCandidatesWarning(UserWarning):
+    """A class has too few instances to interpolate between: they were repeated, or it has none."""
+
+
+class Resampling(NamedTuple):
+    """What was done for one class.
+
+    Attributes
+    ----------
+    label
+        The class.
+    n_candidates : int
+        Real instances that count as this class.
+    n_neighbors : int
+        Neighbours that an interpolation chooses from; 0 where there was nothing to choose from.
+    n_synthetic : int
+        Instances made.
+    """
+
+    label: Any
+    n_candidates: int
+    n_neighbors: int
+    n_synthetic: int
+
+
+class CrowdSMOTE(BaseEstimator):
+    r"""Oversample rare classes of a crowdsourced set, annotations included [1]_.
+
+    For a candidate :math:`x_i`, an instance that counts as a rare class, and a random one of its k
+    nearest neighbours :math:`x_r` among the candidates, a synthetic instance is
+    :math:`x' = x_i + \delta (x_r - x_i)` (Eq. 2.3), with :math:`\delta` by how certain the labels
+    of the two are (Eq. 2.4, 2.5). Its annotations are drawn annotator by annotator from what the
+    k nearest real instances, of all classes, were given.
+
+    Parameters
+    ----------
+    k_neighbors : int, default=5
+        k, for both purposes; of m candidates no more than m - 1. The paper names no value.
+    sampling_strategy : "auto", float or dict, default="auto"
+        How many instances a class is raised to. "auto": as many as the largest class has. A float
+        in (0, 1] is a share of that. A dict {class: number} names them; other classes stay.
+    delta : {"intended", "printed", "random"}, default="intended"
+        "intended": :math:`S_r / (S_i + S_r) + \eta`, which puts x' nearer to the more certain of
+        the two, as the paper says it should be. "printed": its Eq. 2.5,
+        :math:`S_i / (S_i + S_r) + \eta`, which puts it nearer to the less certain one. "random":
+        uniform in [0, 1], as in SMOTE [2]_. All are clipped to [0, 1].
+    epsilon : float, default=0.1
+        Of `manyhands.annotations.label_certainty`: small ones make every unanimous instance
+        infinitely more certain than others.
+    jitter : float in [0, 0.5], default=0.1
+        :math:`\eta` is uniform in [-jitter, jitter]; the paper names no range. With .5 and equal
+        certainties :math:`\delta` is uniform in [0, 1], as in SMOTE.
+    annotations : {"drawn", "majority"}, default="drawn"
+        What an annotator gives a synthetic instance: what it gave a random one of the neighbours,
+        or what it gave most of them.
+    gaps : {"kept", "filled"}, default="kept"
+        Where an annotator has annotated only some of the neighbours: "kept" gives an annotation
+        with the probability that a neighbour has one by this annotator, so that synthetic
+        instances have as many annotations as real ones (one at the least); "filled" always.
+        Without missing annotations both are the paper's.
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    sampling_strategy_ : dict {class: int}
+        Instances made of every class.
+    resampling_ : list of Resampling
+        What was done, for every class that was to be raised.
+    synthetic_labels_ : array of shape (n_synthetic,)
+        The class that every synthetic instance was made for.
+    parents_ : integer array of shape (n_synthetic, 2)
+        Rows of :math:`x_i` and :math:`x_r`.
+    delta_ : array of shape (n_synthetic,)
+
+    Notes
+    -----
+    Cost: two searches of nearest neighbours, among the candidates and of every synthetic instance
+    among all real ones, and the annotations of these neighbours.
+
+    Candidates are taken in turn, in random order, so that each is used as often as any other but
+    for one (the paper: each R times). The result does not depend on the order of the classes.
+
+    References
+    ----------
+    .. [1] ICED, SDM 2022, section 2.4.
+    .. [2] SMOTE, Journal of Artificial Intelligence Research 16, 2002.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import AnnotationTable, CrowdSMOTE
+    >>> X = np.array([[0.0], [0.1], [0.2], [0.3], [1.0], [1.2]])
+    >>> table = AnnotationTable.from_matrix([[0, 0], [0, 0], [0, 1], [0, 0], [1, 1], [1, 1]])
+    >>> sampler = CrowdSMOTE(random_state=0)
+    >>> X_more, more = sampler.fit_resample(X, table, labels=[0, 0, 0, 0, 1, 1])
+    >>> X_more[6:].ravel().round(1).tolist(), more.source[12:].tolist()
+    ([1.1, 1.1], ['synthetic', 'synthetic', 'synthetic', 'synthetic'])
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "k_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "sampling_strategy": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, 1, closed="right"),
+            Mapping,
+        ],
+        "delta": [StrOptions({"intended", "printed", "random"})],
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "jitter": [Interval(Real, 0, 0.5, closed="both")],
+        "annotations": [StrOptions({"drawn", "majority"})],
+        "gaps": [StrOptions({"kept", "filled"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        k_neighbors: int = 5,
+        sampling_strategy: Any = "auto",
+        *,
+        delta: str = "intended",
+        epsilon: float = 0.1,
+        jitter: float = 0.1,
+        annotations: str = "drawn",
+        gaps: str = "kept",
+        random_state: Any = None,
+    ) -> None:
+        self.k_neighbors = k_neighbors
+        self.sampling_strategy = sampling_strategy
+        self.delta = delta
+        self.epsilon = epsilon
+        self.jitter = jitter
+        self.annotations = annotations
+        self.gaps = gaps
+        self.random_state = random_state
+
+    def fit_resample(
+        self, X: Any, table: Any, *, labels: Any = None
+    ) -> tuple[Any, AnnotationTable]:
+        """Return the set with synthetic instances after the real ones.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_instances, ...)
+            Features, or an embedding: the space that neighbours are sought in, and points made.
+        table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
+        labels : array-like of shape (n_instances,), or dict {instance id: class}, optional
+            The class every instance counts as; None, NaN and -1 (unless it is a class) count as
+            none. Default: majority vote. Instances without annotations count as none, and are
+            nobody's neighbours.
+
+        Returns
+        -------
+        X_resampled : array or CSR matrix of shape (n_instances + n_synthetic, ...)
+        table_resampled : AnnotationTable
+            Over the same classes and annotators; annotations of synthetic instances are marked
+            ``source="synthetic"``.
+
+        Raises
+        ------
+        AnnotationError
+            If X and the table do not belong together, a label or a class of
+            ``sampling_strategy`` is unknown, or a class is to have fewer instances than it has.
+        ValueError
+            If X is not finite.
+
+        Warns
+        -----
+        FewCandidatesWarning
+            If a class that was to be raised has one instance, which is repeated, or none.
+        """
+        self._validate_params()
+        table = check_annotations(as_table(table, argument="table"), argument="table")
+        X = check_array(
+            X, accept_sparse="csr", dtype=[np.float64, np.float32], allow_nd=True, input_name="X"
+        )
+        if X.shape[0] != table.n_instances:
+            raise AnnotationError(
+                f"X has {X.shape[0]} rows but table has annotations for {table.n_instances} "
+                "instances; give one row of X an instance, in the same order"
+            )
+        annotated = table.annotations_per_instance() > 0
+        codes = np.where(annotated, self._codes(table, labels), -1)
+        wanted = self._wanted(codes, table)
+        rng = generator(self.random_state)
+        certainty = label_certainty(table, epsilon=self.epsilon)
+        space = X if sparse.issparse(X) else X.reshape(len(X), -1)
+        made = [self._pairs(space, codes, c, wanted[c], certainty, rng) for c in wanted]
+        self._note(made, wanted, codes, table)
+        points = _between(space, self.parents_, self.delta_)
+        if not len(self.delta_):
+            return X, table
+        neighbours = _nearest(space, np.flatnonzero(annotated), points, self.k_neighbors)
+        given = self._annotate(neighbours, table, rng)
+        return _stacked(X, points), _with_rows(table, len(self.delta_), given)
+
+    # -- how many ---------------------------------------------------------------------------------
+
+    def _codes(self, table: AnnotationTable, labels: Any) -> IntArray:
+        """Class code of every instance, -1 where it has none."""
+        if labels is None:
+            labels = MajorityVote().fit(table).labels_
+        try:
+            return gold_codes(labels, table)
+        except AnnotationError as error:
+            raise AnnotationError(str(error).replace("gold", "labels", 1)) from error
+
+    def _wanted(self, codes: IntArray, table: AnnotationTable) -> dict[int, int]:
+        """Instances to be made of every class below its goal; the rarest class first."""
+        counts = np.bincount(codes[codes >= 0], minlength=table.n_classes)
+        goals = self._goals(counts, table)
+        # In an order that does not depend on how classes are coded: by size, then by place.
+        first = np.full(table.n_classes, len(codes))
+        seen, where = np.unique(codes[::-1], return_index=True)
+        first[seen[seen >= 0]] = len(codes) - 1 - where[seen >= 0]
+        order = np.lexsort((first, counts))
+        return {int(c): int(goals[c] - counts[c]) for c in order if goals[c] > counts[c]}
+
+    def _goals(self, counts: IntArray, table: AnnotationTable) -> IntArray:
+        strategy = self.sampling_strategy
+        if not isinstance(strategy, Mapping):
+            share = 1.0 if strategy == "auto" else float(strategy)
+            # A class that nobody ever gave is none of this set's.
+            seen = table.mask_of_classes_seen()
+            return np.where(seen, np.maximum(counts, round(share * counts.max())), counts)
+        named, _ = encode(
+            list(strategy),
+            table.classes,
+            argument="sampling_strategy",
+            vocabulary_name="the table's classes",
+        )
+        goals = counts.copy()
+        for c, goal in zip(named, strategy.values(), strict=True):
+            if not isinstance(goal, Integral) or goal < counts[c]:
+                raise AnnotationError(
+                    f"sampling_strategy wants {goal!r} instances of class "
+                    f"{table.classes[c].item()!r}, which has {counts[c]}; give a whole number that "
+                    "is not smaller: nothing is ever removed"
+                )
+            goals[c] = goal
+        return goals
+
+    # -- where ------------------------------------------------------------------------------------
+
+    def _pairs(
+        self, space: Any, codes: IntArray, c: int, n: int, certainty: FloatArray, rng: Rng
+    ) -> _Pairs:
+        """Choose n candidates of a class, a neighbour of each, and delta (Eq. 2.5)."""
+        rows = np.flatnonzero(codes == c)
+        m = len(rows)
+        k = min(self.k_neighbors, m - 1)
+        if m < 2:
+            alone = np.repeat(rows[:, None], 2, axis=1).repeat(n, axis=0)
+            return _Pairs(c, m, 0, alone, np.zeros(len(alone)))
+        neighbours = NearestNeighbors(n_neighbors=k).fit(space[rows]).kneighbors()[1]
+        turns = np.concatenate([rng.permutation(m) for _ in range(-(-n // m))])[:n]
+        chosen = neighbours[turns, rng.randint(k, size=n)]
+        parents = rows[np.column_stack([turns, chosen])]
+        return _Pairs(c, m, k, parents, self._delta(certainty[parents], rng))
+
+    def _delta(self, certainty: FloatArray, rng: Rng) -> FloatArray:
+        """How far from the candidate towards its neighbour, from their certainties (n, 2)."""
+        n = len(certainty)
+        if self.delta == "random":
+            return rng.uniform(size=n)
+        nearer = certainty[:, 1 if self.delta == "intended" else 0]
+        jitter = rng.uniform(-self.jitter, self.jitter, size=n)
+        return np.clip(nearer / certainty.sum(axis=1) + jitter, 0.0, 1.0)
+
+    def _note(
+        self,
+        made: list[_Pairs],
+        wanted: dict[int, int],
+        codes: IntArray,
+        table: AnnotationTable,
+    ) -> None:
+        """Set the fitted attributes, and warn of classes that could not be interpolated."""
+        values = table.classes
+        found = [
+            Resampling(values[p.code].item(), p.n_candidates, p.n_neighbors, len(p.delta))
+            for p in made
+        ]
+        self.resampling_ = found
+        self.sampling_strategy_ = {each.label: each.n_synthetic for each in found}
+        self.synthetic_labels_ = values[
+            np.repeat([p.code for p in made], [len(p.delta) for p in made]).astype(np.int64)
+        ]
+        self.parents_: IntArray = np.concatenate(
+            [np.zeros((0, 2), dtype=np.int64), *(p.parents for p in made)]
+        )
+        self.delta_: FloatArray = np.concatenate([np.zeros(0), *(p.delta for p in made)])
+        for each in found:
+            if each.n_candidates > 1:
+                continue
+            what = (
+                f"one instance, which was repeated {each.n_synthetic} times"
+                if each.n_candidates
+                else "no instance, so none was made"
+            )
+            warn(
+                f"class {each.label!r} has {what}; interpolation needs two",
+                FewCandidatesWarning,
+                stacklevel=3,
+            )
+
+    # -- annotations ------------------------------------------------------------------------------
+
+    def _annotate(self, neighbours: IntArray, table: AnnotationTable, rng: Rng) -> _Given:
+        """Annotate every synthetic instance as the annotators of its neighbours (n, k) did."""
+        k = neighbours.shape[1]
+        rows, owner = _annotations_of(neighbours, table)
+        pair: IntArray
+        label: IntArray
+        pair = owner * table.n_annotators + table.annotator[rows]
+        label, weight = table.label[rows].astype(np.int64), table.weight[rows].astype(np.float64)
+        times = np.ones(len(rows))
+        if self.annotations == "majority":
+            pair, label, weight, times = _tallied(pair, label, weight, table.n_classes)
+            rank = -weight
+        else:
+            # The smallest of exponentials with these rates: each as probable as its weight says.
+            rank = rng.exponential(size=len(rows)) / np.maximum(weight, np.finfo(float).tiny)
+        order = np.lexsort((rng.uniform(size=len(rank)), rank, pair))
+        first = order[np.flatnonzero(np.diff(pair[order], prepend=-1))]
+        # How many of the neighbours this annotator has annotated.
+        _, group = np.unique(pair, return_inverse=True)
+        share = np.bincount(group, weights=times) / k
+        kept = np.ones(len(first), dtype=bool)
+        if self.gaps == "kept":
+            kept = _some(rng.uniform(size=len(first)) - share, pair[first] // table.n_annotators)
+        taken = first[kept]
+        instance, annotator = np.divmod(pair[taken], table.n_annotators)
+        return _Given(instance, annotator, label[taken], weight[taken] / times[taken])
+
+
+@dataclass(frozen=True, eq=False)
+class _Pairs:
+    """Candidates of a class with a neighbour each."""
+
+    code: int
+    n_candidates: int
+    n_neighbors: int
+    parents: IntArray
+    delta: FloatArray
+
+
+class _Given(NamedTuple):
+    """Annotations of synthetic instances, these counted from 0."""
+
+    instance: IntArray
+    annotator: IntArray
+    label: IntArray
+    weight: FloatArray
+
+
+def _between(space: Any, parents: IntArray, delta: FloatArray) -> Any:
+    """Eq. 2.3: points between pairs of rows, shape (n, d), of the rows' type."""
+    candidate, neighbour = space[parents[:, 0]], space[parents[:, 1]]
+    delta = delta.astype(space.dtype)
+    if sparse.issparse(space):
+        return sparse.csr_matrix(
+            sparse.diags_array(1 - delta) @ candidate + sparse.diags_array(delta) @ neighbour
+        )
+    return candidate + delta[:, None] * (neighbour - candidate)
+
+
+def _nearest(space: Any, rows: IntArray, points: Any, k: int) -> IntArray:
+    """Rows that are nearest to each point, shape (n, k) or fewer."""
+    search = NearestNeighbors(n_neighbors=min(k, len(rows))).fit(space[rows])
+    return np.asarray(rows[search.kneighbors(points, return_distance=False)])
+
+
+def _annotations_of(neighbours: IntArray, table: AnnotationTable) -> tuple[IntArray, IntArray]:
+    """Rows of the table that annotate the neighbours (n, k), and whose neighbours those are."""
+    order, start = table.by_instance()
+    flat = neighbours.ravel()
+    counts = start[flat + 1] - start[flat]
+    ends = np.cumsum(counts)
+    place = np.arange(ends[-1]) + np.repeat(start[flat] - ends + counts, counts)
+    owner = np.repeat(np.arange(len(flat)) // neighbours.shape[1], counts)
+    return place if order is None else order[place], owner
+
+
+def _tallied(
+    pair: IntArray, label: IntArray, weight: FloatArray, n_classes: int
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+    """Sum the weights of equal labels of a pair; the last are the numbers of them."""
+    cell, place, times = np.unique(
+        pair * n_classes + label, return_inverse=True, return_counts=True
+    )
+    summed: Any = np.bincount(place, weights=weight)
+    return cell // n_classes, cell % n_classes, summed, times.astype(np.float64)
+
+
+def _some(chance: FloatArray, owner: IntArray) -> AnyArray:
+    """Mark what falls below 0, and of every (sorted) owner the lowest, so that each has one."""
+    start = np.flatnonzero(np.diff(owner, prepend=-1))
+    lowest = np.repeat(np.minimum.reduceat(chance, start), np.diff(np.append(start, len(owner))))
+    return np.asarray((chance < 0) | (chance == lowest))
+
+
+def _stacked(X: Any, points: Any) -> Any:
+    if sparse.issparse(X):
+        both: Any = [X, points]
+        return sparse.vstack(both, format="csr")
+    return np.concatenate([X, points.reshape(-1, *X.shape[1:])])
+
+
+def _with_rows(table: AnnotationTable, n: int, given: _Given) -> AnnotationTable:
+    """Append n instances and their annotations."""
+    synthetic = np.full(len(given.label), SOURCES.index("synthetic"), dtype=np.int8)
+    sources = np.zeros(table.n_annotations, np.int8) if table.sources is None else table.sources
+    return AnnotationTable(
+        np.concatenate([table.instance, given.instance + table.n_instances]),
+        np.concatenate([table.annotator, given.annotator]),
+        np.concatenate([table.label, given.label]),
+        _with_new_ids(table.instances, n),
+        table.annotators,
+        table.classes,
+        None if table.weights is None else np.concatenate([table.weights, given.weight]),
+        np.concatenate([sources, synthetic]),
+        table.passes,
+    )
+
+
+def _with_new_ids(ids: AnyArray, n: int) -> AnyArray:
+    """Append ids that are not there yet: the next numbers, or "synthetic-1", ..."""
+    if ids.dtype.kind in "iu":
+        return np.concatenate([ids, np.arange(n) + (int(ids.max()) + 1 if len(ids) else 0)])
+    used = set(ids.tolist())
+    names = (f"synthetic-{i}" for i in range(1, n + len(used) + 1))
+    new = [name for name in names if name not in used][:n]
+    if ids.dtype.kind in "UT":
+        return np.concatenate([ids, np.array(new)])
+    together = np.empty(len(ids) + n, dtype=object)
+    together[: len(ids)], together[len(ids) :] = ids, new
+    return together
+
+
+def find_sampler(name: str) -> type[BaseEstimator]:
+    """Find a sampler by class name; hyphens, underscores and case do not count.
+
+    Raises
+    ------
+    AnnotationError
+        If there is none of that name.
+    """
+    wanted = re.sub(r"[^a-z0-9]", "", name.lower())
+    for known, cls in all_samplers():
+        if known.lower() == wanted:
+            return cls
+    names = ", ".join(known for known, _ in all_samplers())
+    raise AnnotationError(f"sampler={name!r} is unknown; use {names}")
+
+
+def all_samplers() -> list[tuple[str, type[BaseEstimator]]]:
+    """List every sampler that makes instances as (name, class)."""
+    return [("CrowdSMOTE", CrowdSMOTE)]
