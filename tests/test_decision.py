@@ -281,7 +281,7 @@ def test_what_does_not_fit_is_named(arguments, message):
 
 def test_the_page_prints_what_it_says():
     blocks = re.findall(r"```python\n(.*?)```.*?```text\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == PAGE.read_text().count("```python") == 2
+    assert len(blocks) == PAGE.read_text().count("```python") == 3
     for code, expected in blocks:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):

@@ -4,13 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta
-from sklearn.metrics import brier_score_loss, f1_score
+from sklearn.metrics import balanced_accuracy_score, brier_score_loss, f1_score
 
 from manyhands import AnnotationTable, DawidSkene, decide, make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import (
     accuracy,
     annotator_reliability,
+    balanced_accuracy,
     brier_score,
     coverage_risk,
     expected_calibration_error,
@@ -150,10 +151,19 @@ def test_accuracy_and_macro_f1():
     )
 
 
-@pytest.mark.parametrize("measure", [accuracy, macro_f1, minority_recall])
+@pytest.mark.parametrize("measure", [accuracy, balanced_accuracy, macro_f1, minority_recall])
 def test_lengths_must_fit(measure):
     with pytest.raises(AnnotationError, match=r"\(2,\).*\(3,\)"):
         measure([0, 1], [0, 1, 1])
+
+
+def test_balanced_accuracy_is_the_mean_recall_of_the_classes_there_are():
+    y, predicted = np.array(list("aaaabbc")), np.array(list("aaabbac"))
+    assert balanced_accuracy(y, predicted) == pytest.approx((3 / 4 + 1 / 2 + 1) / 3)
+    assert balanced_accuracy(y, predicted) == pytest.approx(balanced_accuracy_score(y, predicted))
+    # A class that is only predicted has no recall to count.
+    assert balanced_accuracy(list("aab"), list("azb")) == pytest.approx((1 / 2 + 1) / 2)
+    assert balanced_accuracy(["a", "a"], ["a", "b"]) == 0.5
 
 
 def test_minority_recall_takes_the_rarer_half():

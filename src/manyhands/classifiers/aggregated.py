@@ -15,7 +15,7 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
-from manyhands.classifiers.latent import SoftTargets, balancing_weights
+from manyhands.classifiers.latent import SoftTargets, balancing_weights, class_shares
 from manyhands.classifiers.second_stage import SecondStageClassifier, seeded
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import BaseAggregator, MajorityVote
@@ -39,6 +39,12 @@ class AggregatedClassifier(SecondStageClassifier):
         weighted row a class); the training parameters then do not apply.
     targets : {"soft", "hard"}, default="soft"
         Train on the posterior, or on its most probable class as the papers do.
+    decision : {"posterior", "balanced"} or array of shape (n_classes, n_classes), \
+default="posterior"
+        How `predict` (and so `score`) decides for a class; probabilities and training are the
+        same. "posterior": the most probable class. "balanced": the largest probability divided
+        by ``class_prior_``. A matrix of costs ``[true, decided]``: the least expected cost. See
+        `manyhands.decide`.
     max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
 scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
@@ -54,6 +60,10 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         That of the aggregator, with one annotation more in every row, as the crowd would give
         it; without that, which is ``aggregator_.confusion_``, most aggregators say that what an
         annotator never did is impossible.
+    class_prior_ : array of shape (n_classes,)
+        Share of every class in what the second stage was trained on, the weights of
+        ``class_balance`` included. A class counts as one instance at the least where it has any
+        mass; where it has none it is never decided for by ``decision="balanced"``.
 
     Notes
     -----
@@ -69,11 +79,13 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     (10,)
     """
 
+    _fitted_arrays: Sequence[str] = (*SecondStageClassifier._fitted_arrays, "class_prior_")
     _adds_the_crowds_answer = True
     _parameter_constraints: dict[str, list[Any]] = {
         **SecondStageClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
         "targets": [StrOptions({"soft", "hard"})],
+        "decision": [str, "array-like"],
     }
 
     def __init__(
@@ -82,6 +94,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         backbone: Any = None,
         *,
         targets: str = "soft",
+        decision: Any = "posterior",
         max_epochs: int = 50,
         batch_size: int = 128,
         lr: float = 1e-3,
@@ -99,6 +112,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         self.aggregator = aggregator
         self.backbone = backbone
         self.targets = targets
+        self.decision = decision
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
@@ -145,10 +159,11 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
                 f"the second stage {type(estimator).__name__} needs two"
             )
         weighted = balancing_weights(self._balance, targets, rng)
-        if self.targets == "hard" and weighted is None:
-            return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
         final = targets if weighted is None else targets * weighted
         final = np.where(final > NO_TARGET, final, 0.0)
+        self.class_prior_ = class_shares(final)
+        if self.targets == "hard" and weighted is None:
+            return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
         return self._fit_weighted(estimator, X, final, "soft targets need; use targets='hard'")
 
     def _aggregate(self, table: AnnotationTable, rng: np.random.Generator) -> FloatArray:
@@ -181,6 +196,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         annotated = table.annotations_per_instance() > 0
         self._targets = SoftTargets(self._balance, features.device)
         self._targets.set(targets * annotated[:, None], rng)
+        self.class_prior_ = self._targets.shares
         # Held-out annotations are judged by them from the first epoch on.
         self._set_heard(table, self.aggregator_.posterior_)
         module.confusions.copy_(torch.from_numpy(self.confusion_))

@@ -32,6 +32,7 @@ from manyhands.classifiers.monitors import (
     Watcher,
     watched,
 )
+from manyhands.classifiers.rules import check_rule, decided, is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations
 from manyhands.inference.kernels import floored_log
@@ -176,6 +177,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """Weights to start from; see `continue_from`."""
     _chosen_in_last_stage = False
     """Whether ``validation`` chooses among the epochs of the last stage alone."""
+    _stages_before: Sequence[str] = ()
+    """Stages that prepare the training: ``patience`` does not end them."""
 
     n_features_in_: int
     confusion_: FloatArray
@@ -314,6 +317,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """
         self._validate_params()
         make_balance(self.class_balance)
+        check_rule(self._rule)
         if self.patience is not None and self.validation is None:
             raise AnnotationError(
                 f"patience={self.patience} needs something to watch; give validation= a fraction "
@@ -461,7 +465,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             callbacks += [Monitor(monitor), best]
             if self.patience is not None:
                 callbacks.append(
-                    EarlyStopping(metric, higher_is_better=higher, patience=self.patience)
+                    EarlyStopping(
+                        metric,
+                        higher_is_better=higher,
+                        patience=self.patience,
+                        exempt=self._stages_before,
+                    )
                 )
         for name, part in watched().items():
             shape = getattr(part[0], "shape", None)
@@ -496,7 +505,13 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         codes, _ = encode(
             gold, self.classes_, argument=f"{name}'s y_gold", vocabulary_name="classes_"
         )
-        return GoldMonitor(module, Features(X, device), torch.from_numpy(codes), PREDICT_BATCH)
+        return GoldMonitor(
+            module,
+            Features(X, device),
+            torch.from_numpy(codes),
+            PREDICT_BATCH,
+            decide=None if is_posterior(self._rule) else self._decide,
+        )
 
     def _specification(
         self, features: Features, table: AnnotationTable, module: CrowdModule
@@ -554,6 +569,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _set_vocabularies(self, table: AnnotationTable) -> None:
         """Forget an earlier fit, and note the classes and annotators of this one."""
+        check_rule(self._rule, table.n_classes)
         kept = {"n_features_in_", "feature_names_in_"}  # set while X was read
         for name in [n for n in vars(self) if n.endswith("_") and n not in kept]:
             delattr(self, name)
@@ -604,9 +620,23 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return cast(FloatArray, logits.double().softmax(dim=1).cpu().numpy())
 
     def predict(self, X: Any) -> AnyArray:
-        """Most probable true class, shape (n_samples,), in the original class values."""
-        proba = self.predict_proba(X)
-        return cast(AnyArray, self.classes_[proba.argmax(axis=1)])
+        """True class, shape (n_samples,), in the original class values.
+
+        The most probable one, unless the parameter ``decision``, where the class has it, says
+        otherwise.
+        """
+        codes = self._decide(self.predict_proba(X))
+        named: AnyArray = self.classes_[codes]
+        return named
+
+    @property
+    def _rule(self) -> Any:
+        """Rule by which `predict` decides; the plain one where the class leaves no choice."""
+        return getattr(self, "decision", "posterior")
+
+    def _decide(self, proba: FloatArray) -> IntArray:
+        """Class codes `predict` makes of probabilities (n, n_classes)."""
+        return decided(proba, self._rule, getattr(self, "class_prior_", None))
 
     @torch.inference_mode()
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:

@@ -20,6 +20,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.balance import ClassBalance
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.monitors import PREDICT_BATCH
+from manyhands.functional import soft_cross_entropy
 from manyhands.inference.kernels import (
     Votes,
     confusion_counts,
@@ -170,13 +171,31 @@ class SoftTargets:
         self.targets = self._as_tensor(targets)
         self.weights = None if weights is None else self._as_tensor(weights)
 
+    @property
+    def shares(self) -> FloatArray:
+        """Share of every class in what is trained on, shape (n_classes,); see `class_shares`.
+
+        Made of what `state_dict` holds, so that it is right after a resume too.
+        """
+        own = self.targets if self.weights is None else self.targets * self.weights
+        return class_shares(own.double().cpu().numpy())
+
     def _as_tensor(self, values: FloatArray) -> Tensor:
         return torch.tensor(values, dtype=torch.float32, device=self.device)
 
     def objective(self, module: CrowdModule, batch: CrowdBatch) -> dict[str, Tensor]:
         """``cross_entropy`` against the targets; see `soft_label_objective`."""
-        focus = 0.0 if self.balance is None else self.balance.focus
-        return soft_label_objective(module, batch, self.targets, self.weights, focus)
+        return soft_label_objective(module, batch, self.targets, self.weights, self._focus)
+
+    def loss(self, logits: Tensor, instances: Tensor) -> dict[str, Tensor]:
+        """``cross_entropy`` of the logits (n, n_classes) of some instances."""
+        weights = None if self.weights is None else self.weights[instances]
+        loss = soft_cross_entropy(logits, self.targets[instances], weights, self._focus)
+        return {"cross_entropy": loss}
+
+    @property
+    def _focus(self) -> float:
+        return 0.0 if self.balance is None else self.balance.focus
 
     def state_dict(self) -> dict[str, Any]:
         """Targets and weights, for a checkpoint."""
@@ -187,6 +206,34 @@ class SoftTargets:
         self.targets = state["targets"].to(self.device)
         weights = state["weights"]
         self.weights = None if weights is None else weights.to(self.device)
+
+
+def class_shares(targets: FloatArray) -> FloatArray:
+    """Share of every class in targets, which is what a classifier trained on them implies.
+
+    Parameters
+    ----------
+    targets : array of shape (n, n_classes)
+        Target distributions times their weights; rows of zeros are instances without a target.
+
+    Returns
+    -------
+    array of shape (n_classes,)
+        Sums to 1. A class counts as one instance at the least, as in `ClassBalance`: posteriors
+        leave a trace of mass on classes that nobody named, and to divide by it would decide every
+        instance for them. A class without any mass has 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class_shares(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 2.0], [0.0, 0.0]]))
+    array([0.375, 0.625])
+    """
+    mass = targets.sum(axis=0)
+    # In instances: weights may be of any mean.
+    mass = mass * (targets.any(axis=1).sum() / mass.sum())
+    mass = np.where(mass > 0, np.maximum(mass, 1.0), 0.0)
+    return cast(FloatArray, mass / mass.sum())
 
 
 def balancing_weights(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.nn import CrowdModule
 from manyhands.objectives import crowd_nll
 from manyhands.training import AnnotationBatches, Features, isolated_rng
-from manyhands.typing import IntArray
+from manyhands.typing import FloatArray, IntArray
 
 _WATCHED: ContextVar[Mapping[str, tuple[Any, Any]]] = ContextVar(
     "watched", default=MappingProxyType({})
@@ -165,15 +165,32 @@ def _columns(
 
 
 class GoldMonitor:
-    """``validation_accuracy``: share of gold labels predicted."""
+    """``validation_accuracy``: share of gold labels predicted.
+
+    Parameters
+    ----------
+    module : CrowdModule
+    features : Features
+    gold : integer tensor of shape (n,)
+        Class codes.
+    batch_size : int
+    decide : callable (proba) -> codes, optional
+        Rule of ``predict`` where that is not the most probable class.
+    """
 
     def __init__(
-        self, module: CrowdModule, features: Features, gold: Tensor, batch_size: int
+        self,
+        module: CrowdModule,
+        features: Features,
+        gold: Tensor,
+        batch_size: int,
+        decide: Callable[[FloatArray], IntArray] | None = None,
     ) -> None:
         self.module = module
         self.features = features
         self.gold = gold
         self.batch_size = batch_size
+        self.decide = decide
 
     @torch.inference_mode()
     def __call__(self) -> dict[str, float]:
@@ -185,7 +202,11 @@ class GoldMonitor:
         self.module.eval()
         every_row = torch.arange(len(self.features))
         parts = [self.module(x) for x in self.features.batches(every_row, self.batch_size)]
-        return torch.cat(parts).argmax(dim=1).cpu()
+        logits = torch.cat(parts)
+        if self.decide is None:
+            return logits.argmax(dim=1).cpu()
+        proba = logits.double().softmax(dim=1).cpu().numpy()
+        return torch.from_numpy(self.decide(proba))
 
     def accuracy_of(self, predicted: Tensor) -> float:
         """Share of right codes."""

@@ -16,6 +16,7 @@ from sklearn.utils.validation import has_fit_parameter
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.classifiers.base import GRID_ENTRIES, BaseCrowdClassifier
+from manyhands.classifiers.rules import check_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.kernels import floored_log
 from manyhands.training import History
@@ -56,6 +57,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         if not self._second_stage:
             return super().fit(X, y)
         self._validate_params()
+        check_rule(self._rule)
         for name in ("validation", "checkpoint"):
             if getattr(self, name) is not None:
                 raise AnnotationError(

@@ -90,7 +90,7 @@ def predict_file(
     data = read_features(features)
     tasks = np.arange(len(data)) if data.tasks is None else data.tasks
     proba = model.predict_proba(data.X)
-    codes = proba.argmax(axis=1)
+    codes = model._decide(proba)
     if out is not None:
         write_atomically(out, labels_csv(codes, proba, tasks, model.classes_))
     return {"n_instances": len(data), "labels": label_rows(codes, proba, tasks, model.classes_)}

@@ -17,6 +17,7 @@ __all__ = [
     "CoverageRisk",
     "ReliabilityCurve",
     "accuracy",
+    "balanced_accuracy",
     "brier_score",
     "coverage_risk",
     "expected_calibration_error",
@@ -40,6 +41,32 @@ def accuracy(y: Any, predicted: Any) -> float:
     0.6666666666666666
     """
     return float(accuracy_score(*_pair(y, predicted)))
+
+
+def balanced_accuracy(y: Any, predicted: Any) -> float:
+    """Mean recall over the classes that occur in ``y``, each class counting the same.
+
+    What ``decide(..., "balanced")`` is for: one less the mean of the classes' error rates.
+
+    Parameters
+    ----------
+    y, predicted : array-like of shape (n,)
+        Gold and predicted class values.
+
+    Returns
+    -------
+    float
+        1 / C for one class predicted always, with C classes in ``y``. A class that is predicted
+        only does not count but for the recall it takes from others.
+
+    Examples
+    --------
+    >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
+    0.5
+    """
+    y, predicted = _pair(y, predicted)
+    recall = recall_score(y, predicted, labels=np.unique(y), average="macro", zero_division=0.0)
+    return float(recall)
 
 
 def macro_f1(y: Any, predicted: Any) -> float:

@@ -8,7 +8,14 @@ from manyhands.training.callbacks import (
     ProgressBar,
 )
 from manyhands.training.checkpoint import Checkpoint
-from manyhands.training.data import AnnotationBatches, CrowdBatch, Features, hold_out
+from manyhands.training.data import (
+    AnnotationBatches,
+    CrowdBatch,
+    Features,
+    MixedBatch,
+    hold_out,
+    mixed_epoch,
+)
 from manyhands.training.device import pick_device
 from manyhands.training.history import History
 from manyhands.training.loop import GradientStep, Stage, TrainStep, run_epochs, run_stages
@@ -25,6 +32,7 @@ __all__ = [
     "Features",
     "GradientStep",
     "History",
+    "MixedBatch",
     "Monitor",
     "ProgressBar",
     "Stage",
@@ -32,6 +40,7 @@ __all__ = [
     "hold_out",
     "isolated_rng",
     "load_tree",
+    "mixed_epoch",
     "pick_device",
     "random_state_of",
     "run_epochs",

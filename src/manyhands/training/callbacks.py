@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from torch import nn
@@ -106,10 +106,28 @@ class BestState(Callback):
 
 
 class EarlyStopping(Callback):
-    """End a stage when a metric has not improved for ``patience`` epochs."""
+    """End a stage when a metric has not improved for ``patience`` epochs.
 
-    def __init__(self, metric: str, *, higher_is_better: bool, patience: int) -> None:
+    Parameters
+    ----------
+    metric : str
+        Column of the history.
+    higher_is_better : bool
+    patience : int
+    exempt : collection of str
+        Stages that are never ended.
+    """
+
+    def __init__(
+        self,
+        metric: str,
+        *,
+        higher_is_better: bool,
+        patience: int,
+        exempt: Collection[str] = (),
+    ) -> None:
         self.metric = metric
+        self.exempt = exempt
         self.sign = 1.0 if higher_is_better else -1.0
         self.patience = patience
         self.best: float | None = None
@@ -122,6 +140,8 @@ class EarlyStopping(Callback):
 
     def after_epoch(self, row: dict[str, Any]) -> None:
         """Count the epochs without improvement."""
+        if row["stage"] in self.exempt:
+            return
         value = self.sign * row[self.metric]
         if self.best is None or value > self.best:
             self.best, self.waited = value, 0

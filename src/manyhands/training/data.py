@@ -39,6 +39,24 @@ class CrowdBatch(NamedTuple):
     weights: Tensor | None
 
 
+class MixedBatch(NamedTuple):
+    """Some real instances, and some made ones after them.
+
+    Attributes
+    ----------
+    x : tensor of shape (n, *input_shape)
+        Real instances.
+    made : tensor of shape (m, ...)
+        Made ones, as they are held.
+    instances : integer tensor of shape (n + m,)
+        Numbers of both: rows of the training data; made ones are counted on from their number.
+    """
+
+    x: Tensor
+    made: Tensor
+    instances: Tensor
+
+
 class Features:
     """Rows of features, whatever holds them: dense array, sparse matrix, or map-style Dataset.
 
@@ -138,20 +156,11 @@ class AnnotationBatches:
 
     def epoch(self, epoch: int) -> Iterator[CrowdBatch]:
         """Yield one pass in random order, drawn from torch's default generator."""
-        order = torch.randperm(len(self.instances)).to(self.instances.device)
-        yield from map(self.batch, self._split(self.instances[order]))
+        yield from map(self.batch, _split(_shuffled(self.instances), self.batch_size))
 
     def in_order(self) -> Iterator[CrowdBatch]:
         """Yield one pass in table order."""
-        return map(self.batch, self._split(self.instances))
-
-    def _split(self, instances: Tensor) -> list[Tensor]:
-        size = self.batch_size
-        parts = [instances[i : i + size] for i in range(0, len(instances), size)]
-        # Batch normalisation has no variance over one row: a last batch of one joins the former.
-        if len(parts) > 1 and len(parts[-1]) == 1:
-            parts[-2:] = [torch.cat(parts[-2:])]
-        return parts
+        return map(self.batch, _split(self.instances, self.batch_size))
 
     def batch(self, instances: Tensor) -> CrowdBatch:
         """Collect the annotations of some instances."""
@@ -168,6 +177,43 @@ class AnnotationBatches:
             self._labels[place],
             None if self._weights is None else self._weights[place],
         )
+
+
+def mixed_epoch(
+    features: Features, rows: Tensor, batch_size: int, made: Tensor | None = None
+) -> Iterator[MixedBatch]:
+    """Yield one pass over real and made instances in random order, as `AnnotationBatches.epoch`.
+
+    Parameters
+    ----------
+    features : Features
+    rows : integer tensor
+        The real instances, ascending.
+    batch_size : int
+    made : tensor of shape (m, ...), optional
+        The made ones, on the features' device.
+    """
+    n = len(features)
+    if made is None:
+        made = torch.empty(0, device=features.device)
+    every = torch.cat([rows, torch.arange(n, n + len(made), device=rows.device)])
+    for part in _split(_shuffled(every), batch_size):
+        real, new = part[part < n], part[part >= n]
+        # A Dataset cannot be asked for nothing.
+        x = features.take(real) if len(real) else torch.empty(0, *features.input_shape)
+        yield MixedBatch(x.to(features.device), made[new - n], torch.cat([real, new]))
+
+
+def _shuffled(instances: Tensor) -> Tensor:
+    return instances[torch.randperm(len(instances)).to(instances.device)]
+
+
+def _split(instances: Tensor, size: int) -> list[Tensor]:
+    parts = [instances[i : i + size] for i in range(0, len(instances), size)]
+    # Batch normalisation has no variance over one row: a last batch of one joins the former.
+    if len(parts) > 1 and len(parts[-1]) == 1:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts
 
 
 def hold_out(

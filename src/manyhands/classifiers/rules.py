@@ -1,0 +1,126 @@
+"""How a classifier's probabilities become labels: its parameter ``decision``, over `decide`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyhands.decision import decide
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import FloatArray, IntArray
+
+RULES = ("posterior", "balanced")
+"""Rules with a name; the others are cost matrices."""
+
+_TINY = 1e-300
+"""Keeps a row from being empty whose whole mass is on classes without a share."""
+
+
+def is_posterior(rule: Any) -> bool:
+    """Whether a rule is the plain one, which needs neither shares nor probabilities."""
+    return isinstance(rule, str) and rule == "posterior"
+
+
+def check_rule(rule: Any, n_classes: int | None = None) -> None:
+    """Refuse what is no rule, before anything is trained.
+
+    Parameters
+    ----------
+    rule : {"posterior", "balanced"} or cost matrix
+    n_classes : int, optional
+        Where it is known by now.
+
+    Raises
+    ------
+    AnnotationError
+        If a name is unknown, or a cost matrix is not square, not of the classes' number, not
+        finite, negative somewhere, or has a column for abstaining.
+    """
+    if isinstance(rule, str):
+        if rule not in RULES:
+            raise AnnotationError(
+                f"decision={rule!r} is unknown; use {', '.join(map(repr, RULES))}, or a matrix of "
+                "costs [true, decided]"
+            )
+        return
+    cost = _as_costs(rule)
+    _check_shape(cost.shape, n_classes)
+    bad = ~(np.isfinite(cost) & (cost >= 0))
+    if bad.any():
+        true, decided = np.argwhere(bad)[0].tolist()
+        raise AnnotationError(
+            f"decision holds the cost {cost[true, decided].item()!r} at [{true}, {decided}]; costs "
+            "are finite and not negative. Add the same number to a whole row: no decision changes"
+        )
+
+
+def _as_costs(rule: Any) -> FloatArray:
+    try:
+        return np.asarray(rule, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise AnnotationError(
+            f"decision={rule!r} is no matrix of numbers ({error}); give one row of costs a true "
+            f"class, or use {' or '.join(map(repr, RULES))}"
+        ) from error
+
+
+def _check_shape(shape: tuple[int, ...], n_classes: int | None) -> None:
+    rows = n_classes if n_classes is not None or not shape else shape[0]
+    if rows and shape == (rows, rows):
+        return
+    if rows and shape == (rows, rows + 1):
+        raise AnnotationError(
+            f"decision is a cost matrix of shape {shape}, whose last column is the cost of "
+            "abstaining; predict must name a class. Leave the column out, or abstain with "
+            "decide(model.predict_proba(X), costs)"
+        )
+    needed = "(n_classes, n_classes)" if n_classes is None else str((n_classes, n_classes))
+    raise AnnotationError(
+        f"decision is a cost matrix of shape {shape}; [true, decided] needs {needed}"
+    )
+
+
+def decided(proba: FloatArray, rule: Any, class_prior: FloatArray | None = None) -> IntArray:
+    """Class codes that a rule makes of probabilities.
+
+    Parameters
+    ----------
+    proba : array of shape (n, n_classes)
+    rule : {"posterior", "balanced"} or cost matrix
+        See `check_rule`. "posterior" is the plain argmax, the others are those of `decide`.
+    class_prior : array of shape (n_classes,), optional
+        Needed by "balanced"; a class of share 0 is never decided for.
+
+    Returns
+    -------
+    integer array of shape (n,)
+
+    Raises
+    ------
+    AnnotationError
+        If the rule, which may have been changed since `fit`, is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> proba = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
+    >>> decided(proba, "posterior")
+    array([0, 0, 0])
+    >>> decided(proba, "balanced", np.array([0.7, 0.3]))
+    array([0, 0, 1])
+    >>> decided(proba, [[0, 1], [5, 0]])
+    array([0, 1, 1])
+    """
+    if is_posterior(rule):
+        return proba.argmax(axis=1)
+    check_rule(rule, proba.shape[1])
+    if not isinstance(rule, str):
+        return decide(proba, rule)
+    prior = np.asarray(class_prior, dtype=np.float64)
+    if (prior > 0).all():
+        return decide(proba, "balanced", class_prior=prior)
+    seen = np.flatnonzero(prior > 0)
+    kept = proba[:, seen] + _TINY
+    kept = kept / kept.sum(axis=1, keepdims=True)
+    return np.asarray(seen[decide(kept, "balanced", class_prior=prior[seen])])
