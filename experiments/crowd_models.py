@@ -166,6 +166,7 @@ METHODS = (
     Method("personal", "", "Personal (CPC)", "PersonalClassifier", {}, "own"),
     Method("conal", "", "CoNAL", "CoNALClassifier", {}, "noise"),
     Method("crowding", "", "CrowdInG", "CrowdInGClassifier", {}, "noise"),
+    Method("iced", "", "ICED", "ICEDClassifier", {}, "network"),
     CEILING_METHOD,
 )
 

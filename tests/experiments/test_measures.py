@@ -16,17 +16,21 @@ from manyhands.exceptions import AnnotationError
 from manyhands.experiments.ceilings import labelled_by_gold
 from manyhands.experiments.measures import (
     accuracy_by_entropy,
+    by_class,
     class_imbalance,
     common_confusion_error,
     common_confusion_matrices,
     common_mistakes,
     individual_confusion_error,
     individual_confusion_matrices,
+    inference,
     start_accuracy,
     stopping_rule,
+    warm_up,
     watchdog,
 )
 from manyhands.experiments.sets import Data
+from manyhands.metrics import accuracy, macro_f1
 from manyhands.training import History
 
 COMMON = np.array([[0.5, 0.5], [0.0, 1.0]])
@@ -260,3 +264,152 @@ def test_the_start_that_is_measured_is_what_its_row_gives_alone():
     assert found["start_accuracy"] == np.mean(alone.predict(demo.X_test) == demo.y_test)
     kept = watchdog(model, demo)
     assert kept["watchdog_gain"] == kept["watchdog_accuracy"] - kept["watchdog_start_accuracy"]
+
+
+# -- rare classes -----------------------------------------------------------------------------
+
+
+def with_parts(y_test, predicted, y_train=("a", "a", "a", "b")):
+    """Return a model that predicts so, and data with this test part and training gold."""
+    n = 4 if y_train is None else len(y_train)
+    given = ["b", "a", "a", "a", "b"]
+    table = AnnotationTable.from_arrays(
+        [0, 0, 1, 2, 3], ["x", "y", "x", "x", "x"], given, classes=["a", "b"]
+    )
+    found = Data(
+        X_train=np.zeros((n, 1)),
+        annotations=table,
+        y_train=None if y_train is None else np.array([*y_train], dtype=object),
+        X_test=np.zeros((len(y_test), 1)),
+        y_test=np.array([*y_test]),
+    )
+    return SimpleNamespace(predict=lambda X: np.array(predicted)), found
+
+
+def test_figures_by_class_by_hand():
+    # Recalls: a 3/4, b 1/2.
+    found = by_class(*with_parts("aaaabb", list("aaabab")))
+    assert found["balanced_accuracy"] == pytest.approx((3 / 4 + 1 / 2) / 2)
+    # Of 100 a and 100 b: 75 a right and 50 taken for a; 50 b right and 25 taken for b.
+    f1 = [2 * 75 / (100 + 125), 2 * 50 / (100 + 75)]
+    assert found["balanced_macro_f1"] == pytest.approx(np.mean(f1))
+    # Of 300 a and 100 b, as in training: 225 right and 50 more; 50 right and 75 more.
+    assert found["natural_accuracy"] == pytest.approx((225 + 50) / 400)
+    f1 = [2 * 225 / (300 + 275), 2 * 50 / (100 + 125)]
+    assert found["natural_macro_f1"] == pytest.approx(np.mean(f1))
+    assert found["minority_recall"] == 1 / 2
+
+
+def test_figures_by_class_are_the_usual_ones_of_such_a_test_part():
+    rng = np.random.default_rng(0)
+    gold, train = np.repeat(list("abcd"), [8, 8, 8, 8]), np.repeat(list("abcd"), [40, 24, 8, 16])
+    predicted = np.where(rng.random(32) < 0.6, gold, rng.choice(list("abcd"), 32))
+    copies = np.repeat(np.arange(32), np.repeat([5, 3, 1, 2], 8))
+    model, of = with_parts(gold, predicted, train)
+    found = by_class(model, of)
+    assert found["balanced_accuracy"] == pytest.approx(accuracy(gold, predicted))
+    assert found["balanced_macro_f1"] == pytest.approx(macro_f1(gold, predicted))
+    assert found["natural_accuracy"] == pytest.approx(accuracy(gold[copies], predicted[copies]))
+    assert found["natural_macro_f1"] == pytest.approx(macro_f1(gold[copies], predicted[copies]))
+    right = predicted == gold
+    assert found["minority_recall"] == pytest.approx(right[16:].mean())
+
+
+def test_the_minority_is_that_of_training_not_of_the_test_part():
+    # b is frequent here, and rare in training.
+    model, of = with_parts("abbb", list("abaa"))
+    assert by_class(model, of)["minority_recall"] == pytest.approx(1 / 3)
+    # Without gold: in the annotations, two of five are b; natural are the test part's shares.
+    found = by_class(model, replace(of, y_train=None))
+    assert found["minority_recall"] == pytest.approx(1 / 3)
+    assert found["natural_accuracy"] == pytest.approx(accuracy(of.y_test, model.predict(None)))
+
+
+def test_classes_that_are_only_predicted_or_only_trained_on():
+    gold, predicted = list("aabb"), list("aabc")
+    model, of = with_parts(gold, predicted, ["a", "a", "b", None])
+    found = by_class(model, of)
+    assert found["balanced_macro_f1"] == pytest.approx(macro_f1(gold, predicted))
+    assert found["natural_accuracy"] == pytest.approx(2 / 3 * 1 + 1 / 3 * 1 / 2)
+    with pytest.raises(AnnotationError, match="y_test has no class of y_train"):
+        by_class(*with_parts("cc", ["c", "c"], ["a", "a", "b"]))
+    with pytest.raises(AnnotationError, match="y_test is None"):
+        by_class(model, replace(of, y_test=None))
+
+
+FIRST = {"stage": "train", "inference_accuracy": 0.7, "inference_minority_recall": 0.6}
+
+
+def inferring(*history, before=(0, 1, 1, 1), final=(0, 0, 1, 1)):
+    def of(codes):
+        return np.eye(2)[list(codes)] * 0.6 + 0.2
+
+    return SimpleNamespace(
+        classes_=np.array(["a", "b"]),
+        observed_posterior_=of(before),
+        posterior_=of(final),
+        history_=History(history),
+    )
+
+
+def test_inference_by_hand():
+    history = (
+        {"stage": "warm_up", "inference_accuracy": 0.1, "inference_minority_recall": 0.1},
+        FIRST,
+        {**FIRST, "inference_accuracy": 0.9},
+    )
+    _, of = with_parts("ab", ["a", "b"], "aaab")
+    found = inference(inferring(*history), of)
+    # Votes: a tie that goes to a, a, a, b.
+    assert found == {
+        "majority_accuracy": 1.0,
+        "majority_minority_recall": 1.0,
+        "before_accuracy": 0.5,
+        "before_minority_recall": 1.0,
+        "first_accuracy": 0.7,
+        "first_minority_recall": 0.6,
+        "final_accuracy": 0.75,
+        "final_minority_recall": 1.0,
+    }
+    # An instance of unknown class does not count.
+    found = inference(inferring(FIRST), with_parts("ab", ["a", "b"], ["a", None, "a", "b"])[1])
+    assert found["before_accuracy"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "y_train", "match"),
+    [
+        (inferring(FIRST), None, "y_train has no true class"),
+        (inferring(FIRST), [None] * 4, "y_train has no true class"),
+        (inferring({"stage": "train"}), "aaab", "no inference_accuracy in stage train"),
+        (inferring({**FIRST, "stage": "warm_up"}), "aaab", "no inference_accuracy in stage train"),
+        (SimpleNamespace(posterior_=np.eye(2)), "aaab", "no observed_posterior_"),
+    ],
+)
+def test_inference_that_cannot_be_measured_is_refused(model, y_train, match):
+    with pytest.raises(AnnotationError, match=match):
+        inference(model, with_parts("ab", ["a", "b"], y_train)[1])
+
+
+def test_warm_up_by_hand():
+    history = History(
+        [
+            {"stage": "decoder", "test_accuracy": 0.1, "test_macro_f1": 0.1},
+            {"stage": "warm_up", "test_accuracy": 0.2, "test_macro_f1": 0.2},
+            {"stage": "warm_up", "test_accuracy": 0.6, "test_macro_f1": 0.5},
+            {"stage": "train", "test_accuracy": 0.9, "test_macro_f1": 0.9},
+        ]
+    )
+    # 4, 3 and 2 of four votes agree, on one, two and two instances; one has none.
+    votes = [[1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 1, 1], [-1] * 4]
+    of = Data(X_train=np.zeros((6, 1)), annotations=AnnotationTable.from_matrix(votes))
+    model = SimpleNamespace(history_=history, warm_up="certainty", warm_up_groups=2)
+    found = warm_up(model, of)
+    assert (found["warm_up_accuracy"], found["warm_up_macro_f1"]) == (0.6, 0.5)
+    assert found["warm_up_share"] == pytest.approx(3 / 6)
+    model.warm_up, model.warm_up_groups = "together", 1
+    assert warm_up(model, of)["warm_up_share"] == pytest.approx(1 / 6)
+    model.warm_up = "all"
+    assert warm_up(model, of)["warm_up_share"] == pytest.approx(5 / 6)
+    with pytest.raises(AnnotationError, match="no test_accuracy in stage warm_up"):
+        warm_up(SimpleNamespace(history_=History(history[3:])), of)

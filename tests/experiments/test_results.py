@@ -176,6 +176,81 @@ def test_what_was_chosen_on_test_is_always_marked(tmp_path):
     assert "best on test (oracle)" in svg.read_text()
 
 
+def several_measures():
+    """Return a paper whose table shows three measures, its rows and their records."""
+    plan = TablePlan("t1", "Table 1", ("balanced_accuracy", "balanced_f1", "macro_f1"), ("Set",))
+    printed = [
+        {"metric": "balanced_accuracy", "value": 0.9},
+        {"metric": "balanced_f1", "value": 0.8},
+    ]
+    rows = [make_row("first", printed), make_row("second")]
+    extra = {"balanced_accuracy": 0.75, "balanced_f1": 0.5, "other": 3.0}
+    records = [record for row in rows for record in make_records(row, [0.7, 0.7], extra=extra)]
+    elsewhere = make_row("third", {**printed[0], "value": 0.7}, label="first", column="Other")
+    return make_paper(tables=(plan,)), [*rows, elsewhere], records
+
+
+def test_a_table_of_several_measures_is_shown_once_for_each():
+    paper, rows, records = several_measures()
+    page = to_markdown(make_page(paper, rows, records))
+    headings = ["### balanced accuracy", "### balanced f1", "### macro-F1", "### Further measures"]
+    places = [page.index(heading) for heading in headings]
+    assert places == sorted(places)
+    assert page.count("## Table 1") == 1
+    parts = zip(places, [*places[1:], page.index("## Not run")], strict=True)
+    first, second, third, further = (page[start:end] for start, end in parts)
+    # Columns side by side, in the plan's order, then those that rows bring.
+    assert line_of(first, "") == ["", "Set", "Other"]
+    assert line_of(first, "first") == ["first", "0.75 ± 0 (2); paper 0.9", "not run; paper 0.7"]
+    assert line_of(second, "first")[1:] == ["0.5 ± 0 (2); paper 0.8", "not run"]
+    # What has no printed figure, or no row; a measure of a protocol.
+    assert line_of(first, "second") == ["second", "0.75 ± 0 (2)", "–"]
+    assert line_of(third, "first")[1] == "50.00 ± 0.00 (2)"
+    assert "in per cent, of the last epoch" in page
+    assert line_of(further, "first") == ["first", "Set", "other", "3 ± 0 (2)"]
+    assert "balanced" not in further
+    html = to_html(make_page(paper, rows, records))
+    assert all(f"<h3>{heading[4:]}</h3>" in html for heading in headings)
+    assert html.count("<h2>Table 1</h2>") == 1
+
+
+def test_a_claim_is_compared_with_the_printed_figures_of_its_measure():
+    rows = [
+        make_row(
+            name,
+            [{"metric": "macro_f1", "value": value / 2}, {"metric": "accuracy", "value": value}],
+        )
+        for name, value in (("a", 0.9), ("b", 0.7))
+    ]
+    runs = {
+        row.id: make_records(row, values)
+        for row, values in zip(rows, ([0.91, 0.89, 0.9], [0.7, 0.71, 0.72]), strict=True)
+    }
+    test = {"kind": "paired", "better": "m/a", "than": "m/b", "by": 0.0}
+    for metric, theirs in (("accuracy", "+20.00"), ("macro_f1", "+10.00")):
+        found = judge(
+            {**test, "metric": metric, "selection": LAST}, {row.id: row for row in rows}, runs
+        )
+        assert f"the paper reports {theirs}" in found.why
+
+
+def test_the_best_of_several_rows_is_the_one_to_beat():
+    rows = {f"m/{name}": make_row(name) for name in "abc"}
+    values = {"a": [0.90, 0.89, 0.91], "b": [0.70, 0.71, 0.72], "c": [0.85, 0.86, 0.84]}
+    runs = {f"m/{name}": make_records(rows[f"m/{name}"], found) for name, found in values.items()}
+    test = {"kind": "best", "better": "m/a", "than": ["m/b", "m/c"], "by": 0.0}
+    test |= {"metric": "accuracy", "selection": LAST}
+    found = judge(test, rows, runs)
+    assert found.verdict == "holds"
+    assert found.why.startswith("best of 2: c; accuracy, last epoch: +5.00 points")
+    assert judge({**test, "by": 0.1}, rows, runs).verdict == "does not hold"
+    lower = judge({**test, "better": "m/b", "than": ["m/a", "m/c"]}, rows, runs)
+    assert (lower.verdict, lower.why[:12]) == ("does not hold", "best of 2: a")
+    missing = judge({**test, "than": ["m/b", "m/d"]}, rows, runs)
+    assert missing.verdict == "cannot be tested"
+    assert "m/d" in missing.why
+
+
 def test_records_that_count():
     row = make_row("first")
     other = make_row("first", holdout=None)
@@ -805,6 +880,17 @@ def test_a_paper_is_read(tmp_path):
         ("title: Table 1", "titel: Table 1", 5, "did you mean title"),
         ("kind: lines", "kind: line", 8, "lines or matrices"),
         ("x: data.k", "x: 3", 10, "write a text"),
+        ("title: Table 1", "title: Table 1\n  metric: [accuracy, accuracy]", 6, "twice"),
+        ("title: Table 1", "title: Table 1\n  metric: [accuracy, 3]", 6, "write texts"),
+        ("title: Table 1", "title: Table 1\n  metric: []", 6, "metric is empty"),
+        ("title: Table 1", "title: Table 1\n  metric: [acuracy]", 6, "did you mean accuracy"),
+        ("paired\n    better: m/a", "best\n    better: [m/a]", 17, "better names several rows"),
+        (
+            "paired\n    better: m/a\n    than: [m/b]",
+            "best\n    better: m/a\n    than: [m/b, m/a]",
+            18,
+            "than has better itself",
+        ),
         ("x: data.k", "x: data.k\n  x_absent: none", 11, "x_absent holds 'none'"),
         ("x: data.k", "x: data.k\n  stage: late", 11, "no 'stage'"),
         ("id: f1", "id: t1", 7, "taken"),

@@ -144,6 +144,13 @@ WRONG = {
     "seed a truth value": ("[0, 1]", "[true]", 12, "seeds holds True"),
     "holdout": ("holdout: 0.1", "holdout: 1", 13, "holdout is 1"),
     "device": ("holdout: 0.1", "device: tpu", 13, "cpu or gpu"),
+    "published another share above 1": (
+        "{metric: accuracy, value: 0.8712",
+        "{metric: balanced_accuracy, value: 87.12",
+        14,
+        "value holds 87.12",
+    ),
+    "published misspelt": ("metric: accuracy", "metric: acuracy", 14, "did you mean accuracy"),
     "published above 1": ("value: 0.8712", "value: 87.12", 14, "value holds 87.12"),
     "published key": ("value: 0.8712", "val: 0.8712", 14, "'val'"),
     "published n": ("n: 5", "n: 0", 14, "n holds 0"),
@@ -169,6 +176,38 @@ def test_a_mistake_is_refused_with_its_line(write, case):
     with pytest.raises(RowError, match=message) as caught:
         load_row(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+def test_several_printed_figures_are_told_apart_by_their_measure(write):
+    one = (
+        "published: {metric: accuracy, value: 0.8712, sd: 0.0055, n: 5, selection: gold validation}"
+    )
+    assert one in ROW
+    row = load_row(write(ROW))
+    assert row.published_of("accuracy") == row.published
+    assert row.published_of("macro_f1") is None
+    several = """\
+published:
+- {metric: accuracy, value: 0.8}
+- {metric: balanced_macro_f1, value: 0.7}"""
+    row = load_row(write(ROW.replace(one, several)))
+    assert [row.published_of(name)["value"] for name in ("accuracy", "balanced_macro_f1")] == [
+        0.8,
+        0.7,
+    ]
+    assert row.published_of("macro_f1") is None
+    for old, new, line, message in (
+        ("balanced_macro_f1", "accuracy", 16, "published has 'accuracy' twice"),
+        ("value: 0.7", "value: 7", 16, "value holds 7"),
+        ("value: 0.7", "sd: 0.1", 16, "lacks 'value'"),
+        ("\n- {metric: accuracy, value: 0.8}", "\n- 3", 15, "write keys and values"),
+    ):
+        path = write(ROW.replace(one, several.replace(old, new)))
+        with pytest.raises(RowError, match=message) as caught:
+            load_row(path)
+        assert str(caught.value).startswith(f"{path}:{line}: ")
+    with pytest.raises(RowError, match="published is empty"):
+        load_row(write(ROW.replace(one, "published: []")))
 
 
 def test_a_mistake_within_an_object_has_its_line(write):

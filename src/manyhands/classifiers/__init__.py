@@ -15,6 +15,7 @@ from manyhands.classifiers.discovery import (
 )
 from manyhands.classifiers.doctor_net import DoctorNetClassifier
 from manyhands.classifiers.graph_completion import GraphCompleter
+from manyhands.classifiers.iced import ICEDClassifier
 from manyhands.classifiers.max_mig import MaxMIGClassifier
 from manyhands.classifiers.mbem import MBEMClassifier
 from manyhands.classifiers.persistence import load
@@ -50,6 +51,7 @@ __all__ = [
     "DistributionAwareSelector",
     "DoctorNetClassifier",
     "GraphCompleter",
+    "ICEDClassifier",
     "MBEMClassifier",
     "MaxMIGClassifier",
     "PersonalClassifier",

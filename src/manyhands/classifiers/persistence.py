@@ -27,6 +27,7 @@ from manyhands.inference import all_aggregators
 from manyhands.io import write_atomically
 from manyhands.io.files import check_writable
 from manyhands.nn import ScaledClassifier, Standardize, make_backbone
+from manyhands.sampling import all_samplers
 from manyhands.training import History, pick_device
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
         "manyhands": __version__,
         "class": type(model).__name__,
         "parameters": {
-            name: describe_parameter(_without_start(value) if name == "backbone" else value)
+            name: describe_parameter(_as_saved(name, value))
             for name, value in model.get_params(deep=False).items()
             if name not in NOT_SAVED
         },
@@ -123,11 +124,15 @@ def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
     return folder
 
 
-def _without_start(backbone: Any) -> Any:
-    """Leave out the weights training began with: those it ended with are saved."""
-    if not isinstance(backbone, dict):
-        return backbone
-    return {name: value for name, value in backbone.items() if name != "weights"}
+def _as_saved(name: str, value: Any) -> Any:
+    """Return a parameter as it is to be read back."""
+    if name == "backbone" and isinstance(value, dict):
+        # Not the weights training began with: those it ended with are saved.
+        return {key: part for key, part in value.items() if key != "weights"}
+    if name == "decision" and not isinstance(value, str):
+        # Of an array only a digest would stay, and the model would decide by another rule.
+        return np.asarray(value, dtype=np.float64).tolist()
+    return value
 
 
 def _as_list(values: Any) -> list[Any] | None:
@@ -147,7 +152,7 @@ def _check_loadable(model: BaseCrowdClassifier) -> None:
     """Refuse to save what `load` could not make again: classes it does not know."""
     from manyhands.classifiers.discovery import all_classifiers
 
-    known = {cls for _, cls in (*all_classifiers(), *all_aggregators())}
+    known = {cls for _, cls in (*all_classifiers(), *all_aggregators(), *all_samplers())}
     parts = [model, *(v for v in model.get_params().values() if isinstance(v, BaseEstimator))]
     for part in parts:
         if type(part) not in known:
@@ -287,7 +292,7 @@ def _read_parameter(value: Any) -> Any:
     from manyhands.classifiers.discovery import all_classifiers
 
     if isinstance(value, dict) and "__estimator__" in value:
-        known: dict[str, Any] = {**dict(all_aggregators()), **dict(all_classifiers())}
+        known: dict[str, Any] = dict([*all_aggregators(), *all_samplers(), *all_classifiers()])
         if value["__estimator__"] not in known:
             raise ModelFolderError(
                 f"the folder holds an estimator {value['__estimator__']!r} unknown here"

@@ -223,12 +223,14 @@ def _make_part(
         find_selector,
         with_protocol,
     )
+    from manyhands.sampling import find_sampler
 
     finders: dict[str, Callable[[str], type[Any]]] = {
         "aggregator": find_aggregator,
         "annotator": find_annotator,
         "estimator": find_classifier,
         "pretrainer": find_classifier,
+        "sampler": find_sampler,
         "selector": find_selector,
     }
     if not isinstance(spec, str | dict) and not settings:
@@ -258,7 +260,8 @@ _SUCH_AS = {
     "annotator": "graph-completer",
     "estimator": "crowd-layer",
     "pretrainer": "crowd-layer",
+    "sampler": "crowd-smote",
     "selector": "confidence",
 }
 """Parameters that are objects, and an example of what may be named."""
-_BY_DEFAULT = {"estimator": "crowd-layer"}
+_BY_DEFAULT = {"estimator": "crowd-layer", "sampler": "crowd-smote"}

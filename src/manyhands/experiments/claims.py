@@ -181,6 +181,8 @@ def judge(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdi
         return Verdict(OPEN, str(test["why"]))
     if kind == "paired":
         return _judge_difference(test, rows, runs)
+    if kind == "best":
+        return _judge_best(test, rows, runs)
     return _judge_bound(test, runs)
 
 
@@ -240,6 +242,21 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
     return Verdict(OPEN, why + paper + undecided)
 
 
+def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdict:
+    """Compare with the row of the highest mean: chosen with the same runs, it looks its best."""
+    measure, _ = Measure.of_sides(test)
+    values = {
+        (name, measure): measure.by_seed(runs.get(name, ())) for name in row_ids(test["than"])
+    }
+    missing = _without_values(values)
+    if missing:
+        return Verdict(OPEN, missing)
+    (best, _), _ = max(values.items(), key=lambda found: np.mean(list(found[1].values())))
+    found = _judge_difference({**test, "than": best}, rows, runs)
+    named = rows[best].label if best in rows else best
+    return Verdict(found.verdict, f"best of {len(values)}: {named}; {found.why}")
+
+
 def _seeds_of(n: int, sides: Sequence[Sequence[str]], rows: Mapping[str, Row]) -> str:
     """Write the number of seeds, and of how many planned where some are missing."""
     planned = min(
@@ -261,8 +278,8 @@ def _published_words(
         return ""
     means, chosen = [], set()
     for side in sides:
-        published = [rows[name].published for name in side if name in rows]
-        figures = [p for p in published if p and p["metric"] == metric]
+        printed = [rows[name].published_of(metric) for name in side if name in rows]
+        figures = [figure for figure in printed if figure]
         if len(figures) < len(side):
             return ""
         means.append(float(np.mean([p["value"] for p in figures])))

@@ -7,7 +7,8 @@
     tables:
       - id: table1                    # rows say `table: chu2021/table1`
         title: Test accuracy on real annotations
-        metric: accuracy              # or macro_f1, or the name of a measure in `extra`
+        metric: accuracy              # or macro_f1, or the name of a measure in `extra`; of a
+                                      # list, the page shows the table once a measure
         columns: [LabelMe, Music]     # rows say `column: LabelMe`
         rows: [DL-MV, CoNAL]          # labels, in the order of the page
     figures:
@@ -62,8 +63,9 @@
                than: conal/a, than_selection: last epoch}
 
 Tests of claims: ``paired`` (``better``, ``than``: a row, or lists of as many rows whose mean is
-compared; ``by``, default 0), ``at_most`` and ``at_least`` (``row``, ``value``), ``near`` (``row``,
-``value``, ``within``), ``untestable`` (``why``). All but the last take ``metric`` (default
+compared; ``by``, default 0), ``best`` (the same of one row and that of the list ``than`` with the
+highest mean), ``at_most`` and ``at_least`` (``row``, ``value``), ``near`` (``row``, ``value``,
+``within``), ``untestable`` (``why``). All but the last take ``metric`` (default
 accuracy) and ``selection`` (default: last epoch); those of one row take ``exact: true`` where
 nothing about it is random, as of facts of the data.
 
@@ -96,6 +98,7 @@ KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
         ["better", "than"],
         {**_POINT, "than_selection": None, "than_at": None, "by": 0.0},
     ),
+    "best": (["better", "than"], {**_MEASURE, "by": 0.0}),
     "at_most": (["row", "value"], _BOUND),
     "at_least": (["row", "value"], _BOUND),
     "near": (["row", "value", "within"], _BOUND),
@@ -122,13 +125,21 @@ CURVES = ("history", "profile")
 
 @dataclass(frozen=True)
 class TablePlan:
-    """A table of a paper: what is measured, and the order of its columns and rows (labels)."""
+    """A table of a paper: what is measured, and the order of its columns and rows (labels).
+
+    With several measures it is shown once for each.
+    """
 
     id: str
     title: str
-    metric: str
+    metric: str | tuple[str, ...]
     columns: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Return what is measured, in the order of the page."""
+        return (self.metric,) if isinstance(self.metric, str) else self.metric
 
 
 @dataclass(frozen=True)
@@ -307,10 +318,24 @@ def _places(document: Document, *where: str | int) -> list[Where]:
 def _read_table(document: Document, where: Where) -> TablePlan:
     optional = {"metric": "accuracy", "columns": [], "rows": []}
     fields = document.mapping(where, required=["id", "title"], optional=optional)
-    _check_texts(document, where, fields, ("id", "title", "metric"), ("columns", "rows"))
-    document.check_metric((*where, "metric"), fields["metric"])
-    lists = {name: tuple(fields[name]) for name in ("columns", "rows")}
-    return TablePlan(fields["id"], fields["title"], fields["metric"], **lists)
+    metric, several = fields["metric"], isinstance(fields["metric"], list)
+    texts, lists = ["id", "title"], ["columns", "rows"]
+    (lists if several else texts).append("metric")
+    _check_texts(document, where, fields, texts, lists)
+    for i, name in enumerate(metric if several else [metric]):
+        place = (*where, "metric", i) if several else (*where, "metric")
+        document.check_metric(place, name)
+        if several and name in metric[:i]:
+            document.fail(place, f"metric has {name!r} twice; write a measure once")
+    if several and not metric:
+        document.fail((*where, "metric"), "metric is empty; write what the table shows")
+    return TablePlan(
+        fields["id"],
+        fields["title"],
+        tuple(metric) if several else metric,
+        tuple(fields["columns"]),
+        tuple(fields["rows"]),
+    )
 
 
 def _read_figure(
@@ -396,6 +421,10 @@ def _read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
         _check_side(document, (*inside, name), test.get(name), rows)
     if kind == "paired" and len(row_ids(test["better"])) != len(row_ids(test["than"])):
         document.fail(inside, "better and than name different numbers of rows; name as many")
+    if kind == "best" and not isinstance(test["better"], str):
+        document.fail((*inside, "better"), "better names several rows; name one")
+    if kind == "best" and test["better"] in row_ids(test["than"]):
+        document.fail((*inside, "than"), "than has better itself; leave it out")
     if "metric" in test:
         _check_measure(document, inside, test)
     return Claim(fields["id"], fields["text"], test)
@@ -405,13 +434,13 @@ def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) ->
     """Check what is measured of the sides of a test, and when."""
     given = document.at(where)
     _check_texts(document, where, test, ("metric",), ())
-    if test["at"] is not None:
+    if test.get("at") is not None:
         _check_noted(document, where, test)
     elif given.get("than_at") is not None:
         document.fail(
             (*where, "than_at"), "than_at without at; add at, the row of better's history"
         )
-    elif test["stage"] is not None:
+    elif test.get("stage") is not None:
         document.fail((*where, "stage"), "stage without at; add at, a row of the history")
     else:
         document.check_metric((*where, "metric"), test["metric"])
@@ -427,7 +456,7 @@ def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) ->
                 f"than_selection out, or measure {' or '.join(SHARES)}",
             )
     first, than = (
-        [test.get(f"{side}{name}") or test[name] for name in ("selection", "at")]
+        [test.get(f"{side}{name}") or test.get(name) for name in ("selection", "at")]
         for side in ("", "than_")
     )
     if "than" in test and row_ids(test["better"]) == row_ids(test["than"]) and first == than:

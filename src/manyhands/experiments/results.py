@@ -285,15 +285,62 @@ def _table_section(
     paper: Paper, plan: TablePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
 ) -> Section:
     mine = [row for row in rows if table_of(row) == f"{paper.key}/{plan.id}"]
-    blocks: list[Block] = [Paragraph(_reading_of(plan.metric))]
+    metric, *others = plan.metrics
+    if others:
+        return Section(plan.title, [*_several_measures(plan, mine, runs), *_deviations(mine)])
+    blocks: list[Block] = [Paragraph(_reading_of(metric))]
     for column in _in_order(plan.columns, (column_of(row) for row in mine)):
         here = [row for row in mine if column_of(row) == column]
-        blocks += [Heading(column), _figures_table(plan, here, runs)]
-        notes = _absent_notes(here, runs) if plan.metric in SHARES else []
+        blocks += [Heading(column), _figures_table(plan, metric, here, runs)]
+        notes = _absent_notes(here, runs) if metric in SHARES else []
         if notes:
             blocks.append(Items("No figure:", notes))
-        blocks += _further_measures(plan.metric, here, runs)
+        blocks += _further_measures(metric, here, runs)
     return Section(plan.title, [*blocks, *_deviations(mine)])
+
+
+def _several_measures(
+    plan: TablePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> list[Block]:
+    """Show a table once a measure, as a paper prints it: a line a row, the columns side by side."""
+    reading = "Mean ± standard deviation over seeds (number of seeds), beside the paper's value."
+    if not set(SHARES).isdisjoint(plan.metrics):
+        reading += " Accuracy and macro-F1: in per cent, of the last epoch."
+    blocks: list[Block] = [Paragraph(reading)]
+    columns = _in_order(plan.columns, (column_of(row) for row in rows))
+    labels = _in_order(plan.rows, (row.label for row in rows))
+    by_place: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        by_place.setdefault((row.label, column_of(row)), []).append(row)
+    for metric in plan.metrics:
+        lines = []
+        for label in labels:
+            here = [by_place.get((label, column), []) for column in columns]
+            cells = (" / ".join(_ours_and_theirs(row, metric, runs) for row in at) for at in here)
+            lines.append([label, *(cell or DASH for cell in cells)])
+        blocks += [Heading(_in_words(metric)), Table(["", *columns], lines)]
+    lines = []
+    for row in (row for label in labels for row in rows if row.label == label):
+        found = runs.get(row.id, [])
+        for name in sorted({name for run in found for name in run.extra} - {*plan.metrics}):
+            values = list(by_seed(found, name).values())
+            if values:
+                lines.append([row.label, column_of(row), _in_words(name), mean_sd(values, name)])
+    if lines:
+        header = ["", "column", "further measure", "mean ± sd (n)"]
+        blocks += [Heading("Further measures"), Table(header, lines)]
+    return blocks
+
+
+def _ours_and_theirs(row: Row, metric: str, runs: Mapping[str, Sequence[Record]]) -> str:
+    found = runs.get(row.id, [])
+    ours = _measure_cell(found, metric, LAST) if found else NOT_RUN
+    theirs = _paper(row, metric)
+    return ours if theirs == DASH else f"{ours}; paper {theirs}"
+
+
+def _in_words(metric: str) -> str:
+    return metric.replace("_", " ").replace("macro f1", "macro-F1")
 
 
 def _reading_of(metric: str) -> str:
@@ -311,14 +358,14 @@ def _reading_of(metric: str) -> str:
 
 
 def _figures_table(
-    plan: TablePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+    plan: TablePlan, metric: str, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
 ) -> Table:
-    own = PROTOCOLS if plan.metric in SHARES else ("ours",)
-    tail = ["seconds", "paper", "± test set", "verdict"] if plan.metric in SHARES else ["paper"]
+    own = PROTOCOLS if metric in SHARES else ("ours",)
+    tail = ["seconds", "paper", "± test set", "verdict"] if metric in SHARES else ["paper"]
     lines = []
     for label in _in_order(plan.rows, (row.label for row in rows)):
         named = [row for row in rows if row.label == label]
-        lines += [_figures_line(plan.metric, row, runs.get(row.id, [])) for row in named]
+        lines += [_figures_line(metric, row, runs.get(row.id, [])) for row in named]
         if not named:
             lines.append([label, *[DASH] * (len(own) + len(tail) - 1), "no row yet"])
     return Table(["", *own, *tail], lines)
@@ -348,19 +395,19 @@ def _measure_cell(runs: Sequence[Record], metric: str, protocol: str) -> str:
 
 def _paper(row: Row, metric: str) -> str:
     """Write the paper's figure of a measure with how its epoch was chosen."""
-    published = row.published
-    if not published or published["metric"] != metric:
+    published = row.published_of(metric)
+    if published is None:
         return DASH
     sd, n = published.get("sd"), published.get("n")
     text = show(metric, published["value"]) + ("" if sd is None else f" ± {show(metric, sd)}")
     text += "" if n is None else f" ({n})"
-    chosen = _published_protocol(row)
+    chosen = _published_protocol(row, metric)
     return f"{text} oracle" if chosen == ORACLE else text + (f", {chosen}" if chosen else "")
 
 
-def _published_protocol(row: Row) -> str | None:
+def _published_protocol(row: Row, metric: str) -> str | None:
     """Return the protocol that the paper's figure was chosen by; None if it does not say."""
-    return SHORT.get((row.published or {}).get("selection") or "")
+    return SHORT.get((row.published_of(metric) or {}).get("selection") or "")
 
 
 def _test_error(row: Row, runs: Sequence[Record], metric: str) -> float | None:
@@ -368,22 +415,23 @@ def _test_error(row: Row, runs: Sequence[Record], metric: str) -> float | None:
     sizes = {n for run in runs if (n := run.metrics.get(LAST, {}).get("n_test")) is not None}
     if metric != "accuracy" or len(sizes) != 1:
         return None
-    theirs = row.published and row.published["metric"] == metric
+    theirs = row.published_of(metric)
     ours = list(by_seed(runs, metric).values())
-    share = row.published["value"] if theirs and row.published else float(np.mean(ours))
+    share = theirs["value"] if theirs else float(np.mean(ours))
     return binomial_error(share, sizes.pop())
 
 
 def _verdict(row: Row, runs: Sequence[Record], metric: str, error: float | None) -> str:
     if not runs:
         return NOT_RUN
-    if not row.published or row.published["metric"] != metric or error is None:
+    theirs = row.published_of(metric)
+    if theirs is None or error is None:
         return DASH
-    protocol = _published_protocol(row) or LAST
+    protocol = _published_protocol(row, metric) or LAST
     ours = list(by_seed(runs, metric, protocol).values())
     if not ours:
         return f"no figure {protocol}"
-    difference = float(np.mean(ours)) - row.published["value"]
+    difference = float(np.mean(ours)) - theirs["value"]
     found = "within" if abs(difference) <= 2 * error else "below" if difference < 0 else "above"
     return f"{found} ({'oracle' if protocol == ORACLE else protocol})"
 

@@ -13,6 +13,8 @@ column, label), and what the paper printed::
     holdout: 0.1
     published: {metric: accuracy, value: 0.8712, sd: 0.0055, n: 5, selection: gold validation}
     deviations: ["why this is not the paper's own experiment"]
+
+Where a paper prints several measures of a row, ``published`` is a list, of one such a measure.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -31,7 +33,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.experiments.records import SHARES, SHORT, digest
+from manyhands.experiments.records import SHARES, SHORT, digest, is_share
 from manyhands.experiments.sets import FOLDER_FILES
 from manyhands.inference import BaseAggregator
 
@@ -109,8 +111,8 @@ class Row:
     device : {"cpu", "gpu"}
     extra : tuple of str
         "module:function" of further measures, f(model, data) -> dict of str to float.
-    published : dict or None
-        ``metric``, ``value``, ``sd``, ``n``, ``selection``.
+    published : dict, sequence of dict, or None
+        ``metric``, ``value``, ``sd``, ``n``, ``selection``; of several measures, one each.
     deviations : tuple of str
     watch : tuple of {"train"}
         Further parts of the data on which accuracy is noted after every epoch.
@@ -128,7 +130,7 @@ class Row:
     holdout: float | None
     device: str
     extra: tuple[str, ...]
-    published: dict[str, Any] | None
+    published: dict[str, Any] | Sequence[dict[str, Any]] | None
     deviations: tuple[str, ...]
     watch: tuple[str, ...] = ()
 
@@ -141,6 +143,10 @@ class Row:
         """Return ``data`` as it is with a seed: a simulated crowd may be another one with each."""
         found: dict[str, Any] = _with_seed(self.data, seed)
         return found
+
+    def published_of(self, metric: str) -> dict[str, Any] | None:
+        """Return what the paper printed of a measure, None if nothing."""
+        return next((each for each in _each(self.published) if each["metric"] == metric), None)
 
     def make_estimator(self, seed: int) -> Any:
         """Make the estimator, unfitted, with a seed and on the row's device."""
@@ -171,6 +177,13 @@ class Row:
     def classes(self) -> list[str]:
         """The estimator's class, and those of all objects among its parameters."""
         return _classes_in(self.estimator)
+
+
+def _each(published: Any) -> list[dict[str, Any]]:
+    """Return printed figures as a list, however many there are."""
+    if published is None:
+        return []
+    return [published] if isinstance(published, dict) else list(published)
 
 
 def _with_seed(value: Any, seed: int) -> Any:
@@ -355,7 +368,8 @@ class Document:
     def check_metric(self, where: Where, metric: Any) -> None:
         """Refuse what looks like a misspelt measure: of others, only their records know."""
         hint = did_you_mean(metric, SHARES) if isinstance(metric, str) else ""
-        if hint and metric not in SHARES:
+        # "balanced_accuracy" is another measure, "acuracy" is not.
+        if hint and not is_share(metric):
             self.fail(where, f"metric is {metric!r}{hint}; write the measure's name")
 
     def sequence(self, where: Where, given: Any, check: Callable[[Where], object]) -> None:
@@ -558,14 +572,27 @@ def _check_part(document: Document, where: Where) -> None:
 
 
 def _check_published(document: Document, published: Any) -> None:
-    if published is None:
-        return
     where: Where = ("published",)
+    if not isinstance(published, list):
+        if published is not None:
+            _check_printed(document, where)
+        return
+    if not published:
+        document.fail(where, "published is empty; write what the paper printed, or leave it out")
+    document.sequence(where, published, lambda place: _check_printed(document, place))
+    metrics = [each["metric"] for each in published]
+    for i, metric in enumerate(metrics):
+        if metric in metrics[:i]:
+            document.fail((*where, i), f"published has {metric!r} twice; write a measure once")
+
+
+def _check_printed(document: Document, where: Where) -> None:
+    """Check what the paper printed of one measure."""
     optional = dict.fromkeys(_PUBLISHED[2:])
     found = document.mapping(where, required=_PUBLISHED[:2], optional=optional)
     metric = document.text((*where, "metric"))
     document.check_metric((*where, "metric"), metric)
-    high = 1.0 if metric in SHARES else None
+    high = 1.0 if is_share(metric) else None
     document.number((*where, "value"), 0.0 if high else -sys.float_info.max, high)
     if found["sd"] is not None:
         document.number((*where, "sd"), 0.0, high)

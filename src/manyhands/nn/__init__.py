@@ -36,6 +36,7 @@ from manyhands.nn.noise_adaptation import (
     FixedConfusionModule,
 )
 from manyhands.nn.standardize import Standardize
+from manyhands.nn.synthesis import SPACES, Decoder, SynthesisModule
 
 __all__ = [
     "BACKBONES",
@@ -46,6 +47,7 @@ __all__ = [
     "LCA_FORMS",
     "MLP",
     "PARAMETRIZATIONS",
+    "SPACES",
     "VGG16",
     "AggregatorModule",
     "AnnotationDiscriminator",
@@ -59,6 +61,7 @@ __all__ = [
     "CrowdLayerGenerator",
     "CrowdLayerModule",
     "CrowdModule",
+    "Decoder",
     "DirectModule",
     "DoctorNetModule",
     "FixedConfusionModule",
@@ -70,6 +73,7 @@ __all__ = [
     "ResNet18",
     "ScaledClassifier",
     "Standardize",
+    "SynthesisModule",
     "make_backbone",
     "normalized_adjacency",
 ]

@@ -1,0 +1,720 @@
+"""ICED: truth inference and synthetic instances of rare classes that feed each other.
+
+.. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
+   labeled data. SDM 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, cast
+from warnings import catch_warnings, simplefilter, warn
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from torch import Tensor
+
+from manyhands.annotations import AnnotationTable, certainty_groups, label_certainty
+from manyhands.annotations.certainty import has_equal_counts
+from manyhands.annotations.encoding import as_values, missing_mask
+from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.classifiers.latent import (
+    LatentClassClassifier,
+    LatentClasses,
+    SoftTargets,
+    balancing_rng,
+    class_proba,
+    class_shares,
+)
+from manyhands.classifiers.monitors import PREDICT_BATCH, watched_gold
+from manyhands.classifiers.second_stage import seeded
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.inference import DawidSkene
+from manyhands.inference.kernels import make_votes, vote_shares
+from manyhands.metrics import accuracy, minority_recall
+from manyhands.nn import ScaledClassifier, SynthesisModule
+from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning
+from manyhands.training import (
+    AnnotationBatches,
+    BestState,
+    Callback,
+    Features,
+    GradientStep,
+    MixedBatch,
+    Monitor,
+    Stage,
+    mixed_epoch,
+)
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+REFITS_AT_FIRST = 5
+"""Times ``refit_epochs`` before the first round: the warm-up has moved the embedding further."""
+
+WARM_UPS = ("certainty", "together", "all")
+
+
+class ICEDClassifier(LatentClassClassifier):
+    r"""Learn from imbalanced crowdsourced labels by ICED [1]_.
+
+    A network is warmed up on the labels annotators agree on, then trained in rounds of an epoch.
+    In every round `CrowdSMOTE` makes instances of the rare classes between real ones in the
+    network's embedding, with annotations drawn from their neighbours'; `DawidSkene` infers the
+    labels of real and synthetic instances from the annotations of both; and the network is trained
+    on them. The inferred labels say between which instances the next ones are made.
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`
+        Synthesis in an embedding needs one with ``embed``, as all that go by a name have.
+    em : {"hard", "soft"}, default="hard"
+        Whether inference counts an instance as its most probable class (Eq. 2.1, 2.2), or as all
+        of them, as probable as they are.
+    prior : {"uniform", "estimated"}, default="uniform"
+        Prior of the classes in inference. With ``em`` it decides what becomes of rare classes:
+        "hard" and "uniform" are what the paper does; "hard" and "estimated", what it prints
+        (:math:`\Phi`), starve them, with a warning; "soft" and "estimated" infer best.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of a confusion matrix.
+    em_start : {"votes", "previous"}, default="votes"
+        Where EM starts in every round: from the votes, or from the labels of the round before (of
+        synthetic instances always from their votes), which takes fewer iterations. Hard EM hardly
+        leaves the labels it starts from: with "previous" it keeps the mistakes of its first round.
+    em_max_iter : int, default=50
+        Iterations of EM in a round, at most.
+    synthesis : {"auto", "decoder", "embedding", "input", None}, default="auto"
+        "decoder": points between embeddings are mapped back to instances by a decoder, trained as
+        an autoencoder's before anything else and refitted in every round. "embedding": points go
+        to the network's last layer as they are. "input": points between the (scaled) instances
+        themselves. None: no instances are made. "auto": "decoder" where the backbone has
+        ``embed``, else "input".
+    sampler : CrowdSMOTE or None, default=None
+        What makes instances; anything with ``fit_resample(X, table, labels=...)``.
+    synthetic_labels : {"inferred", "intended"}, default="inferred"
+        Label of a synthetic instance: inferred from its annotations as those of real ones are, or
+        the class it was made for.
+    regenerate : bool, default=True
+        Make the synthetic instances anew in every round; False: in the first alone.
+    targets : {"hard", "soft"}, default="hard"
+        Train on the most probable class, as in the paper, or on the posterior.
+    warm_up : {"certainty", "together", "all", None}, default="certainty"
+        On majority votes, before the rounds. "certainty": instances of the ``warm_up_groups``
+        highest levels of label certainty, from the lowest of these groups to the highest (ICED-w).
+        "together": the same instances at once (Trad-II). "all": all annotated instances (Trad-I).
+    warm_up_epochs : int, default=5
+        Of every group; "together" and "all" train for as many in all.
+    warm_up_groups : int, default=3
+    warm_up_batch_size : int, default=16
+        The groups are small.
+    decoder_epochs : int, default=20
+        Of the autoencoder.
+    refit_epochs : int, default=1
+        Of the decoder in every round (five times as many before the first).
+    decision : {"posterior", "balanced"} or cost matrix, default="posterior"
+        How `predict` makes labels of probabilities: the most probable class; the largest
+        probability divided by ``class_prior_``, for the mean recall; or, with costs of shape
+        (n_classes, n_classes) [true, decided], the least expected cost. See `manyhands.decide`.
+    max_epochs : int, default=30
+        Rounds.
+    batch_size, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
+        instances included; ``validation`` chooses among the rounds.
+
+    Attributes
+    ----------
+    posterior_ : array of shape (n_samples, n_classes)
+        Class probabilities of the training instances in the round that is kept, by inference (by
+        the network, for instances without annotations).
+    labels_ : array of shape (n_samples,)
+        Their most probable classes.
+    observed_posterior_ : array of shape (n_samples, n_classes)
+        The same inference on the observed annotations alone, before any instance was made.
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        Observed annotations counted against ``posterior_``; synthetic ones do not count.
+    class_prior_ : array of shape (n_classes,)
+        Share of every class in what the network was trained on in that round, synthetic instances
+        included: what its probabilities imply.
+    synthesis_ : str or None
+        Where instances were made.
+
+    Notes
+    -----
+    ``history_`` has the stages "decoder" (``reconstruction``: mean squared error in scaled
+    features), "warm_up" and "train" (``cross_entropy`` against the labels of the round). Rows of
+    "train" also tell of their round: ``inferred_<class>`` (observed instances inferred to be of
+    the class), ``n_synthetic``, ``synthetic_agreement`` (share of them inferred to be what they
+    were made for), ``reconstruction`` (of the refitted decoder), and, where true classes are
+    watched, ``inference_accuracy`` and ``inference_minority_recall``.
+
+    With several classes each that is rarer than the largest is raised to it. If no instance has
+    two annotations, the labels are the annotations. Abstentions are taken for gaps.
+
+    Warns
+    -----
+    FewCandidatesWarning
+        If a class had one instance or none to make others from in the last round.
+    UserWarning
+        If ``em="hard"`` with ``prior="estimated"`` left less than half of a class.
+
+    References
+    ----------
+    .. [1] Wang et al., Learning from imbalanced crowdsourced labeled data, SDM 2022, Algorithm 1.
+
+    Examples
+    --------
+    >>> from manyhands import ICEDClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = ICEDClassifier(max_epochs=2, warm_up_epochs=1, decoder_epochs=1, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).posterior_.shape == (len(demo.X_train), 10)
+    True
+    """
+
+    _starts_anew = "begins with a warm-up on majority votes"
+    _chosen_in_last_stage = True
+    _stages_before = ("decoder", "warm_up")
+    _crowd_check_exemptions = {
+        "check_history": "its rows also tell of inference and synthesis, which are no loss; a test "
+        "of the method checks its terms",
+        "check_annotator_permutation": "annotations are drawn in the order of the annotators; a "
+        "test of the method permutes them where nothing is made",
+        "check_degenerate_crowds": "warns where a class is left with no instance, as with constant "
+        "annotators; a test of the method tries these crowds",
+    }
+    _fitted_arrays = (
+        *LatentClassClassifier._fitted_arrays,
+        "observed_posterior_",
+        "class_prior_",
+    )
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "em": [StrOptions({"hard", "soft"})],
+        "prior": [StrOptions({"uniform", "estimated"})],
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "em_max_iter": [Interval(Integral, 1, None, closed="left")],
+        "em_start": [StrOptions({"votes", "previous"})],
+        "synthesis": [StrOptions({"auto", "decoder", "embedding", "input"}), None],
+        "sampler": [None, HasMethods(["fit_resample"])],
+        "synthetic_labels": [StrOptions({"inferred", "intended"})],
+        "regenerate": ["boolean"],
+        "targets": [StrOptions({"hard", "soft"})],
+        "warm_up": [StrOptions(set(WARM_UPS)), None],
+        "warm_up_epochs": [Interval(Integral, 1, None, closed="left")],
+        "warm_up_groups": [Interval(Integral, 1, None, closed="left")],
+        "warm_up_batch_size": [Interval(Integral, 1, None, closed="left")],
+        "decoder_epochs": [Interval(Integral, 0, None, closed="left")],
+        "refit_epochs": [Interval(Integral, 0, None, closed="left")],
+        "decision": [str, "array-like"],
+    }
+    observed_posterior_: FloatArray
+    class_prior_: FloatArray
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        em: str = "hard",
+        prior: str = "uniform",
+        smoothing: float = 0.01,
+        em_max_iter: int = 50,
+        em_start: str = "votes",
+        synthesis: str | None = "auto",
+        sampler: Any = None,
+        synthetic_labels: str = "inferred",
+        regenerate: bool = True,
+        targets: str = "hard",
+        warm_up: str | None = "certainty",
+        warm_up_epochs: int = 5,
+        warm_up_groups: int = 3,
+        warm_up_batch_size: int = 16,
+        decoder_epochs: int = 20,
+        refit_epochs: int = 1,
+        decision: Any = "posterior",
+        max_epochs: int = 30,
+        batch_size: int = 64,
+        lr: float = 1e-3,
+        weight_decay: float = 5e-4,
+        reset_optimizer: bool = False,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.em = em
+        self.prior = prior
+        self.smoothing = smoothing
+        self.em_max_iter = em_max_iter
+        self.em_start = em_start
+        self.synthesis = synthesis
+        self.sampler = sampler
+        self.synthetic_labels = synthetic_labels
+        self.regenerate = regenerate
+        self.targets = targets
+        self.warm_up = warm_up
+        self.warm_up_epochs = warm_up_epochs
+        self.warm_up_groups = warm_up_groups
+        self.warm_up_batch_size = warm_up_batch_size
+        self.decoder_epochs = decoder_epochs
+        self.refit_epochs = refit_epochs
+        self.decision = decision
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    # -- what it is made of -----------------------------------------------------------------------
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> SynthesisModule:
+        has_embedding = hasattr(classifier.backbone, "embed")
+        self.synthesis_ = self.synthesis
+        if self.synthesis == "auto":
+            self.synthesis_ = "decoder" if has_embedding else "input"
+        lacking = "embed"
+        if self.synthesis_ == "embedding" and not hasattr(classifier.backbone, "head"):
+            has_embedding, lacking = False, "head (the layer after the embedding)"
+        if self.synthesis_ in ("decoder", "embedding") and not has_embedding:
+            raise AnnotationError(
+                f"synthesis={self.synthesis!r} needs a backbone with {lacking}, which "
+                f"{type(classifier.backbone).__name__} has not; use synthesis='input'"
+            )
+        return SynthesisModule(
+            classifier,
+            len(self.classes_),
+            self.n_annotators_,
+            input_shape,
+            self.synthesis_ or "input",
+        )
+
+    def _inference(self) -> DawidSkene:
+        """Dawid-Skene with ``smoothing`` pseudo-annotations in every entry of a confusion row."""
+        n_classes = len(self.classes_)
+        return DawidSkene(
+            max_iter=self.em_max_iter,
+            confusion_prior="diagonal",
+            diagonal=1.0 / n_classes,
+            prior_strength=self.smoothing * n_classes,
+            class_prior=self.prior,
+            n_subtypes=1,
+            em=self.em,
+            abstentions="ignore",
+        )
+
+    def _prepare(
+        self,
+        table: AnnotationTable,
+        features: Features,
+        module: SynthesisModule,
+        rng: np.random.Generator,
+    ) -> None:
+        self.observed_posterior_ = self._inferred(table, _majority(table))
+
+    def _inferred(self, table: AnnotationTable, start: FloatArray) -> FloatArray:
+        """Posterior of all instances, from a start (n, n_classes)."""
+        if self.em == "hard":
+            start = _most_probable(start)
+        with catch_warnings():
+            # Said in the docs: the labels are the annotations then.
+            simplefilter("ignore", NotIdentifiableWarning)
+            return self._inference().fit(table, start=start).posterior_
+
+    # -- training ---------------------------------------------------------------------------------
+
+    def _stages(self, module: SynthesisModule, batches: AnnotationBatches) -> list[Stage]:
+        # Parts of the module for as long as it is trained, so that the best epoch's are kept.
+        module.register_buffer("posterior", torch.from_numpy(self.observed_posterior_.copy()))
+        self.class_prior_ = class_shares(_majority(batches.table)[batches.instances.cpu()])
+        module.register_buffer("class_shares", torch.from_numpy(self.class_prior_.copy()))
+        self._rounds = _Rounds(self, module, batches)
+        stages = []
+        if module.decoder is not None and self.decoder_epochs:
+            reconstruct = GradientStep(
+                module,
+                lambda module, batch: {"reconstruction": module.reconstruct(batch.x)},
+                lambda: self._make_optimizer(module),
+            )
+            stages.append(Stage("decoder", reconstruct, batches.epoch, self.decoder_epochs))
+        warm_up = self._warm_up_stage(module, batches)
+        if warm_up is not None:
+            stages.append(warm_up)
+        step = _RoundStep(
+            module,
+            self._rounds,
+            lambda: self._make_optimizer(module),
+            reset_every_epoch=self.reset_optimizer,
+        )
+        return [*stages, Stage("train", step, self._rounds.epoch, self.max_epochs)]
+
+    def _warm_up_stage(self, module: SynthesisModule, batches: AnnotationBatches) -> Stage | None:
+        """Train on majority votes, group by group (section 2.5)."""
+        groups = self._warm_up_rows(batches.table)
+        if not groups:
+            return None
+        targets = SoftTargets(self._balance, batches.features.device)
+        named = np.concatenate(groups)
+        votes = np.zeros((batches.table.n_instances, len(self.classes_)))
+        votes[named] = _most_probable(_majority(batches.table))[named]
+        targets.set(votes, balancing_rng(0, 1))
+        rows = [torch.from_numpy(group).to(batches.features.device) for group in groups]
+
+        def epoch_batches(epoch: int) -> Iterator[MixedBatch]:
+            group = rows[epoch * len(rows) // n_epochs]
+            return mixed_epoch(batches.features, group, self.warm_up_batch_size)
+
+        n_epochs = self.warm_up_epochs * self._n_groups(batches.table)
+        step = GradientStep(
+            module,
+            lambda module, batch: targets.loss(module.mixed(batch.x, batch.made), batch.instances),
+            lambda: self._make_optimizer(module),
+            reset_every_epoch=self.reset_optimizer,
+        )
+        return Stage("warm_up", step, epoch_batches, n_epochs)
+
+    def _groups(self, table: AnnotationTable) -> IntArray:
+        by = "levels" if has_equal_counts(table) else "quantiles"
+        return certainty_groups(label_certainty(table), self.warm_up_groups, by=by)
+
+    def _n_groups(self, table: AnnotationTable) -> int:
+        """Groups of certainty that have instances: what all warm-ups count their epochs by."""
+        return max(1, len(np.unique(self._groups(table))) - int((self._groups(table) == 0).any()))
+
+    def _warm_up_rows(self, table: AnnotationTable) -> list[Any]:
+        """Instances of the warm-up, one array a phase."""
+        if self.warm_up is None:
+            return []
+        if self.warm_up == "all":
+            return [np.flatnonzero(table.annotations_per_instance())]
+        groups = self._groups(table)
+        if self.warm_up == "together":
+            return [np.flatnonzero(groups)]
+        phases = [np.flatnonzero(groups == g) for g in np.unique(groups[groups > 0])]
+        # A network that normalises over batches learns nothing from one instance alone.
+        for i in reversed(range(1, len(phases))):
+            if min(len(phases[i]), len(phases[i - 1])) < 2:
+                phases[i - 1 : i + 1] = [np.concatenate(phases[i - 1 : i + 1])]
+        return phases
+
+    def _callbacks(
+        self, module: Any, features: Features, held: AnnotationTable | None
+    ) -> tuple[list[Callback], BestState | None]:
+        callbacks, best = super()._callbacks(module, features, held)
+        rounds = self._rounds
+        return [Monitor(lambda: rounds.facts), *callbacks], best
+
+    def _set_fitted(self, module: Any, batches: AnnotationBatches) -> None:
+        table = batches.table
+        self.posterior_ = module.posterior.cpu().numpy()
+        unknown = np.flatnonzero(table.annotations_per_instance() == 0)
+        if len(unknown):
+            self.posterior_[unknown] = class_proba(module, batches.features, unknown)
+        self.class_prior_ = module.class_shares.cpu().numpy()
+        del module.posterior, module.class_shares
+        self.confusion_ = self._confusion(table, self.posterior_)
+        self._warn_of_losses(table)
+        self._rounds.warn_of_few()
+        del self._rounds
+
+    def _confusion(self, table: AnnotationTable, posterior: FloatArray) -> FloatArray:
+        latent = self._latent(table)
+        return latent.confusion(posterior[latent.instances])
+
+    def _warn_of_losses(self, table: AnnotationTable) -> None:
+        """Warn of what hard EM with an estimated prior does to rare classes."""
+        if (self.em, self.prior) != ("hard", "estimated"):
+            return
+        annotated = table.annotations_per_instance() > 0
+        before, after = (
+            _most_probable(p)[annotated].sum(axis=0) for p in (_majority(table), self.posterior_)
+        )
+        lost = np.flatnonzero(after < before / 2)
+        if len(lost):
+            c = lost[np.argmin(after[lost] / before[lost])]
+            warn(
+                f"em='hard' with prior='estimated' left {after[c]:.0f} of the {before[c]:.0f} "
+                f"instances that majority vote gives class {self.classes_[c].item()!r}: the rarer "
+                "a class is inferred to be, the less it is believed. Use prior='uniform' (as the "
+                "paper's results suggest) or em='soft'",
+                stacklevel=5,
+            )
+
+
+class _RoundStep(GradientStep):
+    """Gradient steps towards the labels of a round, which begins with every epoch."""
+
+    def __init__(self, module: SynthesisModule, rounds: _Rounds, *args: Any, **more: Any) -> None:
+        super().__init__(module, rounds.objective, *args, **more)
+        self.rounds = rounds
+
+    def start_epoch(self, epoch: int) -> None:
+        """Synthesise and infer."""
+        self.rounds.renew(epoch)
+        super().start_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the optimiser, and of the rounds."""
+        return {**super().state_dict(), "rounds": self.rounds.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put the state back."""
+        super().load_state_dict(state)
+        self.rounds.load_state_dict(state["rounds"])
+
+
+@dataclass(eq=False)
+class _Made:
+    """Synthetic instances as they are held, and the class each was made for."""
+
+    points: Tensor
+    table: AnnotationTable
+    intended: IntArray | None
+    few: dict[Any, int]
+
+
+class _Rounds:
+    """The loop of Algorithm 1: what is made and inferred anew before every epoch.
+
+    Parameters
+    ----------
+    model : ICEDClassifier
+    module : SynthesisModule
+        Its buffer ``posterior`` (n_instances, n_classes) is that of the last round.
+    batches : AnnotationBatches
+        Observed instances.
+
+    Attributes
+    ----------
+    facts : dict of str to float
+        What the history says of the round.
+    """
+
+    def __init__(
+        self, model: ICEDClassifier, module: SynthesisModule, batches: AnnotationBatches
+    ) -> None:
+        self.model = model
+        self.module = module
+        self.features = batches.features
+        self.table = batches.table
+        self.rows = batches.instances
+        self.batch_size = batches.batch_size
+        self.latent = LatentClasses(self.table, smoothing=model.smoothing)
+        self.targets = SoftTargets(model._balance, self.features.device)
+        self.facts: dict[str, float] = {}
+        self.points: Tensor | None = None
+        self.few: dict[Any, int] = {}
+        self.decoder_optimizer: torch.optim.Optimizer | None = None
+        if module.decoder is not None:
+            self.decoder_optimizer = torch.optim.Adam(
+                module.decoder.parameters(), lr=model.lr, weight_decay=model.weight_decay
+            )
+
+    # -- a round ----------------------------------------------------------------------------------
+
+    def renew(self, epoch: int) -> None:
+        """Begin a round (0-based): synthesise, then infer."""
+        if epoch and not (self.model.regenerate and self.model.synthesis_):
+            return  # Nothing is new, and what was inferred stays.
+        rng = balancing_rng(epoch)
+        made = self._make(epoch, rng) if self.model.synthesis_ else None
+        table = self.table if made is None else made.table
+        posterior = self._infer(table)
+        n = self.table.n_instances
+        observed = posterior[:n]
+        self.module.posterior.copy_(torch.from_numpy(observed))
+        confusion = self.latent.confusion(observed[self.latent.instances])
+        self.module.confusions.copy_(torch.from_numpy(confusion))
+        self.points = None if made is None else made.points
+        self.few = {} if made is None else made.few
+        self.targets.set(self._targets(posterior, made), rng)
+        self.module.class_shares.copy_(torch.from_numpy(self.targets.shares))
+        self.model.class_prior_ = self.targets.shares
+        self.facts |= self._told(observed)
+        if made is not None:
+            self.facts |= self._told_of_made(posterior[n:], made)
+
+    def _make(self, epoch: int, rng: np.random.Generator) -> _Made:
+        """Make instances of the rare classes, and their annotations (section 2.4)."""
+        model, module = self.model, self.module
+        module.eval()
+        with torch.no_grad():
+            space = self._encoded()
+        if module.decoder is not None:
+            n_epochs = model.refit_epochs * (1 if epoch else REFITS_AT_FIRST)
+            self.facts |= self._refit(space, n_epochs)
+        labels = self._labels()
+        sampler = CrowdSMOTE() if model.sampler is None else clone(model.sampler, safe=False)
+        with catch_warnings():
+            # Said once, after the last round.
+            simplefilter("ignore", FewCandidatesWarning)
+            more, table = seeded(sampler, rng).fit_resample(
+                space.cpu().numpy(), self.table, labels=labels
+            )
+        few = {
+            each.label: each.n_candidates
+            for each in getattr(sampler, "resampling_", [])
+            if each.n_candidates < 2
+        }
+        points = torch.as_tensor(np.asarray(more[len(labels) :]), dtype=torch.float32)
+        intended = getattr(sampler, "synthetic_labels_", None)
+        if intended is None and model.synthetic_labels == "intended":
+            raise AnnotationError(
+                f"synthetic_labels='intended', but {type(sampler).__name__} does not say in "
+                "synthetic_labels_ what it made instances for; use 'inferred'"
+            )
+        codes = None if intended is None else np.searchsorted(model.classes_, intended)
+        with torch.no_grad():
+            parts = torch.split(points.to(space.device), PREDICT_BATCH)
+            decoded = [module.decode(z) for z in parts]
+        return _Made(torch.cat(decoded) if decoded else points, table, codes, few)
+
+    def _encoded(self) -> Tensor:
+        """Every instance in the space of the synthesis; zeros where it has no annotations."""
+        parts = [self.module.encode(x) for x in self.features.batches(self.rows, PREDICT_BATCH)]
+        known = torch.cat(parts)
+        space = known.new_zeros(self.table.n_instances, known.shape[1])
+        space[self.rows] = known
+        return space
+
+    def _labels(self) -> AnyArray:
+        """Inferred class of every observed instance, None where two are as probable."""
+        posterior = self.module.posterior.cpu().numpy()
+        sure = (_most_probable(posterior) > 0).sum(axis=1) == 1
+        labels = np.full(len(posterior), None, dtype=object)
+        labels[sure] = self.model.classes_[posterior[sure].argmax(axis=1)].tolist()
+        return labels
+
+    def _refit(self, space: Tensor, n_epochs: int) -> dict[str, float]:
+        """Fit the decoder to the embedding as it is now; the embedding stays."""
+        module, optimizer = self.module, self.decoder_optimizer
+        assert module.decoder is not None
+        assert optimizer is not None
+        error = space.new_zeros(())
+        for _ in range(n_epochs):
+            total = space.new_zeros(())
+            for batch in mixed_epoch(self.features, self.rows, self.batch_size):
+                scaled = module.classifier.scaler(batch.x)
+                loss = torch.nn.functional.mse_loss(module.decoder(space[batch.instances]), scaled)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                total += loss.detach() * len(batch.instances)
+            error = total / len(self.rows)
+        return {"reconstruction": float(error)} if n_epochs else {}
+
+    def _infer(self, table: AnnotationTable) -> FloatArray:
+        """Labels of observed and synthetic instances (section 2.3), from those of before."""
+        start = _majority(table)
+        if self.model.em_start == "previous":
+            before = self.module.posterior.cpu().numpy()
+            start[: len(before)] = before
+        return self.model._inferred(table, start)
+
+    def _targets(self, posterior: FloatArray, made: _Made | None) -> FloatArray:
+        """What the network is trained on; zeros for observed instances without annotations."""
+        targets = posterior if self.model.targets == "soft" else _most_probable(posterior)
+        n = self.table.n_instances
+        if made is not None and self.model.synthetic_labels == "intended":
+            forced = np.eye(targets.shape[1])[made.intended]
+            targets = np.concatenate([targets[:n], forced])
+        known = np.ones(len(targets), dtype=bool)
+        known[:n] = self.table.annotations_per_instance() > 0
+        return targets * known[:, None]
+
+    # -- what is said of it -----------------------------------------------------------------------
+
+    def _told(self, posterior: FloatArray) -> dict[str, float]:
+        chosen = _most_probable(posterior)[self.latent.instances]
+        counts = chosen.sum(axis=0)
+        names = [f"inferred_{name}" for name in self.model.classes_]
+        told: dict[str, float] = dict(zip(names, counts.tolist(), strict=True))
+        gold = watched_gold()
+        if gold is None or len(gold) != len(posterior):
+            return told
+        values = as_values(gold)[self.latent.instances]
+        known = ~missing_mask(values)
+        labels = self.model.classes_[chosen.argmax(axis=1)][known]
+        return told | {
+            "inference_accuracy": accuracy(values[known], labels),
+            "inference_minority_recall": minority_recall(values[known], labels),
+        }
+
+    def _told_of_made(self, posterior: FloatArray, made: _Made) -> dict[str, float]:
+        told = {"n_synthetic": float(len(posterior))}
+        if made.intended is not None and len(posterior):
+            share = float((posterior.argmax(axis=1) == made.intended).mean())
+            told["synthetic_agreement"] = share
+        return told
+
+    def warn_of_few(self) -> None:
+        """Warn of classes that had too few instances in the last round."""
+        for label, n in self.few.items():
+            what = "one instance was inferred to be" if n else "no instance was inferred to be"
+            then = "it was repeated" if n else "none was made"
+            warn(
+                f"in the last round {what} of class {label!r}, so {then}; see "
+                f"inferred_{label} in history_, and prior= and em= for what infers it",
+                FewCandidatesWarning,
+                stacklevel=6,
+            )
+
+    # -- for the training -------------------------------------------------------------------------
+
+    def epoch(self, epoch: int) -> Iterator[MixedBatch]:
+        """Yield observed and synthetic instances in random order."""
+        return mixed_epoch(self.features, self.rows, self.batch_size, self.points)
+
+    def objective(self, module: SynthesisModule, batch: MixedBatch) -> dict[str, Tensor]:
+        """``cross_entropy`` against the labels of the round."""
+        return self.targets.loss(module.mixed(batch.x, batch.made), batch.instances)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Targets, points and the decoder's optimiser, for a checkpoint."""
+        optimizer = self.decoder_optimizer
+        return {
+            "targets": self.targets.state_dict(),
+            "points": self.points,
+            "facts": dict(self.facts),
+            "few": [[str(label), n] for label, n in self.few.items()],
+            "decoder_optimizer": None if optimizer is None else optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put `state_dict` back."""
+        self.targets.load_state_dict(state["targets"])
+        if len(self.targets.targets):
+            self.model.class_prior_ = self.targets.shares
+        points = state["points"]
+        self.points = None if points is None else points.to(self.features.device)
+        self.facts = dict(state["facts"])
+        self.few = dict(state["few"])
+        if self.decoder_optimizer is not None:
+            self.decoder_optimizer.load_state_dict(state["decoder_optimizer"])
+
+
+def _majority(table: AnnotationTable) -> FloatArray:
+    """Shares of the votes, shape (n_instances, n_classes); uniform without any."""
+    return vote_shares(make_votes(table).answers)
+
+
+def _most_probable(posterior: FloatArray) -> FloatArray:
+    """1 for the most probable class of every row; shared where several are (up to rounding)."""
+    top = posterior >= posterior.max(axis=1, keepdims=True) - 1e-9
+    return cast(FloatArray, top / top.sum(axis=1, keepdims=True))

@@ -1,0 +1,634 @@
+"""ICED: limiting cases, its parts by hand and against loops, and what it says of itself."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import manyhands
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    CrowdSMOTE,
+    DawidSkene,
+    ICEDClassifier,
+    make_crowd,
+)
+from manyhands.annotations import certainty_groups, label_certainty
+from manyhands.classifiers.monitors import watching
+from manyhands.estimator_checks import make_crowd_problem
+from manyhands.exceptions import AnnotationError
+from manyhands.metrics import minority_recall
+from manyhands.nn import MLP, SynthesisModule
+from manyhands.nn.synthesis import Decoder
+from manyhands.sampling import FewCandidatesWarning
+from manyhands.training import Checkpoint
+
+QUICK = {
+    "max_epochs": 2,
+    "warm_up_epochs": 1,
+    "decoder_epochs": 2,
+    "batch_size": 16,
+    "random_state": 0,
+    "device": "cpu",
+}
+
+
+def imbalanced(n_frequent=180, n_rare=18, n_annotators=9, error=(0.2, 0.5), seed=0, width=6):
+    """10:1, and every annotator with an error rate of its own in either class."""
+    rng = np.random.RandomState(seed)
+    y = np.repeat([0, 1], [n_frequent, n_rare])
+    X = (rng.normal(size=(len(y), width)) + 2.5 * y[:, None]).astype(np.float32)
+    wrong = rng.uniform(*error, size=(n_annotators, 2))
+    noise = np.array([[[1 - a, a], [b, 1 - b]] for a, b in wrong])
+    table = make_crowd(
+        y,
+        n_annotators=n_annotators,
+        annotations_per_instance=n_annotators,
+        noise=noise,
+        random_state=rng,
+    )
+    return X, table, y
+
+
+# -- limiting cases ---------------------------------------------------------------------------
+
+
+class FromVotesOrLabels(DawidSkene):
+    """Starts hard EM as the paper does, from the labels of majority vote, ties shared."""
+
+    def fit(self, table, y=None, **options):
+        shares = table.vote_counts()
+        top = shares == shares.max(axis=1, keepdims=True)
+        start = top / top.sum(axis=1, keepdims=True)
+        return super().fit(table, start=start if self.em == "hard" else None, **options)
+
+
+@pytest.mark.parametrize("em", ["hard", "soft"])
+@pytest.mark.parametrize("prior", ["uniform", "estimated"])
+def test_without_synthesis_and_warm_up_it_is_dawid_skene_and_then_a_classifier(em, prior):
+    X, A, _ = make_crowd_problem(n=60)
+    shared = {"max_epochs": 4, "batch_size": 16, "lr": 1e-2, "random_state": 3, "device": "cpu"}
+    ours = ICEDClassifier(em=em, prior=prior, synthesis=None, warm_up=None, **shared).fit(X, A)
+    inference = FromVotesOrLabels(
+        max_iter=50,
+        confusion_prior="diagonal",
+        diagonal=1 / 3,
+        prior_strength=0.03,
+        n_subtypes=1,
+        class_prior=prior,
+        em=em,
+    )
+    two_stages = AggregatedClassifier(inference, targets="hard", **shared).fit(X, A)
+    np.testing.assert_array_equal(ours.labels_, two_stages.aggregator_.labels_)
+    np.testing.assert_allclose(ours.posterior_, two_stages.aggregator_.posterior_, atol=2e-3)
+    np.testing.assert_array_equal(ours.predict_proba(X), two_stages.predict_proba(X))
+
+
+def test_soft_targets_without_synthesis_are_the_posterior_of_dawid_skene():
+    X, A, _ = make_crowd_problem(n=60)
+    shared = {"max_epochs": 3, "batch_size": 16, "lr": 1e-2, "random_state": 3, "device": "cpu"}
+    ours = ICEDClassifier(
+        em="soft", prior="estimated", targets="soft", synthesis=None, warm_up=None, **shared
+    ).fit(X, A)
+    inference = ours._inference()
+    two_stages = AggregatedClassifier(inference, targets="soft", **shared).fit(X, A)
+    np.testing.assert_allclose(ours.predict_proba(X), two_stages.predict_proba(X), atol=1e-6)
+
+
+def _hard_em(A, n_classes, prior, smoothing, max_iter=50):
+    """Section 2.3 with loops: counts of hard labels, Bayes' theorem, the most probable class."""
+    n, r = A.shape
+    votes = np.array([[(row == c).sum() for c in range(n_classes)] for row in A], dtype=float)
+    T = [np.flatnonzero(v == v.max()) for v in votes]
+    for _ in range(max_iter):
+        psi = np.full((r, n_classes, n_classes), smoothing)
+        phi = np.zeros(n_classes)
+        for i in range(n):
+            for c in T[i]:
+                phi[c] += 1 / len(T[i])
+                for u in range(r):
+                    psi[u, c, A[i, u]] += 1 / len(T[i])
+        psi = psi / psi.sum(axis=2, keepdims=True)
+        phi = np.full(n_classes, 1 / n_classes) if prior == "uniform" else phi / n
+        new = []
+        for i in range(n):
+            log_p = [
+                np.log(phi[c]) + sum(np.log(psi[u, c, A[i, u]]) for u in range(r))
+                for c in range(n_classes)
+            ]
+            new.append(np.array([np.argmax(log_p)]))
+        if all(np.array_equal(a, b) for a, b in zip(T, new, strict=True)):
+            break
+        T = new
+    return np.array([int(t[0]) for t in T])
+
+
+@pytest.mark.parametrize("prior", ["uniform", "estimated"])
+def test_inference_is_the_hard_em_of_section_2_3(prior):
+    _, table, _ = imbalanced(n_frequent=80, n_rare=16, error=(0.15, 0.35))
+    A = table.to_matrix()
+    model = ICEDClassifier(prior=prior, em_max_iter=200)
+    model.classes_ = np.array([0, 1])
+    found = model._inferred(table, table.vote_counts() / 9).argmax(axis=1)
+    np.testing.assert_array_equal(found, _hard_em(A, 2, prior, 0.01, max_iter=200))
+
+
+def test_a_permutation_of_class_names_permutes_the_result():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [30, 14, 8])
+    X = (rng.normal(size=(52, 4)) + 2 * y[:, None]).astype(np.float32)
+    A = np.where(rng.random((52, 5)) < 0.7, y[:, None], rng.integers(3, size=(52, 5)))
+    renamed = np.array([2, 0, 1])  # class c is called renamed[c]
+    torch.manual_seed(0)
+    network = MLP((4,), 3, hidden=(16,), dropout=0.2)
+    permuted = copy.deepcopy(network)
+    with torch.no_grad():
+        for name in ("weight", "bias"):
+            getattr(permuted.head, name)[renamed] = getattr(network.head, name)
+    options = {**QUICK, "max_epochs": 3, "warm_up_epochs": 2}
+    plain = ICEDClassifier(network, **options).fit(X, A)
+    other = ICEDClassifier(permuted, **options).fit(X, renamed[A])
+    np.testing.assert_allclose(
+        plain.predict_proba(X), other.predict_proba(X)[:, renamed], atol=1e-4
+    )
+    np.testing.assert_allclose(plain.posterior_, other.posterior_[:, renamed], atol=1e-6)
+    assert plain.history_[-1]["n_synthetic"] == other.history_[-1]["n_synthetic"] > 0
+
+
+def test_annotators_can_be_permuted_where_nothing_is_made():
+    X, A, _ = make_crowd_problem()
+    order = np.array([3, 0, 4, 1, 2])
+    options = QUICK | {"synthesis": None}
+    plain = ICEDClassifier(**options).fit(X, A)
+    permuted = ICEDClassifier(**options).fit(X, A[:, order])
+    np.testing.assert_allclose(plain.confusion_[order], permuted.confusion_, atol=1e-6)
+    np.testing.assert_allclose(plain.predict_proba(X), permuted.predict_proba(X), atol=1e-5)
+
+
+# -- the prior decides ------------------------------------------------------------------------
+
+
+def test_hard_em_with_an_estimated_prior_loses_the_minority_and_says_so():
+    X, table, y = imbalanced(n_frequent=660, n_rare=66)
+    options = {**QUICK, "warm_up": None, "synthesis": None}
+    with pytest.warns(UserWarning, match="em='hard' with prior='estimated' left .* class 1"):
+        starved = ICEDClassifier(prior="estimated", **options).fit(X, table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept = ICEDClassifier(prior="uniform", **options).fit(X, table)
+        soft = ICEDClassifier(em="soft", prior="estimated", **options).fit(X, table)
+    assert minority_recall(y, starved.labels_) < 0.55
+    assert minority_recall(y, kept.labels_) > 0.65
+    accuracy = {name: (m.labels_ == y).mean() for name, m in (("kept", kept), ("soft", soft))}
+    assert accuracy["soft"] > accuracy["kept"] + 0.1
+
+
+def test_hard_em_that_starts_from_its_own_labels_keeps_them():
+    X, table, _ = imbalanced()
+    options = {**QUICK, "max_epochs": 4, "synthesis": "input"}
+    stuck = ICEDClassifier(em_start="previous", **options).fit(X, table)
+    moving = ICEDClassifier(em_start="votes", **options).fit(X, table)
+    np.testing.assert_array_equal(stuck.labels_, stuck.observed_posterior_.argmax(axis=1))
+    assert len(set(moving.history_.column("inferred_1", "train"))) > 1
+
+
+# -- the warm-up ------------------------------------------------------------------------------
+
+
+def test_warm_up_goes_from_the_third_highest_certainty_to_the_highest():
+    rows = [[1] * (7 - k) + [0] * k for k in range(8)] * 3
+    table = AnnotationTable.from_matrix(rows)
+    groups = certainty_groups(label_certainty(table))
+    phases = ICEDClassifier()._warm_up_rows(table)
+    assert [np.unique(groups[phase]).tolist() for phase in phases] == [[1], [2], [3]]
+    (together,) = ICEDClassifier(warm_up="together")._warm_up_rows(table)
+    np.testing.assert_array_equal(together, np.flatnonzero(groups))
+    (every,) = ICEDClassifier(warm_up="all")._warm_up_rows(table)
+    assert len(every) == len(rows)
+    two = ICEDClassifier(warm_up_groups=2)._warm_up_rows(table)
+    assert [np.unique(groups[phase]).tolist() for phase in two] == [[2], [3]]
+    assert ICEDClassifier(warm_up=None)._warm_up_rows(table) == []
+
+
+def test_every_phase_sees_its_own_instances_with_their_majority_votes(monkeypatch):
+    X, table, _ = imbalanced(n_frequent=60, n_rare=12, n_annotators=7, error=(0.1, 0.4))
+    seen = []
+    loss = manyhands.classifiers.latent.SoftTargets.loss
+
+    def noted(self, logits, instances):
+        seen.append((instances.numpy().copy(), self.targets[instances].numpy().copy()))
+        return loss(self, logits, instances)
+
+    monkeypatch.setattr(manyhands.classifiers.latent.SoftTargets, "loss", noted)
+    model = ICEDClassifier(**QUICK | {"synthesis": None, "warm_up_epochs": 2}).fit(X, table)
+    phases = model._warm_up_rows(table)
+    assert len(model.history_.column("loss", "warm_up")) == 2 * len(phases)
+    counts = table.vote_counts()
+    for phase in phases:
+        for _ in range(2):
+            drawn: list[int] = []
+            while len(drawn) < len(phase):
+                instances, targets = seen.pop(0)
+                np.testing.assert_array_equal(targets.argmax(1), counts[instances].argmax(1))
+                drawn += instances.tolist()
+            assert sorted(drawn) == phase.tolist()
+
+
+def test_all_warm_ups_train_for_as_many_epochs():
+    X, table, _ = imbalanced(n_frequent=60, n_rare=12, n_annotators=7)
+    epochs = {
+        name: len(
+            ICEDClassifier(warm_up=name, **QUICK).fit(X, table).history_.column("loss", "warm_up")
+        )
+        for name in ("certainty", "together", "all")
+    }
+    assert set(epochs.values()) == {3}
+
+
+def test_a_group_of_one_joins_another_so_that_batches_can_be_normalised():
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    counts = [1, 5, 20]
+    groups = np.repeat([3, 2, 1, 0], [*counts, 48 - sum(counts)])
+    model = ICEDClassifier({"name": "mlp", "batch_norm": True}, **QUICK)
+    model._groups = lambda table: groups
+    assert sorted(map(len, model._warm_up_rows(table))) == [6, 20]
+    assert np.isfinite(model.fit(X, table).predict_proba(X)).all()
+
+
+# -- synthesis --------------------------------------------------------------------------------
+
+
+def test_a_round_makes_as_many_as_the_rare_classes_lack():
+    X, table, _ = imbalanced()
+    model = ICEDClassifier(**QUICK | {"max_epochs": 3}).fit(X, table)
+    before = model.observed_posterior_.argmax(axis=1)
+    for row in [row for row in model.history_ if row["stage"] == "train"]:
+        lacking = (before == 0).sum() - (before == 1).sum()
+        assert row["n_synthetic"] == lacking
+        assert row["inferred_0"] + row["inferred_1"] == len(X)
+        assert 0 <= row["synthetic_agreement"] <= 1
+        before = np.repeat([0, 1], [int(row["inferred_0"]), int(row["inferred_1"])])
+
+
+def test_synthetic_instances_enter_nothing_but_the_training():
+    X, table, _ = imbalanced()
+    model = ICEDClassifier(**QUICK).fit(X, table)
+    assert model.history_[-1]["n_synthetic"] > 0
+    assert model.posterior_.shape == model.observed_posterior_.shape == (len(X), 2)
+    assert len(model.labels_) == len(X)
+    # Confusions count observed annotations alone (and one as the crowd would give it).
+    A = table.to_matrix()
+    counts = np.array([[model.posterior_.T @ (A[:, u] == g) for g in (0, 1)] for u in range(9)])
+    own = counts.transpose(0, 2, 1) + 0.01
+    own /= own.sum(axis=2, keepdims=True)
+    mass = model.posterior_.sum(axis=0)[None, :, None]
+    pooled = own.mean(axis=0)
+    np.testing.assert_allclose(model.confusion_, (mass * own + pooled) / (mass + 1), atol=1e-3)
+    # A table with synthetic annotations scores as its observed part.
+    _, more = CrowdSMOTE(random_state=0).fit_resample(X, table)
+    some = more.select(instances=np.arange(len(X)))
+    assert model.score(X, some) == model.score(X, table)
+
+
+@pytest.mark.parametrize("synthesis", ["decoder", "embedding", "input"])
+def test_every_space_trains(synthesis):
+    X, table, y = imbalanced(error=(0.05, 0.2))
+    options = {**QUICK, "max_epochs": 15, "lr": 1e-2}
+    model = ICEDClassifier(synthesis=synthesis, **options).fit(X, table)
+    assert model.synthesis_ == synthesis
+    assert (model.module_.decoder is not None) == (synthesis == "decoder")
+    assert ("decoder" in {row["stage"] for row in model.history_}) == (synthesis == "decoder")
+    assert minority_recall(y, model.predict(X)) > 0.9
+
+
+def test_points_are_decoded_and_mixed_as_they_should_be():
+    from manyhands.nn import ScaledClassifier, Standardize
+
+    torch.manual_seed(0)
+    backbone = MLP((5,), 3, hidden=(4,), dropout=0.0)
+    x, z = torch.randn(6, 5), torch.randn(2, 4)
+    scaler = Standardize((5,), "standard")
+    scaler.fit_statistics([x])
+    classifier = ScaledClassifier(scaler, backbone)
+    spaces = {
+        name: SynthesisModule(classifier, 3, 2, (5,), name).eval()
+        for name in ("decoder", "embedding", "input")
+    }
+    scaled = (x - x.mean(0)) / x.std(0, correction=0)
+    torch.testing.assert_close(spaces["input"].encode(x), scaled, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        spaces["decoder"].encode(x), backbone.body(scaled), atol=1e-5, rtol=1e-5
+    )
+    decoder = spaces["decoder"].decoder
+    assert isinstance(decoder, Decoder)
+    made = spaces["decoder"].decode(z)
+    assert made.shape == (2, 5)
+    torch.testing.assert_close(
+        spaces["decoder"].mixed(x, made)[6:], backbone.head(backbone.body(made))
+    )
+    torch.testing.assert_close(
+        spaces["embedding"].mixed(x, spaces["embedding"].decode(z))[6:], backbone.head(z)
+    )
+    back = spaces["input"].decode(spaces["input"].encode(x))
+    torch.testing.assert_close(
+        spaces["input"].mixed(x, back)[6:], classifier(x), atol=1e-5, rtol=1e-5
+    )
+    for module in spaces.values():
+        torch.testing.assert_close(module.mixed(x, torch.empty(0))[:6], classifier(x))
+    error = ((decoder(backbone.body(scaled)) - scaled) ** 2).mean()
+    torch.testing.assert_close(spaces["decoder"].reconstruct(x), error, atol=1e-5, rtol=1e-5)
+
+
+def test_the_decoder_learns_to_reconstruct():
+    X, table, _ = imbalanced(width=4)
+    options = {**QUICK, "decoder_epochs": 40, "lr": 1e-2}
+    model = ICEDClassifier({"name": "mlp", "dropout": 0.0}, **options).fit(X, table)
+    errors = model.history_.column("reconstruction", "decoder")
+    assert errors[-1] < 0.2 * errors[0]
+    refitted = model.history_.column("reconstruction", "train")
+    assert (refitted < 0.5).all()
+
+
+def test_auto_is_the_input_where_the_network_has_no_embedding():
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    own = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
+    assert ICEDClassifier(own, **QUICK).fit(X, table).synthesis_ == "input"
+    with pytest.raises(AnnotationError, match=r"synthesis='decoder' needs.*embed.*'input'"):
+        ICEDClassifier(own, synthesis="decoder", **QUICK).fit(X, table)
+
+    class Headless(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 2)
+
+        def embed(self, x):
+            return self.first(x).relu()
+
+        def forward(self, x):
+            return self.last(self.embed(x))
+
+    assert ICEDClassifier(Headless(), **QUICK).fit(X, table).synthesis_ == "decoder"
+    with pytest.raises(AnnotationError, match="head"):
+        ICEDClassifier(Headless(), synthesis="embedding", **QUICK).fit(X, table)
+
+
+def test_images_sparse_features_and_datasets():
+    _, table, y = imbalanced(n_frequent=40, n_rare=8)
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(48, 1, 8, 8)).astype(np.float32) + y[:, None, None, None]
+    backbone = {"name": "cnn", "channels": [4], "hidden": 8}
+    model = ICEDClassifier(backbone, **QUICK).fit(images, table)
+    assert model.predict_proba(images).shape == (48, 2)
+
+    class Items(torch.utils.data.Dataset):
+        def __len__(self):
+            return 48
+
+        def __getitem__(self, i):
+            return images[i]
+
+    unscaled = QUICK | {"scaling": None, "batch_size": 4}
+    one = ICEDClassifier(backbone, **unscaled).fit(images, table)
+    two = ICEDClassifier(backbone, **unscaled).fit(Items(), table)
+    np.testing.assert_array_equal(one.predict_proba(images), two.predict_proba(images))
+
+
+def test_intended_labels_are_forced_and_once_made_instances_stay():
+    X, table, _ = imbalanced()
+    rounds = []
+    original = manyhands.classifiers.iced._Rounds.epoch
+
+    def noted(self, epoch):
+        n = self.table.n_instances
+        rounds.append((self.points.clone(), self.targets.targets[n:].clone()))
+        return original(self, epoch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manyhands.classifiers.iced._Rounds, "epoch", noted)
+        options = QUICK | {"max_epochs": 3}
+        ICEDClassifier(synthetic_labels="intended", **options).fit(X, table)
+        assert all((targets == torch.tensor([0.0, 1.0])).all() for _, targets in rounds)
+        assert not torch.equal(rounds[0][0], rounds[1][0])
+        rounds.clear()
+        ICEDClassifier(regenerate=False, **options).fit(X, table)
+        assert len(rounds) == 3
+        assert all(torch.equal(points, rounds[0][0]) for points, _ in rounds)
+        assert any((targets[:, 0] > 0.5).any() for _, targets in rounds)
+
+
+def test_several_classes_are_each_raised_to_the_largest():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [60, 25, 12])
+    X = (rng.normal(size=(97, 4)) + 3 * y[:, None]).astype(np.float32)
+    A = np.where(rng.random((97, 5)) < 0.85, y[:, None], rng.integers(3, size=(97, 5)))
+    sampler = CrowdSMOTE()
+    model = ICEDClassifier(sampler=sampler, **QUICK | {"max_epochs": 1}).fit(X, A)
+    counts = np.bincount(model.observed_posterior_.argmax(axis=1))
+    assert model.history_[-1]["n_synthetic"] == (counts.max() - counts).sum() > 0
+    assert not hasattr(sampler, "resampling_"), "the sampler given was used in place"
+
+
+def test_missing_annotations_and_instances_without_any():
+    X, table, _ = imbalanced(error=(0.05, 0.2))
+    A = table.to_matrix()
+    rng = np.random.default_rng(0)
+    A[rng.random(A.shape) < 0.5] = -1
+    A[5] = -1
+    model = ICEDClassifier(**QUICK).fit(X, A)
+    np.testing.assert_allclose(model.posterior_[5], model.predict_proba(X[5:6])[0], rtol=1e-6)
+    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+
+
+def test_a_sampler_of_ones_own():
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+
+    class Repeat:
+        def fit_resample(self, X, table, *, labels):
+            more = AnnotationTable.from_arrays(
+                ["new", "new"],
+                table.annotators[:2],
+                [1, 1],
+                instances=["new"],
+                classes=table.classes,
+                source="synthetic",
+            )
+            named = type(table)(
+                table.instance,
+                table.annotator,
+                table.label,
+                table.instances.astype(str),
+                table.annotators,
+                table.classes,
+            )
+            return np.concatenate([X, X[:1]]), named.with_added(more)
+
+    model = ICEDClassifier(sampler=Repeat(), synthesis="input", **QUICK).fit(X, table)
+    assert model.history_[-1]["n_synthetic"] == 1
+    with pytest.raises(AnnotationError, match="Repeat does not say in synthetic_labels_"):
+        ICEDClassifier(
+            sampler=Repeat(), synthesis="input", synthetic_labels="intended", **QUICK
+        ).fit(X, table)
+
+
+# -- what it says -----------------------------------------------------------------------------
+
+
+def test_degenerate_crowds_end_in_finite_probabilities_and_a_warning_where_a_class_is_lost():
+    X, A, y = make_crowd_problem()
+    crowds = {
+        "one annotator": y[:, None],
+        "all agree": np.repeat(y[:, None], 5, axis=1),
+        "an annotation each": np.where(np.arange(len(y))[:, None] % 5 == np.arange(5), A, -1),
+    }
+    for name, crowd in crowds.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            model = ICEDClassifier(**QUICK).fit(X, crowd)
+        assert np.isfinite(model.predict_proba(X)).all(), name
+    constant = np.broadcast_to(np.arange(5) % 3, A.shape).copy()
+    with pytest.warns(FewCandidatesWarning, match="no instance was inferred to be of class"):
+        model = ICEDClassifier(**QUICK).fit(X, constant)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_one_candidate_is_repeated_with_a_warning():
+    X, _, y = imbalanced(n_frequent=40, n_rare=1)
+    A = np.repeat(y[:, None], 3, axis=1)
+    with pytest.warns(FewCandidatesWarning, match="one instance was inferred to be of class 1"):
+        model = ICEDClassifier(**QUICK).fit(X, A)
+    assert model.history_[-1]["n_synthetic"] == 39
+
+
+def test_history_has_stages_terms_and_what_is_watched():
+    X, table, y = imbalanced()
+    with watching(y_train=y, test=(X, y)):
+        model = ICEDClassifier(**QUICK).fit(X, table)
+    stages = [row["stage"] for row in model.history_]
+    assert stages == ["decoder"] * 2 + ["warm_up"] * 3 + ["train"] * 2
+    for row in model.history_:
+        term = "reconstruction" if row["stage"] == "decoder" else "cross_entropy"
+        assert row[term] == row["loss"]
+        assert {"test_accuracy", "seconds"} <= set(row)
+    last = model.history_[-1]
+    assert last["inference_accuracy"] == (model.labels_ == y).mean()
+    assert last["inference_minority_recall"] == minority_recall(y, model.labels_)
+    assert "inference_accuracy" not in ICEDClassifier(**QUICK).fit(X, table).history_[-1]
+
+
+def test_a_round_is_kept_with_what_was_inferred_in_it():
+    X, table, y = imbalanced()
+    options = {**QUICK, "max_epochs": 6, "lr": 1e-2}
+    model = ICEDClassifier(validation=(X, y), **options).fit(X, table)
+    assert model.best_stage_ == "train"
+    short = ICEDClassifier(**options | {"max_epochs": model.best_epoch_}).fit(X, table)
+    np.testing.assert_array_equal(model.predict_proba(X), short.predict_proba(X))
+    np.testing.assert_array_equal(model.posterior_, short.posterior_)
+    np.testing.assert_array_equal(model.class_prior_, short.class_prior_)
+    patient = ICEDClassifier(
+        validation=0.2, patience=1, **options | {"decoder_epochs": 5, "warm_up_epochs": 2}
+    ).fit(X, table)
+    assert len(patient.history_.column("loss", "decoder")) == 5
+    assert len(patient.history_.column("loss", "warm_up")) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "killed_in"),
+    [
+        ({}, ("decoder", 1)),
+        ({}, ("warm_up", 2)),
+        ({}, ("train", 1)),
+        ({"regenerate": False}, ("train", 2)),
+        ({"synthesis": "embedding", "em": "soft", "em_start": "previous"}, ("train", 2)),
+        ({"decision": "balanced", "validation": 0.2}, ("train", 2)),
+        ({"synthesis": None, "warm_up": None}, ("train", 1)),
+    ],
+)
+def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypatch):
+    class Killed(Exception):
+        pass
+
+    X, A, _ = make_crowd_problem()
+    parameters = QUICK | {"max_epochs": 3} | options
+    file = tmp_path / "run.safetensors"
+    whole = ICEDClassifier(**parameters).fit(X, A)
+    written = Checkpoint.after_epoch
+
+    def die(self, row):
+        written(self, row)
+        if (row["stage"], row["epoch"]) == killed_in:
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "after_epoch", die)
+        with pytest.raises(Killed):
+            ICEDClassifier(checkpoint=file, **parameters).fit(X, A)
+    resumed = ICEDClassifier(checkpoint=file, **parameters).fit(X, A)
+    for name, value in whole.module_.state_dict().items():
+        assert torch.equal(value, resumed.module_.state_dict()[name]), name
+    np.testing.assert_array_equal(whole.posterior_, resumed.posterior_)
+    np.testing.assert_array_equal(whole.class_prior_, resumed.class_prior_)
+    lasting = [{k: v for k, v in row.items() if k != "seconds"} for row in whole.history_]
+    assert lasting == [{k: v for k, v in r.items() if k != "seconds"} for r in resumed.history_]
+
+
+def test_saved_with_its_sampler_and_loaded(tmp_path):
+    X, table, _ = imbalanced()
+    model = ICEDClassifier(
+        sampler=CrowdSMOTE(3, delta="printed"), decision="balanced", **QUICK
+    ).fit(X, table)
+    assert "posterior" not in model.module_.state_dict()
+    loaded = manyhands.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    np.testing.assert_array_equal(loaded.posterior_, model.posterior_)
+    np.testing.assert_array_equal(loaded.observed_posterior_, model.observed_posterior_)
+    assert loaded.sampler.delta == "printed"
+
+
+def test_decisions():
+    X, table, _ = imbalanced()
+    model = ICEDClassifier(synthesis=None, **QUICK).fit(X, table)
+    share = model.labels_.mean()
+    np.testing.assert_allclose(model.class_prior_, [1 - share, share], atol=1e-6)
+    proba = model.predict_proba(X)
+    balanced = model.set_params(decision="balanced").predict(X)
+    np.testing.assert_array_equal(balanced, (proba / model.class_prior_).argmax(axis=1))
+    costs = model.set_params(decision=[[0, 1], [3, 0]]).predict(X)
+    np.testing.assert_array_equal(costs, (3 * proba[:, 1] > proba[:, 0]).astype(int))
+    with pytest.raises(AnnotationError, match="decision='fair'"):
+        ICEDClassifier(decision="fair").fit(X, table)
+
+
+def test_balancing_acts_on_what_is_inferred():
+    X, table, _ = imbalanced()
+    options = QUICK | {"synthesis": None, "warm_up": None}
+    model = ICEDClassifier(class_balance="reweight", **options).fit(X, table)
+    np.testing.assert_allclose(model.class_prior_, 0.5, atol=1e-6)
+
+
+def test_it_cannot_go_on_from_anothers_weights():
+    X, A, _ = make_crowd_problem()
+    model = ICEDClassifier(**QUICK).fit(X, A)
+    with pytest.raises(AnnotationError, match="begins with a warm-up"):
+        ICEDClassifier().continue_from(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("em", "medium"),
+        ("prior", "flat"),
+        ("synthesis", "latent"),
+        ("warm_up", "some"),
+        ("sampler", 3),
+        ("refit_epochs", -1),
+        ("em_start", "middle"),
+    ],
+)
+def test_bad_parameters_are_named(name, value):
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(ValueError, match=name):
+        ICEDClassifier(**{name: value}).fit(X, A)
