@@ -175,7 +175,7 @@ def test_annotators_can_be_permuted_where_nothing_is_made():
 def test_hard_em_with_an_estimated_prior_loses_the_minority_and_says_so():
     X, table, y = imbalanced(n_frequent=660, n_rare=66)
     options = {**QUICK, "warm_up": None, "synthesis": None}
-    with pytest.warns(UserWarning, match="em='hard' with prior='estimated' left .* class 1"):
+    with pytest.warns(UserWarning, match="em='hard' with prior='estimated' finds .* class 1"):
         starved = ICEDClassifier(prior="estimated", **options).fit(X, table)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -185,6 +185,21 @@ def test_hard_em_with_an_estimated_prior_loses_the_minority_and_says_so():
     assert minority_recall(y, kept.labels_) > 0.65
     accuracy = {name: (m.labels_ == y).mean() for name, m in (("kept", kept), ("soft", soft))}
     assert accuracy["soft"] > accuracy["kept"] + 0.1
+
+
+def test_no_warning_where_the_annotators_tell_the_classes_apart():
+    X, table, y = imbalanced(n_frequent=300, n_rare=30, error=(0.05, 0.2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ICEDClassifier(prior="estimated", **QUICK).fit(X, table)
+    assert minority_recall(y, model.labels_) > 0.9
+
+
+def test_without_em_the_labels_are_majority_votes():
+    X, table, _ = imbalanced()
+    model = ICEDClassifier(em=None, **QUICK).fit(X, table)
+    np.testing.assert_allclose(model.posterior_, table.vote_counts() / 9)
+    np.testing.assert_array_equal(model.posterior_, model.observed_posterior_)
 
 
 def test_hard_em_that_starts_from_its_own_labels_keeps_them():
@@ -612,7 +627,7 @@ def test_balancing_acts_on_what_is_inferred():
 def test_it_cannot_go_on_from_anothers_weights():
     X, A, _ = make_crowd_problem()
     model = ICEDClassifier(**QUICK).fit(X, A)
-    with pytest.raises(AnnotationError, match="begins with a warm-up"):
+    with pytest.raises(AnnotationError, match="begins with majority votes"):
         ICEDClassifier().continue_from(model)
 
 

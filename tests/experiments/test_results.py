@@ -201,17 +201,25 @@ def test_a_table_of_several_measures_is_shown_once_for_each():
     first, second, third, further = (page[start:end] for start, end in parts)
     # Columns side by side, in the plan's order, then those that rows bring.
     assert line_of(first, "") == ["", "Set", "Other"]
-    assert line_of(first, "first") == ["first", "0.75 ± 0 (2); paper 0.9", "not run; paper 0.7"]
-    assert line_of(second, "first")[1:] == ["0.5 ± 0 (2); paper 0.8", "not run"]
+    figures = ["75.00 ± 0.00 (2); paper 90.00", "not run; paper 70.00"]
+    assert line_of(first, "first")[1:] == figures
+    assert line_of(second, "first")[1:] == ["50.00 ± 0.00 (2); paper 80.00", "not run"]
     # What has no printed figure, or no row; a measure of a protocol.
-    assert line_of(first, "second") == ["second", "0.75 ± 0 (2)", "–"]
+    assert line_of(first, "second") == ["second", "75.00 ± 0.00 (2)", "–"]
     assert line_of(third, "first")[1] == "50.00 ± 0.00 (2)"
-    assert "in per cent, of the last epoch" in page
+    assert "shares in per cent" in page
     assert line_of(further, "first") == ["first", "Set", "other", "3 ± 0 (2)"]
     assert "balanced" not in further
     html = to_html(make_page(paper, rows, records))
     assert all(f"<h3>{heading[4:]}</h3>" in html for heading in headings)
     assert html.count("<h2>Table 1</h2>") == 1
+
+
+def test_no_table_lists_the_measures_of_another():
+    paper, rows, records = several_measures()
+    other = TablePlan("t2", "Table 2", ("other", "accuracy"))
+    page = to_markdown(make_page(make_paper(tables=(*paper.tables, other)), rows, records))
+    assert "Further measures" not in page
 
 
 def test_a_claim_is_compared_with_the_printed_figures_of_its_measure():

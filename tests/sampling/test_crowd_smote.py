@@ -225,8 +225,12 @@ def test_sampling_strategies():
         sampler = CrowdSMOTE(sampling_strategy=strategy, random_state=0)
         more, _ = sampler.fit_resample(X, table, labels=y)
         assert len(more) == 49 + n
-    with pytest.raises(AnnotationError, match="wants 3 instances of class 1, which has 9"):
-        CrowdSMOTE(sampling_strategy={1: 3}).fit_resample(X, table, labels=y)
+    more, _ = CrowdSMOTE(sampling_strategy={1: 3}).fit_resample(X, table, labels=y)
+    assert len(more) == 49, "a class that has as many already stays"
+    with pytest.raises(AnnotationError, match=r"wants 30\.5 instances of class 1"):
+        CrowdSMOTE(sampling_strategy={1: 30.5}).fit_resample(X, table, labels=y)
+    with pytest.raises(AnnotationError, match="sampling_strategy=True"):
+        CrowdSMOTE(sampling_strategy=True).fit_resample(X, table, labels=y)
     with pytest.raises(AnnotationError, match=r"sampling_strategy.*7"):
         CrowdSMOTE(sampling_strategy={7: 30}).fit_resample(X, table, labels=y)
 

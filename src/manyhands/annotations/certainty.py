@@ -118,21 +118,25 @@ def certainty_groups(certainty: FloatArray, n_groups: int = 3, *, by: str = "lev
     levels, place, counts = np.unique(
         np.round(np.log(certainty[known]), 9), return_inverse=True, return_counts=True
     )
-    from_top = len(levels) - 1 - np.arange(len(levels))
     if by == "levels" or len(levels) <= n_groups:
-        group_of_level = np.maximum(n_groups - from_top, 0)
+        order = np.arange(len(levels))
     else:
         middle = (np.cumsum(counts) - counts / 2) / counts.sum()
-        group_of_level = np.minimum((middle * (n_groups + 1)).astype(np.int64), n_groups)
-    if 1 < len(levels) <= n_groups:
-        group_of_level[0] = 0
+        parts = np.minimum((middle * (n_groups + 1)).astype(np.int64), n_groups)
+        # A level of many instances may leave parts without any.
+        order = np.unique(parts, return_inverse=True)[1]
+    # From the top; the lowest is left out, unless there is no other.
+    group_of_level = np.maximum(n_groups - (order[-1] - order), 0)
+    if order[-1] > 0:
+        group_of_level[order == 0] = 0
     groups[known] = group_of_level[place]
     return groups
 
 
 def has_equal_counts(table: AnnotationTable) -> bool:
-    """Whether all instances that have annotations have as many."""
-    counts = table.annotations_per_instance()
+    """Whether all instances that have annotations (of weight above 0) have as many."""
+    given = table if table.weights is None else table.take(table.weights > 0)
+    counts = given.annotations_per_instance()
     return len(np.unique(counts[counts > 0])) <= 1
 
 

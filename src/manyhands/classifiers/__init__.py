@@ -5,6 +5,7 @@ from manyhands.classifiers.aggregated import AggregatedClassifier
 from manyhands.classifiers.balance import ClassBalance
 from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
+from manyhands.classifiers.cross_fitted import CrossFittedEMClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.crowding import CrowdInGClassifier
 from manyhands.classifiers.discovery import (
@@ -45,6 +46,7 @@ __all__ = [
     "ClassBalance",
     "CoNALClassifier",
     "ConfidenceSelector",
+    "CrossFittedEMClassifier",
     "CrowdInGClassifier",
     "CrowdLayerClassifier",
     "DASCClassifier",

@@ -425,8 +425,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _check_logits(self, module: CrowdModule, features: Features, rows: Tensor) -> None:
         """Refuse what would end in an obscure error later: a wrong width, a norm of one row."""
-        normalises = any(isinstance(m, _BatchNorm) for m in module.modules())
-        if normalises and min(self.batch_size, len(rows)) < 2:
+        if normalises(module) and min(self.batch_size, len(rows)) < 2:
             raise AnnotationError(
                 f"backbone normalises over batches, which needs two instances in each: batch_size="
                 f"{self.batch_size}, {len(rows)} instances with annotations"
@@ -894,6 +893,11 @@ def read_target(y: Any, name: str) -> AnnotationTable:
     table = as_table(y)
     # What weighs nothing is no annotation.
     return table if table.weights is None else table.take(table.weights > 0)
+
+
+def normalises(module: torch.nn.Module) -> bool:
+    """Whether a network normalises over batches, which a batch of one does not allow."""
+    return any(isinstance(part, _BatchNorm) for part in module.modules())
 
 
 def _n_rows(X: Any) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 from warnings import catch_warnings, simplefilter, warn
 
 import numpy as np
@@ -21,8 +21,8 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, certainty_groups, label_certainty
 from manyhands.annotations.certainty import has_equal_counts
-from manyhands.annotations.encoding import as_values, missing_mask
-from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.annotations.encoding import encode
+from manyhands.classifiers.base import BaseCrowdClassifier, normalises
 from manyhands.classifiers.latent import (
     LatentClassClassifier,
     LatentClasses,
@@ -35,9 +35,10 @@ from manyhands.classifiers.monitors import PREDICT_BATCH, watched_gold
 from manyhands.classifiers.second_stage import seeded
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference import DawidSkene
+from manyhands.inference.base import gold_codes
 from manyhands.inference.kernels import make_votes, vote_shares
 from manyhands.metrics import accuracy, minority_recall
-from manyhands.nn import ScaledClassifier, SynthesisModule
+from manyhands.nn import CrowdModule, ScaledClassifier, SynthesisModule
 from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning
 from manyhands.training import (
     AnnotationBatches,
@@ -55,6 +56,9 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 REFITS_AT_FIRST = 5
 """Times ``refit_epochs`` before the first round: the warm-up has moved the embedding further."""
 
+STARVED = 2 / 3
+"""Below this share of what soft EM finds of a class, hard EM is said to starve it."""
+
 WARM_UPS = ("certainty", "together", "all")
 
 
@@ -71,9 +75,9 @@ class ICEDClassifier(LatentClassClassifier):
     ----------
     backbone : as in `BaseCrowdClassifier`
         Synthesis in an embedding needs one with ``embed``, as all that go by a name have.
-    em : {"hard", "soft"}, default="hard"
+    em : {"hard", "soft", None}, default="hard"
         Whether inference counts an instance as its most probable class (Eq. 2.1, 2.2), or as all
-        of them, as probable as they are.
+        of them, as probable as they are. None: no inference, the labels are majority votes.
     prior : {"uniform", "estimated"}, default="uniform"
         Prior of the classes in inference. With ``em`` it decides what becomes of rare classes:
         "hard" and "uniform" are what the paper does; "hard" and "estimated", what it prints
@@ -148,18 +152,26 @@ verbose, validation, patience, checkpoint
     features), "warm_up" and "train" (``cross_entropy`` against the labels of the round). Rows of
     "train" also tell of their round: ``inferred_<class>`` (observed instances inferred to be of
     the class), ``n_synthetic``, ``synthetic_agreement`` (share of them inferred to be what they
-    were made for), ``reconstruction`` (of the refitted decoder), and, where true classes are
-    watched, ``inference_accuracy`` and ``inference_minority_recall``.
+    were made for), ``reconstruction`` (of the decoder while it was refitted), and, where true
+    classes are watched, ``inference_accuracy`` and ``inference_minority_recall``.
 
-    With several classes each that is rarer than the largest is raised to it. If no instance has
-    two annotations, the labels are the annotations. Abstentions are taken for gaps.
+    With several classes each that is rarer than the largest is raised to it. An instance whose two
+    most probable classes tie is nobody's candidate, and is trained on as a share of both. If no
+    instance has two annotations, the labels are the annotations. Abstentions are taken for gaps.
+
+    The warm-up's groups are levels of certainty where all instances have as many annotations, else
+    (as with a fraction held out by ``validation``) quartiles of it.
+
+    Parameters of the sampler are reached where one is given: ``sampler=CrowdSMOTE()``, then
+    ``sampler__delta``.
 
     Warns
     -----
     FewCandidatesWarning
         If a class had one instance or none to make others from in the last round.
     UserWarning
-        If ``em="hard"`` with ``prior="estimated"`` left less than half of a class.
+        If ``em="hard"`` with ``prior="estimated"`` finds less than two thirds of the instances of
+        a class that soft EM finds in the observed annotations.
 
     References
     ----------
@@ -174,7 +186,7 @@ verbose, validation, patience, checkpoint
     True
     """
 
-    _starts_anew = "begins with a warm-up on majority votes"
+    _starts_anew = "begins with majority votes"
     _chosen_in_last_stage = True
     _stages_before = ("decoder", "warm_up")
     _crowd_check_exemptions = {
@@ -192,7 +204,7 @@ verbose, validation, patience, checkpoint
     )
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseCrowdClassifier._parameter_constraints,
-        "em": [StrOptions({"hard", "soft"})],
+        "em": [StrOptions({"hard", "soft"}), None],
         "prior": [StrOptions({"uniform", "estimated"})],
         "smoothing": [Interval(Real, 0, None, closed="left")],
         "em_max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -217,7 +229,7 @@ verbose, validation, patience, checkpoint
         self,
         backbone: Any = None,
         *,
-        em: str = "hard",
+        em: str | None = "hard",
         prior: str = "uniform",
         smoothing: float = 0.01,
         em_max_iter: int = 50,
@@ -282,6 +294,23 @@ verbose, validation, patience, checkpoint
 
     # -- what it is made of -----------------------------------------------------------------------
 
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on annotations; see `BaseCrowdClassifier.fit`."""
+        if isinstance(self.sampler, type):
+            raise AnnotationError(
+                f"sampler is the class {self.sampler.__name__}; give an object: "
+                f"{self.sampler.__name__}()"
+            )
+        return super().fit(X, y)
+
+    def _check_logits(self, module: CrowdModule, features: Features, rows: Tensor) -> None:
+        super()._check_logits(module, features, rows)
+        if self.warm_up and self.warm_up_batch_size < 2 and normalises(module):
+            raise AnnotationError(
+                "backbone normalises over batches, which needs two instances in each: "
+                f"warm_up_batch_size={self.warm_up_batch_size}"
+            )
+
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> SynthesisModule:
@@ -315,7 +344,7 @@ verbose, validation, patience, checkpoint
             prior_strength=self.smoothing * n_classes,
             class_prior=self.prior,
             n_subtypes=1,
-            em=self.em,
+            em=self.em or "soft",
             abstentions="ignore",
         )
 
@@ -330,6 +359,8 @@ verbose, validation, patience, checkpoint
 
     def _inferred(self, table: AnnotationTable, start: FloatArray) -> FloatArray:
         """Posterior of all instances, from a start (n, n_classes)."""
+        if self.em is None:
+            return _majority(table)
         if self.em == "hard":
             start = _most_probable(start)
         with catch_warnings():
@@ -342,7 +373,7 @@ verbose, validation, patience, checkpoint
     def _stages(self, module: SynthesisModule, batches: AnnotationBatches) -> list[Stage]:
         # Parts of the module for as long as it is trained, so that the best epoch's are kept.
         module.register_buffer("posterior", torch.from_numpy(self.observed_posterior_.copy()))
-        self.class_prior_ = class_shares(_majority(batches.table)[batches.instances.cpu()])
+        self.class_prior_ = class_shares(_majority(batches.table)[batches.instances.cpu().numpy()])
         module.register_buffer("class_shares", torch.from_numpy(self.class_prior_.copy()))
         self._rounds = _Rounds(self, module, batches)
         stages = []
@@ -395,23 +426,24 @@ verbose, validation, patience, checkpoint
 
     def _n_groups(self, table: AnnotationTable) -> int:
         """Groups of certainty that have instances: what all warm-ups count their epochs by."""
-        return max(1, len(np.unique(self._groups(table))) - int((self._groups(table) == 0).any()))
+        groups = self._groups(table)
+        return max(1, len(np.unique(groups[groups > 0])))
 
     def _warm_up_rows(self, table: AnnotationTable) -> list[Any]:
         """Instances of the warm-up, one array a phase."""
         if self.warm_up is None:
             return []
-        if self.warm_up == "all":
-            return [np.flatnonzero(table.annotations_per_instance())]
         groups = self._groups(table)
-        if self.warm_up == "together":
-            return [np.flatnonzero(groups)]
         phases = [np.flatnonzero(groups == g) for g in np.unique(groups[groups > 0])]
+        if self.warm_up == "together":
+            phases = [np.flatnonzero(groups)]
+        elif self.warm_up == "all":
+            phases = [np.flatnonzero(table.annotations_per_instance())]
         # A network that normalises over batches learns nothing from one instance alone.
         for i in reversed(range(1, len(phases))):
             if min(len(phases[i]), len(phases[i - 1])) < 2:
                 phases[i - 1 : i + 1] = [np.concatenate(phases[i - 1 : i + 1])]
-        return phases
+        return phases if sum(map(len, phases)) > 1 else []
 
     def _callbacks(
         self, module: Any, features: Features, held: AnnotationTable | None
@@ -438,21 +470,25 @@ verbose, validation, patience, checkpoint
         return latent.confusion(posterior[latent.instances])
 
     def _warn_of_losses(self, table: AnnotationTable) -> None:
-        """Warn of what hard EM with an estimated prior does to rare classes."""
+        """Warn where hard EM with an estimated prior starves a class that soft EM does not."""
         if (self.em, self.prior) != ("hard", "estimated"):
             return
+        soft = self._inference().set_params(em="soft")
+        with catch_warnings():
+            simplefilter("ignore", NotIdentifiableWarning)
+            other = soft.fit(table).posterior_
         annotated = table.annotations_per_instance() > 0
-        before, after = (
-            _most_probable(p)[annotated].sum(axis=0) for p in (_majority(table), self.posterior_)
+        found, expected = (
+            _most_probable(p)[annotated].sum(axis=0) for p in (self.observed_posterior_, other)
         )
-        lost = np.flatnonzero(after < before / 2)
-        if len(lost):
-            c = lost[np.argmin(after[lost] / before[lost])]
+        starved = np.flatnonzero(found < STARVED * expected)
+        if len(starved):
+            c = starved[np.argmin(found[starved] / expected[starved])]
             warn(
-                f"em='hard' with prior='estimated' left {after[c]:.0f} of the {before[c]:.0f} "
-                f"instances that majority vote gives class {self.classes_[c].item()!r}: the rarer "
-                "a class is inferred to be, the less it is believed. Use prior='uniform' (as the "
-                "paper's results suggest) or em='soft'",
+                f"em='hard' with prior='estimated' finds {found[c]:.0f} instances of class "
+                f"{self.classes_[c].item()!r} among the observed ones, em='soft' "
+                f"{expected[c]:.0f}: the rarer a class is inferred to be, the less it is believed. "
+                "Use prior='uniform' (as the paper's results suggest) or em='soft'",
                 stacklevel=5,
             )
 
@@ -486,7 +522,7 @@ class _Made:
     points: Tensor
     table: AnnotationTable
     intended: IntArray | None
-    few: dict[Any, int]
+    few: dict[str, int]
 
 
 class _Rounds:
@@ -519,7 +555,7 @@ class _Rounds:
         self.targets = SoftTargets(model._balance, self.features.device)
         self.facts: dict[str, float] = {}
         self.points: Tensor | None = None
-        self.few: dict[Any, int] = {}
+        self.few: dict[str, int] = {}
         self.decoder_optimizer: torch.optim.Optimizer | None = None
         if module.decoder is not None:
             self.decoder_optimizer = torch.optim.Adam(
@@ -567,19 +603,24 @@ class _Rounds:
             more, table = seeded(sampler, rng).fit_resample(
                 space.cpu().numpy(), self.table, labels=labels
             )
+        new = _checked(more, table, self.table, type(sampler).__name__)
         few = {
-            each.label: each.n_candidates
+            str(each.label): each.n_candidates
             for each in getattr(sampler, "resampling_", [])
             if each.n_candidates < 2
         }
-        points = torch.as_tensor(np.asarray(more[len(labels) :]), dtype=torch.float32)
+        points = torch.from_numpy(new)
         intended = getattr(sampler, "synthetic_labels_", None)
         if intended is None and model.synthetic_labels == "intended":
             raise AnnotationError(
                 f"synthetic_labels='intended', but {type(sampler).__name__} does not say in "
                 "synthetic_labels_ what it made instances for; use 'inferred'"
             )
-        codes = None if intended is None else np.searchsorted(model.classes_, intended)
+        codes: IntArray | None = None
+        if intended is not None:
+            codes, _ = encode(
+                intended, model.classes_, argument="synthetic_labels_", vocabulary_name="classes_"
+            )
         with torch.no_grad():
             parts = torch.split(points.to(space.device), PREDICT_BATCH)
             decoded = [module.decode(z) for z in parts]
@@ -648,12 +689,14 @@ class _Rounds:
         gold = watched_gold()
         if gold is None or len(gold) != len(posterior):
             return told
-        values = as_values(gold)[self.latent.instances]
-        known = ~missing_mask(values)
-        labels = self.model.classes_[chosen.argmax(axis=1)][known]
+        codes = gold_codes(gold, self.table)[self.latent.instances]
+        known = codes >= 0
+        labels = chosen.argmax(axis=1)[known]
+        if not known.any():
+            return told
         return told | {
-            "inference_accuracy": accuracy(values[known], labels),
-            "inference_minority_recall": minority_recall(values[known], labels),
+            "inference_accuracy": accuracy(codes[known], labels),
+            "inference_minority_recall": minority_recall(codes[known], labels),
         }
 
     def _told_of_made(self, posterior: FloatArray, made: _Made) -> dict[str, float]:
@@ -669,7 +712,7 @@ class _Rounds:
             what = "one instance was inferred to be" if n else "no instance was inferred to be"
             then = "it was repeated" if n else "none was made"
             warn(
-                f"in the last round {what} of class {label!r}, so {then}; see "
+                f"in the last round {what} of class {label}, so {then}; see "
                 f"inferred_{label} in history_, and prior= and em= for what infers it",
                 FewCandidatesWarning,
                 stacklevel=6,
@@ -692,7 +735,7 @@ class _Rounds:
             "targets": self.targets.state_dict(),
             "points": self.points,
             "facts": dict(self.facts),
-            "few": [[str(label), n] for label, n in self.few.items()],
+            "few": dict(self.few),
             "decoder_optimizer": None if optimizer is None else optimizer.state_dict(),
         }
 
@@ -707,6 +750,29 @@ class _Rounds:
         self.few = dict(state["few"])
         if self.decoder_optimizer is not None:
             self.decoder_optimizer.load_state_dict(state["decoder_optimizer"])
+
+
+def _checked(
+    more: Any, table: AnnotationTable, observed: AnnotationTable, sampler: str
+) -> FloatArray:
+    """Points that a sampler made, shape (m, d); refuse what does not only add to what was there."""
+    n, wrong = observed.n_instances, None
+    points = more.toarray() if hasattr(more, "toarray") else np.asarray(more)
+    same = ("classes", "annotators")
+    if not isinstance(table, AnnotationTable) or points.ndim != 2 or len(points) < n:
+        wrong = f"returned {type(table).__name__} and X of shape {np.shape(more)}"
+    elif len(points) != table.n_instances:
+        wrong = f"returned {len(points)} rows of X for {table.n_instances} instances"
+    elif not all(np.array_equal(getattr(table, a), getattr(observed, a)) for a in same):
+        wrong = "changed the classes or annotators of the table"
+    elif not np.isfinite(points).all():
+        wrong = "made instances that are not finite"
+    if wrong is not None:
+        raise AnnotationError(
+            f"sampler: {sampler}.fit_resample {wrong}; it must return the {n} instances it was "
+            "given and after them new ones, and an AnnotationTable of all"
+        )
+    return np.ascontiguousarray(points[n:], dtype=np.float32)
 
 
 def _majority(table: AnnotationTable) -> FloatArray:

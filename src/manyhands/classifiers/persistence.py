@@ -50,7 +50,11 @@ def describe_parameter(value: Any) -> Any:
     if isinstance(value, Real):
         return float(value)
     if isinstance(value, dict):
-        return {str(key): describe_parameter(part) for key, part in value.items()}
+        if all(isinstance(key, str) for key in value):
+            return {key: describe_parameter(part) for key, part in value.items()}
+        # Keys such as classes that are numbers: JSON would make text of them.
+        pairs = [[describe_parameter(part) for part in pair] for pair in value.items()]
+        return {"__pairs__": pairs}
     if isinstance(value, list | tuple):
         return [describe_parameter(part) for part in value]
     if isinstance(value, torch.Tensor):
@@ -153,13 +157,18 @@ def _check_loadable(model: BaseCrowdClassifier) -> None:
     from manyhands.classifiers.discovery import all_classifiers
 
     known = {cls for _, cls in (*all_classifiers(), *all_aggregators(), *all_samplers())}
-    parts = [model, *(v for v in model.get_params().values() if isinstance(v, BaseEstimator))]
+    kept = (v for v in model.get_params().values() if v is not None)
+    parts = [model, *(v for v in kept if isinstance(v, BaseEstimator) or _makes_instances(v))]
     for part in parts:
         if type(part) not in known:
             raise AnnotationError(
                 f"{type(part).__name__} is not a class of manyhands, so load() could not make it "
                 "again; save it with joblib"
             )
+
+
+def _makes_instances(value: Any) -> bool:
+    return hasattr(value, "fit_resample")
 
 
 def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> BaseCrowdClassifier:
@@ -303,6 +312,8 @@ def _read_parameter(value: Any) -> Any:
             if key not in NOT_SAVED and not _is_description(part)
         }
         return known[value["__estimator__"]](**parameters)
+    if isinstance(value, dict) and "__pairs__" in value:
+        return {key: _read_parameter(part) for key, part in value["__pairs__"]}
     return value
 
 

@@ -251,7 +251,12 @@ def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) ->
     missing = _without_values(values)
     if missing:
         return Verdict(OPEN, missing)
-    (best, _), _ = max(values.items(), key=lambda found: np.mean(list(found[1].values())))
+    common = set.intersection(*(set(found) for found in values.values()))
+    if not common:
+        return Verdict(OPEN, "no seed that all these rows ran with")
+    (best, _), _ = max(
+        values.items(), key=lambda found: np.mean([found[1][seed] for seed in sorted(common)])
+    )
     found = _judge_difference({**test, "than": best}, rows, runs)
     named = rows[best].label if best in rows else best
     return Verdict(found.verdict, f"best of {len(values)}: {named}; {found.why}")

@@ -9,7 +9,6 @@ from scipy.stats import entropy, spearmanr
 from sklearn.base import clone
 
 from manyhands.agreement import common_confusions
-from manyhands.annotations.certainty import certainty_groups, has_equal_counts, label_certainty
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.experiments.sets import Data
@@ -522,11 +521,10 @@ def _rows_of(model: Any, stage: str) -> list[dict[str, Any]]:
 
 def _warmed_up(model: Any, data: Data) -> BoolArray:
     """Return the training instances that a warm-up learns from."""
-    certainty = label_certainty(data.annotations)
-    if model.warm_up == "all":
-        return ~np.isnan(certainty)
-    by = "levels" if has_equal_counts(data.annotations) else "quantiles"
-    return certainty_groups(certainty, model.warm_up_groups, by=by) > 0
+    warmed = np.zeros(data.annotations.n_instances, dtype=bool)
+    for rows in model._warm_up_rows(data.annotations):
+        warmed[rows] = True
+    return warmed
 
 
 def _start_and_own(model: Any, data: Data) -> tuple[float, float]:

@@ -66,7 +66,10 @@ def keep_model(
     """Write model, inferred labels and summary: all is computed before the first is written."""
     # What annotations and features say together, where the method infers that.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
-    content = labels_csv(proba.argmax(axis=1), proba, train.instances, model.classes_)
+    codes = proba.argmax(axis=1)
+    if not hasattr(model, "posterior_") and hasattr(model, "_decide"):
+        codes = model._decide(proba)
+    content = labels_csv(codes, proba, train.instances, model.classes_)
     gold_values = None
     if gold is not None:
         # Gold of test rows has no place in a report on the annotated ones.

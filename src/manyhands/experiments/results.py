@@ -7,7 +7,7 @@ the same blocks. The same records give the same bytes: every date is a record's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -287,7 +287,9 @@ def _table_section(
     mine = [row for row in rows if table_of(row) == f"{paper.key}/{plan.id}"]
     metric, *others = plan.metrics
     if others:
-        return Section(plan.title, [*_several_measures(plan, mine, runs), *_deviations(mine)])
+        shown = {name for table in paper.tables for name in table.metrics}
+        several = _several_measures(plan, mine, runs, shown)
+        return Section(plan.title, [*several, *_deviations(mine)])
     blocks: list[Block] = [Paragraph(_reading_of(metric))]
     for column in _in_order(plan.columns, (column_of(row) for row in mine)):
         here = [row for row in mine if column_of(row) == column]
@@ -300,12 +302,19 @@ def _table_section(
 
 
 def _several_measures(
-    plan: TablePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+    plan: TablePlan,
+    rows: Sequence[Row],
+    runs: Mapping[str, Sequence[Record]],
+    shown: Collection[str],
 ) -> list[Block]:
-    """Show a table once a measure, as a paper prints it: a line a row, the columns side by side."""
-    reading = "Mean ± standard deviation over seeds (number of seeds), beside the paper's value."
-    if not set(SHARES).isdisjoint(plan.metrics):
-        reading += " Accuracy and macro-F1: in per cent, of the last epoch."
+    """Show a table once a measure, as a paper prints it: a line a row, the columns side by side.
+
+    ``shown`` are the measures of all tables of the page: no table repeats another's.
+    """
+    reading = (
+        "Mean ± standard deviation over seeds (number of seeds), beside the paper's value; of the "
+        "last epoch. Accuracies, recalls, macro-F1 and shares in per cent."
+    )
     blocks: list[Block] = [Paragraph(reading)]
     columns = _in_order(plan.columns, (column_of(row) for row in rows))
     labels = _in_order(plan.rows, (row.label for row in rows))
@@ -322,10 +331,11 @@ def _several_measures(
     lines = []
     for row in (row for label in labels for row in rows if row.label == label):
         found = runs.get(row.id, [])
-        for name in sorted({name for run in found for name in run.extra} - {*plan.metrics}):
+        for name in sorted({name for run in found for name in run.extra}.difference(shown)):
             values = list(by_seed(found, name).values())
             if values:
-                lines.append([row.label, column_of(row), _in_words(name), mean_sd(values, name)])
+                figure = mean_sd(values, name, history=is_share(name))
+                lines.append([row.label, column_of(row), _in_words(name), figure])
     if lines:
         header = ["", "column", "further measure", "mean ± sd (n)"]
         blocks += [Heading("Further measures"), Table(header, lines)]
@@ -333,9 +343,10 @@ def _several_measures(
 
 
 def _ours_and_theirs(row: Row, metric: str, runs: Mapping[str, Sequence[Record]]) -> str:
-    found = runs.get(row.id, [])
-    ours = _measure_cell(found, metric, LAST) if found else NOT_RUN
-    theirs = _paper(row, metric)
+    found, share = runs.get(row.id, []), is_share(metric)
+    values = list(by_seed(found, metric, LAST).values())
+    ours = mean_sd(values, metric, history=share) if found else NOT_RUN
+    theirs = _paper(row, metric, history=share)
     return ours if theirs == DASH else f"{ours}; paper {theirs}"
 
 
@@ -393,13 +404,14 @@ def _measure_cell(runs: Sequence[Record], metric: str, protocol: str) -> str:
     return f"{text} oracle" if oracle else text
 
 
-def _paper(row: Row, metric: str) -> str:
+def _paper(row: Row, metric: str, *, history: bool = False) -> str:
     """Write the paper's figure of a measure with how its epoch was chosen."""
     published = row.published_of(metric)
     if published is None:
         return DASH
     sd, n = published.get("sd"), published.get("n")
-    text = show(metric, published["value"]) + ("" if sd is None else f" ± {show(metric, sd)}")
+    text = show(metric, published["value"], history=history)
+    text += "" if sd is None else f" ± {show(metric, sd, history=history)}"
     text += "" if n is None else f" ({n})"
     chosen = _published_protocol(row, metric)
     return f"{text} oracle" if chosen == ORACLE else text + (f", {chosen}" if chosen else "")

@@ -24,6 +24,7 @@ from manyhands.nn.backbones import (
     make_backbone,
 )
 from manyhands.nn.base import CrowdModule, ScaledClassifier
+from manyhands.nn.ensemble import Ensemble
 from manyhands.nn.graph import AnnotationEdges, GraphCompletionModule, GraphConvolution
 from manyhands.nn.noise_adaptation import (
     CONNECTIONS,
@@ -64,6 +65,7 @@ __all__ = [
     "Decoder",
     "DirectModule",
     "DoctorNetModule",
+    "Ensemble",
     "FixedConfusionModule",
     "GenerativeCrowdModule",
     "GraphCompletionModule",

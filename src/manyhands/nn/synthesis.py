@@ -81,10 +81,9 @@ class SynthesisModule(FixedConfusionModule):
     def _embedding_width(self) -> int:
         backbone = self.classifier.backbone
         was_training = backbone.training
-        backbone.eval()
+        backbone.eval()  # A network that normalises over batches takes one instance only so.
         with torch.no_grad():
-            some = next(iter(backbone.parameters()), torch.zeros(()))
-            blank = torch.zeros(1, *self.input_shape, device=some.device)
+            blank = torch.zeros(1, *self.input_shape)
             width = int(backbone.embed(blank).shape[1])  # type: ignore[operator]
         backbone.train(was_training)
         return width
@@ -109,11 +108,21 @@ class SynthesisModule(FixedConfusionModule):
             return self(x)
         logits: Tensor
         if self.space == "embedding":
-            together = torch.cat([self.classifier.embed(x), made])
+            together = torch.cat([self._embedded(x), made])
             logits = self.classifier.backbone.head(together)  # type: ignore[operator]
             return logits
         logits = self.classifier.backbone(torch.cat([self.classifier.scaler(x), made]))
         return logits
+
+    def _embedded(self, x: Tensor) -> Tensor:
+        """Embed real instances of a batch, of which there may be one or none."""
+        backbone = self.classifier.backbone
+        was_training = backbone.training
+        # One alone has no statistics that a network could normalise by.
+        backbone.train(was_training and len(x) > 1)
+        embedding = self.classifier.embed(x)
+        backbone.train(was_training)
+        return embedding
 
     def reconstruct(self, x: Tensor) -> Tensor:
         """Mean squared error of decoding the embedding of instances, in scaled features."""

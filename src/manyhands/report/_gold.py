@@ -42,7 +42,9 @@ def _rows(inputs: Inputs, judged: BoolArray) -> list[dict[str, Any]]:
     if inputs.predicted is not None and inferred is not None and inferred.kind != "classifier":
         name = f"{type(inputs.classifier).__name__} (prediction)"
         proba = inputs.predicted
-        rows.append(_row(name, inputs, judged, proba.argmax(axis=1), proba))
+        # A classifier may decide by another rule than the most probable class.
+        decide = getattr(inputs.classifier, "_decide", lambda proba: proba.argmax(axis=1))
+        rows.append(_row(name, inputs, judged, decide(proba), proba))
     return rows
 
 

@@ -226,7 +226,9 @@ def _infer(
             codes = _known(codes, table, "aggregator.labels_")
         return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
     if predicted is not None:
-        return _inferred(type(classifier).__name__, "classifier", predicted)
+        # Some classifiers infer the labels of what they were trained on apart from predicting.
+        apart = " (prediction)" if hasattr(classifier, "posterior_") else ""
+        return _inferred(type(classifier).__name__ + apart, "classifier", predicted)
     return _inferred("majority vote", "majority", vote_shares(make_votes(table)))
 
 

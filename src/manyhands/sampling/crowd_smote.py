@@ -27,7 +27,6 @@ from manyhands.annotations.encoding import encode
 from manyhands.annotations.table import SOURCES
 from manyhands.decision import generator
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import MajorityVote
 from manyhands.inference.base import check_annotations, gold_codes
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -74,7 +73,8 @@ class CrowdSMOTE(BaseEstimator):
         k, for both purposes; of m candidates no more than m - 1. The paper names no value.
     sampling_strategy : "auto", float or dict, default="auto"
         How many instances a class is raised to. "auto": as many as the largest class has. A float
-        in (0, 1] is a share of that. A dict {class: number} names them; other classes stay.
+        in (0, 1] is a share of that. A dict {class: number} names them; other classes stay, and
+        what has as many already.
     delta : {"intended", "printed", "random"}, default="intended"
         "intended": :math:`S_r / (S_i + S_r) + \eta`, which puts x' nearer to the more certain of
         the two, as the paper says it should be. "printed": its Eq. 2.5,
@@ -87,13 +87,14 @@ class CrowdSMOTE(BaseEstimator):
         :math:`\eta` is uniform in [-jitter, jitter]; the paper names no range. With .5 and equal
         certainties :math:`\delta` is uniform in [0, 1], as in SMOTE.
     annotations : {"drawn", "majority"}, default="drawn"
-        What an annotator gives a synthetic instance: what it gave a random one of the neighbours,
-        or what it gave most of them.
+        What an annotator gives a synthetic instance: what it gave a random one of the neighbours
+        (by the annotations' weights), or what it gave most of them.
     gaps : {"kept", "filled"}, default="kept"
         Where an annotator has annotated only some of the neighbours: "kept" gives an annotation
         with the probability that a neighbour has one by this annotator, so that synthetic
-        instances have as many annotations as real ones (one at the least); "filled" always.
-        Without missing annotations both are the paper's.
+        instances have as many annotations as real ones (one at the least; one an annotator, where
+        real ones have repeated ones); "filled" always. Without missing annotations both are the
+        paper's.
     random_state : int, RandomState or None, default=None
 
     Attributes
@@ -114,7 +115,11 @@ class CrowdSMOTE(BaseEstimator):
     among all real ones, and the annotations of these neighbours.
 
     Candidates are taken in turn, in random order, so that each is used as often as any other but
-    for one (the paper: each R times). The result does not depend on the order of the classes.
+    for one (the paper: each R times). The result does not depend on the order of the classes (but
+    for ties with "majority", which are broken at random).
+
+    Annotations of weight 0 are none; a synthetic one weighs what the one it was drawn from does
+    ("majority": their mean). Abstentions and skips are taken for gaps.
 
     References
     ----------
@@ -181,8 +186,8 @@ class CrowdSMOTE(BaseEstimator):
         table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
         labels : array-like of shape (n_instances,), or dict {instance id: class}, optional
             The class every instance counts as; None, NaN and -1 (unless it is a class) count as
-            none. Default: majority vote. Instances without annotations count as none, and are
-            nobody's neighbours.
+            none. Default: majority vote, ties as none. Instances without annotations count as
+            none, and are nobody's neighbours.
 
         Returns
         -------
@@ -195,14 +200,15 @@ class CrowdSMOTE(BaseEstimator):
         ------
         AnnotationError
             If X and the table do not belong together, a label or a class of
-            ``sampling_strategy`` is unknown, or a class is to have fewer instances than it has.
+            ``sampling_strategy`` is unknown, or a number of instances is none.
         ValueError
             If X is not finite.
 
         Warns
         -----
         FewCandidatesWarning
-            If a class that was to be raised has one instance, which is repeated, or none.
+            If a class that was to be raised has one instance, which is repeated, or none; or if
+            no instance has a label.
         """
         self._validate_params()
         table = check_annotations(as_table(table, argument="table"), argument="table")
@@ -214,11 +220,19 @@ class CrowdSMOTE(BaseEstimator):
                 f"X has {X.shape[0]} rows but table has annotations for {table.n_instances} "
                 "instances; give one row of X an instance, in the same order"
             )
-        annotated = table.annotations_per_instance() > 0
-        codes = np.where(annotated, self._codes(table, labels), -1)
-        wanted = self._wanted(codes, table)
+        # What weighs nothing is no annotation, and yet it stays in the table.
+        given = table if table.weights is None else table.take(table.weights > 0)
+        annotated = given.annotations_per_instance() > 0
+        codes = np.where(annotated, _codes(given, labels), -1)
+        if (codes < 0).all():
+            warn(
+                "labels name no class of any annotated instance, so nothing was made",
+                FewCandidatesWarning,
+                stacklevel=2,
+            )
+        wanted = self._wanted(codes, given)
         rng = generator(self.random_state)
-        certainty = label_certainty(table, epsilon=self.epsilon)
+        certainty = label_certainty(given, epsilon=self.epsilon)
         space = X if sparse.issparse(X) else X.reshape(len(X), -1)
         made = [self._pairs(space, codes, c, wanted[c], certainty, rng) for c in wanted]
         self._note(made, wanted, codes, table)
@@ -226,19 +240,10 @@ class CrowdSMOTE(BaseEstimator):
         if not len(self.delta_):
             return X, table
         neighbours = _nearest(space, np.flatnonzero(annotated), points, self.k_neighbors)
-        given = self._annotate(neighbours, table, rng)
-        return _stacked(X, points), _with_rows(table, len(self.delta_), given)
+        annotations = self._annotate(neighbours, given, rng)
+        return _stacked(X, points), _with_rows(table, len(self.delta_), annotations)
 
     # -- how many ---------------------------------------------------------------------------------
-
-    def _codes(self, table: AnnotationTable, labels: Any) -> IntArray:
-        """Class code of every instance, -1 where it has none."""
-        if labels is None:
-            labels = MajorityVote().fit(table).labels_
-        try:
-            return gold_codes(labels, table)
-        except AnnotationError as error:
-            raise AnnotationError(str(error).replace("gold", "labels", 1)) from error
 
     def _wanted(self, codes: IntArray, table: AnnotationTable) -> dict[int, int]:
         """Instances to be made of every class below its goal; the rarest class first."""
@@ -246,13 +251,15 @@ class CrowdSMOTE(BaseEstimator):
         goals = self._goals(counts, table)
         # In an order that does not depend on how classes are coded: by size, then by place.
         first = np.full(table.n_classes, len(codes))
-        seen, where = np.unique(codes[::-1], return_index=True)
-        first[seen[seen >= 0]] = len(codes) - 1 - where[seen >= 0]
+        seen, where = np.unique(codes, return_index=True)
+        first[seen[seen >= 0]] = where[seen >= 0]
         order = np.lexsort((first, counts))
         return {int(c): int(goals[c] - counts[c]) for c in order if goals[c] > counts[c]}
 
     def _goals(self, counts: IntArray, table: AnnotationTable) -> IntArray:
         strategy = self.sampling_strategy
+        if isinstance(strategy, bool):
+            raise AnnotationError(f"sampling_strategy={strategy} is no share; give 'auto' or 1.0")
         if not isinstance(strategy, Mapping):
             share = 1.0 if strategy == "auto" else float(strategy)
             # A class that nobody ever gave is none of this set's.
@@ -266,13 +273,12 @@ class CrowdSMOTE(BaseEstimator):
         )
         goals = counts.copy()
         for c, goal in zip(named, strategy.values(), strict=True):
-            if not isinstance(goal, Integral) or goal < counts[c]:
+            if not isinstance(goal, Integral) or isinstance(goal, bool) or goal < 0:
                 raise AnnotationError(
                     f"sampling_strategy wants {goal!r} instances of class "
-                    f"{table.classes[c].item()!r}, which has {counts[c]}; give a whole number that "
-                    "is not smaller: nothing is ever removed"
+                    f"{table.classes[c].item()!r}; give a whole number, 0 or more"
                 )
-            goals[c] = goal
+            goals[c] = max(int(goal), counts[c])  # Nothing is ever removed.
         return goals
 
     # -- where ------------------------------------------------------------------------------------
@@ -388,6 +394,18 @@ class _Given(NamedTuple):
     weight: FloatArray
 
 
+def _codes(table: AnnotationTable, labels: Any) -> IntArray:
+    """Class code of every instance, -1 where it has none."""
+    if labels is None:
+        counts = table.vote_counts()
+        top = counts >= counts.max(axis=1, keepdims=True) * (1 - 1e-9)
+        return np.where(top.sum(axis=1) == 1, top.argmax(axis=1), -1)
+    try:
+        return gold_codes(labels, table)
+    except AnnotationError as error:
+        raise AnnotationError(str(error).replace("gold", "labels", 1)) from error
+
+
 def _between(space: Any, parents: IntArray, delta: FloatArray) -> Any:
     """Eq. 2.3: points between pairs of rows, shape (n, d), of the rows' type."""
     candidate, neighbour = space[parents[:, 0]], space[parents[:, 1]]
@@ -461,7 +479,11 @@ def _with_rows(table: AnnotationTable, n: int, given: _Given) -> AnnotationTable
 def _with_new_ids(ids: AnyArray, n: int) -> AnyArray:
     """Append ids that are not there yet: the next numbers, or "synthetic-1", ..."""
     if ids.dtype.kind in "iu":
-        return np.concatenate([ids, np.arange(n) + (int(ids.max()) + 1 if len(ids) else 0)])
+        first, most = int(ids.max(initial=0)) + 1, int(np.iinfo(ids.dtype).max)
+        if first + n - 1 <= most:
+            return np.concatenate([ids, np.arange(first, first + n, dtype=ids.dtype)])
+        unused = np.setdiff1d(np.arange(len(ids) + n), ids)[:n]
+        return np.concatenate([ids, unused.astype(ids.dtype) if unused[-1] <= most else unused])
     used = set(ids.tolist())
     names = (f"synthetic-{i}" for i in range(1, n + len(used) + 1))
     new = [name for name in names if name not in used][:n]

@@ -1,0 +1,548 @@
+"""Cross-fitted EM: its parts against references, out-of-fold by construction, and the whole."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_matrix
+from sklearn.linear_model import LogisticRegression
+
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    CrossFittedEMClassifier,
+    DawidSkene,
+    load,
+    make_crowd,
+)
+from manyhands.classifiers.cross_fitted import (
+    annotation_nll,
+    at_least,
+    calibrate,
+    combined,
+    crowd_confusion,
+    deal_folds,
+    fit_logistic,
+)
+from manyhands.classifiers.latent import LatentClasses
+from manyhands.estimator_checks import make_crowd_problem
+from manyhands.nn import CNN, MLP, Ensemble, Linear
+from manyhands.training import Checkpoint
+
+SMALL = {"max_epochs": 4, "batch_size": 16, "min_steps": 3, "random_state": 0, "device": "cpu"}
+QUICK = SMALL | {"n_rounds": 2, "n_folds": 3, "n_networks": 2}
+
+
+def rare_crowd(n=330, seed=0, shift=2.0):
+    """Ten of a class to one of the other; nine annotators who are wrong in .2 to .5 of a class."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % 11 == 0).astype(int)
+    X = rng.normal(size=(n, 6)) + shift * y[:, None] * (np.arange(6) < 2)
+    wrong = rng.uniform(0.2, 0.5, size=(9, 2))
+    A = np.where(rng.random((n, 9)) < wrong.T[y], 1 - y[:, None], y[:, None])
+    return X, A, y
+
+
+def balanced_accuracy(y, labels):
+    return np.mean([(labels[y == c] == c).mean() for c in np.unique(y)])
+
+
+# -- the ensemble ---------------------------------------------------------------------------------
+
+
+class Says(torch.nn.Module):
+    """The same probabilities of whatever instance."""
+
+    def __init__(self, *proba):
+        super().__init__()
+        self.logits = torch.nn.Parameter(torch.tensor(proba).log() + 3.0)
+
+    def forward(self, x):
+        return self.logits.expand(len(x), -1)
+
+
+def test_the_ensemble_is_a_geometric_mean_of_a_mean_and_the_linear_network():
+    ensemble = Ensemble([Says(0.9, 0.1), Says(0.5, 0.5)], Says(0.2, 0.8))
+    ensemble.weights.copy_(torch.tensor([0.75, 0.25]))
+    joint = np.array([0.7**0.75 * 0.2**0.25, 0.3**0.75 * 0.8**0.25])
+    proba = ensemble(torch.zeros(3, 1)).softmax(dim=1).detach().numpy()
+    np.testing.assert_allclose(proba, np.tile(joint / joint.sum(), (3, 1)), rtol=1e-5)
+    alone = Ensemble([Says(0.9, 0.1), Says(0.5, 0.5)])(torch.zeros(1, 1)).exp()
+    np.testing.assert_allclose(alone.detach().numpy(), [[0.7, 0.3]], rtol=1e-5)
+
+
+def test_the_embedding_is_the_first_networks():
+    networks = [MLP((4,), 3).eval(), MLP((4,), 3).eval()]
+    x = torch.randn(5, 4)
+    assert torch.equal(Ensemble(networks).embed(x), networks[0].embed(x))
+    assert not hasattr(Ensemble([Says(0.5, 0.5)]), "embed")
+
+
+# -- folds and confusions -------------------------------------------------------------------------
+
+
+def test_folds_are_of_equal_size_and_hold_their_share_of_every_class():
+    labels = np.repeat([0, 1, 2], [70, 23, 7])
+    posterior = 0.1 + 0.7 * np.eye(3)[labels]
+    folds = deal_folds(posterior, 5, np.random.default_rng(0))
+    np.testing.assert_array_equal(np.bincount(folds), [20] * 5)
+    for c in range(3):
+        counts = np.bincount(folds[labels == c], minlength=5)
+        assert np.ptp(counts) <= 1
+    other = deal_folds(posterior, 5, np.random.default_rng(1))
+    assert (folds != other).any()
+
+
+def test_confusion_rows_get_annotations_as_the_crowd_gives_them():
+    # Annotators 0 and 1; classes known but for the third instance.
+    table = AnnotationTable.from_matrix(np.array([[0, 0], [1, -1], [1, 0]]))
+    posterior = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+    counts = np.array([[[1.0, 0.5], [0.0, 1.5]], [[1.5, 0.0], [0.5, 0.0]]])
+    sums = counts.sum(axis=0) + 0.1 + np.eye(2)
+    pooled = sums / sums.sum(axis=1, keepdims=True)
+    expected = (counts + 2 * pooled) / (counts.sum(axis=2, keepdims=True) + 2)
+    given = crowd_confusion(LatentClasses(table), posterior, 2.0)
+    np.testing.assert_allclose(given, expected)
+    plain = crowd_confusion(LatentClasses(table), posterior, 0.0)
+    np.testing.assert_allclose(plain, counts / counts.sum(axis=2, keepdims=True))
+
+
+# -- calibration ----------------------------------------------------------------------------------
+
+
+def calibration_problem(n=200, n_members=2, n_classes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n_members, n, n_classes))
+    log_probas = logits - np.logaddexp.reduce(logits, axis=2, keepdims=True)
+    true = (2.0 * log_probas[0] + np.arange(n_classes) + rng.gumbel(size=(n, n_classes))).argmax(1)
+    log_likelihood = 1.5 * np.eye(n_classes)[true] + 0.3 * rng.normal(size=(n, n_classes))
+    return log_probas, log_likelihood
+
+
+def penalised(log_probas, log_likelihood, weights, shift):
+    n = len(log_likelihood)
+    away = np.log(weights) + np.log(len(weights))
+    total = n * annotation_nll(log_probas, log_likelihood, weights, shift)
+    return total + (away**2).sum() + 0.01 * (shift**2).sum()
+
+
+def test_the_annotations_likelihood_by_hand():
+    log_probas = np.log([[[0.8, 0.2], [0.4, 0.6]], [[0.5, 0.5], [0.9, 0.1]]])
+    log_likelihood = np.log([[0.3, 0.6], [0.2, 0.7]])
+    weights, shift = np.array([2.0, 0.5]), np.array([0.1, -0.1])
+    total = 0.0
+    for i in range(2):
+        joint = [
+            math.exp(shift[c])
+            * math.prod(math.exp(log_probas[m, i, c]) ** weights[m] for m in (0, 1))
+            for c in (0, 1)
+        ]
+        prior = [part / sum(joint) for part in joint]
+        total -= math.log(sum(prior[c] * math.exp(log_likelihood[i, c]) for c in (0, 1)))
+        np.testing.assert_allclose(np.exp(combined(log_probas, weights, shift))[i], prior)
+    given = annotation_nll(log_probas, log_likelihood, weights, shift)
+    assert given == pytest.approx(total / 2)
+
+
+def test_calibration_finds_what_a_grid_finds():
+    log_probas, log_likelihood = calibration_problem(n_members=1)
+    weights, shift = calibrate(log_probas, log_likelihood, np.ones(1), np.zeros(2))
+    grid = [
+        (penalised(log_probas, log_likelihood, np.array([b]), np.array([v, -v])), b, v)
+        for b in np.geomspace(0.2, 5.0, 61)
+        for v in np.linspace(-1.5, 1.5, 61)
+    ]
+    least, b, v = min(grid)
+    assert penalised(log_probas, log_likelihood, weights, shift) <= least + 1e-6
+    np.testing.assert_allclose(weights, b, rtol=0.06)
+    np.testing.assert_allclose(shift, [v, -v], atol=0.06)
+
+
+def test_calibration_tells_members_that_know_from_members_that_do_not():
+    weights, shift = calibrate(*calibration_problem(n=2000), np.full(2, 0.5), np.zeros(2))
+    assert weights[0] > 4 * weights[1]
+    assert shift[1] > 0.2  # The second class is the more frequent one.
+
+
+def test_calibration_permutes_with_classes_and_members():
+    log_probas, log_likelihood = calibration_problem(n_members=2, n_classes=3)
+    start = np.full(2, 0.5), np.zeros(3)
+    weights, shift = calibrate(log_probas, log_likelihood, *start)
+    order = [2, 0, 1]
+    same, moved = calibrate(log_probas[..., order], log_likelihood[:, order], *start)
+    np.testing.assert_allclose(same, weights, rtol=1e-3)
+    np.testing.assert_allclose(moved, shift[order], atol=1e-3)
+    turned, _ = calibrate(log_probas[::-1], log_likelihood, *start)
+    np.testing.assert_allclose(turned[::-1], weights, rtol=1e-3)
+
+
+# -- logistic regression --------------------------------------------------------------------------
+
+
+def regression_problem(n=80, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 4)).astype(np.float32)
+    targets = rng.dirichlet(np.ones(n_classes), size=n).astype(np.float32)
+    targets *= rng.uniform(0.5, 2.0, size=(n, 1)).astype(np.float32)
+    return torch.from_numpy(x), torch.from_numpy(targets)
+
+
+def by_scikit_learn(x, targets):
+    """One weighted row a class of every instance; biases up to a constant."""
+    rows, labels = np.nonzero(np.ones(targets.shape))
+    # Of two classes scikit-learn has one vector of weights: their difference, penalised half.
+    C = 2.0 if targets.shape[1] == 2 else 1.0
+    model = LogisticRegression(C=C, tol=1e-8, max_iter=1000)
+    model.fit(x.numpy()[rows], labels, sample_weight=targets.numpy().ravel())
+    return model.predict_proba(x.numpy())
+
+
+def proba(x, weight, bias):
+    return (x @ weight.T + bias).softmax(dim=1).numpy()
+
+
+def test_regressions_are_scikit_learns_each_on_its_own_instances():
+    x, targets = regression_problem()
+    seen = torch.ones(3, len(x))
+    seen[1, :30] = seen[2, 30:60] = 0
+    weight, bias = fit_logistic(lambda: iter(x.split(33)), targets, seen, None)
+    for k, mask in enumerate(seen.bool()):
+        mine = proba(x, weight[k], bias[k])[mask]
+        np.testing.assert_allclose(mine, by_scikit_learn(x[mask], targets[mask]), atol=2e-3)
+
+
+def test_regressions_go_on_from_where_they_were():
+    x, targets = regression_problem()
+    passes = []
+
+    def batches():
+        passes.append(1)
+        return iter([x])
+
+    first = fit_logistic(batches, targets, torch.ones(1, len(x)), None)
+    cold = len(passes)
+    fit_logistic(batches, targets, torch.ones(1, len(x)), first)
+    assert len(passes) - cold < cold / 2
+
+
+def test_regressions_permute_with_the_classes():
+    x, targets = regression_problem()
+    order = [2, 0, 1]
+    fits = [
+        fit_logistic(lambda: iter([x]), t, torch.ones(1, len(x)), None)
+        for t in (targets, targets[:, order])
+    ]
+    (weight, bias), (moved, shift) = fits
+    np.testing.assert_allclose(moved[0], weight[0][order], atol=1e-3)
+    np.testing.assert_allclose(shift[0], bias[0][order], atol=1e-3)
+
+
+# -- out of fold ----------------------------------------------------------------------------------
+
+
+def rounds_of(model, X, A):
+    """The rounds of a fit as they are before the first."""
+    kept = []
+
+    class Stop(Exception):
+        pass
+
+    def stages(module, batches):
+        kept.append(model._rounds)
+        raise Stop
+
+    model._stages = stages
+    with pytest.raises(Stop):
+        model.fit(X, A)
+    return kept[0]
+
+
+def test_members_have_not_seen_the_instances_they_judge():
+    X, A, _ = make_crowd_problem()
+    rounds = rounds_of(CrossFittedEMClassifier(**QUICK), X, A)
+    own = (rounds.folds == 0).numpy()
+    start, answers = rounds.posterior, []
+    for told in (start, np.where(own[:, None], np.roll(start, 1, axis=1), start)):
+        rounds.posterior, rounds.regressions = told, None
+        torch.manual_seed(0)
+        answers.append(rounds.out_of_fold())
+    (network, linear), (other_network, other_linear) = answers
+    # Whatever is said of a fold, its own members do not hear; those of the others do.
+    np.testing.assert_array_equal(network[own], other_network[own])
+    np.testing.assert_allclose(linear[own], other_linear[own], atol=0.02)
+    assert np.abs(network[~own] - other_network[~own]).max() > 0.05
+    assert np.abs(linear[~own] - other_linear[~own]).max() > 0.5
+
+
+def test_what_is_learnt_by_heart_moves_no_posterior():
+    # Features are the row's number: a network can repeat what it has seen and knows nothing else.
+    _, A, _ = rare_crowd(n=66)
+    model = CrossFittedEMClassifier(**QUICK | {"max_epochs": 40, "scaling": None})
+    rounds = rounds_of(model, 8 * np.eye(66), A)
+    rounds.posterior = np.eye(2)[rounds.posterior.argmax(axis=1)]
+    log_probas = rounds.out_of_fold()
+    by_heart = np.exp(log_probas[0])
+    labels = rounds.posterior.argmax(axis=1)
+    spread = np.ptp([by_heart[labels == c, 1].mean() for c in (0, 1)])
+    assert spread < 0.05
+
+
+# -- the whole ------------------------------------------------------------------------------------
+
+
+def test_without_rounds_it_is_dawid_skene_and_a_class_weighted_network():
+    X, A, _ = rare_crowd()
+    shared = {"max_epochs": 3, "batch_size": 32, "random_state": 0, "device": "cpu"}
+    model = CrossFittedEMClassifier(
+        "mlp", n_rounds=0, n_networks=1, linear=False, min_steps=1, **shared
+    ).fit(X, A)
+    plain = AggregatedClassifier(DawidSkene(), "mlp", class_balance="reweight", **shared).fit(X, A)
+    np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+    np.testing.assert_array_equal(model.posterior_, plain.aggregator_.posterior_)
+    np.testing.assert_allclose(model.class_prior_, plain.class_prior_)
+    assert {row["stage"] for row in model.history_} == {"train"}
+
+
+def test_every_network_is_trained_as_it_would_be_alone():
+    # Equal starts, no dropout: the ensemble's decay and mean must not change what each learns.
+    X, A, _ = rare_crowd()
+    torch.manual_seed(0)
+    start = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    shared = SMALL | {"weight_decay": 0.1, "n_rounds": 0, "linear": False}
+    one, three = (CrossFittedEMClassifier(start, n_networks=k, **shared).fit(X, A) for k in (1, 3))
+    np.testing.assert_allclose(one.predict_proba(X), three.predict_proba(X), atol=1e-4)
+    assert len(three.history_) == len(one.history_)
+    np.testing.assert_allclose(
+        three.history_.column("cross_entropy"), one.history_.column("cross_entropy"), rtol=1e-3
+    )
+
+
+def test_an_epoch_has_its_least_number_of_steps():
+    def taken(n, batches):
+        return list(at_least(n, lambda: iter(range(batches))))
+
+    assert taken(1, 3) == taken(3, 3) == [0, 1, 2]
+    assert taken(5, 3) == [0, 1, 2, 0, 1]
+    assert taken(4, 1) == [0, 0, 0, 0]
+
+
+def test_history_tells_of_rounds_and_epochs():
+    X, A, _ = rare_crowd()
+    model = CrossFittedEMClassifier(**QUICK).fit(X, A)
+    rounds = [row for row in model.history_ if row["stage"] == "em"]
+    last = [row for row in model.history_ if row["stage"] == "train"]
+    assert (len(rounds), len(last)) == (2, 4)
+    for row in rounds:
+        assert row["loss"] == row["nll"] <= row["nll_uncalibrated"] + 1e-9
+        assert row["share_0"] + row["share_1"] == pytest.approx(1.0)
+    for row in last:
+        assert set(row) == {"stage", "epoch", "cross_entropy", "loss", "seconds"}
+        assert row["loss"] == row["cross_entropy"]
+    weights = [rounds[-1]["weight_network"], rounds[-1]["weight_linear"]]
+    np.testing.assert_allclose(model.member_weights_, weights)
+    share = model.member_weights_ / model.member_weights_.sum()
+    np.testing.assert_allclose(model.module_.classifier.backbone.weights, share, rtol=1e-6)
+    np.testing.assert_allclose(model.posterior_.mean(axis=0)[1], rounds[-1]["share_1"])
+    assert np.isin(model.labels_, model.classes_).all()
+
+
+def test_class_weights_are_those_of_the_last_training_alone():
+    X, A, _ = rare_crowd()
+    fits = {
+        balance: CrossFittedEMClassifier(class_balance=balance, **QUICK).fit(X, A)
+        for balance in (None, "reweight")
+    }
+    plain, weighted = fits[None], fits["reweight"]
+    np.testing.assert_array_equal(plain.posterior_, weighted.posterior_)
+    np.testing.assert_allclose(plain.class_prior_, plain.posterior_.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(weighted.class_prior_, 0.5, rtol=1e-5)
+    more = weighted.predict_proba(X)[:, 1] - plain.predict_proba(X)[:, 1]
+    assert more.mean() > 0.1
+    # The regression is fitted to the weighted posterior.
+    q = weighted.posterior_ / weighted.posterior_.sum(axis=0)
+    q *= len(q) / q.sum()
+    scaled = weighted.module_.classifier.scaler(torch.from_numpy(X).float())
+    linear = weighted.module_.classifier.backbone.linear
+    mine = linear(scaled).softmax(dim=1).detach().numpy()
+    theirs = by_scikit_learn(scaled, torch.from_numpy(q).float())
+    np.testing.assert_allclose(mine, theirs, atol=2e-3)
+
+
+def test_it_recovers_a_rare_class():
+    X, A, y = rare_crowd(shift=1.6)
+    Xt, _, yt = rare_crowd(n=2200, seed=1, shift=1.6)
+    short = {"n_rounds": 3, "n_folds": 3, "n_networks": 2, "max_epochs": 10, "min_steps": 10}
+    model = CrossFittedEMClassifier(lr=5e-3, random_state=0, device="cpu", **short)
+    plain = AggregatedClassifier(
+        DawidSkene(), class_balance="reweight", max_epochs=30, random_state=0, device="cpu"
+    )
+    mine, theirs = (balanced_accuracy(yt, m.fit(X, A).predict(Xt)) for m in (model, plain))
+    assert mine > theirs + 0.02
+    assert (model.labels_ == y).mean() > (plain.aggregator_.labels_ == y).mean() + 0.05
+
+
+def test_confusions_are_recovered():
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=500)
+    X = rng.normal(size=(500, 3)) + 3 * np.eye(3)[y]
+    confusion = 0.1 + 0.7 * np.eye(3)
+    confusion = np.stack([confusion, confusion[[0, 2, 1]], np.full((3, 3), 1 / 3)])
+    A = np.stack([[rng.choice(3, p=confusion[r, c]) for r in range(3)] for c in y])
+    model = CrossFittedEMClassifier(**QUICK | {"max_epochs": 10}).fit(X, A)
+    assert np.abs(model.confusion_ - confusion).max() < 0.12
+    assert (model.labels_ == y).mean() > 0.93
+
+
+# -- resume ---------------------------------------------------------------------------------------
+
+
+def train_until(monkeypatch, stage, epoch, model, X, A):
+    """Fit until the checkpoint after some epoch of a stage, as if killed there."""
+    write = Checkpoint.after_epoch
+
+    def stop(self, row):
+        write(self, row)
+        if (row["stage"], row["epoch"]) == (stage, epoch):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "after_epoch", stop)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, A)
+
+
+@pytest.mark.parametrize("options", [{}, {"validation": 0.2, "decision": "balanced"}])
+@pytest.mark.parametrize(("stage", "epoch"), [("em", 1), ("em", 2), ("train", 2)])
+def test_resume_ends_in_the_same_weights(options, stage, epoch, tmp_path, monkeypatch):
+    X, A, _ = rare_crowd(n=66)
+    options = QUICK | options
+    whole = CrossFittedEMClassifier(**options).fit(X, A)
+    file = tmp_path / "checkpoint"
+    model = CrossFittedEMClassifier(checkpoint=file, **options)
+    train_until(monkeypatch, stage, epoch, model, X, A)
+    again = CrossFittedEMClassifier(checkpoint=file, **options).fit(X, A)
+    np.testing.assert_array_equal(again.predict_proba(X), whole.predict_proba(X))
+    for name in ("posterior_", "confusion_", "class_prior_", "member_weights_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
+    facts = [
+        [{k: v for k, v in row.items() if k != "seconds"} for row in m.history_]
+        for m in (whole, again)
+    ]
+    assert facts[0] == facts[1]
+
+
+# -- what it works with ---------------------------------------------------------------------------
+
+
+def test_patience_ends_the_last_training_alone():
+    X, A, y = make_crowd_problem()
+    options = QUICK | {"n_rounds": 3, "max_epochs": 30, "lr": 1e-9}
+    model = CrossFittedEMClassifier(validation=(X, y), patience=1, **options).fit(X, A)
+    stages = [row["stage"] for row in model.history_]
+    assert stages.count("em") == 3
+    assert stages.count("train") < 30
+    assert (model.best_stage_, model.best_epoch_) == ("train", 1)
+
+
+def test_instances_without_annotations_are_judged_by_the_classifier():
+    X, A, _ = make_crowd_problem()
+    A[5:9] = -1
+    model = CrossFittedEMClassifier(**QUICK).fit(X, A)
+    np.testing.assert_allclose(model.posterior_[5:9], model.predict_proba(X[5:9]), rtol=1e-6)
+    other = X.copy()
+    other[5:9] = 100.0
+    again = CrossFittedEMClassifier(**QUICK).fit(other, A)
+    np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
+
+
+@pytest.mark.parametrize("n_rare", [1, 2])
+def test_classes_of_an_instance_or_two(n_rare):
+    X, A, y = make_crowd_problem(n=45)
+    A[(y == 2) & (np.cumsum(y == 2) > n_rare)] = -1
+    model = CrossFittedEMClassifier(**QUICK | {"n_folds": 5}).fit(X, A)
+    assert np.isfinite(model.predict_proba(X)).all()
+    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1.0)
+
+
+def test_a_class_nobody_named():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 3])
+    model = CrossFittedEMClassifier(decision="balanced", **QUICK).fit(X, table)
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert 3 not in model.predict(X)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_fewer_instances_than_folds(n):
+    X = np.eye(3, 4)[:n]
+    A = np.array([[0, 1, -1], [1, 1, 0], [0, -1, 0]])[:n]
+    model = CrossFittedEMClassifier(**QUICK | {"n_folds": 5}).fit(X, A)
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert np.isfinite(model.posterior_).all()
+
+
+@pytest.mark.parametrize("n", [3, 17])
+def test_images_and_batch_normalisation(n):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 2
+    X = rng.normal(size=(n, 1, 8, 8)).astype(np.float32) + y[:, None, None, None]
+    A = np.stack([y, y, 1 - y], axis=1)
+    options = QUICK | {"batch_size": 4, "max_epochs": 2}
+    model = CrossFittedEMClassifier(lambda s, c: CNN(s, c, channels=(4,), hidden=8), **options)
+    assert model.fit(X, A).transform(X).shape == (n, 8)
+    assert isinstance(model.module_.classifier.backbone.linear, Linear)
+
+
+def test_wide_sparse_features(monkeypatch):
+    X, A, _ = make_crowd_problem()
+    rng = np.random.default_rng(0)
+    wide = np.hstack([X, np.where(rng.random((48, 500)) < 0.01, 1.0, 0.0)]).astype(np.float32)
+    held = CrossFittedEMClassifier(**QUICK).fit(csr_matrix(wide), A)
+    monkeypatch.setattr("manyhands.classifiers.cross_fitted.HELD_NUMBERS", 0)
+    read_again = CrossFittedEMClassifier(**QUICK).fit(csr_matrix(wide), A)
+    np.testing.assert_array_equal(held.predict_proba(wide), read_again.predict_proba(wide))
+
+
+def test_annotations_of_one_annotator_and_weights():
+    X, A, y = make_crowd_problem()
+    one = CrossFittedEMClassifier(**QUICK).fit(X, y)
+    assert (one.labels_ == y).mean() > 0.9
+    table = AnnotationTable.from_matrix(A)
+    double = table.take(np.repeat(np.arange(table.n_annotations), 2))
+    counts = [crowd_confusion(LatentClasses(t), np.eye(3)[y], 0.0) for t in (table, double)]
+    np.testing.assert_allclose(*counts)
+
+
+def test_a_saved_model_decides_and_embeds_as_before(tmp_path):
+    X, A, _ = rare_crowd(n=66)
+    model = CrossFittedEMClassifier(class_balance=None, decision="balanced", **QUICK).fit(X, A)
+    model.save(tmp_path)
+    loaded = load(tmp_path, device="cpu")
+    np.testing.assert_array_equal(model.predict(X), loaded.predict(X))
+    np.testing.assert_array_equal(model.transform(X), loaded.transform(X))
+    for name in ("posterior_", "class_prior_", "member_weights_", "labels_"):
+        np.testing.assert_array_equal(getattr(model, name), getattr(loaded, name))
+
+
+def test_the_default_network_drops_less_out_in_the_last_training():
+    X, A, _ = make_crowd_problem()
+    model = CrossFittedEMClassifier(**QUICK).fit(X, A)
+    rates = [m.p for m in model.module_.modules() if isinstance(m, torch.nn.Dropout)]
+    assert rates == [0.2, 0.2]
+    named = CrossFittedEMClassifier("mlp", **QUICK).fit(X, A)
+    rates = [m.p for m in named.module_.modules() if isinstance(m, torch.nn.Dropout)]
+    assert rates == [0.5, 0.5]
+
+
+def test_continuing_from_another_is_refused():
+    with pytest.raises(ValueError, match="begins with the posterior of Dawid and Skene"):
+        CrossFittedEMClassifier().continue_from(CrossFittedEMClassifier())
+
+
+def test_a_crowd_of_the_library():
+    y = np.arange(120) % 4
+    table = make_crowd(y, n_annotators=8, annotations_per_instance=3, random_state=0)
+    X = np.random.default_rng(0).normal(size=(120, 5)) + 3 * np.eye(4, 5)[y]
+    model = CrossFittedEMClassifier(**QUICK | {"max_epochs": 10}).fit(X, table)
+    assert (model.labels_ == model.classes_[y]).mean() > 0.9
