@@ -26,6 +26,15 @@ OWN_OPTIMISER = (
 )
 STANDARDISED = "features are standardised, as for all linear models on this set"
 ONE_SEED = "one seed: nothing is random but which annotations are held out"
+OWN_DEFAULTS = (
+    "the recipe with its own defaults (network, epochs, batches): of the set's protocol only the "
+    "scaling of the linear models' features applies"
+)
+WIDE = (
+    "a linear network in place of the default: a fit on four of five folds has more features "
+    "(4,000) than instances"
+)
+MINUTES = "one seed: a run takes minutes"
 CEILING = "trained on the gold labels: the ceiling of this network with this protocol"
 
 
@@ -104,7 +113,8 @@ class Method(NamedTuple):
     params: dict[str, Any]
     kind: str = "network"
     """"network"; "noise": with parameters besides the network's; "linear": a linear network;
-    "own": a linear model with an optimiser of its own; "regression": scikit-learn's."""
+    "own": a linear model with an optimiser of its own; "recipe": with defaults of its own;
+    "regression": scikit-learn's."""
 
 
 def _of_class(name: str) -> dict[str, Any]:
@@ -167,6 +177,7 @@ METHODS = (
     Method("conal", "", "CoNAL", "CoNALClassifier", {}, "noise"),
     Method("crowding", "", "CrowdInG", "CrowdInGClassifier", {}, "noise"),
     Method("iced", "", "ICED", "ICEDClassifier", {}, "network"),
+    Method("cross_fitted", "", "Cross-fitted EM", "CrossFittedEMClassifier", {}, "recipe"),
     CEILING_METHOD,
 )
 
@@ -176,6 +187,13 @@ weights in every iteration: minutes each, of hundreds."""
 
 SUBSAMPLED = {("crowding", "sentiment"): 16, ("crowding", "product"): 16}
 """Annotators drawn for every instance of a batch, where all of them are a million cells."""
+
+
+LINEAR_NETWORK = {("cross_fitted", "sentiment")}
+"""Recipes whose network is linear."""
+
+DEAR = {*SUBSAMPLED, ("cross_fitted", "sentiment")}
+"""Cells of one seed."""
 
 
 def _regression(scaling: str | None) -> dict[str, Any]:
@@ -192,8 +210,9 @@ def _params(method: Method, data: Set) -> dict[str, Any]:
     """Own parameters of a method, and those of the set's protocol that it has."""
     if method.kind == "regression":
         return {**method.params, "backbone": _regression(data.linear_scaling)}
-    if method.kind == "own":
-        return {**method.params, "scaling": data.linear_scaling}
+    if method.kind in ("own", "recipe"):
+        network = {"backbone": "linear"} if (method.folder, data.name) in LINEAR_NETWORK else {}
+        return {**method.params, **network, "scaling": data.linear_scaling}
     protocol = dict(data.protocol)
     if method.kind == "linear":
         protocol |= {**method.params, "scaling": data.linear_scaling}
@@ -205,11 +224,12 @@ def _params(method: Method, data: Set) -> dict[str, Any]:
 
 
 def _is_dear(method: Method, data: Set) -> bool:
-    return method.folder == "personal" or (method.folder, data.name) in SUBSAMPLED
+    return method.folder == "personal" or (method.folder, data.name) in DEAR
 
 
 def _deviations(method: Method, data: Set) -> list[str]:
     kinds = {"linear": [data.note, LINEAR], "own": [OWN_OPTIMISER, LINEAR]}
+    kinds["recipe"] = [OWN_DEFAULTS]
     kinds["regression"] = ["scikit-learn's logistic regression, C = 1, at most 1,000 iterations"]
     notes = [*kinds.get(method.kind, [data.note]), NO_SEARCH]
     if method.kind in kinds and data.linear_scaling is not None:
@@ -219,7 +239,10 @@ def _deviations(method: Method, data: Set) -> list[str]:
     if (method.folder, data.name) in SUBSAMPLED:
         n = SUBSAMPLED[method.folder, data.name]
         notes.append(f"annotations of {n} annotators, drawn anew, are generated for an instance")
-        notes.append("one seed: a run takes minutes")
+    if (method.folder, data.name) in LINEAR_NETWORK:
+        notes.append(WIDE)
+    if (method.folder, data.name) in DEAR:
+        notes.append(MINUTES)
     return notes
 
 

@@ -38,7 +38,10 @@ SWEPT = ["before_accuracy", "first_accuracy", "final_accuracy", "final_minority_
 
 OPEN = (
     "network, optimiser, batches of 64 and epochs are the library's choice, the same for all "
-    "networks of a set; the paper's are in an appendix that is not public"
+    "networks of a set; the paper's are in an appendix that is not public. Not all are trained as "
+    "long for that: ICED has 20 epochs of its decoder and a warm-up (batches of 16) before, and "
+    "epochs that are longer by the synthetic instances; MBEM trains for as many epochs in each of "
+    "its rounds; Crowd-Layer's noise layer has a learning rate of its own, the library's default"
 )
 EMOTION = "the paper's fourth set, Emotion, is not public; there are other real sets in its place"
 BY_CLASS = (
@@ -53,9 +56,16 @@ NOT_THEIRS = "not a set of the paper"
 REGRESSION = "scikit-learn's logistic regression, C = 1, at most 1,000 iterations"
 ITS_DS = (
     "the paper's D&S: maximum likelihood but for .01 of an annotation in every cell, uniform class "
-    "prior, one subtype a class, in place of the library's defaults"
+    "prior, one subtype a class, in place of the library's defaults; by soft EM, whereas ICED's "
+    "own inference is by hard EM"
 )
-ESTIMATED_DS = "as the paper's D&S, but with an estimated class prior; not a row of the paper"
+ESTIMATED_DS = (
+    "as the paper's D&S, by soft EM, but with an estimated class prior; not a row of the paper"
+)
+HARD_DS = (
+    "as the paper's D&S, but by hard EM, as in ICED; it starts from the shares of the votes, ICED's"
+    " from the majority; not a row of the paper"
+)
 OF_LIBRARY = "the library's defaults for what is the method's own; not a row of the paper"
 THEIR_BASELINE = "the library's defaults for what is the method's own; the paper's are not public"
 OF_MBEM = (
@@ -71,8 +81,22 @@ OF_ICED = (
     "what the paper leaves open, and where this differs, is as in the library's defaults: "
     "docs/methods/iced.md numbers it"
 )
-OF_THE_MAJORITY = (
-    "its gold labels are the majority vote, ties to one side: nothing can infer them better"
+GOLD_BUT_FOR_TIES = (
+    "its gold labels are the majority vote, ties to class 1; the library's majority vote gives ties"
+    " to the first class, so that it is right on .875 of the training part and wrong on ties alone"
+)
+GOLD_IS_THE_MAJORITY = (
+    "its gold labels are the majority vote, ties to the first class as the library's are: nothing "
+    "can infer those of the training part better"
+)
+ONE_GROUP = (
+    "three votes have two levels of certainty, hence there is one group above the lowest: Trad-II "
+    "and ICED-w are the same run"
+)
+OF_SMOTE = (
+    "SMOTE of the (scaled) features on the labels inferred in every round, by soft EM with an "
+    "estimated prior from real and synthetic annotations; no decoder, no warm-up; not a row of "
+    "the paper"
 )
 AS_IT_COMES = "warm-up accuracy and macro-F1 are of the test part as it comes, 7.2:1"
 FEWER = "10 epochs: this asks what the labels inferred are like, not the classifier"
@@ -90,8 +114,15 @@ class Set(NamedTuple):
     scaling: str | None = "standard"
     warm_up_epochs: int = 2
     fewer_epochs: int = 8
+    growth: float = 1.8
+    """How much longer an epoch is where true classes are raised to the largest (20/11 at 10:1)."""
     is_wide: bool = False
     """Whether it has more features than training instances."""
+
+    @property
+    def as_many_steps(self) -> int:
+        """Epochs without synthetic instances of about as many steps as ``max_epochs`` with."""
+        return round(self.growth * self.max_epochs)
 
     @property
     def protocol(self) -> dict[str, Any]:
@@ -142,14 +173,15 @@ GISETTE, USPS, GSAD, HARD, PRODUCT, COLPOSCOPY, REPORTS, SENTIMENT = SETS = (
         "colposcopy",
         "Colposcopy",
         {"name": "colposcopy"},
-        (NOT_THEIRS, OF_THE_MAJORITY),
+        (NOT_THEIRS, GOLD_BUT_FOR_TIES),
     ),
     Set(
         "reports",
         "Reports",
         {"name": "reports"},
-        (NOT_THEIRS, "four classes", OF_THE_MAJORITY),
+        (NOT_THEIRS, "four classes", GOLD_IS_THE_MAJORITY),
         n_classes=4,
+        growth=1.4,
     ),
     Set(
         "sentiment",
@@ -209,11 +241,17 @@ def _sampler(**params: Any) -> dict[str, Any]:
 
 
 FEWER_EPOCHS = "fewer epochs"
+NO_INFERENCE = "no inference (majority vote)"
+AS_MANY_STEPS = "no synthesis, as many steps"
+AT_ONCE = "warm-up at once (Trad-II)"
 NO_WARM_UP = "no warm-up"
 GAPS_FILLED = "gaps of synthetic annotations filled"
 PARTS: dict[str, dict[str, Any]] = {
     **EM_AND_PRIOR,
+    NO_INFERENCE: {"em": None},
+    "EM from the labels of the round before": {"em_start": "previous"},
     "no synthesis": {"synthesis": None},
+    AS_MANY_STEPS: {"synthesis": None},
     "embeddings, no decoder": {"synthesis": "embedding"},
     "SMOTE of the features": {"synthesis": "input"},
     "synthetic labels as intended": {"synthetic_labels": "intended"},
@@ -225,21 +263,23 @@ PARTS: dict[str, dict[str, Any]] = {
     "generated once": {"regenerate": False},
     NO_WARM_UP: {"warm_up": None},
     "warm-up on all (Trad-I)": {"warm_up": "all"},
-    "warm-up at once (Trad-II)": {"warm_up": "together"},
+    AT_ONCE: {"warm_up": "together"},
     "warm-up of 10 epochs a group": {"warm_up_epochs": 10},
     FEWER_EPOCHS: {},
     "soft targets": {"targets": "soft"},
     "balanced decision": {"decision": "balanced"},
 }
-"""ICED with another choice each; the epochs of `FEWER_EPOCHS` are the set's."""
+"""ICED with another choice each; `FEWER_EPOCHS` and `AS_MANY_STEPS` have epochs of the set's."""
 
 CLAIMED_PARTS = {
+    NO_INFERENCE: "inference improves the classifier",
     "no synthesis": "synthetic data improve the classifier",
+    AS_MANY_STEPS: "synthetic data improve the classifier, not only by longer epochs",
     "δ random": "certainty keeps synthetic instances in the minority: it is better than SMOTE's δ",
     "generated once": "synthesis and inference improve one another from round to round",
     NO_WARM_UP: "warm-up gives better initial abilities",
     "warm-up on all (Trad-I)": "its warm-up initialises ICED more effectively",
-    "warm-up at once (Trad-II)": "its warm-up initialises ICED more effectively",
+    AT_ONCE: "its warm-up initialises ICED more effectively",
 }
 """Why the paper holds ICED to be better with a part; others are this project's questions."""
 
@@ -295,13 +335,14 @@ def _two_stages(
     return Method(label, "AggregatedClassifier", own, kind, notes)
 
 
-def _their_ds(class_prior: str) -> dict[str, Any]:
+def _their_ds(class_prior: str, em: str = "soft") -> dict[str, Any]:
     """Dawid-Skene without the library's prior; its constants depend on the classes."""
-    params = {"class_prior": class_prior, "em": "soft", "n_subtypes": 1}
+    params = {"class_prior": class_prior, "em": em, "n_subtypes": 1}
     return {"class": "DawidSkene", "params": params}
 
 
 _UNIFORM, _ESTIMATED = (_their_ds(prior) for prior in ("uniform", "estimated"))
+_HARD = _their_ds("uniform", em="hard")
 BASELINES = (
     _two_stages("MV+LR", "MajorityVote", kind="regression"),
     _two_stages("MV+DNN", "MajorityVote"),
@@ -313,9 +354,10 @@ BASELINES = (
 )
 """Of the paper, with its labels."""
 
-ESTIMATED_BASELINES = (
+OTHER_DS = (
     _two_stages("D&S (estimated prior)+LR", _ESTIMATED, kind="regression", notes=(ESTIMATED_DS,)),
     _two_stages("D&S (estimated prior)+DNN", _ESTIMATED, notes=(ESTIMATED_DS,)),
+    _two_stages("D&S (hard EM)+DNN", _HARD, notes=(HARD_DS,)),
 )
 
 RIVALS = (
@@ -345,6 +387,20 @@ RIVALS = (
 RECIPES = (Method("Cross-fitted EM", "CrossFittedEMClassifier", {}, "recipe", (OF_RECIPE,)),)
 """What the library recommends for imbalanced crowds. Rows of `rivals`; a claim a set says it is
 level with the best of all rows."""
+
+SMOTE = "SMOTE on D&S labels"
+ICED_RIVALS: dict[str, dict[str, Any]] = {
+    SMOTE: {
+        **EM_AND_PRIOR[SOFT_ESTIMATED],
+        "synthesis": "input",
+        "synthetic_labels": "intended",
+        "warm_up": None,
+        **_sampler(delta="random"),
+    },
+    SOFT_ESTIMATED: EM_AND_PRIOR[SOFT_ESTIMATED],
+    FULL: {},
+}
+"""Rows of `rivals` that are ICED with other choices, and ICED."""
 
 ABSENT = {("CPC", SENTIMENT.key)}
 """Cells of Table 2 without a row."""
@@ -390,7 +446,7 @@ def _regression(scaling: str | None) -> dict[str, Any]:
 def _with_flat_prior(params: dict[str, Any], n_classes: int) -> dict[str, Any]:
     """Give the paper's D&S .01 of an annotation in every cell of every confusion matrix."""
     aggregator = params.get("aggregator")
-    if aggregator not in (_UNIFORM, _ESTIMATED):
+    if aggregator not in (_UNIFORM, _ESTIMATED, _HARD):
         return params
     prior = {
         "confusion_prior": "diagonal",
@@ -489,8 +545,8 @@ def _printed_warm_up(label: str, data: Set) -> list[tuple[str, float]]:
 
 
 def _methods(data: Set) -> list[Method]:
-    """Baselines of Table 2 on a set, in its order, then those with an estimated prior."""
-    every = [*BASELINES, *ESTIMATED_BASELINES]
+    """Baselines of Table 2 on a set, in its order, then other kinds of D&S."""
+    every = [*BASELINES, *OTHER_DS]
     return [method for method in every if (method.label, data.key) not in ABSENT]
 
 
@@ -502,7 +558,7 @@ Rows = Iterator[tuple[str, dict[str, Any]]]
 
 
 def table2() -> Rows:
-    """Table 2, and D&S with an estimated prior."""
+    """Table 2, and other kinds of D&S."""
     for data in SETS:
         notes = (EMOTION, NO_CPC) if data is SENTIMENT else (EMOTION,)
         for method in _methods(data):
@@ -517,28 +573,43 @@ def rivals() -> Rows:
     for data in SETS:
         for method in _rivals():
             yield _id(data, method.label, "rivals", method.cls), _row_of(method, "rivals", data)
-        for label in (SOFT_ESTIMATED, FULL):
-            found = _row_of_iced(_as_rival(label), "rivals", data, **EM_AND_PRIOR[label])
+        for label, params in ICED_RIVALS.items():
+            notes = (OF_SMOTE,) if label == SMOTE else ()
+            found = _row_of_iced(_as_rival(label), "rivals", data, notes, **params)
             yield _id(data, label, "rivals"), found
 
 
 def _as_rival(label: str) -> str:
-    return label if label == FULL else f"{FULL}, {label}"
+    return f"{FULL}, {label}" if label in FORMS else label
 
 
 def _parts_of(data: Set) -> dict[str, dict[str, Any]]:
     """Return the parts of a set, with what its own are."""
     left_out = set() if data in WITH_GAPS else {GAPS_FILLED}
-    own = {FEWER_EPOCHS: {"max_epochs": data.fewer_epochs}}
-    return {name: own.get(name, part) for name, part in PARTS.items() if name not in left_out}
+    own = {FEWER_EPOCHS: data.fewer_epochs, AS_MANY_STEPS: data.as_many_steps}
+    return {
+        name: {**part, "max_epochs": own[name]} if name in own else part
+        for name, part in PARTS.items()
+        if name not in left_out
+    }
+
+
+def _notes_of_part(data: Set, label: str) -> tuple[str, ...]:
+    if label == FEWER_EPOCHS:
+        return (f"{data.fewer_epochs} epochs in place of {data.max_epochs}",)
+    if label == AS_MANY_STEPS:
+        return (
+            f"{data.as_many_steps} epochs in place of {data.max_epochs}: with synthetic instances "
+            f"one is about {data.growth} times as long (by the true classes)",
+        )
+    return (ONE_GROUP,) if data is PRODUCT and label in (FULL, AT_ONCE) else ()
 
 
 def parts() -> Rows:
     """ICED without a part, or with another one."""
     for data in PART_SETS:
         for label, params in _parts_of(data).items():
-            fewer = f"{data.fewer_epochs} epochs in place of {data.max_epochs}"
-            notes = (fewer,) if label == FEWER_EPOCHS else ()
+            notes = _notes_of_part(data, label)
             yield _id(data, label, "parts"), _row_of_iced(label, "parts", data, notes, **params)
 
 
@@ -560,7 +631,7 @@ def table3() -> Rows:
     """Table 3: ways to warm up."""
     for data, label in product(WARM_UP_SETS, WARM_UPS):
         printed = _printed_warm_up(label, data)
-        notes = (AS_IT_COMES,) if data is PRODUCT else ()
+        notes = (AS_IT_COMES, ONE_GROUP) if data is PRODUCT else ()
         found = _row_of_iced(label, "table3", data, notes, printed, **WARM_UPS[label])
         yield _id(data, label, "table3"), found
 
@@ -582,7 +653,7 @@ def _tables() -> list[dict[str, Any]]:
     def names(sets: tuple[Set, ...]) -> list[str]:
         return [data.name for data in sets]
 
-    baselines = [method.label for method in (*BASELINES, *ESTIMATED_BASELINES)]
+    baselines = [method.label for method in (*BASELINES, *OTHER_DS)]
     others = [method.label for method in _rivals()]
     swept = tuple(_of_errors(error) for error in ERRORS)
     found = (
@@ -592,7 +663,7 @@ def _tables() -> list[dict[str, Any]]:
             "Beyond the paper: other ways to deal with rare classes",
             SHOWN,
             SETS,
-            [*others, _as_rival(SOFT_ESTIMATED), FULL],
+            [*others, *map(_as_rival, ICED_RIVALS)],
         ),
         # What not all sets have stands where it is, last.
         (
@@ -649,6 +720,29 @@ def _best(name: str, text: str, better: str, than: list[str], by: float = 0.0) -
 Claims = Iterator[dict[str, Any]]
 
 
+def _untestable(name: str, text: str, why: str) -> dict[str, Any]:
+    return {"id": name, "text": text, "test": {"kind": "untestable", "why": why}}
+
+
+MEAN_RECALL = (
+    " Mean recall, here and below, is accuracy on a class-balanced test part, as the paper's is."
+)
+TRAINED_ON_GOLD = {
+    COLPOSCOPY.key: " (Its gold is the majority vote: ties aside, MV's rows are trained on it.)",
+    REPORTS.key: " (Its gold is the majority vote: MV's rows are trained on it.)",
+}
+DECIDED_BY_GOLD = {
+    COLPOSCOPY.key: f"{GOLD_BUT_FOR_TIES}: which labels are better is decided by that",
+    REPORTS.key: f"{GOLD_IS_THE_MAJORITY}: MV has the better labels by construction",
+}
+"""Why labels by MV and by D&S cannot be compared on a set."""
+
+OF_EMOTION = (
+    " (The paper says so of LR and DNN on all its sets; its own Emotion column has LR the other "
+    "way, accuracy .8289 with MV and .8311 with D&S.)"
+)
+
+
 def _claims_of_table2() -> Claims:
     for data in SETS:
         full = _id(data, FULL, "table2")
@@ -657,44 +751,58 @@ def _claims_of_table2() -> Claims:
             for method in _methods(data)
             if method in BASELINES
         }
+        tail = TRAINED_ON_GOLD.get(data.key, "")
         yield _best(
             f"best-{data.key}",
-            f"ICED achieves the best classification performance on {data.name}: it is more "
-            "accurate than the best of the paper's baselines. (The paper's reasons: synthetic data "
-            "make D&S's assumption of uniform classes fit, better labels make better synthetic "
-            "data, and balanced data a classifier that generalises better.)",
+            f"ICED achieves the best classification performance on {data.name}: it has a higher "
+            "mean recall than the best of the paper's baselines. (The paper's reasons: synthetic "
+            "data make D&S's assumption of uniform classes fit, better labels make better "
+            "synthetic data, and balanced data a classifier that generalises better.)"
+            f"{MEAN_RECALL if data is SETS[0] else ''}{tail}",
             full,
             list(theirs.values()),
         )
         for label, row in theirs.items():
             yield _paired(
                 f"beats-{_file(label)}-{data.key}",
-                f"ICED is more accurate than {label} on {data.name}.",
+                f"ICED has a higher mean recall than {label} on {data.name}."
+                f"{tail if label.startswith('MV+') else ''}",
                 full,
                 row,
             )
-        for classifier in ("LR", "DNN"):
-            yield _paired(
-                f"mv-labels-{classifier.lower()}-{data.key}",
-                f"{classifier} is more accurate on {data.name} with labels by MV than by D&S, which"
-                " assumes uniform classes.",
-                theirs[f"MV+{classifier}"],
-                theirs[f"D&S+{classifier}"],
-            )
-    yield {
-        "id": "mbem",
-        "text": "MBEM is by far the worst: accuracies of .63 to .78 and F1 of .42 to .56.",
-        "test": {"kind": "untestable", "why": WHY_MBEM},
-    }
+        yield from _claims_of_labels(data, theirs)
+    yield _untestable(
+        "mbem",
+        "MBEM's row: accuracies of .63 to .78 and F1 of .42 to .56, the lowest F1 of every column. "
+        "(The paper's text says nothing of it.)",
+        WHY_MBEM,
+    )
+
+
+def _claims_of_labels(data: Set, rows: dict[str, str]) -> Claims:
+    """Labels by MV against labels by D&S, for either classifier."""
+    for classifier in ("LR", "DNN"):
+        name = f"mv-labels-{classifier.lower()}-{data.key}"
+        text = (
+            f"{classifier} has a higher mean recall on {data.name} with labels by MV than by D&S, "
+            "which assumes uniform classes."
+        )
+        if data.key in DECIDED_BY_GOLD:
+            yield _untestable(name, text, DECIDED_BY_GOLD[data.key])
+            continue
+        tail = OF_EMOTION if classifier == "LR" and data in PRINTED_SETS else ""
+        yield _paired(name, text + tail, rows[f"MV+{classifier}"], rows[f"D&S+{classifier}"])
 
 
 WHY_MBEM = (
     "the printed figures cannot be those of the class-balanced test part. Of two equally frequent "
-    "classes an accuracy of .6967 leaves no macro-F1 below .666, and no F1 of one class below "
-    ".564; printed is .4211 (USPS .7813: .770 and .720, printed .5334; GSAD .6826: .647 and .535, "
-    "printed .5577; Emotion .6344: .578 and .423, printed .5324). Nor is .6967 a share of 1,400 "
-    "instances, .7813 of 332 or .6826 of 1,170. All other rows are exact counts of such a test "
-    "part, with a macro-F1 that fits: each is one run, and MBEM's was measured on something else"
+    "classes an accuracy of .6967 leaves no macro-F1 below .666; printed is .4211 (USPS .7813: "
+    ".770, printed .5334; GSAD .6826: .647, printed .5577; Emotion .6344: .578, printed .5324). "
+    "The F1 of one class, if that was meant, is no less than .564, .720, .535 and .423, which "
+    "excludes Gisette's and USPS's figures, not the others. Nor is .6967 a share of 1,400 "
+    "instances, .7813 of 332 or .6826 of 1,170 (Emotion's .6344 is one of 900). All other rows are "
+    "exact counts of such test parts, with a macro-F1 that fits: each is one run, and MBEM's was "
+    "measured on something else"
 )
 
 
@@ -705,12 +813,12 @@ def _claims_of_recipes() -> Claims:
         every = [
             *(_id(data, method.label, "table2", method.cls) for method in _methods(data)),
             *(_id(data, method.label, "rivals", method.cls) for method in _rivals()),
-            *(_id(data, name, "rivals") for name in (SOFT_ESTIMATED, FULL)),
+            *(_id(data, name, "rivals") for name in ICED_RIVALS),
         ]
         yield _best(
             f"recipe-{_file(label)}-{data.key}",
-            f"{label} is not less accurate on {data.name} than the best of all rows by more than a "
-            "point (this project's aim).",
+            f"{label} has a mean recall on {data.name} that is at most a point below that of the "
+            "best of all rows (this project's aim).",
             own,
             [row for row in every if row != own],
             by=-0.01,
@@ -723,18 +831,21 @@ def _claims_of_inference() -> Claims:
         row, tail = _id(data, label, table), f"{data.key}-{_file(label)}"
         where = data.name if table == "fig2" else f"USPS-Syn with {data.name}"
         what = "ICED" if label == FULL else f"ICED with {label}"
+        example = "" if data is GISETTE else " (The paper says so of Gisette, as an example.)"
         for when, kind, words, value in (
             ("before", "at_most", "before synthesis D&S is below 60 %", 0.6),
             ("first", "at_least", "after one synthesis D&S is above 80 %", 0.8),
             ("final", "at_least", "after all rounds D&S is above 90 %", 0.9),
         ):
-            text = f"Synthesis lifts the labels inferred, {what} on {where}: {words} right."
+            text = (
+                f"Synthesis lifts the labels inferred, {what} on {where}: {words} right.{example}"
+            )
             yield _bound(kind, f"lifts-{when}-{tail}", text, row, f"{when}_accuracy", value=value)
     yield _bound(
         "at_most",
         "hard-estimated-loses-minority",
         "Hard EM with an estimated prior loses the minority on USPS-Syn: at the end it names no "
-        "more than 55 % of it (this project's warning).",
+        "more than 55 % of it (the bound is this project's aim, a recall below .55).",
         _id(USPS, HARD_ESTIMATED, "fig2"),
         "final_minority_recall",
         value=0.55,
@@ -743,14 +854,24 @@ def _claims_of_inference() -> Claims:
 
 def _claims_of_warm_up() -> Claims:
     for data, label in product(WARM_UP_SETS, ("Trad-I", "Trad-II")):
-        yield _paired(
-            f"warm-up-{_file(label)}-{data.key}",
+        name = f"warm-up-{_file(label)}-{data.key}"
+        as_it_comes = " (on the test part as it comes, 7.2:1)" if data is PRODUCT else ""
+        text = (
             f"Right after the warm-up on {data.name} the classifier is more accurate with ICED-w "
-            f"than with {label}.",
-            _id(data, "ICED-w", "table3"),
-            _id(data, label, "table3"),
-            "warm_up_accuracy",
+            f"than with {label}{as_it_comes}."
         )
+        if data is PRODUCT and label == "Trad-II":
+            yield _untestable(name, text, ONE_GROUP)
+            continue
+        ours, other = (_id(data, each, "table3") for each in ("ICED-w", label))
+        yield _paired(name, text, ours, other, "warm_up_accuracy")
+
+
+NO_QUESTION = {
+    (PRODUCT.key, AT_ONCE): ONE_GROUP,
+    (REPORTS.key, NO_INFERENCE): f"{GOLD_IS_THE_MAJORITY}: inference can only lose",
+}
+"""Why a part is no question on a set."""
 
 
 def _claims_of_parts() -> Claims:
@@ -760,12 +881,13 @@ def _claims_of_parts() -> Claims:
                 continue
             why = CLAIMED_PARTS.get(label)
             tail = f": {why}." if why else " (this project's question)."
-            yield _paired(
-                f"part-{_file(label)}-{data.key}",
-                f"ICED is more accurate on {data.name} than with: {label}{tail}",
-                _id(data, FULL, "parts"),
-                _id(data, label, "parts"),
-            )
+            name = f"part-{_file(label)}-{data.key}"
+            text = f"ICED has a higher mean recall on {data.name} than with: {label}{tail}"
+            if (data.key, label) in NO_QUESTION:
+                yield _untestable(name, text, NO_QUESTION[data.key, label])
+                continue
+            full, other = (_id(data, each, "parts") for each in (FULL, label))
+            yield _paired(name, text, full, other)
 
 
 def _targets() -> Claims:
@@ -779,6 +901,23 @@ def _targets() -> Claims:
             value=round((low + high) / 2, 4),
             within=round((high - low) / 2, 4),
         )
+        yield _bound(
+            "at_least",
+            f"reaches-{data.key}",
+            f"ICED's mean recall on {data.name} is {low:.2f} or more (this project's aim).",
+            _id(data, FULL, "table2"),
+            BALANCED,
+            value=low,
+        )
+    yield _bound(
+        "at_least",
+        "reaches-reweighted-product",
+        "Class-weighted training on Dawid-Skene posteriors has a mean recall of .905 or more on "
+        "Product (this project's aim: .905 to .915).",
+        _id(PRODUCT, "DL-DS, reweighted", "rivals", "AggregatedClassifier"),
+        BALANCED,
+        value=0.905,
+    )
 
 
 def paper() -> dict[str, Any]:

@@ -88,6 +88,32 @@ def test_quantiles_are_of_about_equal_size_and_keep_levels_together():
     assert len(np.unique(certainty_groups(tied, by="quantiles")[4:])) == 1
 
 
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [([1, 1, 1, 1, 60], [0, 0, 0, 0, 3]), ([60, 1, 1, 1, 1], [0, 3, 3, 3, 3])],
+)
+def test_a_level_of_most_instances_leaves_no_group_empty_at_the_top(counts, expected):
+    levels = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    groups = certainty_groups(np.repeat(levels, counts), by="quantiles")
+    np.testing.assert_array_equal(groups, np.repeat(expected, counts))
+
+
+def test_a_level_is_in_the_quantile_of_its_middle():
+    # Of 8 instances the middles are .5, 2, 4, 6 and 7.5, the starts 0, 1, 3, 5 and 7.
+    certainty = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], [1, 2, 2, 2, 1])
+    groups = certainty_groups(certainty, by="quantiles")
+    assert groups.tolist() == [0, 1, 1, 2, 2, 3, 3, 3]
+
+
+def test_equal_shares_of_other_classes_are_one_level():
+    # The sums of their squares differ in the last place.
+    rows = [[0, 1, 2, 2, 2], [0, 1, 1, 1, 2], [0, 0, 0, 1, 2], [0, 0, 0, 0, 0]]
+    certainty = label_certainty(AnnotationTable.from_matrix(rows))
+    assert len(np.unique(certainty)) == 3
+    for by in ("levels", "quantiles"):
+        assert certainty_groups(certainty, by=by).tolist() == [0, 0, 0, 3]
+
+
 @pytest.mark.parametrize("smoothing", ["much", -1.0, True])
 def test_wrong_smoothing_is_named(smoothing):
     table = AnnotationTable.from_matrix([[0, 1]])

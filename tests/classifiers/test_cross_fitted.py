@@ -1,6 +1,8 @@
 """Cross-fitted EM: its parts against references, out-of-fold by construction, and the whole."""
 
+import copy
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from manyhands import (
     load,
     make_crowd,
 )
+from manyhands.classifiers import cross_fitted
 from manyhands.classifiers.cross_fitted import (
     annotation_nll,
     at_least,
@@ -26,9 +29,11 @@ from manyhands.classifiers.cross_fitted import (
     fit_logistic,
 )
 from manyhands.classifiers.latent import LatentClasses
+from manyhands.classifiers.monitors import GoldMonitor
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.exceptions import AnnotationError
 from manyhands.nn import CNN, MLP, Ensemble, Linear
-from manyhands.training import Checkpoint
+from manyhands.training import Checkpoint, GradientStep
 
 SMALL = {"max_epochs": 4, "batch_size": 16, "min_steps": 3, "random_state": 0, "device": "cpu"}
 QUICK = SMALL | {"n_rounds": 2, "n_folds": 3, "n_networks": 2}
@@ -108,6 +113,47 @@ def test_confusion_rows_get_annotations_as_the_crowd_gives_them():
     np.testing.assert_allclose(plain, counts / counts.sum(axis=2, keepdims=True))
 
 
+def counted_confusion(A, posterior, strength):
+    """Confusion matrices of a matrix of annotations, entry by entry."""
+    n, n_annotators = A.shape
+    n_classes = posterior.shape[1]
+    counts = np.zeros((n_annotators, n_classes, n_classes))
+    for i in range(n):
+        for r in range(n_annotators):
+            if A[i, r] >= 0:
+                counts[r, :, A[i, r]] += posterior[i]
+    confusion = np.empty_like(counts)
+    for c in range(n_classes):
+        crowd = [counts[:, c, g].sum() + 0.1 + (g == c) for g in range(n_classes)]
+        for r in range(n_annotators):
+            row = [counts[r, c, g] + strength * crowd[g] / sum(crowd) for g in range(n_classes)]
+            confusion[r, c] = np.array(row) / sum(row)
+    return confusion
+
+
+def test_the_more_annotations_a_row_gets_the_more_it_is_the_crowds():
+    # Annotator 0 is right in 3 of 4, annotator 1 in 1 of 4: the crowd in 5.1 of 9.2 (4 + 1.1).
+    given = np.array([[0, 1], [0, 1], [0, 1], [1, 0]])
+    table = AnnotationTable.from_matrix(np.vstack([given, 1 - given]))
+    posterior = np.repeat(np.eye(2), 4, axis=0)
+    for strength in (0.0, 50.0):
+        right = (np.array([3.0, 1.0]) + strength * 5.1 / 9.2) / (4.0 + strength)
+        confusion = crowd_confusion(LatentClasses(table), posterior, strength)
+        for c in (0, 1):
+            np.testing.assert_allclose(confusion[:, c, c], right)
+
+
+@pytest.mark.parametrize("strength", [0.0, 50.0])
+def test_the_crowds_annotations_are_as_many_as_asked_for(strength):
+    X, A, _ = rare_crowd(n=66)
+    A[::2, 0] = -1
+    model = CrossFittedEMClassifier(crowd_strength=strength, **QUICK).fit(X, A)
+    expected = counted_confusion(A, model.posterior_, strength)
+    np.testing.assert_allclose(model.confusion_, expected, atol=1e-9)
+    other = counted_confusion(A, model.posterior_, 2.0)
+    assert np.abs(model.confusion_ - other).max() > 0.01
+
+
 # -- calibration ----------------------------------------------------------------------------------
 
 
@@ -175,6 +221,16 @@ def test_calibration_permutes_with_classes_and_members():
     np.testing.assert_allclose(moved, shift[order], atol=1e-3)
     turned, _ = calibrate(log_probas[::-1], log_likelihood, *start)
     np.testing.assert_allclose(turned[::-1], weights, rtol=1e-3)
+
+
+def test_the_shift_has_mean_0_wherever_the_search_starts():
+    log_probas, log_likelihood = calibration_problem(n_classes=3)
+    weights = np.full(2, 0.5)
+    _, shift = calibrate(log_probas, log_likelihood, weights, np.zeros(3))
+    _, moved = calibrate(log_probas, log_likelihood, weights, np.full(3, 3.0))
+    assert np.abs(shift).max() > 0.2
+    np.testing.assert_allclose(moved.mean(), 0.0, atol=1e-12)
+    np.testing.assert_allclose(moved, shift, atol=1e-2)
 
 
 # -- logistic regression --------------------------------------------------------------------------
@@ -288,6 +344,169 @@ def test_what_is_learnt_by_heart_moves_no_posterior():
     assert spread < 0.05
 
 
+def trained_networks(rounds):
+    """The networks of the folds as they are after one round's training."""
+    train, kept = type(rounds)._train, []
+
+    def keep(networks):
+        kept.append(networks)
+        train(rounds, networks)
+
+    rounds._train = keep
+    torch.manual_seed(0)
+    rounds.out_of_fold()
+    return kept[0]
+
+
+def test_a_folds_network_does_not_normalise_by_its_own_features():
+    X, A, _ = rare_crowd(n=66)
+    # Batches of 22: there is more than one row of other folds in all of them.
+    options = QUICK | {"batch_size": 22, "linear": False}
+    model = CrossFittedEMClassifier({"name": "mlp", "batch_norm": True}, **options)
+    rounds = rounds_of(model, X, A)
+    before = [network.state_dict() for network in trained_networks(rounds)]
+    rounds.features.data[rounds.rows[rounds.folds == 0]] += 5.0
+    after = [network.state_dict() for network in trained_networks(rounds)]
+    assert any("running_mean" in name for name in before[0])
+    for name, value in before[0].items():
+        torch.testing.assert_close(after[0][name], value, rtol=0, atol=0)
+    for fold in (1, 2):
+        for name in (name for name in before[fold] if "running_mean" in name):
+            assert (after[fold][name] - before[fold][name]).abs().max() > 0.05
+
+
+def test_a_folds_network_is_trained_as_it_would_be_alone():
+    X, A, _ = rare_crowd(n=66)
+    torch.manual_seed(0)
+    start = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    # All instances in a batch, folds of equal size: two epochs of ten steps.
+    options = QUICK | {"batch_size": 66, "min_steps": 10, "lr": 0.01, "weight_decay": 0.1}
+    rounds = rounds_of(CrossFittedEMClassifier(start, linear=False, **options), X, A)
+    networks = trained_networks(rounds)
+    x = rounds.classifier.scaler(torch.from_numpy(X).float())
+    q = torch.from_numpy(rounds.posterior).float()
+    for fold, network in enumerate(networks):
+        alone = copy.deepcopy(start)
+        optimizer = torch.optim.Adam(alone.parameters(), lr=0.01, weight_decay=0.1)
+        others = rounds.folds != fold
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = -(q[others] * alone(x[others]).log_softmax(dim=1)).sum(dim=1).mean()
+            loss.backward()
+            optimizer.step()
+        for mine, expected in zip(network.parameters(), alone.parameters(), strict=True):
+            torch.testing.assert_close(mine, expected, rtol=0, atol=1e-3)
+
+
+def test_no_member_rules_a_class_out():
+    X, A, _ = rare_crowd(n=66)
+
+    def sure(input_shape, n_classes):
+        network = Says(0.5, 0.5)
+        network.logits.data = torch.tensor([0.0, -1000.0])
+        return network
+
+    rounds = rounds_of(CrossFittedEMClassifier(sure, lr=1e-6, **QUICK), X, A)
+    rounds._by_regressions = lambda: np.log(np.tile([1e-200, 1.0], (66, 1)))
+    network, linear = rounds.out_of_fold()
+    assert torch.tensor([0.0, -1000.0]).double().softmax(dim=0)[1] == 0.0
+    np.testing.assert_allclose(network, np.tile([0.0, math.log(1e-6)], (66, 1)), atol=1e-12)
+    np.testing.assert_allclose(linear, np.tile([math.log(1e-6), 0.0], (66, 1)), atol=1e-12)
+
+
+# -- a round --------------------------------------------------------------------------------------
+
+
+def test_the_posterior_of_a_round_is_of_the_calibrated_prior_and_the_annotations():
+    X, A, _ = rare_crowd(n=66)
+    rounds = rounds_of(CrossFittedEMClassifier(**QUICK), X, A)
+    confusion, log_probas = rounds.confusion, rounds.out_of_fold()
+    rounds.out_of_fold = lambda: log_probas
+    terms = rounds("all instances")
+    assert np.abs(rounds.shift).max() > 0.05
+    assert np.abs(rounds.weights - 0.5).max() > 0.01
+    nll = 0.0
+    for i in range(66):
+        prior = [
+            math.exp(rounds.shift[c])
+            * math.prod(math.exp(log_probas[m, i, c]) ** rounds.weights[m] for m in (0, 1))
+            for c in (0, 1)
+        ]
+        said = [math.prod(confusion[r, c, A[i, r]] for r in range(9)) for c in (0, 1)]
+        joint = [prior[c] / sum(prior) * said[c] for c in (0, 1)]
+        nll -= math.log(sum(joint)) / 66
+        np.testing.assert_allclose(rounds.posterior[i], np.array(joint) / sum(joint), rtol=1e-6)
+    assert float(terms["nll"]) == pytest.approx(nll)
+    expected = counted_confusion(A, rounds.posterior, 2.0)
+    np.testing.assert_allclose(rounds.confusion, expected, rtol=1e-9)
+
+
+def spied(monkeypatch, name):
+    """Arguments and results of a function of the module, from now on."""
+    function, calls = getattr(cross_fitted, name), []
+
+    def spy(*arguments):
+        kept = copy.deepcopy(arguments[2:])
+        calls.append((kept, function(*arguments)))
+        return calls[-1][1]
+
+    monkeypatch.setattr(cross_fitted, name, spy)
+    return calls
+
+
+def test_calibration_starts_where_the_last_round_ended(monkeypatch):
+    X, A, _ = rare_crowd(n=66)
+    calls = spied(monkeypatch, "calibrate")
+    CrossFittedEMClassifier(**QUICK | {"n_rounds": 3}).fit(X, A)
+    assert len(calls) == 3
+    ends = [(np.full(2, 0.5), np.zeros(2)), *(found for _, found in calls[:-1])]
+    for (start, _), end in zip(calls, ends, strict=True):
+        for mine, expected in zip(start, end, strict=True):
+            np.testing.assert_array_equal(mine, expected)
+
+
+def test_regressions_start_where_the_last_round_ended(monkeypatch):
+    X, A, _ = rare_crowd(n=66)
+    calls = spied(monkeypatch, "fit_logistic")
+    CrossFittedEMClassifier(**QUICK | {"n_rounds": 3}).fit(X, A)
+    starts = [start for (_, start), _ in calls]
+    # The last training's is of all instances, and of its own.
+    assert starts[0] is starts[3] is None
+    for start, (_, found) in zip(starts[1:3], calls, strict=False):
+        for mine, expected in zip(start, found, strict=True):
+            torch.testing.assert_close(mine, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("min_steps", "steps"), [(1, 5), (7, 7)])
+def test_rounds_train_for_half_the_epochs_of_as_many_steps(min_steps, steps, monkeypatch):
+    X, A, _ = rare_crowd(n=66)  # Five minibatches.
+    step, taken = GradientStep.__call__, Counter()
+
+    def count(self, batch):
+        taken[type(self).__name__] += 1
+        return step(self, batch)
+
+    monkeypatch.setattr(GradientStep, "__call__", count)
+    options = QUICK | {"max_epochs": 5, "min_steps": min_steps}
+    CrossFittedEMClassifier(**options).fit(X, A)
+    assert taken == {"GradientStep": 2 * 3 * steps, "_LastStep": 5 * steps}
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_optimisers_are_made_anew_every_epoch_where_asked_for(reset, monkeypatch):
+    X, A, _ = rare_crowd(n=66)
+    make, made = CrossFittedEMClassifier._adam, Counter()
+
+    def count(self, module, n_networks):
+        made[n_networks] += 1
+        return make(self, module, n_networks)
+
+    monkeypatch.setattr(CrossFittedEMClassifier, "_adam", count)
+    # Networks: three in every one of two rounds, two in the last training.
+    CrossFittedEMClassifier(**QUICK | {"max_epochs": 5}, reset_optimizer=reset).fit(X, A)
+    assert made == ({3: 2 * 3, 2: 5} if reset else {3: 2, 2: 1})
+
+
 # -- the whole ------------------------------------------------------------------------------------
 
 
@@ -345,6 +564,14 @@ def test_history_tells_of_rounds_and_epochs():
     np.testing.assert_allclose(model.module_.classifier.backbone.weights, share, rtol=1e-6)
     np.testing.assert_allclose(model.posterior_.mean(axis=0)[1], rounds[-1]["share_1"])
     assert np.isin(model.labels_, model.classes_).all()
+
+
+def test_annotations_are_predicted_by_the_counted_confusions():
+    X, A, _ = rare_crowd(n=66)
+    model = CrossFittedEMClassifier(**QUICK).fit(X, A)
+    np.testing.assert_allclose(model.module_.confusions, model.confusion_, rtol=1e-6)
+    expected = np.einsum("nc,rcg->nrg", model.predict_proba(X), model.confusion_)
+    np.testing.assert_allclose(model.predict_annotation_proba(X), expected, rtol=1e-4)
 
 
 def test_class_weights_are_those_of_the_last_training_alone():
@@ -445,6 +672,19 @@ def test_patience_ends_the_last_training_alone():
     assert (model.best_stage_, model.best_epoch_) == ("train", 1)
 
 
+def test_no_round_is_kept_for_its_validation(monkeypatch):
+    X, A, y = rare_crowd(n=66)
+    accuracies = iter([1.0, 0.9, 0.1, 0.5, 0.3, 0.2])
+
+    def told(self):
+        return {"validation_accuracy": next(accuracies)}
+
+    monkeypatch.setattr(GoldMonitor, "__call__", told)
+    model = CrossFittedEMClassifier(validation=(X, y), **QUICK).fit(X, A)
+    assert model.history_[0]["validation_accuracy"] == 1.0
+    assert (model.best_stage_, model.best_epoch_) == ("train", 2)
+
+
 def test_instances_without_annotations_are_judged_by_the_classifier():
     X, A, _ = make_crowd_problem()
     A[5:9] = -1
@@ -512,6 +752,36 @@ def test_annotations_of_one_annotator_and_weights():
     double = table.take(np.repeat(np.arange(table.n_annotations), 2))
     counts = [crowd_confusion(LatentClasses(t), np.eye(3)[y], 0.0) for t in (table, double)]
     np.testing.assert_allclose(*counts)
+
+
+@pytest.mark.parametrize("n_rounds", [0, 3])
+def test_labels_are_the_annotations_where_there_is_one_an_instance(n_rounds):
+    X, A, _ = rare_crowd(n=66)
+    alone = np.where(np.arange(9) == np.arange(66)[:, None] % 9, A, -1)
+    model = CrossFittedEMClassifier(**QUICK | {"n_rounds": n_rounds}).fit(X, alone)
+    np.testing.assert_array_equal(model.labels_, alone.max(axis=1))
+
+
+@pytest.mark.parametrize("options", [{"n_rounds": 1, "n_networks": 1}, {"n_rounds": 0}])
+def test_one_network_for_all_is_refused(options):
+    X, A, _ = make_crowd_problem()
+    network = MLP((4,), 3)
+    model = CrossFittedEMClassifier(lambda s, c: network, **QUICK | options)
+    with pytest.raises(AnnotationError, match="backbone is a factory whose modules share"):
+        model.fit(X, A)
+
+
+def test_a_trunk_may_be_shared_only_where_it_is_frozen():
+    X, A, _ = make_crowd_problem()
+    trunk = torch.nn.Linear(4, 8)
+
+    def factory(shape, n_classes):
+        return torch.nn.Sequential(trunk, torch.nn.ReLU(), torch.nn.Linear(8, n_classes))
+
+    with pytest.raises(AnnotationError, match="share parameters that are trained"):
+        CrossFittedEMClassifier(factory, **QUICK).fit(X, A)
+    trunk.requires_grad_(False)
+    CrossFittedEMClassifier(factory, **QUICK).fit(X, A)
 
 
 def test_a_saved_model_decides_and_embeds_as_before(tmp_path):

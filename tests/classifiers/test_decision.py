@@ -1,6 +1,7 @@
 """The parameter ``decision``: from a classifier's probabilities to labels."""
 
 import copy
+import csv
 import json
 
 import numpy as np
@@ -295,6 +296,19 @@ def test_the_command_line_predicts_by_the_rule(tmp_path):
     found = [row["label"] for row in predict_file(tmp_path / "model", tmp_path / "X.npy")["labels"]]
     assert found == model.predict(np.float32(X)).tolist()
     assert found != model.predict_proba(X).argmax(axis=1).tolist()
+
+
+def test_a_job_writes_what_predict_decides(tmp_path):
+    from manyhands.experiments import run_job
+
+    X, table, _ = imbalanced()
+    model = AggregatedClassifier(decision="balanced", **QUICK)
+    run_job(model, np.float32(X), table, tmp_path / "job")
+    with (tmp_path / "job" / "labels.csv").open(newline="") as file:
+        found = [int(row["label"]) for row in csv.DictReader(file)]
+    kept = load(tmp_path / "job", device="cpu")
+    assert found == kept.predict(np.float32(X)).tolist()
+    assert found != kept.predict_proba(np.float32(X)).argmax(axis=1).tolist()
 
 
 # -- what is refused -------------------------------------------------------------------------------

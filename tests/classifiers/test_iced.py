@@ -18,6 +18,8 @@ from manyhands import (
     make_crowd,
 )
 from manyhands.annotations import certainty_groups, label_certainty
+from manyhands.classifiers.iced import _Rounds
+from manyhands.classifiers.latent import SoftTargets
 from manyhands.classifiers.monitors import watching
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
@@ -52,6 +54,47 @@ def imbalanced(n_frequent=180, n_rare=18, n_annotators=9, error=(0.2, 0.5), seed
         random_state=rng,
     )
     return X, table, y
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_after(place, model, X, y, monkeypatch):
+    """Fit until an epoch (stage, number) has its checkpoint; return the module as it was then."""
+    written, states = Checkpoint.after_epoch, []
+
+    def die(self, row):
+        written(self, row)
+        if (row["stage"], row["epoch"]) == place:
+            states.append({k: v.clone() for k, v in self.module.state_dict().items()})
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "after_epoch", die)
+        with pytest.raises(Killed):
+            model.fit(X, y)
+    return states[0]
+
+
+class Noting(CrowdSMOTE):
+    """Notes what it was asked and what it chose, through every clone."""
+
+    asked: list = []
+    chosen: list = []
+
+    def fit_resample(self, X, table, *, labels=None):
+        made = super().fit_resample(X, table, labels=labels)
+        self.asked.append(labels)
+        self.chosen.append(self.parents_)
+        return made
+
+
+@pytest.fixture
+def noting():
+    Noting.asked.clear()
+    Noting.chosen.clear()
+    return Noting()
 
 
 # -- limiting cases ---------------------------------------------------------------------------
@@ -563,24 +606,11 @@ def test_a_round_is_kept_with_what_was_inferred_in_it():
     ],
 )
 def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypatch):
-    class Killed(Exception):
-        pass
-
     X, A, _ = make_crowd_problem()
     parameters = QUICK | {"max_epochs": 3} | options
     file = tmp_path / "run.safetensors"
     whole = ICEDClassifier(**parameters).fit(X, A)
-    written = Checkpoint.after_epoch
-
-    def die(self, row):
-        written(self, row)
-        if (row["stage"], row["epoch"]) == killed_in:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", die)
-        with pytest.raises(Killed):
-            ICEDClassifier(checkpoint=file, **parameters).fit(X, A)
+    killed_after(killed_in, ICEDClassifier(checkpoint=file, **parameters), X, A, monkeypatch)
     resumed = ICEDClassifier(checkpoint=file, **parameters).fit(X, A)
     for name, value in whole.module_.state_dict().items():
         assert torch.equal(value, resumed.module_.state_dict()[name]), name
@@ -647,3 +677,360 @@ def test_bad_parameters_are_named(name, value):
     X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match=name):
         ICEDClassifier(**{name: value}).fit(X, A)
+
+
+# -- parts that a wrong line would pass by ----------------------------------------------------
+
+
+def test_the_decoder_stage_moves_the_body_of_the_network_and_not_its_head(tmp_path, monkeypatch):
+    X, A, _ = make_crowd_problem()
+    network = MLP((X.shape[1],), 3, hidden=(5,))
+    model = ICEDClassifier(
+        network, checkpoint=tmp_path / "run.safetensors", **QUICK | {"weight_decay": 0.0}
+    )
+    after = killed_after(("decoder", 1), model, X, A, monkeypatch)
+    for name, before in network.state_dict().items():
+        moved = not torch.equal(after[f"classifier.backbone.{name}"], before)
+        assert moved == name.startswith("body"), name
+
+
+def test_the_decoder_has_a_hidden_layer_with_a_relu():
+    torch.manual_seed(0)
+    decoder = Decoder(4, (2, 3))
+    first, last = (part for part in decoder.body if isinstance(part, nn.Linear))
+    z = torch.randn(5, 4)
+    hidden = (z @ first.weight.T + first.bias).clamp(min=0)
+    by_hand = (hidden @ last.weight.T + last.bias).reshape(5, 2, 3)
+    torch.testing.assert_close(decoder(z), by_hand)
+
+
+def test_the_decoder_is_refitted_five_times_as_long_before_the_first_round(monkeypatch):
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    steps = []
+    refit = _Rounds._refit
+
+    def noted(self, space, n_epochs):
+        told = refit(self, space, n_epochs)
+        steps.append({int(state["step"]) for state in self.decoder_optimizer.state.values()})
+        return told
+
+    monkeypatch.setattr(_Rounds, "_refit", noted)
+    ICEDClassifier(refit_epochs=2, **QUICK).fit(X, table)
+    assert steps == [{3 * 10}, {3 * 12}]  # three batches an epoch
+
+
+@pytest.mark.parametrize("max_iter", [1, 2])
+def test_inference_ends_after_em_max_iter(max_iter):
+    _, table, _ = imbalanced(n_frequent=80, n_rare=16)
+    found = {}
+    for n in (max_iter, 50):
+        model = ICEDClassifier(em="soft", prior="estimated", em_max_iter=n)
+        model.classes_ = np.array([0, 1])
+        found[n] = model._inferred(table, table.vote_counts() / 9)
+        expected = model._inference().set_params(max_iter=n)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            expected.fit(table, start=table.vote_counts() / 9)
+        np.testing.assert_array_equal(found[n], expected.posterior_)
+    assert np.abs(found[max_iter] - found[50]).max() > 0.01
+
+
+def test_every_round_draws_anew(noting):
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    # Points and labels are the same in every round: only what is drawn may differ.
+    ICEDClassifier(em=None, synthesis="input", sampler=noting, **QUICK).fit(X, table)
+    first, second = noting.chosen
+    assert first.shape == second.shape
+    assert not np.array_equal(first, second)
+
+
+def test_what_ties_is_nobodys_candidate(noting):
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8, n_annotators=4, error=(0.2, 0.4))
+    model = ICEDClassifier(em=None, synthesis="input", sampler=noting, **QUICK).fit(X, table)
+    counts = table.vote_counts()
+    tied = counts[:, 0] == counts[:, 1]
+    assert tied.any()
+    assert [label is None for label in noting.asked[0]] == tied.tolist()
+    assert noting.asked[0][~tied].tolist() == counts[~tied].argmax(axis=1).tolist()
+    assert not tied[noting.chosen[0]].any()
+    # It is trained on as half of both.
+    rest = (counts.argmax(axis=1)[~tied] == 1).sum() + tied.sum() / 2
+    assert model.history_[-1]["inferred_1"] == rest
+
+
+def test_what_is_said_of_few_is_said_after_a_resume_too(tmp_path, monkeypatch):
+    X, _, y = imbalanced(n_frequent=40, n_rare=1)
+    A = np.repeat(y[:, None], 3, axis=1)
+    options = {**QUICK, "max_epochs": 3, "regenerate": False, "synthesis": "input"}
+    file = tmp_path / "run.safetensors"
+    with pytest.warns(FewCandidatesWarning) as whole:
+        ICEDClassifier(**options).fit(X, A)
+    killed_after(("train", 2), ICEDClassifier(checkpoint=file, **options), X, A, monkeypatch)
+    with pytest.warns(FewCandidatesWarning) as resumed:
+        ICEDClassifier(checkpoint=file, **options).fit(X, A)
+    assert [str(w.message) for w in resumed] == [str(w.message) for w in whole]
+    assert len(whole) == 1
+
+
+@pytest.mark.parametrize("stages", [{"warm_up": None}, {"max_epochs": 1, "warm_up_epochs": 2}])
+def test_a_new_optimiser_every_epoch_changes_the_training(stages):
+    X, A, _ = make_crowd_problem()
+    options = QUICK | {"synthesis": None} | stages
+    plain, reset = (
+        ICEDClassifier(reset_optimizer=reset, **options).fit(X, A).predict_proba(X)
+        for reset in (False, True)
+    )
+    assert not np.array_equal(plain, reset)
+
+
+def test_batches_of_the_warm_up_and_of_the_rounds_have_their_own_sizes(monkeypatch):
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    sizes = []
+    loss = SoftTargets.loss
+
+    def noted(self, logits, instances):
+        sizes.append(len(logits))
+        return loss(self, logits, instances)
+
+    monkeypatch.setattr(SoftTargets, "loss", noted)
+    options = QUICK | {"batch_size": 24, "max_epochs": 1, "synthesis": None}
+    model = ICEDClassifier(warm_up="all", warm_up_batch_size=8, **options).fit(X, table)
+    n_warm_up = len(model.history_.column("loss", "warm_up"))
+    assert sizes == [8] * 6 * n_warm_up + [24] * 2
+
+
+def test_unequal_numbers_of_annotations_are_warmed_up_by_quartiles():
+    _, table, _ = imbalanced(n_frequent=120, n_rare=40)
+    A = table.to_matrix()
+    A[np.random.default_rng(0).random(A.shape) < 0.4] = -1
+    unequal = AnnotationTable.from_matrix(A)
+    groups = ICEDClassifier()._groups(unequal)
+    sizes = np.bincount(groups)
+    assert len(sizes) == 4
+    assert (np.abs(sizes - 40) < 15).all()
+    levels = certainty_groups(label_certainty(unequal), by="levels")
+    assert np.bincount(levels)[0] > 80, "the levels would leave out most"
+    by_levels = certainty_groups(label_certainty(table), by="levels")
+    np.testing.assert_array_equal(ICEDClassifier()._groups(table), by_levels)
+
+
+@pytest.mark.parametrize("targets", ["hard", "soft"])
+def test_instances_without_annotations_are_no_part_of_the_prior(targets):
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8, error=(0.05, 0.2))
+    A = table.to_matrix()
+    more = np.concatenate([A, np.full((30, A.shape[1]), -1)])
+    options = {**QUICK, "synthesis": None, "warm_up": None, "targets": targets}
+    plain = ICEDClassifier(**options).fit(X, A)
+    with_others = ICEDClassifier(**options).fit(np.concatenate([X, X[:30]]), more)
+    np.testing.assert_allclose(with_others.class_prior_, plain.class_prior_, atol=1e-6)
+    assert abs(plain.class_prior_[0] - 0.5) > 0.1
+
+
+def test_the_history_decides_by_the_prior_of_its_epoch(monkeypatch):
+    X, table, y = imbalanced()
+    options = {**QUICK, "max_epochs": 3, "decision": "balanced", "synthesis": None}
+    priors = []
+    decide = ICEDClassifier._decide
+
+    def noted(self, proba):
+        priors.append(self.class_prior_.copy())
+        return decide(self, proba)
+
+    with monkeypatch.context() as patch, watching(test=(X, y)):
+        patch.setattr(ICEDClassifier, "_decide", noted)
+        model = ICEDClassifier(**options).fit(X, table)
+    warm_up, train = priors[:3], priors[3:]
+    # In the warm-up, the shares of the votes; then those of what is inferred.
+    np.testing.assert_allclose(warm_up, np.tile(table.vote_counts().mean(axis=0) / 9, (3, 1)))
+    assert len(train) == 3
+    for epoch, row in enumerate(model.history_[-3:], start=1):
+        short = ICEDClassifier(**options | {"max_epochs": epoch}).fit(X, table)
+        np.testing.assert_array_equal(train[epoch - 1], short.class_prior_)
+        assert row["test_accuracy"] == (short.predict(X) == y).mean()
+    assert not np.allclose(train[0], warm_up[0])
+
+
+def test_the_history_follows_the_prior_of_every_round():
+    X, table, y = imbalanced(error=(0.05, 0.2))
+    options = {**QUICK, "max_epochs": 3, "decision": "balanced", "synthetic_labels": "intended"}
+    sampler = CrowdSMOTE(sampling_strategy=0.4)
+    with watching(test=(X, y)):
+        model = ICEDClassifier(sampler=sampler, **options).fit(X, table)
+    for epoch, row in enumerate(model.history_[-3:], start=1):
+        short = ICEDClassifier(sampler=sampler, **options | {"max_epochs": epoch}).fit(X, table)
+        assert row["test_accuracy"] == (short.predict(X) == y).mean()
+        assert short.class_prior_[1] > 0.2
+
+
+def test_the_warning_names_the_class_that_is_starved_most(monkeypatch):
+    table = AnnotationTable.from_matrix(np.arange(24)[:, None] % 3)
+
+    class Soft:
+        posterior_ = np.eye(3)[np.repeat([0, 1, 2], [9, 5, 10])]
+
+        def set_params(self, em):
+            assert em == "soft"
+            return self
+
+        def fit(self, table):
+            return self
+
+    model = ICEDClassifier(prior="estimated")
+    monkeypatch.setattr(model, "_inference", Soft)
+    model.classes_ = np.array(["a", "b", "c"])
+    # Three of five, and four of ten.
+    model.observed_posterior_ = np.eye(3)[np.repeat([0, 1, 2], [17, 3, 4])]
+    with pytest.warns(UserWarning, match="finds 4 instances of class 'c' .* em='soft' 10"):
+        model._warn_of_losses(table)
+
+
+# -- unusual crowds, networks and samplers ----------------------------------------------------
+
+
+@pytest.mark.parametrize("synthetic_labels", ["intended", "inferred"])
+def test_classes_in_an_order_of_their_own(synthetic_labels):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [30, 8, 12])
+    X = (rng.normal(size=(50, 3)) + 6 * y[:, None]).astype(np.float32)
+    values = np.repeat(np.array(["b", "a", "c"], dtype=object)[y][:, None], 4, axis=1)
+    table = AnnotationTable.from_matrix(values, classes=["b", "a", "c"])
+    model = ICEDClassifier(synthetic_labels=synthetic_labels, synthesis="input", **QUICK)
+    model.fit(X, table)
+    assert model.classes_.tolist() == ["b", "a", "c"]
+    last = model.history_[-1]
+    assert (last["n_synthetic"], last["synthetic_agreement"]) == (40, 1)
+    assert [last[f"inferred_{name}"] for name in "bac"] == [30, 8, 12]
+    np.testing.assert_allclose(model.class_prior_, 1 / 3, atol=1e-6)
+    assert model.labels_.tolist() == values[:, 0].tolist()
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.sampling.FewCandidatesWarning")
+@pytest.mark.parametrize("synthesis", ["decoder", "embedding", "input", None])
+def test_one_annotated_instance_is_enough_to_fit(synthesis):
+    X, A, _ = make_crowd_problem()
+    A = np.where(np.arange(len(A))[:, None] == 3, np.arange(A.shape[1]) % 3, -1)
+    model = ICEDClassifier(synthesis=synthesis, **QUICK).fit(X, A)
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert len(model.history_.column("loss", "warm_up")) == 0
+    for warm_up in ("certainty", "together", "all"):
+        table = AnnotationTable.from_matrix(A)
+        assert ICEDClassifier(warm_up=warm_up)._warm_up_rows(table) == []
+
+
+@pytest.mark.parametrize("batch_size", range(2, 9))
+def test_batches_of_made_points_can_be_normalised(batch_size):
+    X, table, _ = imbalanced(n_frequent=30, n_rare=3, error=(0.05, 0.2))
+    options = QUICK | {"batch_size": batch_size, "warm_up_batch_size": 2, "max_epochs": 3}
+    backbone = {"name": "mlp", "batch_norm": True, "hidden": [4]}
+    model = ICEDClassifier(backbone, synthesis="embedding", **options).fit(X, table)
+    assert model.history_[-1]["n_synthetic"] > 10
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_batches_of_one_in_the_warm_up_are_refused_by_name():
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    backbone = {"name": "mlp", "batch_norm": True}
+    options = QUICK | {"warm_up_batch_size": 1}
+    with pytest.raises(AnnotationError, match="warm_up_batch_size=1"):
+        ICEDClassifier(backbone, **options).fit(X, table)
+    ICEDClassifier(backbone, warm_up=None, **options).fit(X, table)
+    ICEDClassifier(**options).fit(X, table)
+
+
+def test_a_sampler_with_numbers_of_classes_is_saved_and_ones_own_is_not(tmp_path, noting):
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    sampler = CrowdSMOTE(sampling_strategy={1: 60}, random_state=1)
+    model = ICEDClassifier(sampler=sampler, **QUICK).fit(X, table)
+    loaded = manyhands.load(model.save(tmp_path / "model"))
+    assert loaded.sampler.sampling_strategy == {1: 60}
+    assert loaded.sampler.get_params() == sampler.get_params()
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+    class Own:
+        def fit_resample(self, X, table, *, labels):
+            return CrowdSMOTE(random_state=0).fit_resample(X, table, labels=labels)
+
+    for own, name in ((noting, "Noting"), (Own(), "Own")):
+        model = ICEDClassifier(sampler=own, **QUICK).fit(X, table)
+        with pytest.raises(AnnotationError, match=f"{name} is not a class of manyhands"):
+            model.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+
+def test_a_goal_that_is_reached_already_does_not_end_the_fit():
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    sampler = CrowdSMOTE(sampling_strategy={0: 2, 1: 1})
+    model = ICEDClassifier(sampler=sampler, **QUICK).fit(X, table)
+    assert model.history_.column("n_synthetic", "train").tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda X, table: (X[1:], table), r"X of shape \(47, 6\)"),
+        (
+            lambda X, table: (X[1:], table.select(instances=np.arange(1, 48))),
+            r"X of shape \(47, 6\)",
+        ),
+        (lambda X, table: (np.append(X, X[:1], axis=0), table), "49 rows of X for 48 instances"),
+        (lambda X, table: (X, table.to_matrix()), "returned ndarray"),
+        (lambda X, table: (X, None), "returned NoneType"),
+        (
+            lambda X, table: (
+                X,
+                AnnotationTable.from_matrix(table.to_matrix(), classes=[0, 1, 2]),
+            ),
+            "changed the classes or annotators",
+        ),
+        (
+            lambda X, table: (X, table.select(annotators=np.arange(3))),
+            "changed the classes or annotators",
+        ),
+        (lambda X, table: (np.where(X > 1, np.nan, X), table), "not finite"),
+    ],
+)
+def test_samplers_that_do_more_than_add_are_named(returned, message):
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+
+    class Own:
+        def fit_resample(self, X, table, *, labels):
+            return returned(X, table)
+
+    with pytest.raises(AnnotationError, match=rf"sampler: Own\.fit_resample .*{message}"):
+        ICEDClassifier(sampler=Own(), synthesis="input", **QUICK).fit(X, table)
+
+
+def test_the_class_of_a_sampler_is_no_sampler():
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    with pytest.raises(AnnotationError, match=r"sampler is the class CrowdSMOTE; .*CrowdSMOTE\(\)"):
+        ICEDClassifier(sampler=CrowdSMOTE, **QUICK).fit(X, table)
+
+
+def test_gold_that_is_known_of_some_or_of_none_is_watched():
+    X, table, y = imbalanced(n_frequent=40, n_rare=8)
+    some = np.where(np.arange(48) % 2 == 0, y.astype(object), None)
+    with watching(y_train=some):
+        model = ICEDClassifier(**QUICK).fit(X, table)
+    last = model.history_[-1]
+    assert last["inference_accuracy"] == (model.labels_[::2] == y[::2]).mean()
+    assert last["inference_minority_recall"] == minority_recall(y[::2], model.labels_[::2])
+    with watching(y_train=np.full(48, None, dtype=object)):
+        model = ICEDClassifier(**QUICK).fit(X, table)
+    assert "inference_accuracy" not in model.history_[-1]
+    assert "inferred_1" in model.history_[-1]
+
+
+def test_annotations_without_weight_are_none():
+    X, table, _ = imbalanced(n_frequent=40, n_rare=8)
+    weight = np.ones(table.n_annotations)
+    weight[table.instance == 5] = 0  # all of an instance's
+    weight[::11] = 0
+    weighted = AnnotationTable.from_arrays(
+        table.instance, table.annotator, table.label, weight=weight, n_instances=48
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = ICEDClassifier(**QUICK).fit(X, weighted)
+    plain = ICEDClassifier(**QUICK).fit(X, table.take(weight > 0))
+    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+    np.testing.assert_allclose(model.observed_posterior_, plain.observed_posterior_)

@@ -407,6 +407,19 @@ def test_set_reaches_the_method(home):
     assert parameters["lr"] == 0.01
 
 
+def test_none_is_a_value_of_set_where_it_is_written_so(home):
+    own = ["synthesis=None", "warm_up=null", "decision=balanced", "max_epochs=1"]
+    settings = [part for setting in own for part in ("--set", setting)]
+    done(*fit_arguments("--method", "iced", *settings))
+    parameters = json.loads((home / "out" / "model.json").read_text())["parameters"]
+    assert [parameters[name] for name in ("synthesis", "warm_up")] == [None, None]
+    assert parameters["decision"] == "balanced"
+    # Of some parameters it is a name.
+    done(*fit_arguments("--method", "conal", "--set", "normalize=none", out="named"))
+    parameters = json.loads((home / "named" / "model.json").read_text())["parameters"]
+    assert parameters["normalize"] == "none"
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_name_and_its_entries_combine(home, turned):
     pair = ["backbone=mlp", "backbone.hidden=[5]"][:: -1 if turned else 1]

@@ -65,7 +65,7 @@ def test_every_classifier_of_the_library_stands_in_the_table(rows):
 
 
 def test_rows_of_the_classifiers_there_are_can_be_run(script, rows):
-    dear = {f"{folder}/crowd_models_{name}" for folder, name in script.SUBSAMPLED}
+    dear = {f"{folder}/crowd_models_{name}" for folder, name in script.DEAR}
     for name, row in rows.items():
         if row["estimator"]["class"] in manyhands.__all__:
             found = load_row(EXPERIMENTS / name)
@@ -109,12 +109,21 @@ def test_linear_models_see_one_scaling_a_set(script, rows):
             params = row["estimator"]["params"]
             if f"crowd_models_{data.name}" not in name:
                 continue
-            if row["label"] in ("SoftProb", "Raykar", "Personal (CPC)"):
+            if row["label"] in ("SoftProb", "Raykar", "Personal (CPC)", "Cross-fitted EM"):
                 scalings.add(params["scaling"])
             if row["label"] in ("MV+LR", "DS+LR"):
                 piped = params["backbone"]["class"] == "sklearn.pipeline:Pipeline"
                 scalings.add("standard" if piped else None)
         assert scalings == {data.linear_scaling}
+
+
+def test_the_recipe_has_its_own_defaults_but_for_the_scaling(script, rows):
+    """A linear network, too, where a fold has more features than instances."""
+    for data in script.SETS:
+        row = rows[f"cross_fitted/crowd_models_{data.name}.yaml"]
+        network = {"backbone": "linear"} if data.name == "sentiment" else {}
+        assert row["estimator"]["params"] == {"scaling": data.linear_scaling, **network}
+        assert (script.MINUTES in row["deviations"]) == (len(row["seeds"]) == 1)
 
 
 @pytest.mark.data

@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from manyhands import MajorityVote
+from manyhands.annotations import certainty_groups, label_certainty
+from manyhands.datasets import load_colposcopy, load_product, load_reports
 from manyhands.experiments.papers import load_experiments
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -130,6 +133,9 @@ def test_networks_of_a_set_are_trained_in_the_same_way(script, mine):
             if row.label == script.FEWER_EPOCHS:
                 assert params["max_epochs"] == data.fewer_epochs < data.max_epochs
                 continue
+            if row.label == script.AS_MANY_STEPS:
+                assert params["max_epochs"] == data.as_many_steps > data.max_epochs
+                continue
             assert {name: params[name] for name in own & set(params)} == data.protocol, row.id
 
 
@@ -142,19 +148,72 @@ def test_a_part_differs_from_iced_by_itself(script, mine):
                 continue
             params = rows[label, data.name].estimator["params"]
             differing = {k for k in {*full, *params} if full.get(k, "-") != params.get(k, "-")}
-            assert differing == ({"max_epochs"} if label == script.FEWER_EPOCHS else set(part))
+            own = label in (script.FEWER_EPOCHS, script.AS_MANY_STEPS)
+            assert differing == (set(part) | {"max_epochs"} if own else set(part))
 
 
 def test_the_papers_ds_is_plain_maximum_likelihood(mine):
     """A hundredth of an annotation in every cell, whatever the number of classes."""
     found = [row for row in mine if row.label.startswith("D&S")]
-    assert len(found) == 4 * 8
+    assert len(found) == 5 * 8
     for row in found:
         params = row.estimator["params"]["aggregator"]["params"]
         n_classes = 4 if row.column == "Reports" else 2
         assert params["diagonal"] == pytest.approx(1 / n_classes)
         assert params["prior_strength"] * params["diagonal"] == pytest.approx(0.01)
         assert params["class_prior"] == ("estimated" if "estimated" in row.label else "uniform")
+        assert params["em"] == ("hard" if "hard" in row.label else "soft")
+
+
+def test_smote_on_labels_of_ds_is_iced_without_its_ways(script, mine):
+    for data in script.SETS:
+        (row,) = (r for r in mine if r.label == script.SMOTE and r.column == data.name)
+        assert row.table == "iced2022/rivals"
+        assert [name.partition(":")[2] for name in row.extra] == ["by_class", "inference"]
+        model = row.make_estimator(0)
+        assert (model.em, model.prior, model.synthesis) == ("soft", "estimated", "input")
+        assert (model.synthetic_labels, model.warm_up) == ("intended", None)
+        assert (model.sampler.delta, model.sampler.jitter) == ("random", 0.1)
+
+
+def test_what_is_one_run_or_decided_by_gold_is_not_tested(script):
+    untestable = {c["id"] for c in script.paper()["claims"] if c["test"]["kind"] == "untestable"}
+    assert untestable == {
+        "mbem",
+        *(f"mv-labels-{c}-{s}" for c in ("lr", "dnn") for s in ("colposcopy", "reports")),
+        "warm-up-trad_ii-product",
+        "part-warm_up_at_once_trad_ii-product",
+        "part-no_inference_majority_vote-reports",
+    }
+
+
+@pytest.mark.data
+def test_of_three_votes_one_group_is_warmed_up_on(data_home):
+    """So that on Product Trad-II and ICED-w are the same run."""
+    table = load_product().annotations
+    assert set(table.annotations_per_instance()) == {3}
+    groups = certainty_groups(label_certainty(table), 3, by="levels")
+    assert len(np.unique(groups[groups > 0])) == 1
+
+
+@pytest.mark.data
+def test_gold_of_two_sets_is_the_majority_vote(data_home):
+    """As the claims on labels by MV say: ties of Colposcopy go to class 1, in Reports first."""
+    data = load_colposcopy()
+    shares = MajorityVote().fit(data.annotations).posterior_
+    tied, right = shares[:, 0] == shares[:, 1], shares.argmax(axis=1) == data.y_train
+    assert right[~tied].all()
+    assert not right[tied].any()
+    assert right.mean() == 0.875
+    reports = load_reports()
+    assert (MajorityVote().fit_predict(reports.annotations) == reports.y_train).all()
+
+
+@pytest.mark.data
+def test_epochs_with_synthetic_instances_are_so_much_longer(script, data_home):
+    for data, loaded in ((script.PRODUCT, load_product()), (script.REPORTS, load_reports())):
+        counts = np.unique(loaded.y_train, return_counts=True)[1]
+        assert data.growth == pytest.approx(len(counts) * counts.max() / counts.sum(), abs=0.05)
 
 
 def test_deviations_are_on_every_row(script):
@@ -185,18 +244,32 @@ def fitting(accuracy, f1, n_test):
     return found
 
 
+EMOTION = {
+    "MV+LR": (0.8289, 0.8277),
+    "MV+DNN": (0.7944, 0.7901),
+    "D&S+LR": (0.8311, 0.8294),
+    "D&S+DNN": (0.7811, 0.7749),
+    "Crowd-Layer": (0.8300, 0.8273),
+    "MBEM": (0.6344, 0.5324),
+    "ICED": (0.8644, 0.8640),
+}
+"""The paper's fourth column, of 900 test instances; it has no rows here."""
+
+
 def test_printed_rows_are_counts_of_a_balanced_test_part_but_mbem(script):
     """So that each is one run, with macro-F1; and MBEM's was measured on something else."""
+    for label, (accuracy, f1) in EMOTION.items():
+        assert bool(fitting(accuracy, f1, 900)) == (label != "MBEM"), label
     for label, figures in script.PRINTED.items():
         for (accuracy, f1), n_test in zip(figures, script.TEST_SIZES, strict=True):
             assert bool(fitting(accuracy, f1, n_test)) == (label != "MBEM"), (label, n_test)
 
 
 def test_mbems_figures_are_impossible_as_the_claim_says(script):
-    emotion = (0.6344, 0.5324)
+    of_one_class = []
     stated = ((0.666, 0.564), (0.770, 0.720), (0.647, 0.535), (0.578, 0.423))
     for (accuracy, f1), (macro, of_one) in zip(
-        (*script.PRINTED["MBEM"], emotion), stated, strict=True
+        (*script.PRINTED["MBEM"], EMOTION["MBEM"]), stated, strict=True
     ):
         # All recalls of this mean.
         first = np.linspace(2 * accuracy - 1, 1, 100_001)
@@ -205,8 +278,13 @@ def test_mbems_figures_are_impossible_as_the_claim_says(script):
         assert macro == pytest.approx(lowest, abs=1e-3)
         assert of_one == pytest.approx(f1_of(first, second).min(), abs=1e-3)
         assert f1 < lowest - 0.04
+        of_one_class.append(f1 < of_one - 0.04)
         for number in (f"{macro:.3f}", f"{of_one:.3f}", f"{accuracy:.4f}", f"{f1:.4f}"):
             assert number[1:] in script.WHY_MBEM
-    for (accuracy, _), n_test in zip(script.PRINTED["MBEM"], script.TEST_SIZES, strict=True):
+    # Taken for F1 of one class, GSAD's and Emotion's are possible.
+    assert of_one_class == [True, True, False, False]
+    # Of Emotion's test part alone the accuracy is a share.
+    figures = (*script.PRINTED["MBEM"], EMOTION["MBEM"])
+    for (accuracy, _), n_test in zip(figures, (*script.TEST_SIZES, 900), strict=True):
         shares = np.arange(n_test + 1) / n_test
-        assert np.abs(shares - accuracy).min() > 0.5e-4
+        assert (np.abs(shares - accuracy).min() > 0.5e-4) == (n_test != 900)

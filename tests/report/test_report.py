@@ -323,6 +323,27 @@ def test_gold_section(full):
     assert summarize(table, gold=[None] * len(table))["gold"] is None
 
 
+def test_the_prediction_is_judged_as_the_classifier_decides():
+    table, gold, rng = crowd()
+    plain = FakeClassifier(table, rng)
+    second = plain.proba.argsort(axis=1)[:, -2]
+    ruled = copy.copy(plain)
+    ruled._decide = lambda proba: proba.argsort(axis=1)[:, -2]
+    annotated = table.annotations_per_instance() > 0
+    for classifier, codes in ((plain, plain.proba.argmax(axis=1)), (ruled, second)):
+        summary = summarize(
+            table,
+            aggregator=DawidSkene().fit(table),
+            classifier=classifier,
+            X=numbered(table),
+            gold=gold,
+        )
+        row = summary["gold"]["rows"][-1]
+        assert row["name"] == "FakeClassifier (prediction)"
+        right = (table.classes[codes] == gold)[annotated]
+        assert row["accuracy"] == pytest.approx(right.mean())
+
+
 def test_overconfidence_is_a_warning():
     table, gold, _ = crowd()
     wrong = np.roll(np.eye(3), 1, axis=1)[np.searchsorted(table.classes, gold)]

@@ -330,3 +330,180 @@ def test_the_same_seed_gives_the_same_and_another_another():
     )
     np.testing.assert_array_equal(one, two)
     assert not np.array_equal(one, other)
+
+
+# -- what a change of the code must not change -------------------------------------------------
+
+
+def labels_of_made(crowd, n):
+    return crowd.label[crowd.instance >= n]
+
+
+@pytest.mark.parametrize("names", [[0, 2, 1], [2, 1, 0], [1, 2, 0]])
+def test_classes_of_equal_size_have_their_turn_whatever_they_are_called(names):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [15, 5, 5])
+    X = rng.normal(size=(25, 2)) + 3 * y[:, None]
+    renamed = np.array(names)
+    plain = CrowdSMOTE(random_state=0).fit_resample(X, y[:, None], labels=y)
+    other = CrowdSMOTE(random_state=0).fit_resample(X, renamed[y][:, None], labels=renamed[y])
+    np.testing.assert_array_equal(plain[0], other[0])
+    np.testing.assert_array_equal(renamed[plain[1].label], other[1].label)
+
+
+def test_a_share_is_rounded():
+    X, table, y = _problem()
+    for share, goal in ((0.29, 12), (0.31, 12), (0.275, 11)):
+        sampler = CrowdSMOTE(sampling_strategy=share, random_state=0)
+        sampler.fit_resample(X, table, labels=y)
+        assert sampler.sampling_strategy_ == {1: goal - 9}
+
+
+def test_gaps_of_a_majority_are_as_frequent_as_among_the_neighbours():
+    X = np.array([[0.0], [0.0], [0.0], [50.0]])
+    # The second annotator has annotated two of the three, and both alike.
+    A = [[1, 1], [1, 1], [1, -1], [0, 0]]
+    sampler = CrowdSMOTE(3, {1: 3002}, annotations="majority", random_state=0)
+    _, crowd = sampler.fit_resample(X, AnnotationTable.from_matrix(A), labels=[1, 1, 0, 0])
+    given = (crowd.to_matrix()[4:] >= 0).mean(axis=0)
+    assert given[0] == 1
+    assert abs(given[1] - 2 / 3) < 0.03
+
+
+def test_the_nearest_has_annotations_but_need_not_have_a_label():
+    X = np.array([[0.0], [1.0], [0.5], [9.0], [9.0], [9.0]])
+    sampler = CrowdSMOTE(1, {1: 20}, jitter=0.0, random_state=0)
+    # Every point is at .5, where the third instance is.
+    A = np.array([[1], [1], [-1], [0], [0], [0]])
+    _, crowd = sampler.fit_resample(X, A, labels=[1, 1, None, 0, 0, 0])
+    np.testing.assert_array_equal(crowd.annotations_per_instance()[6:], 1)
+    A[2] = 0
+    _, crowd = sampler.fit_resample(X, A, labels=[1, 1, None, 0, 0, 0])
+    np.testing.assert_array_equal(labels_of_made(crowd, 6), 0)
+
+
+@pytest.mark.parametrize(
+    ("weight", "label", "made"), [([0.1, 0.1, 0.8], 0, 0.8), ([0.4, 0.6, 0.1], 1, 0.5)]
+)
+def test_a_majority_is_of_weights_and_weighs_their_mean(weight, label, made):
+    table = AnnotationTable.from_arrays(
+        [0, 1, 2], [0, 0, 0], [1, 1, 0], weight=weight, instances=[0, 1, 2]
+    )
+    sampler = CrowdSMOTE(3, {1: 12}, annotations="majority", random_state=0)
+    _, crowd = sampler.fit_resample(np.zeros((3, 1)), table, labels=[1, 1, 0])
+    np.testing.assert_array_equal(crowd.label[3:], label)
+    np.testing.assert_allclose(crowd.weight[3:], made, rtol=1e-6)
+
+
+def test_which_candidates_are_taken_is_drawn():
+    X, table, y = _problem()
+    taken = set()
+    for seed in range(6):
+        sampler = CrowdSMOTE(sampling_strategy={1: 12}, random_state=seed)
+        sampler.fit_resample(X, table, labels=y)
+        assert len(set(sampler.parents_[:, 0])) == 3
+        taken |= set(sampler.parents_[:, 0].tolist())
+    assert len(taken) > 5
+
+
+def test_passes_and_sources_are_as_they_were():
+    X = np.arange(6.0)[:, None]
+    table = AnnotationTable.from_arrays(
+        [*range(6), 0, 1],
+        [0] * 6 + [1, 1],
+        ["a"] * 4 + ["b", "b", "unsure", "no"],
+        source=["observed", "pseudo"] * 4,
+        abstain="unsure",
+        skip="no",
+        instances=range(6),
+    )
+    assert len(table.abstentions) == len(table.skips) == 1
+    _, more = CrowdSMOTE(1, {"b": 3}, random_state=0).fit_resample(X, table)
+    np.testing.assert_array_equal(more.abstentions, table.abstentions)
+    np.testing.assert_array_equal(more.skips, table.skips)
+    np.testing.assert_array_equal(more.source[:6], table.source)
+    again, most = CrowdSMOTE(1, {"b": 5}, random_state=0).fit_resample(
+        np.append(X, [[4.5]], axis=0), more
+    )
+    assert len(again) == 9
+    assert most.source.tolist() == [*table.source, *["synthetic"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [
+        (np.uint64, 2**64 - 1),
+        (np.uint64, 2**63 + 5),
+        (np.int8, 127),
+        (np.int8, 125),
+        (np.int64, 2**63 - 1),
+        (np.int64, 2**63 - 3),
+        (np.int64, -4),
+        (np.uint8, 7),
+    ],
+)
+def test_ids_near_the_end_of_their_type_stay_distinct(kind, last):
+    X, table, y = _problem(n_frequent=6, n_rare=2)
+    ids = np.array([*([-5, 1, 2] if last < 0 else [0, 1, 2]), 6, 10, 11, 12, last], dtype=kind)
+    table = AnnotationTable(
+        table.instance, table.annotator, table.label, ids, table.annotators, table.classes
+    )
+    _, crowd = CrowdSMOTE(random_state=0).fit_resample(X, table, labels=y)
+    assert crowd.instances[:8].tolist() == ids.tolist()
+    assert crowd.instances.dtype.kind in "iu"
+    assert len(set(crowd.instances.tolist())) == 12
+
+
+def test_a_small_type_without_room_gives_way_to_a_larger_one():
+    n = 120
+    y = np.repeat([0, 1], [100, 20])
+    ids = np.r_[-128:-68, 68:128].astype(np.int8)  # 128 would wrap to the first
+    table = AnnotationTable(np.arange(n), np.zeros(n, int), y, ids, np.array([0]), np.array([0, 1]))
+    _, crowd = CrowdSMOTE(random_state=0).fit_resample(y[:, None] * 1.0, table, labels=y)
+    assert crowd.instances[:n].tolist() == ids.tolist()
+    assert len(set(crowd.instances.tolist())) == 200
+
+
+def test_what_weighs_nothing_is_no_annotation():
+    X = np.array([[0.0], [0.1], [0.2], [0.3], [0.4], [0.5]])
+    #   an instance that weighs nothing at all, and one annotation that weighs nothing
+    table = AnnotationTable.from_arrays(
+        [0, 1, 2, 3, 4, 5, 0, 1],
+        [0] * 6 + [1, 1],
+        [1, 1, 1, 0, 0, 0, 2, 2],
+        weight=[1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0],
+        classes=[0, 1, 2],
+        instances=range(6),
+    )
+    for annotations in ("drawn", "majority"):
+        sampler = CrowdSMOTE(
+            2, {1: 60}, gaps="filled", annotations=annotations, delta="printed", random_state=0
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            _, crowd = sampler.fit_resample(X, table, labels=[1, 1, 1, 0, 0, 0])
+        assert sampler.resampling_[0].n_candidates == 2
+        assert not (sampler.parents_ == 2).any()
+        assert crowd.n_annotations == 8 + 58
+        np.testing.assert_array_equal(labels_of_made(crowd, 6), 1)
+        np.testing.assert_array_equal(crowd.weight[:8], table.weight)
+        assert (crowd.weight[8:] > 0).all()
+
+
+def test_ties_count_as_none_whatever_the_order_of_the_classes():
+    X = np.arange(8.0)[:, None]
+    A = np.array([[0, 0], [0, 0], [0, 0], [0, 0], [1, 1], [1, 1], [0, 1], [1, 0]])
+    for values in (A, 1 - A):
+        sampler = CrowdSMOTE(random_state=0)
+        sampler.fit_resample(X, values)
+        (done,) = sampler.resampling_
+        assert (done.n_candidates, done.n_synthetic) == (2, 2)
+        assert not (sampler.parents_ >= 6).any()
+
+
+def test_labels_that_name_nothing_make_nothing_with_a_warning():
+    X, table, y = _problem()
+    for labels in ([None] * len(y), {}, np.full(len(y), np.nan)):
+        with pytest.warns(FewCandidatesWarning, match="labels name no class of any annotated"):
+            more, crowd = CrowdSMOTE(random_state=0).fit_resample(X, table, labels=labels)
+        assert len(more) == crowd.n_instances == len(y)

@@ -150,6 +150,28 @@ def test_early_stopping_waits_and_best_state_returns():
     assert module.weight.item() == 4.0 / 2**2
 
 
+def test_stages_that_are_exempt_from_early_stopping_are_run_to_their_end():
+    for exempt, expected in (((), [3, 3]), (("before",), [5, 3])):
+        _, step = quadratic()
+        stop = EarlyStopping("metric", higher_is_better=True, patience=2, exempt=exempt)
+        history = History()
+        run_stages(
+            [Stage(name, step, lambda epoch: [None], 5) for name in ("before", "train")],
+            callbacks=[Monitor(lambda: {"metric": 1.0}), stop],
+            history=history,
+        )
+        assert [len(history.column("metric", name)) for name in ("before", "train")] == expected
+
+
+def test_an_exempt_stage_need_not_have_the_metric():
+    _, step = quadratic()
+    stop = EarlyStopping("metric", higher_is_better=True, patience=1, exempt=["before"])
+    run_stages(
+        [Stage("before", step, lambda epoch: [None], 2)], callbacks=[stop], history=History()
+    )
+    assert stop.best is None
+
+
 def test_a_new_optimiser_every_epoch_on_request():
     _, step = quadratic(reset_every_epoch=True)
     before = step.optimizer

@@ -32,7 +32,7 @@ from manyhands.classifiers.latent import (
 )
 from manyhands.classifiers.monitors import PREDICT_BATCH
 from manyhands.classifiers.second_stage import seeded
-from manyhands.exceptions import NotIdentifiableWarning
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference import DawidSkene
 from manyhands.inference.kernels import (
     confusion_counts,
@@ -112,7 +112,8 @@ class CrossFittedEMClassifier(LatentClassClassifier):
         fewer instances, one each.
     n_networks : int, default=5
         Networks in the last training, of different random starts; their probabilities are
-        averaged.
+        averaged. (A module given as ``backbone`` is copied, so that all start alike: give a
+        factory, or 1.)
     linear : bool, default=True
         A multinomial logistic regression beside the network, in every fold and in the last
         training (L2 penalty of half the squared weights, as scikit-learn's C=1); the annotations
@@ -130,7 +131,8 @@ class CrossFittedEMClassifier(LatentClassClassifier):
         Of the last training; the networks of the rounds train for half as many.
     class_balance : as in `BaseCrowdClassifier`, default="reweight"
         Acts on the inferred classes in the last training, never in the rounds. None makes the
-        probabilities those of a class as frequent as it was inferred to be.
+        probabilities those of a class as frequent as it was inferred to be. The factor of a focal
+        loss is the networks' alone; the regression has the weights.
     batch_size, lr, weight_decay, reset_optimizer, scaling, device, random_state, verbose, \
 validation, patience, checkpoint
         See `BaseCrowdClassifier`. ``validation`` chooses among the epochs of the last training,
@@ -150,8 +152,8 @@ validation, patience, checkpoint
         their probabilities imply.
     member_weights_ : array of shape (2,), or (1,) with ``linear=False``
         How far the annotations believe the network and the regression: exponents of their
-        probabilities. Below 1 in sum, they are too sure of themselves. In predictions the members
-        weigh in these proportions.
+        probabilities (without rounds: equal). Below 1 in sum, they are too sure of themselves. In
+        predictions the members weigh in these proportions.
 
     Notes
     -----
@@ -163,6 +165,15 @@ validation, patience, checkpoint
     of networks not trained yet.
 
     `transform` gives the embedding of the first network of the last training.
+
+    If no instance has two annotations, Dawid and Skene take every annotation for right, and the
+    rounds hardly overrule one but where annotators gave a few each and the features tell the
+    classes well apart: then little but the last training is left of the method (of which there
+    is no warning here).
+
+    The networks of a fold have not seen what is said of its instances in this round. Through the
+    start, and from round to round through other instances, something of it reaches them; instances
+    that stand in the data twice are seen outright, unless they share a fold by chance.
 
     A class of one or two instances is not seen by the networks of their folds, which count against
     it there; its annotations must make up for that. Of abstentions nothing is learnt. A network
@@ -261,6 +272,7 @@ validation, patience, checkpoint
             classifier.backbone = make_backbone(LAST_NETWORK, input_shape, n_classes)
         spec = LAST_NETWORK if self.backbone is None else self.backbone
         more = [make_backbone(spec, input_shape, n_classes) for _ in range(1, self.n_networks)]
+        check_distinct([classifier.backbone, *more])
         linear = Linear(input_shape, n_classes).requires_grad_(False) if self.linear else None
         classifier.backbone = Ensemble([classifier.backbone, *more], linear)
         return FixedConfusionModule(classifier, n_classes, self.n_annotators_)
@@ -285,7 +297,7 @@ validation, patience, checkpoint
         rng: np.random.Generator,
     ) -> None:
         with catch_warnings():
-            # Of single annotations: then the networks are to tell what Dawid-Skene cannot.
+            # Of single annotations; said in the notes.
             simplefilter("ignore", NotIdentifiableWarning)
             posterior = seeded(DawidSkene(), rng).fit(table).posterior_
         latent = self._latent(table)
@@ -480,6 +492,7 @@ class _Rounds:
 
     def _by_networks(self) -> FloatArray:
         networks = [self._new_network() for _ in range(self.n_folds)]
+        check_distinct(networks)
         if self.n_folds > 1:
             self._train(networks)
         log_proba = np.empty(self.posterior.shape)
@@ -582,6 +595,25 @@ class _Rounds:
         self.facts = dict(state["facts"])
 
 
+def check_distinct(networks: Sequence[torch.nn.Module]) -> None:
+    """Refuse networks with trainable parameters in common: they would have seen all folds.
+
+    Raises
+    ------
+    AnnotationError
+        If a parameter that is trained stands in two of them.
+    """
+    seen: set[int] = set()
+    for network in networks:
+        own = {id(p) for p in network.parameters() if p.requires_grad}
+        if own & seen:
+            raise AnnotationError(
+                "backbone is a factory whose modules share parameters that are trained; let it "
+                "make new ones whenever it is called, or freeze what they share"
+            )
+        seen |= own
+
+
 def at_least(n: int, one_pass: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
     """Yield a pass of batches, and others after it until there were n batches."""
     yielded = 0
@@ -673,7 +705,8 @@ def calibrate(
 
     Maximises :math:`\sum_n \log \sum_c p_{nc} L_{nc}` with :math:`p` as of `combined` and
     :math:`L` the likelihood of the annotations, less :math:`\sum_m (\log b_m - \log \frac1M)^2` and
-    :math:`.01 |v|^2`. No class label is needed, so nothing can be learnt by heart.
+    :math:`.01 |v|^2`. A handful of numbers, and no class label, so that little can be learnt by
+    heart.
 
     Parameters
     ----------
@@ -699,7 +732,7 @@ def calibrate(
         evidence = logsumexp(joint, axis=1)
         away = log_weights - centre
         penalty = WEIGHT_PENALTY * (away**2).sum() + SHIFT_PENALTY * (own**2).sum()
-        # Of the evidence by the prior's logits: posterior less prior.
+        # Of the loss by the prior's logits: prior less posterior.
         pull = np.exp(prior) - np.exp(joint - evidence[:, None])
         by_weight = np.exp(log_weights) * np.einsum("nc,mnc->m", pull, log_probas)
         gradient = [by_weight + 2 * WEIGHT_PENALTY * away, pull.sum(0) + 2 * SHIFT_PENALTY * own]

@@ -186,7 +186,7 @@ def read_value(setting: str, text: str) -> Any:
             f"--set {setting!r}: the value {text!r} is not YAML ({problem}); write 25, 1e-3, "
             "true, text or [256,128], and quote it for the shell"
         ) from error
-    if value in ("None", "none"):
+    if value == "None":  # As Python writes it; "none" is a name to some parameters.
         return None
     if isinstance(value, str):
         try:

@@ -43,11 +43,14 @@ class Ensemble(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Class logits of all together, shape (n, n_classes)."""
-        averaged = self.each(x).log_softmax(dim=2).logsumexp(dim=0) - math.log(len(self.networks))
-        if self.linear is None:
-            return averaged
-        beside: Tensor = self.linear(x).log_softmax(dim=1)
-        return self.weights[0] * averaged + self.weights[1] * beside
+        logits = self.each(x)
+        # In double precision: in single, the last digits depend on a row's place in the batch.
+        each = logits.double().log_softmax(dim=2)
+        joint = each.logsumexp(dim=0) - math.log(len(self.networks))
+        if self.linear is not None:
+            beside = self.linear(x).double().log_softmax(dim=1)
+            joint = self.weights[0] * joint + self.weights[1] * beside
+        return joint.to(logits.dtype)
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:
