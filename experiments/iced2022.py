@@ -77,6 +77,11 @@ OF_RECIPE = (
     "of other data (docs/results/imbalanced_recipe.md), not on this set; a linear network where "
     "there are more features than instances"
 )
+OF_MORE_ROUNDS = (
+    "the recipe with as many rounds as a longer search on the development tasks preferred by .1 "
+    "points in the mean; run after the other rows were seen, as the recipe's shares of the classes "
+    "were still moving in its fifth round on some sets"
+)
 OF_ICED = (
     "what the paper leaves open, and where this differs, is as in the library's defaults: "
     "docs/methods/iced.md numbers it"
@@ -360,6 +365,13 @@ OTHER_DS = (
     _two_stages("D&S (hard EM)+DNN", _HARD, notes=(HARD_DS,)),
 )
 
+MORE_ROUNDS = Method(
+    "Cross-fitted EM, 8 rounds",
+    "CrossFittedEMClassifier",
+    {"n_rounds": 8},
+    "recipe",
+    (OF_MORE_ROUNDS,),
+)
 RIVALS = (
     Method("AggNet", "AggNetClassifier", {}),
     _two_stages("DL-DS", "DawidSkene", targets="soft", notes=(OF_LIBRARY,)),
@@ -551,7 +563,7 @@ def _methods(data: Set) -> list[Method]:
 
 
 def _rivals() -> list[Method]:
-    return [*RIVALS, *RECIPES]
+    return [*RIVALS, *RECIPES, MORE_ROUNDS]
 
 
 Rows = Iterator[tuple[str, dict[str, Any]]]
@@ -810,9 +822,10 @@ def _claims_of_recipes() -> Claims:
     for data, recipe in product(SETS, RECIPES):
         label = recipe.label
         own = _id(data, label, "rivals", recipe.cls)
+        rivals = [method for method in _rivals() if method is not MORE_ROUNDS]
         every = [
             *(_id(data, method.label, "table2", method.cls) for method in _methods(data)),
-            *(_id(data, method.label, "rivals", method.cls) for method in _rivals()),
+            *(_id(data, method.label, "rivals", method.cls) for method in rivals),
             *(_id(data, name, "rivals") for name in ICED_RIVALS),
         ]
         yield _best(
