@@ -178,6 +178,8 @@ METHODS = (
     Method("crowding", "", "CrowdInG", "CrowdInGClassifier", {}, "noise"),
     Method("iced", "", "ICED", "ICEDClassifier", {}, "network"),
     Method("cross_fitted", "", "Cross-fitted EM", "CrossFittedEMClassifier", {}, "recipe"),
+    Method("metric_learning", "", "Triplets", "MetricLearningClassifier", {}, "recipe"),
+    Method("neucrowd", "", "NeuCrowd", "NeuCrowdClassifier", {}, "recipe"),
     CEILING_METHOD,
 )
 
@@ -192,7 +194,7 @@ SUBSAMPLED = {("crowding", "sentiment"): 16, ("crowding", "product"): 16}
 LINEAR_NETWORK = {("cross_fitted", "sentiment")}
 """Recipes whose network is linear."""
 
-DEAR = {*SUBSAMPLED, ("cross_fitted", "sentiment")}
+DEAR = {*SUBSAMPLED, ("cross_fitted", "sentiment"), ("neucrowd", "sentiment")}
 """Cells of one seed."""
 
 

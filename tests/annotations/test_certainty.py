@@ -1,4 +1,4 @@
-"""Label certainty (ICED, Eq. 2.4) and its groups."""
+"""Label certainty (ICED, Eq. 2.4) and its groups; label assurance (NeuCrowd, Def. 2)."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands import AnnotationTable
-from manyhands.annotations import certainty_groups, label_certainty
+from manyhands.annotations import certainty_groups, label_assurance, label_certainty
 from manyhands.exceptions import AnnotationError
 
 
@@ -129,3 +129,88 @@ def test_wrong_parameters_are_named():
         certainty_groups(np.ones(2), 0)
     with pytest.raises(AnnotationError, match="by='size'"):
         certainty_groups(np.ones(2), by="size")
+
+
+# -- label assurance ------------------------------------------------------------------------------
+
+
+def test_assurance_of_the_papers_examples_and_of_a_tie():
+    rows = [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 1]]
+    table = AnnotationTable.from_matrix(rows)
+    np.testing.assert_allclose(label_assurance(table), [1.0, 0.2, 1.0, 0.6])
+    tied = label_assurance(AnnotationTable.from_matrix([[1, 1, 0, 0], [0, 1, 1, 1]]))
+    assert tied.tolist() == [0.0, 0.5]
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=7, max_size=7), min_size=1, max_size=8))
+def test_assurance_of_two_classes_is_the_printed_formula(rows):
+    table = AnnotationTable.from_matrix(np.array(rows), classes=[0, 1])
+    printed = [abs(1 - 2 / len(row) * sum(row)) for row in rows]
+    np.testing.assert_allclose(label_assurance(table), printed, atol=1e-12)
+
+
+def test_assurance_of_several_classes_by_hand():
+    rows = [[0, 1, 2], [0, 0, 2], [2, 2, 2]]
+    table = AnnotationTable.from_matrix(rows)
+    # Of three classes (3 p - 1) / 2, with p = 1/3, 2/3, 1.
+    np.testing.assert_allclose(label_assurance(table), [0.0, 0.5, 1.0], atol=1e-12)
+    assert label_assurance(table)[0] == 0, "a tie of all classes is exactly 0"
+    # A class that nobody gave is a class: of four (4 p - 1) / 3.
+    wider = AnnotationTable.from_matrix(rows, classes=[0, 1, 2, 3])
+    np.testing.assert_allclose(label_assurance(wider), [1 / 9, 5 / 9, 1.0])
+
+
+def test_assurance_goes_by_weights():
+    table = AnnotationTable.from_arrays([0, 0], [0, 1], ["a", "b"], weight=[3.0, 1.0])
+    np.testing.assert_allclose(label_assurance(table), [0.5])
+
+
+def test_assurance_of_unequal_counts_is_smoothed_and_of_none_unknown():
+    rows = [[1, 1, 1, 1, 1], [1, -1, -1, -1, -1], [-1, -1, -1, -1, -1], [0, 1, -1, -1, -1]]
+    table = AnnotationTable.from_matrix(rows)
+    # One vote more, half of it for either class: shares 5.5 / 6 and 1.5 / 2.
+    expected = [2 * 5.5 / 6 - 1, 0.5, np.nan, 0.0]
+    np.testing.assert_allclose(label_assurance(table), expected)
+    np.testing.assert_allclose(label_assurance(table, smoothing=0), [1.0, 1.0, np.nan, 0.0])
+    np.testing.assert_allclose(label_assurance(table, smoothing=2), [5 / 9, 1 / 5, np.nan, 0.0])
+    # Of equal counts there is nothing to be smoothed, whoever has no annotation at all.
+    equal = AnnotationTable.from_matrix([[1, 1, -1], [-1, -1, -1], [0, -1, 0], [-1, 1, 0]])
+    np.testing.assert_array_equal(label_assurance(equal), [1.0, np.nan, 1.0, 0.0])
+
+
+def test_annotations_of_weight_zero_make_no_counts_unequal():
+    rows, annotators = [0, 0, 1, 1, 1], [0, 1, 0, 1, 2]
+    labels, weights = ["a", "a", "a", "b", "b"], [1.0, 1.0, 1.0, 1.0, 0.0]
+    table = AnnotationTable.from_arrays(rows, annotators, labels, weight=weights)
+    np.testing.assert_allclose(label_assurance(table), [1.0, 0.0])
+
+
+def test_assurance_of_the_only_class_is_whole():
+    table = AnnotationTable.from_matrix([[0, 0], [-1, -1]], classes=[0])
+    np.testing.assert_array_equal(label_assurance(table), [1.0, np.nan])
+
+
+@given(
+    st.lists(st.lists(st.integers(-1, 2), min_size=4, max_size=4), min_size=2, max_size=8).filter(
+        lambda rows: any(label >= 0 for row in rows for label in row)
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_assurance_knows_no_order_of_instances_annotators_or_classes(rows, random):
+    A = np.array(rows)
+    own = label_assurance(AnnotationTable.from_matrix(A, classes=[0, 1, 2]))
+    instances, annotators, names = (random.sample(range(n), n) for n in (len(A), 4, 3))
+    permuted = A[instances][:, annotators]
+    permuted = np.where(permuted >= 0, np.array(names)[permuted], -1)
+    found = label_assurance(AnnotationTable.from_matrix(permuted, classes=[0, 1, 2]))
+    np.testing.assert_allclose(found, own[instances], atol=1e-12)
+    known = own[~np.isnan(own)]
+    assert ((known >= 0) & (known <= 1)).all()
+    np.testing.assert_array_equal(np.isnan(own), (A < 0).all(axis=1))
+
+
+@pytest.mark.parametrize("smoothing", ["much", -0.1, True, np.nan, np.inf])
+def test_wrong_smoothing_of_assurance_is_named(smoothing):
+    table = AnnotationTable.from_matrix([[0, 1]])
+    with pytest.raises(AnnotationError, match="smoothing"):
+        label_assurance(table, smoothing=smoothing)

@@ -10,7 +10,11 @@ from manyhands.estimator_checks import parametrize_with_crowd_checks
 
 INSTANCES = [cls() for _, cls in all_classifiers()]
 INSTANCES += [cls(CrowdLayerClassifier(), n_rounds=1) for _, cls in all_wrappers()]
-STEPS_OF_ITS_OWN = {"CrossFittedEMClassifier": 2}
+STEPS_OF_ITS_OWN = {
+    "CrossFittedEMClassifier": 2,
+    "MetricLearningClassifier": 2,
+    "NeuCrowdClassifier": 2,
+}
 """Epochs of classifiers that go through a small set several times in one."""
 QUICK = [
     cls(max_epochs=STEPS_OF_ITS_OWN.get(name, 40), random_state=0, device="cpu")

@@ -16,6 +16,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.experiments.ceilings import labelled_by_gold
 from manyhands.experiments.measures import (
     accuracy_by_entropy,
+    auc,
     by_class,
     class_imbalance,
     common_confusion_error,
@@ -417,3 +418,36 @@ def test_warm_up_by_hand():
     assert warm_up(model, of)["warm_up_share"] == pytest.approx(5 / 6)
     with pytest.raises(AnnotationError, match="no test_accuracy in stage warm_up"):
         warm_up(SimpleNamespace(history_=History(history[3:])), of)
+
+
+# -- the area under the curve -----------------------------------------------------------------
+
+
+def ranked(proba, classes, y_test):
+    """Return a model that gives these probabilities, and data with this test part."""
+    _, found = with_parts("a", ["a"])
+    found = replace(found, X_test=np.zeros((len(y_test), 1)), y_test=np.array([*y_test]))
+    model = SimpleNamespace(predict_proba=lambda X: np.array(proba), classes_=np.array(classes))
+    return model, found
+
+
+def test_area_under_the_curve_by_hand():
+    b = np.array([0.9, 0.6, 0.4, 0.2])
+    # Of the pairs of a b and an a, (.9, .6), (.9, .2) and (.4, .2) are in order, (.4, .6) is not.
+    found = auc(*ranked(np.stack([1 - b, b], axis=1), ["a", "b"], "baba"))
+    assert found == {"auc": 3 / 4}
+
+
+def test_area_of_several_classes_is_the_mean_over_those_there_are():
+    proba = [[0.8, 0.1, 0.1], [0.5, 0.4, 0.1], [0.6, 0.3, 0.1], [0.2, 0.7, 0.1]]
+    found = auc(*ranked(proba, ["a", "b", "c"], "aabb"))
+    # a: .8 and .5 against .6 and .2, three pairs of four in order; b alike; c is not there.
+    assert found == {"auc": 3 / 4}
+
+
+def test_no_area_without_a_test_part_or_of_one_class():
+    model, found = ranked([[0.5, 0.5]] * 2, ["a", "b"], "aa")
+    with pytest.raises(AnnotationError, match="y_test has one class only, 'a'"):
+        auc(model, found)
+    with pytest.raises(AnnotationError, match="y_test is None"):
+        auc(model, replace(found, y_test=None))

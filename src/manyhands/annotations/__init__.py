@@ -1,6 +1,6 @@
 """The annotation table, and the encoding of ids and labels it rests on."""
 
-from manyhands.annotations.certainty import certainty_groups, label_certainty
+from manyhands.annotations.certainty import certainty_groups, label_assurance, label_certainty
 from manyhands.annotations.encoding import PASSES, as_table
 from manyhands.annotations.table import SOURCES, AnnotationTable
 
@@ -10,5 +10,6 @@ __all__ = [
     "AnnotationTable",
     "as_table",
     "certainty_groups",
+    "label_assurance",
     "label_certainty",
 ]

@@ -1,7 +1,9 @@
-"""How far the annotators of an instance agree, as ICED measures it.
+"""How far the annotators of an instance agree, as ICED and NeuCrowd measure it.
 
 .. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
    labeled data. SDM 2022.
+.. [2] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
+   with crowdsourced labels. Knowledge and Information Systems 64, 2022.
 """
 
 from __future__ import annotations
@@ -61,16 +63,68 @@ def label_certainty(
     """
     if not _is_number(epsilon) or not 0 < epsilon < np.inf:
         raise AnnotationError(f"epsilon={epsilon!r} must be a positive number, such as 0.1")
+    shares = _shares(table, smoothing, auto=SMOOTHING)
+    certainty: FloatArray = 1.0 / (1.0 - np.square(shares).sum(axis=1) + epsilon)
+    return certainty
+
+
+def label_assurance(table: AnnotationTable, *, smoothing: float | str = "auto") -> FloatArray:
+    r"""Label assurance of every instance: how far its majority is from no majority [2]_.
+
+    :math:`A_i = |1 - \frac{2}{d} \|y_i\|_1|` for two classes and d votes (Def. 2). For C classes
+    :math:`(C p_i - 1) / (C - 1)`, where :math:`p_i` is the share of the class with most votes (by
+    their weights): with two classes the same, 1 where all agree, 0 where all classes have as many.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    smoothing : float or "auto", default="auto"
+        Pseudo-votes every class gets before the shares are taken, so that a single vote does not
+        assure as five equal ones do. "auto": none where all instances have as many annotations
+        (as in the paper), else 1 / C each, one in all: d votes then assure d / (d + 1) times as
+        much, whatever the number of classes.
+
+    Returns
+    -------
+    array of shape (n_instances,)
+        In [0, 1]; NaN for instances without annotations.
+
+    Raises
+    ------
+    AnnotationError
+        If ``smoothing`` is out of its range.
+
+    References
+    ----------
+    .. [2] Hao, Ding & Liu, NeuCrowd, Knowledge and Information Systems 2022, Definition 2.
+
+    Examples
+    --------
+    >>> from manyhands import AnnotationTable
+    >>> table = AnnotationTable.from_matrix([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 0, 0, -1]])
+    >>> label_assurance(table, smoothing=0).round(2)
+    array([1. , 0.2, 0. ])
+    """
+    shares = _shares(table, smoothing, auto=1 / max(1, table.n_classes))
+    n_classes = shares.shape[1]
+    if n_classes < 2:
+        return np.where(np.isnan(shares[:, 0]), np.nan, 1.0)
+    assurance: FloatArray = (n_classes * shares.max(axis=1) - 1) / (n_classes - 1)
+    # Of equal shares rounding leaves a little more or less than nothing.
+    return np.clip(assurance, 0.0, 1.0)
+
+
+def _shares(table: AnnotationTable, smoothing: float | str, *, auto: float) -> FloatArray:
+    """Share of every class among an instance's annotations, (n, n_classes); NaN without any."""
     if smoothing == "auto":
-        smoothing = 0.0 if has_equal_counts(table) else SMOOTHING
+        smoothing = 0.0 if has_equal_counts(table) else auto
     if not _is_number(smoothing) or not 0 <= float(smoothing) < np.inf:
         raise AnnotationError(f"smoothing={smoothing!r} must be 'auto' or a number, 0 or more")
     counts = table.vote_counts()
     given = counts.sum(axis=1, keepdims=True)
     counts = np.where(given > 0, counts + float(smoothing), np.nan)
-    shares = counts / counts.sum(axis=1, keepdims=True)
-    certainty: FloatArray = 1.0 / (1.0 - np.square(shares).sum(axis=1) + epsilon)
-    return certainty
+    shares: FloatArray = counts / counts.sum(axis=1, keepdims=True)
+    return shares
 
 
 def certainty_groups(certainty: FloatArray, n_groups: int = 3, *, by: str = "levels") -> IntArray:

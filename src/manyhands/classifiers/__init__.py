@@ -19,10 +19,13 @@ from manyhands.classifiers.graph_completion import GraphCompleter
 from manyhands.classifiers.iced import ICEDClassifier
 from manyhands.classifiers.max_mig import MaxMIGClassifier
 from manyhands.classifiers.mbem import MBEMClassifier
+from manyhands.classifiers.metric_learning import MetricLearningClassifier, MetricLearningEmbedding
+from manyhands.classifiers.neucrowd import NeuCrowdClassifier, NeuCrowdEmbedding
 from manyhands.classifiers.persistence import load
 from manyhands.classifiers.personal import PersonalClassifier
 from manyhands.classifiers.protocols import PROTOCOLS, training_protocol, with_protocol
 from manyhands.classifiers.raykar import RaykarClassifier
+from manyhands.classifiers.regression import TunedLogisticRegression
 from manyhands.classifiers.selectors import (
     ConfidenceSelector,
     DistributionAwareSelector,
@@ -56,6 +59,10 @@ __all__ = [
     "ICEDClassifier",
     "MBEMClassifier",
     "MaxMIGClassifier",
+    "MetricLearningClassifier",
+    "MetricLearningEmbedding",
+    "NeuCrowdClassifier",
+    "NeuCrowdEmbedding",
     "PersonalClassifier",
     "RandomSelector",
     "RaykarClassifier",
@@ -63,6 +70,7 @@ __all__ = [
     "SelfTrainingCrowdClassifier",
     "SoftProbClassifier",
     "TraceRegClassifier",
+    "TunedLogisticRegression",
     "all_classifiers",
     "all_wrappers",
     "find_annotator",

@@ -38,7 +38,8 @@ def all_wrappers() -> list[tuple[str, type]]:
 
 def short_name(cls: type) -> str:
     """Name of a method on the command line: ``CoNALClassifier`` -> ``conal``."""
-    return cls.__name__.removesuffix("Classifier").removesuffix("Crowd").lower()
+    # "Crowd" is part of NeuCrowd's name, and of no other but that of self-training.
+    return cls.__name__.removesuffix("Classifier").replace("TrainingCrowd", "Training").lower()
 
 
 def find_classifier(name: str) -> type[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import entropy, spearmanr
 from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
 
 from manyhands.agreement import common_confusions
 from manyhands.annotations.encoding import as_values, encode, missing_mask
@@ -19,6 +20,7 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 __all__ = [
     "accuracy_by_entropy",
+    "auc",
     "by_class",
     "class_imbalance",
     "common_confusion_error",
@@ -346,6 +348,38 @@ def watchdog(model: Any, data: Data) -> dict[str, float]:
         "watchdog_oracle_accuracy": float(max(start, epochs.max())),
         "watchdog_gain": own - start,
     }
+
+
+def auc(model: Any, data: Data) -> dict[str, float]:
+    """Area under the ROC curve on the test part: how well probabilities rank instances.
+
+    Parameters
+    ----------
+    model : classifier with ``predict_proba`` and ``classes_``
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        ``auc``; of more than two classes the mean over those in the test part of every class
+        against the rest.
+
+    Raises
+    ------
+    AnnotationError
+        If the data have no test part, or it has one class only.
+    """
+    if data.y_test is None:
+        raise AnnotationError("y_test is None; nothing tells the area under the curve")
+    gold, proba = np.asarray(data.y_test), model.predict_proba(data.X_test)
+    present = [k for k, name in enumerate(model.classes_) if (gold == name).any()]
+    if len(np.unique(gold)) < 2:
+        raise AnnotationError(
+            f"y_test has one class only, {gold[0].item()!r}; there is no curve of one class"
+        )
+    areas = [roc_auc_score(gold == model.classes_[k], proba[:, k]) for k in present]
+    return {"auc": float(np.mean(areas))}
 
 
 def by_class(model: Any, data: Data) -> dict[str, float]:

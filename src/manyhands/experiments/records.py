@@ -30,7 +30,7 @@ SHORT = {
 SHARES = ("accuracy", "macro_f1")
 """Measures of a protocol, shown in per cent; others are a row's own, shown as they are."""
 
-_SHARE_ENDINGS = (*SHARES, "f1", "precision", "recall")
+_SHARE_ENDINGS = (*SHARES, "f1", "precision", "recall", "auc")
 
 EPOCH = "epoch"
 """Column of a history that is counted from 1 over all stages, as in ``metrics``."""

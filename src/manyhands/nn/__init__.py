@@ -19,11 +19,13 @@ from manyhands.nn.backbones import (
     CNN,
     MLP,
     VGG16,
+    EmbeddingMLP,
     Linear,
     ResNet18,
     make_backbone,
 )
 from manyhands.nn.base import CrowdModule, ScaledClassifier
+from manyhands.nn.embedding import REGRESSIONS, EmbeddedRegression, SamplingNetwork
 from manyhands.nn.ensemble import Ensemble
 from manyhands.nn.graph import AnnotationEdges, GraphCompletionModule, GraphConvolution
 from manyhands.nn.noise_adaptation import (
@@ -48,6 +50,7 @@ __all__ = [
     "LCA_FORMS",
     "MLP",
     "PARAMETRIZATIONS",
+    "REGRESSIONS",
     "SPACES",
     "VGG16",
     "AggregatorModule",
@@ -65,6 +68,8 @@ __all__ = [
     "Decoder",
     "DirectModule",
     "DoctorNetModule",
+    "EmbeddedRegression",
+    "EmbeddingMLP",
     "Ensemble",
     "FixedConfusionModule",
     "GenerativeCrowdModule",
@@ -73,6 +78,7 @@ __all__ = [
     "Linear",
     "Pairs",
     "ResNet18",
+    "SamplingNetwork",
     "ScaledClassifier",
     "Standardize",
     "SynthesisModule",

@@ -27,12 +27,21 @@ from manyhands.objectives.crowd import (
     soft_label_objective,
     trace_objective,
 )
+from manyhands.objectives.metric_learning import (
+    LiftedStructureLoss,
+    TripletCenterLoss,
+    nearest_negatives,
+)
+from manyhands.objectives.tuplets import TupletLoss, hardness_error
 
 __all__ = [
     "COST_FORMS",
     "SPARSITY_FORMS",
     "Annotations",
     "AnnotatorGroup",
+    "LiftedStructureLoss",
+    "TripletCenterLoss",
+    "TupletLoss",
     "annotator_average_nll",
     "authenticity_cost",
     "common_noise_objective",
@@ -43,9 +52,11 @@ __all__ = [
     "fusion_norm",
     "group_annotators",
     "group_soft_threshold",
+    "hardness_error",
     "importance_ratios",
     "information_cost",
     "information_objective",
+    "nearest_negatives",
     "personal_nll",
     "self_normalized_risk",
     "soft_label_objective",

@@ -1,4 +1,4 @@
-"""Instances and annotations that are made, for classes that have too few (no torch)."""
+"""What is made or drawn to train on: instances of rare classes, n-tuplets (no torch)."""
 
 from manyhands.sampling.crowd_smote import (
     CrowdSMOTE,
@@ -6,5 +6,13 @@ from manyhands.sampling.crowd_smote import (
     all_samplers,
     find_sampler,
 )
+from manyhands.sampling.tuplets import TupletSampler, safe_instances
 
-__all__ = ["CrowdSMOTE", "FewCandidatesWarning", "all_samplers", "find_sampler"]
+__all__ = [
+    "CrowdSMOTE",
+    "FewCandidatesWarning",
+    "TupletSampler",
+    "all_samplers",
+    "find_sampler",
+    "safe_instances",
+]

@@ -1,0 +1,463 @@
+"""Metric learning from inferred labels: the baselines of NeuCrowd that learn an embedding.
+
+.. [1] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
+   with crowdsourced labels. Knowledge and Information Systems 64, 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from itertools import islice
+from math import ceil
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
+from manyhands.classifiers.latent import balancing_rng
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.inference import BaseAggregator
+from manyhands.nn import CrowdModule
+from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
+from manyhands.training import Features
+from manyhands.typing import IntArray
+
+MARGINS = {
+    "contrastive": 1.0,
+    "triplet": 0.2,
+    "triplet_semihard": 0.2,
+    "lifted": 1.0,
+    "center": 5.0,
+}
+"""Losses by name, and their margins."""
+
+UPDATES_PER_INSTANCE = 10 / 256
+"""Updates an epoch for every instance, where no number is given: ten of NeuCrowd's tuplets."""
+
+MINED = ("contrastive", "triplet")
+"""Losses by name that a miner can choose pairs or triplets for."""
+
+
+class MetricLearningClassifier(EmbeddingClassifier):
+    r"""Infer labels, learn an embedding from them by a metric loss, then a logistic regression.
+
+    NeuCrowd's baselines [1]_ (Section 4.2): its second group with majority votes, its third with
+    ``aggregator=DawidSkene()`` ("Triple+EM"). The losses are those of pytorch-metric-learning (the
+    extra ``metric``).
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`
+        The embedding network. None is ``"embedding"``: dropout of the features, 128 tanh units, 32
+        linear ones. Any with ``embed`` will do; of one without, the output is the embedding.
+    loss : {"contrastive", "triplet", "triplet_semihard", "lifted", "center"} or nn.Module, \
+default="triplet"
+        What is compared. With d the distance of embeddings scaled to length 1, and m the margin,
+        means over a batch:
+
+        * "contrastive": of d over the pairs of a class, and of max(0, m - d) over the pairs of two;
+        * "triplet": of max(0, d(a, p) - d(a, n) + m) over all triplets of anchor, positive of its
+          class and negative of another;
+        * "triplet_semihard": the same, of every anchor and positive with the nearest negative that
+          is farther from the anchor than the positive, where there is one within the margin;
+        * "lifted": lifted structured loss, see `manyhands.objectives.LiftedStructureLoss`;
+        * "center": triplet-center loss, with centres that are learnt, and distances between
+          embeddings as they are; see `manyhands.objectives.TripletCenterLoss`.
+
+        Means are over what does not fulfil the margin, for the first three. A module is called as
+        those of pytorch-metric-learning are: ``loss(embeddings, labels, indices_tuple)``; it is
+        copied, and parameters it has are learnt.
+    margin : float or None, default=None
+        m. None: 1, .2, .2, 1 and 5, in the order above.
+    miner : nn.Module, callable or None, default=None
+        A miner of pytorch-metric-learning, ``miner(embeddings, labels)``, which chooses the pairs
+        or triplets for "contrastive", "triplet", or a module of yours.
+    updates_per_epoch : int or "auto", default="auto"
+        Batches an epoch; with a few instances it goes through them several times. "auto": as many
+        as `NeuCrowdClassifier` has by default, one for 25.6 instances.
+    loss_lr : float, default=0.5
+        Learning rate, of plain SGD, of the loss's own parameters: the centres.
+    aggregator : BaseAggregator or None, default=None
+        Truth inference that says which class an instance is of; None: the majority.
+    regression : {"embedding", "both"}, default="embedding"
+        What the logistic regression is given: the embedding (as it is, not scaled to length 1), as
+        in the paper; or the features too.
+    C : float or "cv", default="cv"
+        Inverse strength of the regression's penalty; "cv": chosen by cross-validation on the
+        inferred labels, from 1e-4 to 1e4.
+    cv : int, default=5
+        Folds.
+    targets : {"soft", "hard"}, default="soft"
+        Labels of the regression: the aggregator's posterior (with majority vote, the shares of the
+        votes), or its most probable class as in the paper.
+    decision : {"posterior", "balanced"} or cost matrix, default="posterior"
+        See `AggregatedClassifier`.
+    batch_size : int, default=64
+        Instances a batch, 2 or more: all pairs or triplets of these are compared.
+    max_epochs, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``class_balance`` acts on the regression.
+
+    Attributes
+    ----------
+    C_ : float
+        The regression's C.
+    aggregator_ : BaseAggregator
+        Majority vote, if none was given.
+    confusion_, class_prior_
+        See `AggregatedClassifier`.
+
+    Notes
+    -----
+    ``history_`` logs the loss by its name, such as ``triplet_loss`` (``metric_loss``, if it is a
+    module); and, which are no loss, ``step`` (updates so far) and ``C``. Instances on which two
+    classes tie are not compared.
+
+    References
+    ----------
+    .. [1] Hao, Ding & Liu, NeuCrowd, Knowledge and Information Systems 2022.
+
+    Examples
+    --------
+    >>> from manyhands import MetricLearningClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = MetricLearningClassifier(max_epochs=1, C=0.1, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).transform(demo.X_test).shape[1]
+    32
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **EmbeddingClassifier._parameter_constraints,
+        "loss": [StrOptions(set(MARGINS)), nn.Module],
+        "margin": [None, Interval(Real, 0, None, closed="neither")],
+        "miner": [None, nn.Module, callable],
+        "updates_per_epoch": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "loss_lr": [Interval(Real, 0, None, closed="neither")],
+        "batch_size": [Interval(Integral, 2, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        loss: Any = "triplet",
+        margin: float | None = None,
+        miner: Any = None,
+        updates_per_epoch: int | str = "auto",
+        loss_lr: float = 0.5,
+        aggregator: BaseAggregator | None = None,
+        regression: str = "embedding",
+        C: float | str = "cv",
+        cv: int = 5,
+        targets: str = "soft",
+        decision: Any = "posterior",
+        max_epochs: int = 20,
+        batch_size: int = 64,
+        lr: float = 3e-4,
+        weight_decay: float = 1e-2,
+        reset_optimizer: bool = False,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.loss = loss
+        self.margin = margin
+        self.miner = miner
+        self.updates_per_epoch = updates_per_epoch
+        self.loss_lr = loss_lr
+        self.aggregator = aggregator
+        self.regression = regression
+        self.C = C
+        self.cv = cv
+        self.targets = targets
+        self.decision = decision
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Any, y: Any) -> MetricLearningClassifier:
+        """Train on annotations; see `BaseCrowdClassifier.fit`.
+
+        Raises
+        ------
+        AnnotationError
+            Also if the inferred labels hold one class only, no class has two instances, or
+            ``margin`` or ``miner`` do not belong to the loss.
+        MissingExtraError
+            If the loss needs pytorch-metric-learning, and it is not installed.
+        """
+        self._check_loss()
+        return super().fit(X, y)
+
+    def _check_loss(self) -> None:
+        if self.margin is not None and not isinstance(self.loss, str):
+            raise AnnotationError(
+                f"margin={self.margin} belongs to the losses by name; give it to "
+                f"{type(self.loss).__name__} itself"
+            )
+        if self.miner is not None and self.loss in set(MARGINS) - set(MINED):
+            raise AnnotationError(
+                f"loss={self.loss!r} takes no miner, as it says itself what is compared; "
+                f"use {' or '.join(MINED)}, or a loss of pytorch-metric-learning"
+            )
+
+    def _step(self, data: EmbeddingData) -> _MetricStep:
+        return _MetricStep(self, data, _Comparison(self, data.network.width))
+
+    def _batches(self, data: EmbeddingData, epoch: int) -> Iterator[Tensor]:
+        """Yield batches of places, as often through the instances as it takes."""
+        every = _shuffled_batches(data.labels, self.batch_size, balancing_rng(epoch, 1))
+        n_updates = self.updates_per_epoch
+        if n_updates == "auto":
+            n_updates = ceil(UPDATES_PER_INSTANCE * (data.labels >= 0).sum())
+        for batch in islice(every, int(n_updates)):
+            yield torch.from_numpy(batch)
+
+    def _specification(
+        self, features: Features, table: AnnotationTable, module: CrowdModule
+    ) -> dict[str, str]:
+        """Of losses and miners the numbers too, which their names do not tell."""
+        said = super()._specification(features, table, module)
+        for name in ("loss", "miner"):
+            part = getattr(self, name)
+            if isinstance(part, nn.Module):
+                said[name] = repr([(type(own).__name__, _numbers(own)) for own in part.modules()])
+        return said
+
+
+def _numbers(module: nn.Module) -> dict[str, Any]:
+    return {name: v for name, v in vars(module).items() if isinstance(v, bool | Real | str)}
+
+
+def _shuffled_batches(
+    labels: IntArray, batch_size: int, rng: np.random.Generator
+) -> Iterator[IntArray]:
+    """Yield shuffled batches of the instances that have a label, pass after pass, without end.
+
+    In a batch of one class nothing could be compared: one of another class takes the place of its
+    last. Nor is there a batch of one: it joins that before.
+
+    Raises
+    ------
+    AnnotationError
+        If there is one class only, or no class has two instances.
+    """
+    known = np.flatnonzero(labels >= 0)
+    counts = np.bincount(labels[known], minlength=1)
+    if (counts > 0).sum() < 2:
+        raise AnnotationError("the inferred labels hold one class only; nothing can be compared")
+    if counts.max() < 2:
+        raise AnnotationError(
+            "no class has two instances, so that nothing can be compared; label more instances"
+        )
+    ends = np.arange(batch_size, len(known), batch_size)
+    if len(known) % batch_size == 1:
+        ends = ends[:-1]
+    while True:
+        for batch in np.split(rng.permutation(known), ends):
+            others = known[labels[known] != labels[batch[0]]]
+            if (labels[batch] == labels[batch[0]]).all():
+                batch[-1] = rng.choice(others)
+            yield batch
+
+
+class _Comparison(nn.Module):
+    """A loss of embeddings and labels, and the miner that chooses what it compares.
+
+    Parameters
+    ----------
+    model : MetricLearningClassifier
+    width : int
+        Numbers of the embedding.
+    """
+
+    def __init__(self, model: MetricLearningClassifier, width: int) -> None:
+        super().__init__()
+        self.loss: nn.Module
+        self.miner: Callable[..., Any] | None = deepcopy(model.miner)
+        self.nearest = False
+        if not isinstance(model.loss, str):
+            self.loss = deepcopy(model.loss)
+            return
+        margin = MARGINS[model.loss] if model.margin is None else float(model.margin)
+        if model.loss == "center":
+            self.loss = TripletCenterLoss(len(model.classes_), width, margin)
+        elif model.loss == "lifted":
+            self.loss = LiftedStructureLoss(margin)
+        else:
+            self._from_library(model.loss, margin)
+
+    def _from_library(self, name: str, margin: float) -> None:
+        try:
+            from pytorch_metric_learning.losses import ContrastiveLoss, TripletMarginLoss
+            from pytorch_metric_learning.miners import TripletMarginMiner
+        except ModuleNotFoundError as error:
+            raise_missing_extra("MetricLearningClassifier", "metric", error)
+        if name == "contrastive":
+            self.loss = ContrastiveLoss(neg_margin=margin)
+        else:
+            self.loss = TripletMarginLoss(margin=margin)
+        if name == "triplet_semihard":
+            self.miner = TripletMarginMiner(margin=margin, type_of_triplets="semihard")
+            self.nearest = True
+
+    def forward(self, embedding: Tensor, labels: Tensor) -> Tensor:
+        """Loss of a batch, a scalar."""
+        chosen = []
+        if self.miner is not None:
+            mined = self.miner(embedding, labels)
+            chosen = [nearest_negatives(embedding, mined) if self.nearest else mined]
+        loss: Tensor = self.loss(embedding, labels, *chosen)
+        return loss
+
+
+class _MetricStep:
+    """Training of the embedding, and of what the loss itself learns.
+
+    Parameters
+    ----------
+    model : MetricLearningClassifier
+    data : EmbeddingData
+    comparison : _Comparison
+    """
+
+    def __init__(
+        self, model: MetricLearningClassifier, data: EmbeddingData, comparison: _Comparison
+    ) -> None:
+        self.model = model
+        self.data = data
+        self.term = f"{model.loss if isinstance(model.loss, str) else 'metric'}_loss"
+        device = data.features.device
+        self.labels = torch.from_numpy(data.labels).to(device)
+        self.comparison = comparison.to(device)
+        self.optimizer = model._make_optimizer(data.module)
+        own = list(comparison.parameters())
+        self.own_optimizer = torch.optim.SGD(own, lr=model.loss_lr) if own else None
+
+    def start_epoch(self, epoch: int) -> None:
+        """Make the optimiser anew, where that is asked for."""
+        if self.model.reset_optimizer and epoch:
+            self.optimizer = self.model._make_optimizer(self.data.module)
+
+    def __call__(self, batch: Tensor) -> dict[str, Tensor]:
+        """Learn from the instances of a batch."""
+        self.data.module.train()
+        embedding = self.data.embedder.embed(self.data.take(batch))
+        loss = self.comparison(embedding, self.labels[batch.to(self.labels.device)])
+        optimizers = [self.optimizer]
+        if self.own_optimizer is not None:
+            optimizers.append(self.own_optimizer)
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        return {self.term: loss.detach()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the optimisers and of the loss."""
+        state: dict[str, Any] = {
+            "optimizer": self.optimizer.state_dict(),
+            "n_steps": self.data.n_steps,
+            "comparison": self.comparison.state_dict(),
+        }
+        if self.own_optimizer is not None:
+            state["own_optimizer"] = self.own_optimizer.state_dict()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put `state_dict` back."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.data.n_steps = int(state["n_steps"])
+        self.comparison.load_state_dict(state["comparison"])
+        if self.own_optimizer is not None:
+            self.own_optimizer.load_state_dict(state["own_optimizer"])
+
+
+class MetricLearningEmbedding(CrowdEmbedding):
+    """The embedding of `MetricLearningClassifier` as a scikit-learn transformer.
+
+    ``fit(X, table)`` learns it from annotations, ``transform(X)`` embeds instances: for nearest
+    neighbours, clustering, plots, or as a step of a pipeline that ends in a crowd classifier. To
+    save or to resume a training, use `MetricLearningClassifier`, which has ``transform`` too.
+
+    Parameters
+    ----------
+    backbone, loss, margin, miner, updates_per_epoch, loss_lr, aggregator, max_epochs, batch_size, \
+lr, weight_decay, scaling, device, random_state, verbose
+        See `MetricLearningClassifier`.
+
+    Attributes
+    ----------
+    classifier_ : MetricLearningClassifier
+        Which has learnt the embedding.
+    history_ : History
+
+    Examples
+    --------
+    >>> from manyhands import MetricLearningEmbedding, load_demo
+    >>> demo = load_demo()
+    >>> embedding = MetricLearningEmbedding(max_epochs=1, random_state=0)
+    >>> embedding.fit(demo.X_train, demo.annotations).transform(demo.X_test[:3]).shape
+    (3, 32)
+    """
+
+    _classifier = MetricLearningClassifier
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        loss: Any = "triplet",
+        margin: float | None = None,
+        miner: Any = None,
+        updates_per_epoch: int | str = "auto",
+        loss_lr: float = 0.5,
+        aggregator: BaseAggregator | None = None,
+        max_epochs: int = 20,
+        batch_size: int = 64,
+        lr: float = 3e-4,
+        weight_decay: float = 1e-2,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.backbone = backbone
+        self.loss = loss
+        self.margin = margin
+        self.miner = miner
+        self.updates_per_epoch = updates_per_epoch
+        self.loss_lr = loss_lr
+        self.aggregator = aggregator
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose

@@ -1,0 +1,501 @@
+"""NeuCrowd: an embedding learnt from n-tuplets of a few hundred labelled instances.
+
+.. [1] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
+   with crowdsourced labels. Knowledge and Information Systems 64, 2022.
+.. [2] G. Xu, W. Ding, J. Tang, S. Yang, G. Y. Huang and Z. Liu. Learning effective embeddings from
+   crowdsourced labels: an educational case study. ICDE 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
+
+from manyhands.annotations import label_assurance
+from manyhands.classifiers.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
+from manyhands.classifiers.latent import balancing_rng
+from manyhands.functional import SOFTMAX_FORMS
+from manyhands.inference import BaseAggregator, MajorityVote
+from manyhands.nn import FixedConfusionModule, SamplingNetwork
+from manyhands.objectives import TupletLoss, hardness_error
+from manyhands.sampling import TupletSampler, safe_instances
+from manyhands.training import AnnotationBatches
+from manyhands.typing import FloatArray
+
+PROBED = 1024
+"""Tuplets of ``probe_nll``."""
+
+PER_INSTANCE = 10
+"""Tuplets an epoch for every instance, where no number is given."""
+
+
+class NeuCrowdClassifier(EmbeddingClassifier):
+    r"""Learn an embedding from n-tuplets, then a logistic regression on it (NeuCrowd) [1]_.
+
+    A tuplet is an anchor, an instance of its class (the positive) and ``tuplet_size - 2`` of other
+    classes (negatives), of which a few hundred instances make as many as one likes. The embedding
+    network learns that the positive is nearer to the anchor than the negatives are. Similarities
+    weigh by how far annotators agree; the anchors of a batch are merged into one robust anchor a
+    class; instances whose neighbours in the embedding are of their own class are drawn more often;
+    and a second network learns which tuplets are hard, and picks these.
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`
+        The embedding network. None is ``"embedding"``: dropout of the features, 128 tanh units, 32
+        linear ones. Any with ``embed`` will do; of one without, the output is the embedding.
+    aggregator : BaseAggregator or None, default=None
+        Truth inference that says which class an instance is of, and how surely. None is
+        `MajorityVote`, as in the paper, with `label_assurance`. With another aggregator the
+        assurance is (C max p - 1) / (C - 1), where p is its posterior.
+    tuplet_size : int, default=5
+        n, 3 or more (3 are triplets).
+    n_tuplets : int or "auto", default="auto"
+        Tuplets learnt from in an epoch; "auto": ten an instance that can be drawn, as fewer
+        instances are sooner learnt by heart. The paper's code has 60,000.
+    safety_aware : bool, default=True
+        Draw safe instances (Def. 3) more often than others, from the second epoch on.
+    unsafe_weight : float, default=0.3
+        How often instances that are not safe are drawn, as a share of how often safe ones are; 0:
+        never. All of a class are drawn alike where fewer than two of it are safe.
+    n_neighbors : int or "auto", default="auto"
+        k of Def. 3; "auto": the root of ``batch_size``.
+    safety_margin : float, default=0.0
+        :math:`\delta` of Def. 3.
+    robust_anchor : bool, default=True
+        Compare with the robust anchor (Def. 4) of the class, not with the anchor itself.
+    normalize_anchor : bool, default=True
+        Whether the robust anchor is a mean of its embeddings, or the sum that is printed.
+    sampling_network : bool, default=True
+        Learn from the hardest of ``n_candidates`` times as many tuplets, as the sampling network
+        sees it, from the second epoch on. (With one candidate there is no such network.)
+    n_candidates : int, default=2
+        Size of the pool, in batches.
+    sampler_lr : float, default=1e-3
+        Learning rate of the sampling network.
+    assurance : bool, default=True
+        Weigh similarities and anchors by how sure the labels are; False: all alike.
+    softmax : {"paper", "code"}, default="paper"
+        Where the assurance stands; see `manyhands.functional.tuplet_nll`.
+    eta, similarity_constant : float, default=5.0, 1.0
+        :math:`\eta` and :math:`C` of Section 3.3.3.
+    regression : {"embedding", "both"}, default="embedding"
+        What the logistic regression is given: the embedding, as in the paper; or the features too,
+        scaled to the length of the embedding.
+    C : float or "cv", default="cv"
+        Inverse strength of the regression's penalty; "cv": chosen by cross-validation on the
+        inferred labels, from 1e-4 to 1e4. The embedding has seen the labels that are left out, so
+        that the choice is on the weak side.
+    cv : int, default=5
+        Folds.
+    targets : {"soft", "hard"}, default="soft"
+        Labels of the regression: the aggregator's posterior (with majority vote, the shares of the
+        votes), or its most probable class as in the paper.
+    decision : {"posterior", "balanced"} or cost matrix, default="posterior"
+        See `AggregatedClassifier`.
+    batch_size : int, default=256
+        Tuplets a batch.
+    max_epochs, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``class_balance`` acts on the regression; tuplets have anchors of
+        all classes alike.
+
+    Attributes
+    ----------
+    C_ : float
+        The regression's C.
+    aggregator_ : BaseAggregator
+        Majority vote, if none was given.
+    confusion_, class_prior_
+        See `AggregatedClassifier`.
+
+    Notes
+    -----
+    ``history_`` logs ``tuplet_nll`` (of the tuplets learnt from) and ``hardness_error`` (squared
+    error of the sampling network); and, which are no loss, ``safe_share`` (of the instances),
+    ``hardness_correlation`` (of predicted and actual losses, mean over the batches), ``step``
+    (updates so far), ``C``, and ``probe_nll``: the loss, without dropout, of a fixed set of tuplets
+    that are drawn evenly, each with its own anchor, by which variants compare. With ``validation``
+    the epoch is chosen with C = .1, and C after it. Instances on which two classes tie are in no
+    tuplet.
+
+    References
+    ----------
+    .. [1] Hao, Ding & Liu, NeuCrowd, Knowledge and Information Systems 2022.
+
+    Examples
+    --------
+    >>> from manyhands import NeuCrowdClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = NeuCrowdClassifier(max_epochs=1, n_tuplets=256, C=0.1, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).transform(demo.X_test).shape[1]
+    32
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **EmbeddingClassifier._parameter_constraints,
+        "tuplet_size": [Interval(Integral, 3, None, closed="left")],
+        "n_tuplets": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "safety_aware": ["boolean"],
+        "unsafe_weight": [Interval(Real, 0, 1, closed="both")],
+        "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "safety_margin": [Interval(Real, 0, None, closed="left")],
+        "robust_anchor": ["boolean"],
+        "normalize_anchor": ["boolean"],
+        "sampling_network": ["boolean"],
+        "n_candidates": [Interval(Integral, 1, None, closed="left")],
+        "sampler_lr": [Interval(Real, 0, None, closed="neither")],
+        "assurance": ["boolean"],
+        "softmax": [StrOptions(set(SOFTMAX_FORMS))],
+        "eta": [Interval(Real, 0, None, closed="neither")],
+        "similarity_constant": [Interval(Real, None, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        aggregator: BaseAggregator | None = None,
+        tuplet_size: int = 5,
+        n_tuplets: int | str = "auto",
+        safety_aware: bool = True,
+        unsafe_weight: float = 0.3,
+        n_neighbors: int | str = "auto",
+        safety_margin: float = 0.0,
+        robust_anchor: bool = True,
+        normalize_anchor: bool = True,
+        sampling_network: bool = True,
+        n_candidates: int = 2,
+        sampler_lr: float = 1e-3,
+        assurance: bool = True,
+        softmax: str = "paper",
+        eta: float = 5.0,
+        similarity_constant: float = 1.0,
+        regression: str = "embedding",
+        C: float | str = "cv",
+        cv: int = 5,
+        targets: str = "soft",
+        decision: Any = "posterior",
+        max_epochs: int = 20,
+        batch_size: int = 256,
+        lr: float = 3e-4,
+        weight_decay: float = 1e-2,
+        reset_optimizer: bool = False,
+        class_balance: Any = None,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        validation: Any = None,
+        patience: int | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.backbone = backbone
+        self.aggregator = aggregator
+        self.tuplet_size = tuplet_size
+        self.n_tuplets = n_tuplets
+        self.safety_aware = safety_aware
+        self.unsafe_weight = unsafe_weight
+        self.n_neighbors = n_neighbors
+        self.safety_margin = safety_margin
+        self.robust_anchor = robust_anchor
+        self.normalize_anchor = normalize_anchor
+        self.sampling_network = sampling_network
+        self.n_candidates = n_candidates
+        self.sampler_lr = sampler_lr
+        self.assurance = assurance
+        self.softmax = softmax
+        self.eta = eta
+        self.similarity_constant = similarity_constant
+        self.regression = regression
+        self.C = C
+        self.cv = cv
+        self.targets = targets
+        self.decision = decision
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.reset_optimizer = reset_optimizer
+        self.class_balance = class_balance
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    def _step(self, data: EmbeddingData) -> _TupletStep:
+        self._tuplets = TupletSampler(data.labels, self.tuplet_size)
+        return _TupletStep(self, data, self._assurance(data))
+
+    def _assurance(self, data: EmbeddingData) -> FloatArray:
+        """How sure the label of every instance is, in [0, 1] (Def. 2)."""
+        if not self.assurance:
+            return np.ones(len(data))
+        if self.aggregator is None or isinstance(self.aggregator, MajorityVote):
+            return label_assurance(data.table)[data.order]
+        n_classes = len(self.classes_)
+        top = data.posterior.max(axis=1)
+        return np.clip((n_classes * top - 1) / (n_classes - 1), 0.0, 1.0)
+
+    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
+        super()._set_fitted(module, batches)
+        del self._tuplets
+
+    def _batches(self, data: EmbeddingData, epoch: int) -> Iterator[_Candidates]:
+        """Yield pools of candidates (Step 1 of Section 3.4 chooses from them)."""
+        rng = balancing_rng(epoch, 1)
+        weights = self._weights(data) if epoch and self.safety_aware else None
+        pool = self.n_candidates if epoch and self.sampling_network else 1
+        n_known = int((data.labels >= 0).sum())
+        n_tuplets = PER_INSTANCE * n_known if self.n_tuplets == "auto" else int(self.n_tuplets)
+        tuplets = torch.from_numpy(self._tuplets.draw(n_tuplets * pool, rng, weights))
+        for part in torch.split(tuplets.to(data.features.device), self.batch_size * pool):
+            yield _Candidates(part, len(part) // pool)
+        data.facts["probe_nll"] = self._probed(data)
+
+    @torch.no_grad()
+    def _probed(self, data: EmbeddingData) -> float:
+        """Loss of the same tuplets in every epoch, drawn evenly, for comparison."""
+        probe = torch.from_numpy(self._tuplets.draw(PROBED, balancing_rng(0, 3)))
+        loss = TupletLoss(
+            len(self.classes_),
+            robust_anchor=False,
+            eta=self.eta,
+            constant=float(self.similarity_constant),
+        )
+        device = data.features.device
+        assurance = torch.from_numpy(self._assurance(data)).to(device, torch.float32)
+        labels = torch.from_numpy(data.labels).to(device)
+        return float(loss(data.embedded(), probe.to(device), assurance, labels).mean())
+
+    def _weights(self, data: EmbeddingData) -> FloatArray:
+        """Weights by which instances are drawn: safe ones first (Section 3.3.1)."""
+        known = np.flatnonzero(data.labels >= 0)
+        embedding = data.embedded()[torch.from_numpy(known)].cpu().numpy()
+        k = isqrt(self.batch_size) if self.n_neighbors == "auto" else int(self.n_neighbors)
+        safe = safe_instances(
+            embedding,
+            data.labels[known],
+            self._assurance(data)[known],
+            n_neighbors=max(1, k),
+            margin=self.safety_margin,
+        )
+        data.facts["safe_share"] = float(safe.mean())
+        weights = np.zeros(len(data))
+        weights[known] = np.where(safe, 1.0, self.unsafe_weight)
+        # An anchor needs another of its class.
+        n_safe = np.bincount(data.labels[known], safe, len(self.classes_))
+        weights[known[n_safe[data.labels[known]] < 2]] = 1.0
+        return weights
+
+
+class _Candidates(NamedTuple):
+    """Tuplets (m, size), and how many of them are to be learnt from."""
+
+    tuplets: Tensor
+    n_kept: int
+
+
+class _TupletStep:
+    """Joint training of the embedding and the sampling network (Section 3.4).
+
+    Parameters
+    ----------
+    model : NeuCrowdClassifier
+    data : EmbeddingData
+    assurance : array of shape (n,)
+    """
+
+    def __init__(
+        self, model: NeuCrowdClassifier, data: EmbeddingData, assurance: FloatArray
+    ) -> None:
+        self.model = model
+        self.data = data
+        device = data.features.device
+        self.assurance = torch.from_numpy(assurance).to(device, torch.float32)
+        self.labels = torch.from_numpy(data.labels).to(device)
+        self.losses = TupletLoss(
+            len(model.classes_),
+            robust_anchor=model.robust_anchor,
+            normalize_anchor=model.normalize_anchor,
+            eta=model.eta,
+            constant=float(model.similarity_constant),
+            form=model.softmax,
+        )
+        self.optimizer = model._make_optimizer(data.module)
+        self.sampler: SamplingNetwork | None = None
+        self.sampler_optimizer: torch.optim.Optimizer | None = None
+        if model.sampling_network and model.n_candidates > 1:
+            shape = data.features.input_shape
+            self.sampler = SamplingNetwork(shape, model.tuplet_size).to(device)
+            self.sampler_optimizer = torch.optim.Adam(
+                self.sampler.parameters(), lr=model.sampler_lr
+            )
+
+    def start_epoch(self, epoch: int) -> None:
+        """Make the optimiser anew, where that is asked for."""
+        if self.model.reset_optimizer and epoch:
+            self.optimizer = self.model._make_optimizer(self.data.module)
+
+    def __call__(self, batch: _Candidates) -> dict[str, Tensor]:
+        """Learn from the hardest of some candidates."""
+        self.data.module.train()
+        places, tuplets = torch.unique(batch.tuplets, return_inverse=True)
+        x = self.data.embedder.scaler(self.data.take(places))
+        if self.sampler is not None and batch.n_kept < len(tuplets):
+            tuplets = tuplets[self._hardest(self.sampler, x, tuplets, batch.n_kept)]
+            used, tuplets = torch.unique(tuplets, return_inverse=True)
+            places, x = places[used], x[used]
+        embedding = self.data.network.embed(x)
+        losses = self.losses(embedding, tuplets, self.assurance[places], self.labels[places])
+        terms = {"tuplet_nll": losses.mean()}
+        if self.sampler is not None:
+            terms["hardness_error"] = self._learn_hardness(x, tuplets, losses.detach())
+        self.optimizer.zero_grad(set_to_none=True)
+        terms["tuplet_nll"].backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return {name: term.detach() for name, term in terms.items()}
+
+    @staticmethod
+    @torch.no_grad()
+    def _hardest(sampler: SamplingNetwork, x: Tensor, tuplets: Tensor, n: int) -> Tensor:
+        """Places of the n tuplets that look hardest (Step 1)."""
+        return sampler(x, tuplets).topk(n).indices
+
+    def _learn_hardness(self, x: Tensor, tuplets: Tensor, losses: Tensor) -> Tensor:
+        """Fit the sampling network to the losses there were (Step 3)."""
+        assert self.sampler is not None
+        assert self.sampler_optimizer is not None
+        predicted = self.sampler(x, tuplets)
+        error = hardness_error(predicted, losses)
+        self.sampler_optimizer.zero_grad(set_to_none=True)
+        error.backward()  # type: ignore[no-untyped-call]
+        self.sampler_optimizer.step()
+        if len(losses) > 1:
+            both = torch.stack([predicted.detach(), losses])
+            self.data.note("hardness_correlation", torch.corrcoef(both)[0, 1].nan_to_num(0.0))
+        return error
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of both optimisers and of the sampling network."""
+        state: dict[str, Any] = {
+            "optimizer": self.optimizer.state_dict(),
+            "n_steps": self.data.n_steps,
+        }
+        if self.sampler is not None and self.sampler_optimizer is not None:
+            state["sampler"] = self.sampler.state_dict()
+            state["sampler_optimizer"] = self.sampler_optimizer.state_dict()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put `state_dict` back."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.data.n_steps = int(state["n_steps"])
+        if self.sampler is not None and self.sampler_optimizer is not None:
+            self.sampler.load_state_dict(state["sampler"])
+            self.sampler_optimizer.load_state_dict(state["sampler_optimizer"])
+
+
+class NeuCrowdEmbedding(CrowdEmbedding):
+    """The embedding of `NeuCrowdClassifier` as a scikit-learn transformer [1]_.
+
+    ``fit(X, table)`` learns it from annotations, ``transform(X)`` embeds instances: for nearest
+    neighbours, clustering, plots, or as a step of a pipeline that ends in a crowd classifier, such
+    as ``AggregatedClassifier(backbone=KNeighborsClassifier(), targets="hard")`` (a scikit-learn
+    classifier at its end would take the annotations for many outputs). To save or to resume a
+    training, use `NeuCrowdClassifier`, which has ``transform`` too.
+
+    Parameters
+    ----------
+    backbone, aggregator, tuplet_size, n_tuplets, safety_aware, unsafe_weight, n_neighbors, \
+safety_margin, robust_anchor, normalize_anchor, sampling_network, n_candidates, sampler_lr, \
+assurance, softmax, eta, similarity_constant, max_epochs, batch_size, lr, weight_decay, scaling, \
+device, random_state, verbose
+        See `NeuCrowdClassifier`.
+
+    Attributes
+    ----------
+    classifier_ : NeuCrowdClassifier
+        Which has learnt the embedding.
+    history_ : History
+
+    References
+    ----------
+    .. [1] Hao, Ding & Liu, NeuCrowd, Knowledge and Information Systems 2022.
+
+    Examples
+    --------
+    >>> from manyhands import NeuCrowdEmbedding, load_demo
+    >>> demo = load_demo()
+    >>> embedding = NeuCrowdEmbedding(max_epochs=1, n_tuplets=256, random_state=0)
+    >>> embedding.fit(demo.X_train, demo.annotations).transform(demo.X_test[:3]).shape
+    (3, 32)
+    """
+
+    _classifier = NeuCrowdClassifier
+
+    def __init__(
+        self,
+        backbone: Any = None,
+        *,
+        aggregator: BaseAggregator | None = None,
+        tuplet_size: int = 5,
+        n_tuplets: int | str = "auto",
+        safety_aware: bool = True,
+        unsafe_weight: float = 0.3,
+        n_neighbors: int | str = "auto",
+        safety_margin: float = 0.0,
+        robust_anchor: bool = True,
+        normalize_anchor: bool = True,
+        sampling_network: bool = True,
+        n_candidates: int = 2,
+        sampler_lr: float = 1e-3,
+        assurance: bool = True,
+        softmax: str = "paper",
+        eta: float = 5.0,
+        similarity_constant: float = 1.0,
+        max_epochs: int = 20,
+        batch_size: int = 256,
+        lr: float = 3e-4,
+        weight_decay: float = 1e-2,
+        scaling: str | None = "standard",
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.backbone = backbone
+        self.aggregator = aggregator
+        self.tuplet_size = tuplet_size
+        self.n_tuplets = n_tuplets
+        self.safety_aware = safety_aware
+        self.unsafe_weight = unsafe_weight
+        self.n_neighbors = n_neighbors
+        self.safety_margin = safety_margin
+        self.robust_anchor = robust_anchor
+        self.normalize_anchor = normalize_anchor
+        self.sampling_network = sampling_network
+        self.n_candidates = n_candidates
+        self.sampler_lr = sampler_lr
+        self.assurance = assurance
+        self.softmax = softmax
+        self.eta = eta
+        self.similarity_constant = similarity_constant
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose

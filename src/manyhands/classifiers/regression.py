@@ -1,0 +1,280 @@
+"""Logistic regression on inferred labels, its strength chosen on these labels alone."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, NamedTuple, Self, cast
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.kernels import floored_log
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+STRENGTHS = np.logspace(-4, 4, 9)
+"""Inverse strengths C that are tried, NeuCrowd's range; then half a step around the best."""
+
+HALF_STEP = 10**0.5
+
+WORSE = 10**1.5
+"""How much weaker penalties than the best so far are tried."""
+
+UNSEEN_LOGIT = -30.0
+"""Logit of a class without any target."""
+
+UNTOLD = 1.0
+"""C where there is one instance alone, of which none can be left out."""
+
+LEAST_PROBA = 1e-6
+"""Probability of a class that a fold's regression has not seen."""
+
+
+class Regression(NamedTuple):
+    """Weights (n_classes, d), biases (n_classes,), the C of the fit, iterations of the solver."""
+
+    weight: FloatArray
+    bias: FloatArray
+    C: float
+    n_iter: int = 0
+
+
+def fit_regression(
+    Z: FloatArray,
+    targets: FloatArray,
+    C: float | str = "cv",
+    *,
+    n_folds: int = 5,
+    rng: np.random.Generator | None = None,
+    max_iter: int = 1000,
+) -> Regression:
+    """Fit a multinomial logistic regression on soft targets.
+
+    Parameters
+    ----------
+    Z : array of shape (n, d)
+    targets : array of shape (n, n_classes)
+        Probabilities of the classes, times the weight of the instance.
+    C : float or "cv", default="cv"
+        Inverse strength of the L2 penalty. "cv": the one of `STRENGTHS`, and of half a step to
+        either side of the best, by which the targets of instances left out are most probable. All
+        that is known of an instance is left out together.
+    n_folds : int, default=5
+    rng : numpy Generator, optional
+        Of the folds.
+    max_iter : int
+
+    Returns
+    -------
+    Regression
+        A class without targets has weights of 0 and the bias `UNSEEN_LOGIT`.
+    """
+    if C == "cv":
+        C = _chosen(Z, targets, n_folds, rng or np.random.default_rng(0), max_iter)
+    return _fitted(Z, targets, float(C), max_iter)
+
+
+def _fitted(Z: FloatArray, targets: FloatArray, C: float, max_iter: int) -> Regression:
+    rows, classes = np.nonzero(targets)
+    seen = np.unique(classes)
+    weight = np.zeros((targets.shape[1], Z.shape[1]))
+    bias = np.full(targets.shape[1], UNSEEN_LOGIT)
+    if len(seen) == 1:
+        bias[seen] = 0.0
+        return Regression(weight, bias, C)
+    model = LogisticRegression(C=C, max_iter=max_iter)
+    model.fit(Z[rows], classes, sample_weight=targets[rows, classes])
+    coef, intercept = model.coef_, model.intercept_
+    if len(seen) == 2:  # Of two classes scikit-learn has the second's against the first's.
+        coef, intercept = np.concatenate([-coef, coef]) / 2, np.append(-intercept, intercept) / 2
+    weight[seen], bias[seen] = coef, intercept
+    return Regression(weight, bias, C, int(model.n_iter_.max()))
+
+
+def _chosen(
+    Z: FloatArray, targets: FloatArray, n_folds: int, rng: np.random.Generator, max_iter: int
+) -> float:
+    if len(Z) < 2:
+        return UNTOLD
+    folds = _folds(targets.argmax(axis=1), min(n_folds, len(Z)), rng)
+    tried: dict[float, float] = {}
+
+    def loss(C: float) -> float:
+        if C not in tried:
+            parts = [(folds != k, folds == k) for k in range(folds.max() + 1)]
+            tried[C] = sum(
+                _nll(_fitted(Z[kept], targets[kept], C, max_iter), Z[left], targets[left])
+                for kept, left in parts
+            )
+        return tried[C]
+
+    with catch_warnings():
+        # A penalty too weak for the solver to end may be tried; only the chosen one warns.
+        simplefilter("ignore", ConvergenceWarning)
+        best = STRENGTHS[0]
+        for C in STRENGTHS:
+            if loss(C) < loss(best):
+                best = C
+            # From the best on the loss rises, and weak penalties take the longest.
+            elif best * WORSE < C:
+                break
+        around = np.clip((best / HALF_STEP, best, best * HALF_STEP), *STRENGTHS[[0, -1]])
+        return float(min(around, key=loss))
+
+
+def _folds(labels: IntArray, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Fold of every instance: random, every class spread evenly over the folds."""
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    folds = np.empty(len(labels), dtype=np.int64)
+    folds[order] = np.arange(len(labels)) % n_folds
+    return folds
+
+
+def _nll(regression: Regression, Z: FloatArray, targets: FloatArray) -> float:
+    proba = predicted(regression, Z) + LEAST_PROBA
+    return float(-(targets * floored_log(proba / proba.sum(axis=1, keepdims=True))).sum())
+
+
+def predicted(regression: Regression, Z: FloatArray) -> FloatArray:
+    """Class probabilities, shape (n, n_classes)."""
+    logits = Z @ regression.weight.T + regression.bias
+    proba = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
+
+
+class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
+    """Logistic regression whose C is chosen by cross-validation, for weighted, repeated rows.
+
+    A scikit-learn classifier to hand to `AggregatedClassifier` and `SoftProbClassifier` as
+    ``backbone``. These repeat an instance, once a class, with the classes' weights; here equal
+    rows in succession are one instance, and stay together in cross-validation, which
+    `sklearn.linear_model.LogisticRegressionCV` does not know: it would choose too weak a penalty.
+
+    Parameters
+    ----------
+    C : float or "cv", default="cv"
+        Inverse strength of the L2 penalty; "cv": chosen from 1e-4 to 1e4 as the one by which the
+        labels of instances left out are most probable.
+    cv : int, default=5
+        Folds.
+    standardize : bool, default=True
+        Give every feature mean 0 and deviation 1.
+    max_iter : int, default=1000
+        Of the solver (L-BFGS).
+    random_state : int, RandomState or None
+        Of the folds.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    C_ : float
+        The strength that was used.
+    coef_ : array of shape (n_classes, n_features)
+    intercept_ : array of shape (n_classes,)
+    n_iter_ : int
+        Iterations of the solver.
+
+    Examples
+    --------
+    >>> from manyhands import SoftProbClassifier, TunedLogisticRegression, load_demo
+    >>> demo = load_demo()
+    >>> model = SoftProbClassifier(TunedLogisticRegression(C=0.1))
+    >>> model.fit(demo.X_train, demo.annotations).estimator_.C_
+    0.1
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "C": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+        "standardize": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        C: float | str = "cv",
+        cv: int = 5,
+        standardize: bool = True,
+        max_iter: int = 1000,
+        random_state: Any = None,
+    ) -> None:
+        self.C = C
+        self.cv = cv
+        self.standardize = standardize
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit on labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_rows, n_features)
+        y : array of shape (n_rows,)
+        sample_weight : array of shape (n_rows,), optional
+            A row of weight 0 counts as if it were not there.
+
+        Raises
+        ------
+        AnnotationError
+            If there is one class only, or all weights are 0.
+        """
+        self._validate_params()
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+        X = _dense(X)
+        check_classification_targets(y)
+        weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise AnnotationError(
+                f"y holds one class only, {self.classes_[0].item()!r}; a classifier needs two"
+            )
+        X, codes, weight = X[weight > 0], codes[weight > 0], weight[weight > 0]
+        if not len(X):
+            raise AnnotationError("sample_weight is 0 everywhere; some row must count")
+        first = np.append(True, (X[1:] != X[:-1]).any(axis=1))
+        instance = np.cumsum(first) - 1
+        targets = np.zeros((int(first.sum()), len(self.classes_)))
+        np.add.at(targets, (instance, codes), weight)
+        self._scaler = StandardScaler(with_mean=self.standardize, with_std=self.standardize)
+        Z = self._scaler.fit_transform(X[first])
+        rng = np.random.default_rng(
+            check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        )
+        self.coef_, self.intercept_, self.C_, self.n_iter_ = fit_regression(
+            Z, targets, self.C, n_folds=self.cv, rng=rng, max_iter=self.max_iter
+        )
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probability of every class, shape (n_rows, n_classes)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        Z = self._scaler.transform(_dense(X))
+        return predicted(Regression(self.coef_, self.intercept_, self.C_), Z)
+
+    def predict(self, X: Any) -> AnyArray:
+        """Most probable class, shape (n_rows,)."""
+        proba = self.predict_proba(X)
+        named: AnyArray = self.classes_[proba.argmax(axis=1)]
+        return named
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _dense(X: Any) -> FloatArray:
+    return cast(FloatArray, X.toarray() if hasattr(X, "toarray") else X)

@@ -1,0 +1,156 @@
+"""Networks that learn an embedding by comparing instances, and what is put on top of them.
+
+.. [1] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
+   with crowdsourced labels. Knowledge and Information Systems 64, 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+
+from manyhands.exceptions import AnnotationError
+
+REGRESSIONS = ("embedding", "both")
+"""What a logistic regression is given: see `EmbeddedRegression`."""
+
+
+class EmbeddedRegression(nn.Module):
+    """An embedding network, and a logistic regression on what it gives: a backbone.
+
+    The regression is set, not trained: ``set_regression``. The last layer of the network, where it
+    has one (``head``), goes; of a network without ``embed`` the output is the embedding.
+
+    Parameters
+    ----------
+    network : nn.Module
+    input_shape : sequence of int
+        Shape of one instance.
+    n_classes : int
+    regression : one of `REGRESSIONS`
+        "embedding", or "both": the embedding and, beside it, the instance as it comes in.
+    """
+
+    input_scale: Tensor
+    """Factor of the instance beside the embedding; 1 before it is set."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        input_shape: Sequence[int],
+        n_classes: int,
+        regression: str = "embedding",
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.is_embedder = hasattr(network, "embed")
+        if self.is_embedder and hasattr(network, "head"):
+            network.head = nn.Identity()
+        self.with_input = regression == "both"
+        self.width = self._width(input_shape)
+        self.head = nn.Linear(self.width + self.with_input * prod(input_shape), n_classes)
+        self.head.requires_grad_(False)
+        self.register_buffer("input_scale", torch.ones(()))
+
+    def _width(self, input_shape: Sequence[int]) -> int:
+        was_training = self.network.training
+        self.network.eval()  # A network that normalises over batches takes one instance only so.
+        with torch.no_grad():
+            # A user's network may be on another device already.
+            device = next((value.device for value in self.network.parameters()), None)
+            instance = torch.zeros(1, *input_shape, device=device)
+            given = self.network.embed(instance) if self.is_embedder else self.network(instance)  # type: ignore[operator]
+        self.network.train(was_training)
+        if given.ndim < 2:
+            raise AnnotationError(
+                f"backbone gives an embedding of shape {tuple(given.shape)} for one instance; it "
+                "must give one of shape (1, width)"
+            )
+        return given[0].numel()
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Return the embedding, shape (n, width)."""
+        embedding: Tensor = self.network.embed(x) if self.is_embedder else self.network(x)  # type: ignore[operator]
+        return embedding.flatten(1)
+
+    def regressors(self, x: Tensor) -> Tensor:
+        """What the regression is given, shape (n, width) or (n, width + features)."""
+        embedding = self.embed(x)
+        if not self.with_input:
+            return embedding
+        return torch.cat([embedding, self.input_scale * x.flatten(1)], dim=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class logits, shape (n, n_classes)."""
+        logits: Tensor = self.head(self.regressors(x))
+        return logits
+
+    @torch.no_grad()
+    def level_input(self, embedding: Tensor, x: Tensor) -> None:
+        """Give instances (n, *input_shape) the mean square length of their embeddings."""
+        if self.with_input:
+            lengths = [part.double().square().sum(dim=1).mean() for part in (embedding, x)]
+            ratio = (lengths[0] / lengths[1]).sqrt() if lengths[1] > 0 else torch.ones(())
+            self.input_scale.copy_(ratio if ratio > 0 else torch.ones(()))
+
+    @torch.no_grad()
+    def set_regression(self, weight: Tensor, bias: Tensor) -> None:
+        """Take weights (n_classes, n_regressors) and bias (n_classes,)."""
+        self.head.weight.copy_(weight)
+        self.head.bias.copy_(bias)
+
+
+class SamplingNetwork(nn.Module):
+    """NeuCrowd's sampling network: how hard a tuplet is [1]_ (Section 3.3.4).
+
+    A tower, the same for all members, embeds every instance; the members' embeddings are
+    concatenated, and their hardness is regressed on them.
+
+    Parameters
+    ----------
+    input_shape : sequence of int
+        Shape of one instance; flattened.
+    size : int
+        Instances of a tuplet.
+    hidden, width : int
+        Units of the tower's hidden layer, and of its output.
+    joint : int
+        Units of a hidden layer between the concatenation and the score, by which the score can
+        depend on what the members are to each other; 0: none, as in the released code.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        size: int,
+        hidden: int = 64,
+        width: int = 16,
+        joint: int = 32,
+    ) -> None:
+        super().__init__()
+        self.tower = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(prod(input_shape), hidden),
+            nn.Tanh(),
+            nn.Linear(hidden, width),
+            nn.Tanh(),
+        )
+        middle: list[nn.Module] = [nn.Linear(size * width, joint), nn.Tanh()] if joint else []
+        self.score = nn.Sequential(*middle, nn.Linear(joint or size * width, 1))
+
+    def forward(self, x: Tensor, tuplets: Tensor) -> Tensor:
+        """Hardness of tuplets, shape (m,).
+
+        Parameters
+        ----------
+        x : tensor of shape (n, *input_shape)
+        tuplets : integer tensor of shape (m, size)
+            Rows of x.
+        """
+        embedded: Tensor = self.tower(x)
+        hardness: Tensor = self.score(embedded[tuplets].flatten(1))
+        # (m,), as the losses are: against (m, 1) their difference would be (m, m).
+        return hardness[:, 0]

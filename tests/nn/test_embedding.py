@@ -1,0 +1,206 @@
+"""Networks that end in an embedding, the regression on top of it, and the sampling network."""
+
+import pytest
+import torch
+from torch import nn
+
+from manyhands.exceptions import AnnotationError
+from manyhands.nn import EmbeddedRegression, SamplingNetwork, make_backbone
+
+X = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Networks made in a test start from the same weights."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+def kinds(network):
+    return [type(layer).__name__ for layer in network.body]
+
+
+# -- the embedding network ------------------------------------------------------------------------
+
+
+def test_the_default_network_drops_features_and_ends_in_a_linear_layer():
+    network = make_backbone("embedding", (4,), 3)
+    # The last dropout is of nothing by default, and there is none of the embedding.
+    assert kinds(network) == ["Flatten", "Dropout", "Linear", "Tanh", "Dropout", "Linear"]
+    assert [layer.p for layer in network.body if isinstance(layer, nn.Dropout)] == [0.5, 0.0]
+    assert network.body[2].out_features == 128
+    assert network.eval().embed(X).shape == (5, 32)
+    torch.testing.assert_close(network.head(network.embed(X)), network(X))
+    with torch.no_grad():
+        network.body[-1].weight.mul_(100)
+    assert network.embed(X).abs().max() > 1, "the embedding is bounded"
+
+
+def test_the_released_codes_network():
+    spec = {
+        "name": "embedding",
+        "hidden": (128,),
+        "width": 32,
+        "activation": "sigmoid",
+        "input_dropout": 0.0,
+        "dropout": 0.2,
+        "bounded": True,
+    }
+    network = make_backbone(spec, (4,), 2)
+    layers = ["Linear", "Sigmoid", "Dropout"]
+    assert kinds(network) == ["Flatten", "Dropout", *layers, *layers]
+    assert [layer.p for layer in network.body if isinstance(layer, nn.Dropout)] == [0, 0.2, 0.2]
+    embedding = network.eval().embed(100 * X)
+    assert embedding.shape == (5, 32)
+    assert ((embedding >= 0) & (embedding <= 1)).all()
+
+
+def test_without_hidden_layers_the_embedding_is_linear():
+    spec = {"name": "embedding", "hidden": (), "width": 3, "input_dropout": 0.3}
+    network = make_backbone(spec, (2, 2), 2).eval()
+    image = X.view(5, 2, 2)
+    mid = network.embed((image[:1] + image[1:2]) / 2)
+    torch.testing.assert_close(mid, (network.embed(image)[0] + network.embed(image)[1])[None] / 2)
+
+
+def test_hidden_layers_in_a_row_and_their_activation():
+    spec = {"name": "embedding", "hidden": (6, 5), "width": 2, "activation": "relu"}
+    network = make_backbone(spec, (4,), 2)
+    shapes = [tuple(layer.weight.shape) for layer in network.body if isinstance(layer, nn.Linear)]
+    assert shapes == [(6, 4), (5, 6), (2, 5)]
+    assert kinds(network).count("ReLU") == 2
+
+
+def test_dropout_is_of_the_features_while_training_only():
+    network = make_backbone({"name": "embedding", "hidden": (), "width": 3}, (4,), 2)
+    torch.manual_seed(0)
+    assert not torch.equal(network.train().embed(X), network.embed(X))
+    assert torch.equal(network.eval().embed(X), network.embed(X))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"activation": "gelu"}, "activation='gelu' is unknown; use relu, tanh, sigmoid"),
+        ({"hidden": (0,)}, r"hidden=\(0,\)"),
+        ({"width": 0}, "width=0"),
+        ({"width": 2.5}, "width=2.5"),
+        ({"input_dropout": 1.5}, "probability"),
+        ({"depth": 3}, "depth"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong, message):
+    with pytest.raises(AnnotationError, match=message):
+        make_backbone({"name": "embedding", **wrong}, (4,), 2)
+
+
+# -- the regression on top ------------------------------------------------------------------------
+
+
+def test_the_regressions_layer_takes_the_place_of_the_networks():
+    network = make_backbone("mlp", (4,), 3)
+    own = EmbeddedRegression(network, (4,), 3).eval()
+    assert isinstance(network.head, nn.Identity)
+    assert own.width == 128
+    assert own.head.in_features == 128
+    assert torch.equal(own.embed(X), network.embed(X))
+    assert torch.equal(own.regressors(X), own.embed(X))
+    trained = {name for name, value in own.named_parameters() if value.requires_grad}
+    assert trained == {"network.body.1.weight", "network.body.1.bias"}
+    weight, bias = torch.randn(3, 128, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+    own.set_regression(weight, bias)
+    expected = own.embed(X).double() @ weight.T + bias
+    torch.testing.assert_close(own(X).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_features_come_beside_at_the_length_of_the_embedding():
+    own = EmbeddedRegression(make_backbone("mlp", (2, 2), 3), (2, 2), 3, "both").eval()
+    image = 7 * X.view(5, 2, 2)
+    assert own.head.in_features == 128 + 4
+    torch.testing.assert_close(own.regressors(image)[:, 128:], 7 * X)
+    with torch.no_grad():
+        own.level_input(own.embed(image), image.flatten(1))
+        embedded, features = own.regressors(image).split([128, 4], dim=1)
+    torch.testing.assert_close(features / own.input_scale, 7 * X)
+    torch.testing.assert_close(embedded.square().sum(), features.square().sum())
+    assert "input_scale" in own.state_dict(), "a saved model would forget it"
+    assert own(image).shape == (5, 3)
+
+
+def test_features_or_embeddings_of_no_length_are_left_alone():
+    own = EmbeddedRegression(make_backbone("linear", (4,), 2), (4,), 2, "both")
+    own.level_input(X, torch.zeros(5, 4))
+    assert own.input_scale == 1
+    own.level_input(torch.zeros(5, 4), X)
+    assert own.input_scale == 1
+    alone = EmbeddedRegression(make_backbone("linear", (4,), 2), (4,), 2)
+    alone.level_input(X, 3 * X)
+    assert alone.input_scale == 1, "without features beside there is nothing to be scaled"
+
+
+def test_of_a_network_without_embed_the_output_is_the_embedding():
+    network = nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 3, 2, padding=1))
+    own = EmbeddedRegression(network, (4,), 2)
+    assert own.width == 3 * 3 * 3
+    torch.testing.assert_close(own.embed(X), network(X).flatten(1))
+    assert own(X).shape == (5, 2)
+
+
+def test_a_head_is_kept_where_the_output_is_the_embedding():
+    class Headed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(4, 6)
+
+        def forward(self, x):
+            return self.head(x)
+
+    own = EmbeddedRegression(Headed(), (4,), 2)
+    assert own.width == 6
+    assert isinstance(own.network.head, nn.Linear)
+
+
+def test_the_width_is_measured_without_a_trace():
+    network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Dropout(0.5))
+    state = {name: value.clone() for name, value in network.state_dict().items()}
+    assert EmbeddedRegression(network, (4,), 2).width == 3
+    assert network.training
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, state[name]), name
+
+
+def test_a_network_that_drops_an_axis_is_named():
+    network = nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+    with pytest.raises(AnnotationError, match=r"embedding of shape \(1,\) for one instance"):
+        EmbeddedRegression(network, (4,), 2)
+
+
+# -- the sampling network -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("joint", [0, 32])
+def test_hardness_is_one_number_a_tuplet(joint):
+    torch.manual_seed(0)
+    network = SamplingNetwork((2, 2), size=3, hidden=8, width=5, joint=joint)
+    tuplets = torch.tensor([[0, 1, 2], [2, 1, 0], [4, 4, 4], [0, 1, 2]])
+    hardness = network(X.view(5, 2, 2), tuplets)
+    assert hardness.shape == (4,)
+    assert hardness[0] == hardness[3]
+    assert hardness[0] != hardness[1], "the place of a member does not count"
+    # One tower for all: an instance has the same numbers wherever it stands.
+    tower = network.tower(X.view(5, 2, 2))
+    assert tower.shape == (5, 5)
+    by_hand = network.score(torch.cat([tower[2], tower[1], tower[0]])[None])[0, 0]
+    torch.testing.assert_close(hardness[1], by_hand)
+    layers = [type(layer) for layer in network.score]
+    assert layers == ([nn.Linear, nn.Tanh, nn.Linear] if joint else [nn.Linear])
+    assert network.score[0].in_features == 3 * 5
+
+
+def test_every_parameter_of_the_sampling_network_gets_a_gradient():
+    network = SamplingNetwork((4,), size=3)
+    network(X, torch.tensor([[0, 1, 2], [2, 3, 4]])).square().sum().backward()
+    for name, value in network.named_parameters():
+        assert value.grad.abs().sum() > 0, name
