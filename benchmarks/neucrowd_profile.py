@@ -3,8 +3,8 @@
 An epoch of the paper's code: 60,000 tuplets in batches of 256, each the hardest of a pool of eight
 times as many. Measured are the parts of such an epoch on Hotel's size (447 instances, 300
 features) and on Syn1's (800, 1,200), on simulated numbers, by the code that trains: drawing the
-tuplets, finding the safe instances, scoring the pools, and the updates of both networks. Figures
-of one run compare with one another; times depend on the machine.
+tuplets, finding the safe instances, choosing from the pools, and the updates of both networks.
+Figures of one run compare with one another; times depend on the machine.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/neucrowd_profile.py``
 """
@@ -31,18 +31,13 @@ from manyhands.sampling import TupletSampler
 
 OUT = Path("docs/results/neucrowd_profile.md")
 SIZES = {"Hotel's size": (447, 300), "Syn1's size": (800, 1200)}
-N_TUPLETS = 60_000
+N_TUPLETS, BATCH = 60_000, 256
 N_CANDIDATES = 8
+N_EPOCHS = 3
 N_UPDATES = 60
 """Of the 235 of an epoch, as many are timed."""
 
-PARTS = {
-    "scoring the pools": "_hardest",
-    "updates, scoring included": "__call__",
-    "of these: the sampling network's own": "_learn_hardness",
-    "safe instances, once an epoch": "_weights",
-}
-"""Functions of ``classifiers/neucrowd.py``."""
+UPDATE = "update of the embedding, without a sampling network"
 
 
 def profile(n: int, d: int) -> dict[str, float]:
@@ -51,40 +46,48 @@ def profile(n: int, d: int) -> dict[str, float]:
     y = rng.integers(2, size=n)
     X = (rng.normal(size=(n, d)) + 0.2 * y[:, None]).astype(np.float32)
     table = make_crowd(y, n_annotators=7, annotations_per_instance=7, random_state=0)
-    sampler = TupletSampler(y)
-    weights = rng.uniform(0.3, 1, size=n)
+    per_update = N_TUPLETS / BATCH
+    sampler, weights = TupletSampler(y), rng.uniform(0.3, 1, size=n)
     sampler.draw(1000, rng, weights)
-    started = perf_counter()
-    sampler.draw(N_TUPLETS, rng, weights)
-    one = 1e3 * (perf_counter() - started)
-    started = perf_counter()
-    sampler.draw(N_CANDIDATES * N_TUPLETS, rng, weights)
-    pools = 1e3 * (perf_counter() - started)
+    drawing = {}
+    for times in (1, N_CANDIDATES):
+        started = perf_counter()
+        sampler.draw(times * N_TUPLETS, rng, weights)
+        drawing[times] = 1e3 * (perf_counter() - started) / per_update
+    _spent(X, table, False)  # what torch loads at its first step is no part of it
+    plain, chosen = _spent(X, table, False), _spent(X, table, True)
+    own = chosen["_learn_hardness"]
+    return {
+        UPDATE: plain["__call__"],
+        "drawing its share of 60,000 tuplets": drawing[1],
+        "drawing eight times as many": drawing[N_CANDIDATES],
+        # The first epoch has no pools.
+        "choosing from the pool: fetching and scoring 8 x 256 candidates": (
+            (chosen["__call__"] - own - plain["__call__"]) * N_EPOCHS / (N_EPOCHS - 1)
+        ),
+        "the sampling network's own update": own,
+        "its share of finding the safe instances, once in 60,000 tuplets": chosen["_weights"]
+        / per_update,
+    }
 
+
+def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
+    """Milliseconds a call of the functions of ``classifiers/neucrowd.py``."""
     model: Any = NeuCrowdClassifier(
-        n_tuplets=256 * N_UPDATES,
+        n_tuplets=BATCH * N_UPDATES,
         n_candidates=N_CANDIDATES,
-        max_epochs=2,
+        sampling_network=sampling_network,
+        max_epochs=N_EPOCHS,
         C=0.1,
         random_state=0,
     )
-    model.fit(X, table)  # what torch loads at its first step is no part of it
     profiler = cProfile.Profile()
     profiler.runcall(model.fit, X, table)
-    spent = {
-        name: (calls, total)
+    return {
+        name: 1e3 * total / calls
         for (file, _, name), (calls, _, _, total, _) in pstats.Stats(profiler).stats.items()
         if file.endswith("classifiers/neucrowd.py")
     }
-    per_update = N_TUPLETS / 256
-    found = {
-        "60,000 tuplets drawn": one / per_update,
-        "8 x 60,000 candidates drawn": pools / per_update,
-    }
-    for part, name in PARTS.items():
-        calls, total = spent[name]
-        found[part] = 1e3 * total / calls / (per_update if name == "_weights" else 1)
-    return found
 
 
 def page(found: dict[str, dict[str, float]]) -> str:
@@ -97,23 +100,14 @@ def page(found: dict[str, dict[str, float]]) -> str:
         f"Made by `OMP_NUM_THREADS=1 python benchmarks/neucrowd_profile.py` on {today}, manyhands "
         f"{manyhands.__version__}, torch {torch.__version__}, one thread of {platform.machine()}. "
         "Milliseconds for one update of the embedding (256 tuplets of five, the hardest of a pool "
-        "of 8 x 256), and as a share of the update proper, which is without the scoring and "
-        "without the sampling network's own update.",
+        "of 8 x 256), and as a share of the update itself. Choosing is what an update takes more "
+        "with the sampling network than without, but for that network's own update.",
         "",
         f"| part | {' | '.join(f'{name}, ms | share' for name in names)} |",
         "|---" * (1 + 2 * len(names)) + "|",
     ]
-    proper = {
-        name: own["updates, scoring included"]
-        - own["scoring the pools"]
-        - own["of these: the sampling network's own"]
-        for name, own in found.items()
-    }
-    for part in [*next(iter(found.values())), "the embedding's update proper"]:
-        cells = []
-        for name, own in found.items():
-            value = own.get(part, proper[name])
-            cells.append(f"{value:.2f} | {value / proper[name]:.0%}")
+    for part in next(iter(found.values())):
+        cells = [f"{own[part]:.2f} | {own[part] / own[UPDATE]:.0%}" for own in found.values()]
         lines.append(f"| {part} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 

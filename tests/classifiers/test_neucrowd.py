@@ -17,12 +17,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from manyhands import (
     AnnotationTable,
     DawidSkene,
+    MajorityVote,
     NeuCrowdClassifier,
     NeuCrowdEmbedding,
+    SelfTrainingCrowdClassifier,
     load,
 )
 from manyhands.annotations import label_assurance
 from manyhands.classifiers import embedding, neucrowd
+from manyhands.classifiers.discovery import short_name
+from manyhands.classifiers.latent import balancing_rng
 from manyhands.classifiers.monitors import AnnotationMonitor, GoldMonitor
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
@@ -386,8 +390,8 @@ def test_dropout_is_for_learning_only():
             return step
 
     model = Watched(**SMALL).fit(X, A)
-    # Four batches, the regression; then the safe instances, and again.
-    assert modes == [True] * 4 + [False] + 2 * ([False] + [True] * 4 + [False])
+    # Four batches, the probe, the regression; before them, later, the safe instances.
+    assert modes == [True] * 4 + [False] * 2 + 2 * ([False] + [True] * 4 + [False] * 2)
     model.data.module.train()
     assert torch.equal(model.data.embedded(), model.data.embedded())
 
@@ -422,9 +426,9 @@ def test_single_votes_and_unequal_counts():
     single[0] = y[0]
     model = Spied(**SMALL).fit(X, single)
     assurance = model.spied.assurance.numpy()[np.argsort(model.data.order)]
-    # (3 p - 1) / 2 with p = 5.5 / 6.5 and 1.5 / 2.5.
-    np.testing.assert_allclose(assurance[0], (3 * 5.5 / 6.5 - 1) / 2, rtol=1e-6)
-    np.testing.assert_allclose(assurance[1:], 0.4, rtol=1e-6)
+    # d / (d + 1) for five votes and for one.
+    np.testing.assert_allclose(assurance[0], 5 / 6, rtol=1e-6)
+    np.testing.assert_allclose(assurance[1:], 0.5, rtol=1e-6)
 
 
 def test_an_aggregators_posterior_gives_labels_and_assurances():
@@ -759,7 +763,7 @@ def test_the_strength_is_chosen_in_the_last_epoch_and_fixed_before():
 def test_the_history_tells_terms_that_sum_to_the_loss_and_facts_beside():
     X, A, _ = make_crowd_problem()
     model = NeuCrowdClassifier(**(SMALL | {"n_tuplets": 72})).fit(X, A)
-    facts = {"stage", "epoch", "loss", "seconds", "step", "C", "hardness_correlation"}
+    facts = {"stage", "epoch", "loss", "seconds", "step", "C", "hardness_correlation", "probe_nll"}
     terms = {"tuplet_nll", "hardness_error"}
     for epoch, row in enumerate(model.history_):
         assert set(row) == facts | terms | ({"safe_share"} if epoch else set())
@@ -951,3 +955,80 @@ def test_the_embedding_brings_a_class_together_where_the_features_do_not():
 
     assert accuracy(X) < 0.7
     assert accuracy(own.transform(X)) > 0.9
+
+
+# -- what a second look found -----------------------------------------------------------------
+
+
+def test_the_probe_is_the_same_for_all_variants_and_by_hand(monkeypatch):
+    X, A, _ = make_crowd_problem()
+    variants = (
+        {},
+        {"robust_anchor": False, "sampling_network": False, "safety_aware": False},
+        {"softmax": "code"},
+    )
+    drawn, embedded = [], []
+    monkeypatch.setattr("manyhands.classifiers.neucrowd.PROBED", 3)
+
+    class Probed(NeuCrowdClassifier):
+        def _probed(self, data):
+            drawn.append(self._tuplets.draw(3, balancing_rng(0, 3)))
+            embedded.append((data.embedded().numpy(), self._assurance(data)))
+            return super()._probed(data)
+
+    for variant in variants:
+        model = Probed(**(SMALL | variant)).fit(X, A)
+        z, assurance = embedded[-1]
+        losses = []
+        for anchor, *rest in drawn[-1].tolist():
+            near = [1 - np.linalg.norm(z[j] - z[anchor]) for j in rest]
+            weights = np.exp([5 * assurance[j] * s for j, s in zip(rest, near, strict=True)])
+            losses.append(-np.log(weights[0] / weights.sum()))
+        found = model.history_[-1]["probe_nll"]
+        np.testing.assert_allclose(found, np.mean(losses), rtol=1e-4)
+    assert all(np.array_equal(drawn[0], other) for other in drawn), "of every epoch, every variant"
+
+
+def test_a_class_of_fewer_than_two_safe_instances_is_drawn_alike(monkeypatch):
+    X, A, _ = make_crowd_problem()
+    model = Spied(**SMALL, unsafe_weight=0.0).fit(X, A)
+    data = model.data
+    known = np.flatnonzero(data.labels >= 0)
+    first = {c: np.flatnonzero(data.labels[known] == c)[0] for c in range(3)}
+    safe = data.labels[known] == 2
+    safe[first[1]] = True
+    monkeypatch.setattr("manyhands.classifiers.neucrowd.safe_instances", lambda *a, **k: safe)
+    weights = model._weights(data)
+    # None of class 0 is safe, one of class 1, all of class 2.
+    np.testing.assert_array_equal(weights, np.where(data.labels >= 0, 1.0, 0.0))
+    safe[data.labels[known] == 1] = True
+    safe[first[1]] = False
+    expected = np.where(data.labels >= 0, 1.0, 0.0)
+    expected[known[first[1]]] = 0.0
+    np.testing.assert_array_equal(model._weights(data), expected)
+
+
+def test_majority_vote_given_is_the_default():
+    X, A, _ = make_crowd_problem()
+    plain = NeuCrowdClassifier(**SMALL).fit(X, A)
+    given = NeuCrowdClassifier(**SMALL, aggregator=MajorityVote()).fit(X, A)
+    np.testing.assert_array_equal(plain.predict_proba(X), given.predict_proba(X))
+
+
+def test_of_one_candidate_nothing_is_chosen():
+    X, A, _ = make_crowd_problem()
+    plain = NeuCrowdClassifier(**SMALL, sampling_network=False).fit(X, A)
+    one = NeuCrowdClassifier(**SMALL, n_candidates=1).fit(X, A)
+    np.testing.assert_array_equal(plain.predict_proba(X), one.predict_proba(X))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, "1"])
+def test_a_similarity_constant_that_is_none_is_named(value):
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(ValueError, match="'similarity_constant' parameter of NeuCrowdClassifier"):
+        NeuCrowdClassifier(**SMALL, similarity_constant=value).fit(X, A)
+
+
+def test_the_command_line_knows_its_name():
+    assert short_name(NeuCrowdClassifier) == "neucrowd"
+    assert short_name(SelfTrainingCrowdClassifier) == "selftraining"

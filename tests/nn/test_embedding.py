@@ -85,6 +85,7 @@ def test_dropout_is_of_the_features_while_training_only():
     [
         ({"activation": "gelu"}, "activation='gelu' is unknown; use relu, tanh, sigmoid"),
         ({"hidden": (0,)}, r"hidden=\(0,\)"),
+        ({"hidden": 128}, "hidden=128 must be a list of numbers"),
         ({"width": 0}, "width=0"),
         ({"width": 2.5}, "width=2.5"),
         ({"input_dropout": 1.5}, "probability"),
