@@ -20,8 +20,7 @@ CITATION = (
     "Crowdsourced Labels. Knowledge and Information Systems 64, 2022."
 )
 PAPER = "neucrowd2022"
-FEW_SEEDS = list(range(5))
-SEEDS = list(range(8))
+SEEDS = list(range(5))
 AUC = "manyhands.experiments.measures:auc"
 FEWER = "manyhands.experiments.fewer:with_fewer_instances"
 SYNTHETIC = "manyhands.datasets:make_neucrowd_synthetic"
@@ -92,9 +91,9 @@ def _again(key: str, name: str, of: dict[str, Any], n: int, *notes: str) -> Set:
     return Set(key, f"{name}, {n}", _drawn(of, n), (NOT_THEIRS, DRAWN_ANEW, *notes))
 
 
-SYN1 = Set("syn1", "Syn1", _synthetic("syn1"), (MADE,), FEW_SEEDS)
-SYN2 = Set("syn2", "Syn2", _synthetic("syn2"), (MADE,), FEW_SEEDS)
-HOTEL = Set("hotel", "Hotel", HOTEL_DATA, (TOTALS, MAJORITY_GOLD), FEW_SEEDS)
+SYN1 = Set("syn1", "Syn1", _synthetic("syn1"), (MADE,))
+SYN2 = Set("syn2", "Syn2", _synthetic("syn2"), (MADE,))
+HOTEL = Set("hotel", "Hotel", HOTEL_DATA, (TOTALS, MAJORITY_GOLD))
 HOTEL_AGAIN = _again("hotel400", "Hotel", HOTEL_DATA, 400, TOTALS, MAJORITY_GOLD)
 COLPOSCOPY = _again("colposcopy", "Colposcopy", {"name": "colposcopy"}, 150, CONSENSUS)
 REPORTS = _again("reports", "Reports", {"name": "reports"}, 400, LIKE_MAJORITY)
@@ -102,7 +101,7 @@ MUSIC = _again("music", "Music", {"name": "music"}, 400)
 LABELME = _again("labelme", "LabelMe", {"name": "labelme"}, 400)
 SENTIMENT = _again(
     "sentiment", "Sentiment", {"name": "sentiment"}, 400, "features as they are"
-)._replace(scaling=None, seeds=FEW_SEEDS)
+)._replace(scaling=None)
 SETS = (
     SYN1,
     SYN2,
@@ -326,10 +325,7 @@ def table3() -> Rows:
 def _curve_sets(name: str) -> list[Set]:
     of, sizes, notes = CURVE[name]
     every = (NOT_THEIRS, DRAWN_ANEW, *notes)
-    return [
-        Set(f"{name.lower()}{n}", name, _drawn(of, n), every, FEW_SEEDS if n == 800 else SEEDS)
-        for n in sizes
-    ]
+    return [Set(f"{name.lower()}{n}", name, _drawn(of, n), every, SEEDS) for n in sizes]
 
 
 def curve() -> Rows:
