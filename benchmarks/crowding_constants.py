@@ -24,8 +24,8 @@ import numpy as np
 
 import manyhands
 from manyhands import CrowdInGClassifier
-from manyhands.classifiers.monitors import watching
 from manyhands.datasets import load_labelme, load_music, make_low_quality_cifar10h
+from manyhands.fitting.watching import watching
 from manyhands.io import write_atomically
 
 OUT = Path("docs/results/crowding_constants.md")

@@ -12,3 +12,6 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.integer[Any]]
 BoolArray: TypeAlias = NDArray[np.bool_]
 AnyArray: TypeAlias = NDArray[Any]
+
+LARGEST_SEED = 2**32 - 1
+"""Largest seed that numpy's and scikit-learn's generators take."""

@@ -12,8 +12,8 @@ from manyhands import (
     load,
     make_crowd,
 )
-from manyhands.classifiers.latent import LatentClasses
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.fitting.latent import LatentClasses
 from manyhands.training import Checkpoint
 
 QUICK = {"max_epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu"}

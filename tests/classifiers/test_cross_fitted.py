@@ -28,10 +28,10 @@ from manyhands.classifiers.cross_fitted import (
     deal_folds,
     fit_logistic,
 )
-from manyhands.classifiers.latent import LatentClasses
-from manyhands.classifiers.monitors import GoldMonitor
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.latent import LatentClasses
+from manyhands.fitting.watching import GoldMonitor
 from manyhands.nn import CNN, MLP, Ensemble, Linear
 from manyhands.training import Checkpoint, GradientStep
 

@@ -18,16 +18,15 @@ from manyhands import (
     load,
     with_protocol,
 )
-from manyhands.classifiers.adversarial import MU_GRID, AdversarialStep
-from manyhands.classifiers.augmentation import (
+from manyhands.classifiers.crowding.adversarial import MU_GRID, AdversarialStep
+from manyhands.classifiers.crowding.augmentation import (
     Cells,
     clipped_entropy,
     label_cooccurrence,
     label_correlation,
     select_certain,
 )
-from manyhands.classifiers.crowding import ADVERSARIAL, DISCRIMINATOR, GENERATOR, _Watchdog
-from manyhands.classifiers.monitors import CROWD_ANNOTATIONS, ClassifierMonitor
+from manyhands.classifiers.crowding.crowding import ADVERSARIAL, DISCRIMINATOR, GENERATOR, _Watchdog
 from manyhands.datasets import (
     load_colposcopy,
     load_hotel,
@@ -40,6 +39,7 @@ from manyhands.datasets import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.fitting.watching import CROWD_ANNOTATIONS, ClassifierMonitor
 from manyhands.objectives import (
     Annotations,
     authenticity_cost,

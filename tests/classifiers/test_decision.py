@@ -20,13 +20,13 @@ from manyhands import (
     make_crowd,
 )
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.balance import make_balance
-from manyhands.classifiers.latent import SoftTargets, balancing_weights, class_shares
-from manyhands.classifiers.monitors import watching
-from manyhands.classifiers.rules import check_rule, decided
+from manyhands.decision.rules import check_rule, decided
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
+from manyhands.fitting.watching import watching
 from manyhands.metrics import accuracy, balanced_accuracy, macro_f1, minority_recall
+from manyhands.sampling.class_balance import make_balance
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 COSTS = [[0, 1, 2], [8, 0, 1], [9, 3, 0]]
@@ -287,7 +287,7 @@ def test_watching_a_rule_leaves_no_trace():
 
 
 def test_the_command_line_predicts_by_the_rule(tmp_path):
-    from manyhands.experiments import predict_file
+    from manyhands.jobs import predict_file
 
     X, A, _ = make_crowd_problem()
     np.save(tmp_path / "X.npy", X)
@@ -299,7 +299,7 @@ def test_the_command_line_predicts_by_the_rule(tmp_path):
 
 
 def test_a_job_writes_what_predict_decides(tmp_path):
-    from manyhands.experiments import run_job
+    from manyhands.jobs import run_job
 
     X, table, _ = imbalanced()
     model = AggregatedClassifier(decision="balanced", **QUICK)

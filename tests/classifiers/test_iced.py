@@ -19,10 +19,10 @@ from manyhands import (
 )
 from manyhands.annotations import certainty_groups, label_certainty
 from manyhands.classifiers.iced import _Rounds
-from manyhands.classifiers.latent import SoftTargets
-from manyhands.classifiers.monitors import watching
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.latent import SoftTargets
+from manyhands.fitting.watching import watching
 from manyhands.metrics import minority_recall
 from manyhands.nn import MLP, SynthesisModule
 from manyhands.nn.synthesis import Decoder
@@ -275,13 +275,13 @@ def test_warm_up_goes_from_the_third_highest_certainty_to_the_highest():
 def test_every_phase_sees_its_own_instances_with_their_majority_votes(monkeypatch):
     X, table, _ = imbalanced(n_frequent=60, n_rare=12, n_annotators=7, error=(0.1, 0.4))
     seen = []
-    loss = manyhands.classifiers.latent.SoftTargets.loss
+    loss = manyhands.fitting.latent.SoftTargets.loss
 
     def noted(self, logits, instances):
         seen.append((instances.numpy().copy(), self.targets[instances].numpy().copy()))
         return loss(self, logits, instances)
 
-    monkeypatch.setattr(manyhands.classifiers.latent.SoftTargets, "loss", noted)
+    monkeypatch.setattr(manyhands.fitting.latent.SoftTargets, "loss", noted)
     model = ICEDClassifier(**QUICK | {"synthesis": None, "warm_up_epochs": 2}).fit(X, table)
     phases = model._warm_up_rows(table)
     assert len(model.history_.column("loss", "warm_up")) == 2 * len(phases)

@@ -412,7 +412,7 @@ def test_string_ids_choose_annotators_by_id():
 
 
 def test_many_annotators_are_predicted_in_blocks(monkeypatch):
-    import manyhands.classifiers.base as base
+    import manyhands.fitting.classifier as base
 
     X, A, _ = make_crowd_problem()
     model = CoNALClassifier(**QUICK).fit(X, A)
@@ -571,7 +571,7 @@ def test_a_missing_key_is_damage(folder):
 def test_a_failing_save_leaves_the_previous_model(folder, monkeypatch):
     import errno
 
-    import manyhands.classifiers.persistence as persistence
+    import manyhands.fitting.persistence as persistence
 
     X, A, _ = make_crowd_problem()
     before = load(folder).predict_proba(X)

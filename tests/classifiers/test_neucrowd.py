@@ -24,14 +24,15 @@ from manyhands import (
     load,
 )
 from manyhands.annotations import label_assurance
-from manyhands.classifiers import embedding, neucrowd
-from manyhands.classifiers.discovery import short_name
-from manyhands.classifiers.latent import balancing_rng
-from manyhands.classifiers.monitors import AnnotationMonitor, GoldMonitor
+from manyhands.classifiers import neucrowd
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.fitting import embedding
+from manyhands.fitting.latent import balancing_rng
+from manyhands.fitting.watching import AnnotationMonitor, GoldMonitor
 from manyhands.nn import SamplingNetwork
 from manyhands.objectives import TupletLoss, hardness_error
+from manyhands.registry import short_name
 from manyhands.sampling import TupletSampler
 from manyhands.training import Checkpoint
 

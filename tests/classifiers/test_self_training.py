@@ -25,10 +25,10 @@ from manyhands import (
     load,
 )
 from manyhands.classifiers import self_training
-from manyhands.classifiers.monitors import watching
 from manyhands.classifiers.self_training import pseudo_annotation_quality
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.watching import watching
 from manyhands.io import read_annotations
 from manyhands.metrics import annotator_reliability
 from manyhands.report import summarize

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable
-from manyhands.decision import pick
+from manyhands.decision.labels import pick
 from manyhands.inference.kernels import (
     by_annotator,
     by_instance,

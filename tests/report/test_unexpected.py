@@ -404,7 +404,7 @@ def test_batches_of_instances_equal_all_at_once(monkeypatch):
     A[::4] = -1
     model = CrowdLayerClassifier(**SMALL).fit(X, A)
     whole, score = model.predict_observed_proba(X, A), model.score(X, A)
-    monkeypatch.setattr("manyhands.classifiers.base.PREDICT_BATCH", 7)
+    monkeypatch.setattr("manyhands.fitting.classifier.PREDICT_BATCH", 7)
     np.testing.assert_allclose(model.predict_observed_proba(X, A), whole, rtol=1e-5)
     assert model.score(X, A) == pytest.approx(score, rel=1e-6)
 
@@ -445,7 +445,7 @@ def test_self_training_around_a_stranger_falls_back_to_the_grid():
 def test_ours_are_never_asked_for_the_grid(monkeypatch):
     X, A, _ = make_crowd_problem()
     model = CrowdLayerClassifier(**SMALL).fit(X, A)
-    monkeypatch.delattr("manyhands.classifiers.base.BaseCrowdClassifier.predict_annotation_proba")
+    monkeypatch.delattr("manyhands.fitting.classifier.BaseCrowdClassifier.predict_annotation_proba")
     assert summarize(A, classifier=model, X=X)["unexpected"]["n"] == (A >= 0).sum()
 
 

@@ -2,18 +2,10 @@
 
 from manyhands.classifiers.agg_net import AggNetClassifier
 from manyhands.classifiers.aggregated import AggregatedClassifier
-from manyhands.classifiers.balance import ClassBalance
-from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.classifiers.cross_fitted import CrossFittedEMClassifier
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.crowding import CrowdInGClassifier
-from manyhands.classifiers.discovery import (
-    all_classifiers,
-    all_wrappers,
-    find_annotator,
-    find_classifier,
-)
 from manyhands.classifiers.doctor_net import DoctorNetClassifier
 from manyhands.classifiers.graph_completion import GraphCompleter
 from manyhands.classifiers.iced import ICEDClassifier
@@ -21,18 +13,8 @@ from manyhands.classifiers.max_mig import MaxMIGClassifier
 from manyhands.classifiers.mbem import MBEMClassifier
 from manyhands.classifiers.metric_learning import MetricLearningClassifier, MetricLearningEmbedding
 from manyhands.classifiers.neucrowd import NeuCrowdClassifier, NeuCrowdEmbedding
-from manyhands.classifiers.persistence import load
 from manyhands.classifiers.personal import PersonalClassifier
-from manyhands.classifiers.protocols import PROTOCOLS, training_protocol, with_protocol
 from manyhands.classifiers.raykar import RaykarClassifier
-from manyhands.classifiers.regression import TunedLogisticRegression
-from manyhands.classifiers.selectors import (
-    ConfidenceSelector,
-    DistributionAwareSelector,
-    RandomSelector,
-    SamplingSelector,
-    find_selector,
-)
 from manyhands.classifiers.self_training import (
     DASCClassifier,
     SelfTrainingCrowdClassifier,
@@ -40,6 +22,24 @@ from manyhands.classifiers.self_training import (
 )
 from manyhands.classifiers.soft_prob import SoftProbClassifier
 from manyhands.classifiers.trace_reg import TraceRegClassifier
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.persistence import load
+from manyhands.fitting.protocols import PROTOCOLS, training_protocol, with_protocol
+from manyhands.linear.regression import TunedLogisticRegression
+from manyhands.registry import (
+    all_classifiers,
+    all_wrappers,
+    find_annotator,
+    find_classifier,
+)
+from manyhands.sampling.class_balance import ClassBalance
+from manyhands.sampling.selectors import (
+    ConfidenceSelector,
+    DistributionAwareSelector,
+    RandomSelector,
+    SamplingSelector,
+    find_selector,
+)
 
 __all__ = [
     "PROTOCOLS",

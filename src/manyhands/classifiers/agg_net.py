@@ -15,8 +15,8 @@ import torch
 from sklearn.utils._param_validation import Interval
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.base import BaseCrowdClassifier
-from manyhands.classifiers.latent import (
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     SoftTargets,

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
-from manyhands.classifiers.latent import SoftTargets, balancing_weights, class_shares
-from manyhands.classifiers.second_stage import SecondStageClassifier, seeded
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
+from manyhands.fitting.second_stage import SecondStageClassifier, seeded
 from manyhands.inference import BaseAggregator, MajorityVote
 from manyhands.nn import FixedConfusionModule, ScaledClassifier
 from manyhands.training import AnnotationBatches, CrowdBatch, Features

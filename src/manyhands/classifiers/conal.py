@@ -16,8 +16,8 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
 from manyhands.objectives import common_noise_objective
 from manyhands.training import AnnotationBatches, CrowdBatch

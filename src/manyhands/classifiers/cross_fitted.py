@@ -21,8 +21,9 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.base import BaseCrowdClassifier
-from manyhands.classifiers.latent import (
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     SoftTargets,
@@ -30,9 +31,8 @@ from manyhands.classifiers.latent import (
     balancing_rng,
     class_proba,
 )
-from manyhands.classifiers.monitors import PREDICT_BATCH
-from manyhands.classifiers.second_stage import seeded
-from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.fitting.second_stage import seeded
+from manyhands.fitting.watching import PREDICT_BATCH
 from manyhands.inference import DawidSkene
 from manyhands.inference.kernels import (
     confusion_counts,

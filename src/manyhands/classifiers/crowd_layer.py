@@ -13,7 +13,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
 from manyhands.training import AnnotationBatches
 

@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.nn import CrowdModule, DoctorNetModule, ScaledClassifier
 from manyhands.objectives import annotator_average_nll
 from manyhands.training import (

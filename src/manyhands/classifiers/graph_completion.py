@@ -19,9 +19,9 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import check_positions, resolve
-from manyhands.classifiers.base import read_target
-from manyhands.classifiers.monitors import PREDICT_BATCH
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import read_target
+from manyhands.fitting.watching import PREDICT_BATCH
 from manyhands.functional import annotation_nll
 from manyhands.inference.base import check_annotations
 from manyhands.nn import AnnotationEdges, GraphCompletionModule, Standardize

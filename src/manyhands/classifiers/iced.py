@@ -22,8 +22,9 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable, certainty_groups, label_certainty
 from manyhands.annotations.certainty import has_equal_counts
 from manyhands.annotations.encoding import encode
-from manyhands.classifiers.base import BaseCrowdClassifier, normalises
-from manyhands.classifiers.latent import (
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.fitting.classifier import BaseCrowdClassifier, normalises
+from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     SoftTargets,
@@ -31,9 +32,8 @@ from manyhands.classifiers.latent import (
     class_proba,
     class_shares,
 )
-from manyhands.classifiers.monitors import PREDICT_BATCH, watched_gold
-from manyhands.classifiers.second_stage import seeded
-from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.fitting.second_stage import seeded
+from manyhands.fitting.watching import PREDICT_BATCH, watched_gold
 from manyhands.inference import DawidSkene
 from manyhands.inference.base import gold_codes
 from manyhands.inference.kernels import make_votes, vote_shares

@@ -19,8 +19,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.inference import MajorityVote
 from manyhands.inference.kernels import normalise_rows
 from manyhands.nn import AggregatorModule, ScaledClassifier

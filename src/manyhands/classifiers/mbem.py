@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyhands.classifiers.base import BaseCrowdClassifier
-from manyhands.classifiers.latent import (
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     SoftTargets,

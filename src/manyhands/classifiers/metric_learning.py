@@ -20,9 +20,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
-from manyhands.classifiers.latent import balancing_rng
 from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.latent import balancing_rng
 from manyhands.inference import BaseAggregator
 from manyhands.nn import CrowdModule
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives

@@ -20,8 +20,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from manyhands.annotations import label_assurance
-from manyhands.classifiers.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
-from manyhands.classifiers.latent import balancing_rng
+from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.latent import balancing_rng
 from manyhands.functional import SOFTMAX_FORMS
 from manyhands.inference import BaseAggregator, MajorityVote
 from manyhands.nn import FixedConfusionModule, SamplingNetwork

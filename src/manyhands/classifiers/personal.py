@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.base import BaseCrowdClassifier
 from manyhands.classifiers.doctor_net import annotation_weight
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.nn import AnnotatorHeadsModule, CrowdModule, ScaledClassifier
 from manyhands.objectives import (
     AnnotatorGroup,

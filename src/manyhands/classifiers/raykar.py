@@ -21,14 +21,14 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.base import BaseCrowdClassifier
-from manyhands.classifiers.latent import (
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     balancing_rng,
     balancing_weights,
 )
-from manyhands.exceptions import AnnotationError
 from manyhands.inference.kernels import log_dirichlet
 from manyhands.nn import CrowdModule, FixedConfusionModule, Linear
 from manyhands.training import AnnotationBatches, BestState, Callback, Features, Stage

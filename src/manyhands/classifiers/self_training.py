@@ -22,12 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
-from manyhands.classifiers.base import read_target
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
-from manyhands.classifiers.monitors import watched, watched_gold
-from manyhands.classifiers.selectors import DistributionAwareSelector, Selector
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import read_target
+from manyhands.fitting.watching import watched, watched_gold
 from manyhands.metrics import accuracy, macro_f1
+from manyhands.sampling.selectors import DistributionAwareSelector, Selector
 from manyhands.training import History, hold_out
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
@@ -99,7 +99,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         ``imbalance``, without and with what was added (largest over smallest number of
         annotations of a class that has some); with ``validation``, ``validation_nll`` (mean
         negative log likelihood of the held-out annotations) or ``validation_accuracy``;
-        ``seconds``. Where gold labels are watched (`manyhands.classifiers.monitors.watching`),
+        ``seconds``. Where gold labels are watched (`manyhands.fitting.watching.watching`),
         accuracies (those of an ``annotator``'s round are ``annotator_...``), and of what was
         added ``pseudo_accuracy``, ``majority_precision`` and
         ``minority_recall`` (see `pseudo_annotation_quality`). ``history_`` of the estimators is

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.second_stage import SecondStageClassifier
+from manyhands.fitting.second_stage import SecondStageClassifier
 from manyhands.nn import DirectModule, ScaledClassifier
 from manyhands.training import AnnotationBatches
 

@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.base import BaseCrowdClassifier
+from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.nn import PARAMETRIZATIONS, ConfusionModule, ScaledClassifier
 from manyhands.objectives import trace_objective
 from manyhands.training import AnnotationBatches, CrowdBatch, Features

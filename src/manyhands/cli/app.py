@@ -202,7 +202,7 @@ def demo(
 
     Example: manyhands demo --out /tmp/demo
     """
-    from manyhands.experiments import report_folder, run_demo
+    from manyhands.jobs import report_folder, run_demo
 
     result = run_demo(out, seed=seed, verbose=0 if json else 1)
     result["report"] = str(report_folder(out))
@@ -357,9 +357,9 @@ def aggregate(
     Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     """
-    from manyhands.experiments import aggregate_table, compare_methods
     from manyhands.inference import find_aggregator
     from manyhands.io import read_annotations
+    from manyhands.jobs import aggregate_table, compare_methods
 
     refuse_overwriting([out], [table, gold, known, classes])
     options = _options(task, worker, label, duplicates, classes, abstain, skip)
@@ -457,8 +457,8 @@ def fit(
     Example: ... --method dasc --set estimator=conal --set n_rounds=3
     """
     from manyhands.classifiers import find_classifier, with_protocol
-    from manyhands.experiments import OUTPUTS, match_gold, run_job
     from manyhands.io import read_aligned
+    from manyhands.jobs import OUTPUTS, match_gold, run_job
 
     refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
     options = _options(task, worker, label, duplicates, classes, abstain, skip)
@@ -522,7 +522,7 @@ def predict(
 
     Example: manyhands predict model X_new.npy --out predictions.csv
     """
-    from manyhands.experiments import OUTPUTS, predict_file
+    from manyhands.jobs import OUTPUTS, predict_file
 
     refuse_overwriting([out], [features, *(folder / name for name in OUTPUTS)])
     result = predict_file(folder, features, out)
@@ -551,7 +551,7 @@ def report(
 
     Example: manyhands report model --out report.html
     """
-    from manyhands.experiments import OUTPUTS, report_folder
+    from manyhands.jobs import OUTPUTS, report_folder
 
     refuse_overwriting([out], [folder / name for name in OUTPUTS if name != "report.html"])
     path = report_folder(folder, out)

@@ -23,9 +23,9 @@ from manyhands.exceptions import AnnotationError
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from manyhands.experiments.papers import Paper
-    from manyhands.experiments.reproduce import Cell, Outcome, Watcher
-    from manyhands.experiments.rows import Row
+    from manyhands.evidence.experiments.papers import Paper
+    from manyhands.evidence.experiments.rows import Row
+    from manyhands.evidence.running.reproduce import Cell, Outcome, Watcher
 
 SETTLED = ("done", "done before", "same figures")
 """What needs no line of its own at the end; see `Outcome`."""
@@ -95,8 +95,8 @@ def reproduce(
     Example: manyhands reproduce chu2021 --budget 60
     Example: manyhands reproduce conal/chu2021_labelme --seeds 5 --jobs 2
     """
-    from manyhands.experiments.reproduce import recheck
-    from manyhands.experiments.reproduce import reproduce as run_rows
+    from manyhands.evidence.running.reproduce import recheck
+    from manyhands.evidence.running.reproduce import reproduce as run_rows
 
     if check and seeds is not None:
         raise AnnotationError("--check draws from the runs that are done; leave --seeds out")
@@ -146,9 +146,9 @@ def results(
 
     Example: manyhands results chu2021 --out pages
     """
-    from manyhands.experiments.papers import load_experiments
-    from manyhands.experiments.records import read_records
-    from manyhands.experiments.results import FORMATS, write_results
+    from manyhands.evidence.experiments.papers import load_experiments
+    from manyhands.evidence.pages.results import FORMATS, write_results
+    from manyhands.evidence.records.records import read_records
 
     rows, papers = load_experiments(experiments)
     chosen = list(papers.values()) if paper is None else [_find_paper(paper, papers)]
@@ -168,9 +168,9 @@ def results(
 
 def _find_rows(what: str, experiments: Path) -> list[Row]:
     """Return the rows that are meant; a file need not stand among the experiments."""
-    from manyhands.experiments.papers import load_experiments
-    from manyhands.experiments.reproduce import select_rows
-    from manyhands.experiments.rows import load_row
+    from manyhands.evidence.experiments.papers import load_experiments
+    from manyhands.evidence.experiments.rows import load_row
+    from manyhands.evidence.running.reproduce import select_rows
 
     if Path(what).is_file():
         return [load_row(what)]

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask, recode_passes
 from manyhands.annotations.table import Duplicates
-from manyhands.decision import as_posterior, generator, pick
+from manyhands.decision.labels import as_posterior, generator, pick
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference.kernels import (
     Votes,

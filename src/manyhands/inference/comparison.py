@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.decision import generator
+from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import (
     BaseAggregator,

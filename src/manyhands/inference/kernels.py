@@ -22,7 +22,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from scipy.special import gammaln, psi, xlogy
 
 from manyhands.annotations import AnnotationTable
-from manyhands.decision import pick
+from manyhands.decision.labels import pick
 from manyhands.typing import FloatArray, IntArray
 
 LOG_FLOOR = float(np.log(1e-100))

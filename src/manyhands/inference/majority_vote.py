@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.decision import pick
+from manyhands.decision.labels import pick
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.kernels import Votes, vote_shares
 from manyhands.typing import FloatArray

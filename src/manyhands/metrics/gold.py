@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from manyhands.annotations.encoding import encode, make_vocabulary
-from manyhands.decision import as_posterior, decide
+from manyhands.decision.labels import as_posterior, decide
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import AnyArray, FloatArray, IntArray

@@ -25,7 +25,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyhands.annotations import AnnotationTable, as_table, label_certainty
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.table import SOURCES
-from manyhands.decision import generator
+from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import check_annotations, gold_codes
 from manyhands.typing import AnyArray, FloatArray, IntArray

@@ -1,0 +1,1 @@
+"""The data of rows, and their variants."""

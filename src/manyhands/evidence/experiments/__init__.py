@@ -1,0 +1,1 @@
+"""Rows and papers as data, checked without training."""

@@ -1,0 +1,1 @@
+"""Measures that rows ask for."""

@@ -1,0 +1,1 @@
+"""Pages made from records: tables, figures, verdicts."""

@@ -1,0 +1,1 @@
+"""Rows run over seeds: cells, the code they depend on, workers."""

@@ -1,0 +1,286 @@
+"""One cell of an experiment: a row with one seed, trained, measured, and turned into a record."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import traceback
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import machine, python_version
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from manyhands._version import __version__
+from manyhands.annotations.encoding import as_values, missing_mask
+from manyhands.evidence.data.sets import Data, checksum, load_data
+from manyhands.evidence.experiments.rows import Row, find_object
+from manyhands.evidence.records.records import (
+    GOLD,
+    HELD_OUT,
+    LAST,
+    ORACLE,
+    Record,
+    cell_key,
+)
+from manyhands.evidence.running.code import code_hash
+from manyhands.exceptions import AnnotationError, DataNotFoundError
+from manyhands.metrics import accuracy, macro_f1
+
+NO_EPOCHS = "the estimator has no epochs to choose from"
+
+_COMPUTE = ("numpy", "scipy", "scikit-learn", "torch")
+
+
+def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
+    """Fit a row with one seed, measure it by every protocol, and say how it went.
+
+    Python's, numpy's and torch's global generators are seeded, for estimators that use them.
+
+    Parameters
+    ----------
+    row : Row
+    seed : int
+    data : Data, optional
+        What ``load_data(row.data_of(seed), row.folder)`` gives, where it is loaded already.
+
+    Returns
+    -------
+    Record
+        ``status`` is "skipped" without the GPU or the data the row needs, and "failed", with
+        the trace, where anything raised an exception; the checksum is "" where it came too early.
+    """
+    started, clock = datetime.now(UTC), perf_counter()
+    _forget_peak_memory()
+    outcome: dict[str, Any] = {"status": "done"}
+    checked = ""
+    try:
+        lacking = absent_device(row)
+        if lacking is not None:
+            outcome = {"status": "skipped", "reason": lacking}
+        else:
+            data = load_data(row.data_of(seed), row.folder) if data is None else data
+            checked = checksum(data)
+            outcome |= _measure(row, seed, data)
+    except DataNotFoundError as error:
+        outcome = {"status": "skipped", "reason": str(error)}
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        outcome = {"status": "failed", "reason": reason, "trace": traceback.format_exc()}
+    specification, code = row.specification(), code_hash(row)
+    return Record(
+        row=row.id,
+        seed=seed,
+        key=cell_key(specification, seed, checked, code),
+        specification=specification,
+        data_checksum=checked,
+        code=code,
+        versions=versions(),
+        commit=commit(),
+        started=started.isoformat(timespec="seconds"),
+        seconds=perf_counter() - clock,
+        peak_memory_mb=_peak_memory(),
+        **outcome,
+    )
+
+
+def absent_device(row: Row) -> str | None:
+    """Say that the row cannot be run here, None if it can."""
+    if row.device != "gpu":
+        return None
+    import torch
+
+    return None if torch.cuda.is_available() else "the row needs a GPU, and there is none here"
+
+
+def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
+    """Fit once for the last epoch and the curves, and once more with annotations held out."""
+    model = row.make_estimator(seed)
+    history = _fit(model, data, seed, row.watch)
+    metrics = {
+        LAST: _metrics(model, data, max(1, len(history))),
+        HELD_OUT: _held_out(row, seed, data, model),
+        GOLD: _chosen(history, "valid", data),
+        ORACLE: _chosen(history, "test", data),
+    }
+    extra: dict[str, Any] = {}
+    for name in row.extra:
+        extra |= _measured(name, find_object(name, row.folder)(model, data))
+    return {"metrics": metrics, "extra": extra, "history": _columns(history)}
+
+
+def _fit(model: Any, data: Data, seed: int, watch: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Fit under watch; return the history, empty where the estimator keeps none."""
+    from manyhands.fitting.watching import watching
+
+    parts = {"valid": (data.X_valid, data.y_valid), "test": (data.X_test, data.y_test)}
+    _seed_everything(seed)
+    watched = {name: part for name, part in parts.items() if part[1] is not None}
+    if "train" in watch:
+        watched["train"] = _training_gold(data)
+    with watching(y_train=data.y_train, **watched):
+        model.fit(data.X_train, data.annotations)
+    return list(getattr(model, "history_", []))
+
+
+def _training_gold(data: Data) -> tuple[Any, Any]:
+    """Return the training instances whose true class is known, and these classes."""
+    if data.y_train is None:
+        raise AnnotationError("y_train is None; take train out of watch, nothing tells accuracy")
+    gold = as_values(data.y_train)
+    known = ~missing_mask(gold)
+    return (data.X_train, gold) if known.all() else (data.X_train[known], gold[known])
+
+
+def _seed_everything(seed: int) -> None:
+    """Seed the global generators: ours do not use them, but a user's estimator may."""
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
+    """Fit again and measure the epoch that explains held-out annotations best: no gold chooses."""
+    if row.holdout is None:
+        return {"absent": "the row holds no annotations out"}
+    model = row.make_estimator(seed)
+    epochs: list[dict[str, Any]] = []
+    if getattr(trained, "history_", None) and "validation" in trained.get_params():
+        _seed_everything(seed)
+        model.set_params(validation=row.holdout).fit(data.X_train, data.annotations)
+        epochs = model.history_
+    likelihood = np.array([epoch.get("validation_nll", np.nan) for epoch in epochs])
+    if not np.isfinite(likelihood).any():
+        return {"absent": NO_EPOCHS}
+    return _metrics(model, data, _kept(model, int(np.nanargmin(likelihood)) + 1))
+
+
+def _kept(model: Any, otherwise: int) -> int:
+    """Number of the row of the history that the model says it kept, counted from 1."""
+    for columns in (("round",), ("stage", "epoch")):
+        best = tuple(getattr(model, f"best_{column}_", None) for column in columns)
+        rows = [tuple(row.get(column) for column in columns) for row in model.history_]
+        if None not in best and best in rows:
+            return rows.index(best) + 1
+    return otherwise
+
+
+def _metrics(model: Any, data: Data, epoch: int) -> dict[str, Any]:
+    """Accuracy and macro-F1 of the fitted model on the test part."""
+    if data.y_test is None:
+        return {"absent": "the data set has no test part"}
+    predicted = model.predict(data.X_test)
+    return {
+        "epoch": epoch,
+        "accuracy": accuracy(data.y_test, predicted),
+        "macro_f1": macro_f1(data.y_test, predicted),
+        "n_test": len(data.y_test),
+    }
+
+
+def _chosen(history: list[dict[str, Any]], part: str, data: Data) -> dict[str, Any]:
+    """Test figures of the first epoch that is most accurate on a part of the data."""
+    if data.y_test is None:
+        return {"absent": "the data set has no test part"}
+    if part == "valid" and data.y_valid is None:
+        return {"absent": "the data set has no validation part"}
+    if not history or f"{part}_accuracy" not in history[-1]:
+        return {"absent": NO_EPOCHS}
+    # The epochs of what a method starts from are another method's; how that ended stands in the
+    # rows that follow.
+    own = [{} if epoch.get("stage") == "start" else epoch for epoch in history]
+    best = int(np.nanargmax([epoch.get(f"{part}_accuracy", np.nan) for epoch in own]))
+    return {
+        "epoch": best + 1,
+        "accuracy": history[best]["test_accuracy"],
+        "macro_f1": history[best]["test_macro_f1"],
+        "n_test": len(data.y_test),
+    }
+
+
+def _measured(name: str, found: Any) -> dict[str, Any]:
+    """Turn what a further measure gives (figures, vectors, matrices) into plain numbers."""
+    if not isinstance(found, dict):
+        raise AnnotationError(f"{name} gives {found!r}; return a dict of name to number or array")
+    values = {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
+    for key, value in values.items():
+        if not np.isfinite(value).all():
+            raise AnnotationError(f"{name} gives {key}={value!r}; return finite numbers")
+    return {str(key): value.tolist() for key, value in values.items()}
+
+
+def _columns(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return the history by columns, but for times: they differ from run to run."""
+    names = dict.fromkeys(name for epoch in history for name in epoch)
+    return {
+        name: [_number(epoch.get(name)) for epoch in history] for name in names if name != "seconds"
+    }
+
+
+def _number(value: Any) -> Any:
+    """Return a value of the history as JSON has it: None where it is no finite number or text."""
+    if isinstance(value, str) or value is None:
+        return value
+    return value if np.isfinite(value) else None
+
+
+# -- where it ran -----------------------------------------------------------------------------
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of what computes."""
+    found = {"manyhands": __version__, "python": python_version()}
+    for package in _COMPUTE:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {**found, "platform": f"{sys.platform}-{machine()}"}
+
+
+@cache
+def commit() -> str | None:
+    """Return the last commit that touched the package, None where it is not in a checkout.
+
+    "+" is appended where files of the package differ from it.
+    """
+    found = _git("log", "-1", "--format=%H", "--", ".")
+    return found + ("+" if _git("status", "--porcelain", "--", ".") else "") if found else None
+
+
+def _git(*arguments: str) -> str | None:
+    command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip()
+
+
+def _forget_peak_memory() -> None:
+    """Begin to count the peak anew; only Linux can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_memory() -> float | None:
+    """Largest resident memory of this process since `_forget_peak_memory`, or ever, in MiB."""
+    with suppress(OSError, ValueError):
+        # getrusage does not forget.
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    try:
+        from resource import RUSAGE_SELF, getrusage
+    except ImportError:
+        return None
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return getrusage(RUSAGE_SELF).ru_maxrss * unit / (1 << 20)

@@ -1,0 +1,1 @@
+"""What crowd classifiers share: one fit, prediction, watching, persistence."""

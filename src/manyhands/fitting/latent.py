@@ -1,0 +1,350 @@
+"""What methods share that train on inferred classes: the E-step, the M-step, and soft targets.
+
+.. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
+   the EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
+.. [2] V. C. Raykar, S. Yu, L. H. Zhao, G. H. Valadez, C. Florin, L. Bogoni and L. Moy. Learning
+   from crowds. Journal of Machine Learning Research 11, 2010.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhands.annotations import AnnotationTable
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.watching import PREDICT_BATCH
+from manyhands.functional import soft_cross_entropy
+from manyhands.inference.kernels import (
+    Votes,
+    confusion_counts,
+    e_step,
+    floored_log,
+    make_votes,
+    normalise_rows,
+    vote_shares,
+)
+from manyhands.nn import CrowdModule, FixedConfusionModule, ScaledClassifier
+from manyhands.objectives import soft_label_objective
+from manyhands.sampling.class_balance import ClassBalance
+from manyhands.training import AnnotationBatches, CrowdBatch, Features, GradientStep
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+# -- E-step and M-step ----------------------------------------------------------------------------
+
+
+class LatentClasses:
+    """E- and M-step over confusion matrices, for the instances something is known of [1]_, [2]_.
+
+    Both cost O(annotations * n_classes); nothing is of size instances x annotators.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    smoothing : float
+        Pseudo-annotations in every entry of a confusion matrix.
+    confusion_floor, proba_floor : float
+        Added to confusions and class probabilities before their logarithm.
+
+    Attributes
+    ----------
+    instances : integer array of shape (m,)
+        Rows of the training data that have annotations (of weight above 0).
+    votes : Votes
+        Their annotations.
+    """
+
+    def __init__(
+        self,
+        table: AnnotationTable,
+        *,
+        smoothing: float = 0.0,
+        confusion_floor: float = 0.0,
+        proba_floor: float = 0.0,
+    ) -> None:
+        votes = make_votes(table)
+        self.n_instances = table.n_instances
+        self.smoothing = smoothing
+        self.confusion_floor = confusion_floor
+        self.proba_floor = proba_floor
+        self.instances: IntArray = np.flatnonzero(votes.voted)
+        start = np.append(votes.start[self.instances], votes.start[-1])
+        self.votes: Votes = replace(votes, start=start.astype(votes.start.dtype))
+
+    def vote_shares(self) -> FloatArray:
+        """Soft majority vote, shape (m, n_classes): where EM starts."""
+        return vote_shares(self.votes)
+
+    def posterior(self, proba: FloatArray, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """E-step: q_i proportional to p(x_i) times prod_r confusion_r[:, y_ir], in log space.
+
+        Parameters
+        ----------
+        proba : array of shape (m, n_classes) or (n_classes,)
+            The classifier's p(x_i), or one prior for all.
+        confusion : array of shape (n_annotators, n_classes, n_classes)
+
+        Returns
+        -------
+        posterior : array of shape (m, n_classes)
+        log_likelihood : array of shape (m,)
+            Of every instance's annotations given x.
+        """
+        log_prior = floored_log(proba + self.proba_floor)
+        return e_step(self.votes, log_prior, floored_log(confusion + self.confusion_floor))
+
+    def confusion(self, posterior: FloatArray) -> FloatArray:
+        """M-step: expected counts plus ``smoothing``, rows normalised (an empty one is uniform).
+
+        Parameters
+        ----------
+        posterior : array of shape (m, n_classes)
+
+        Returns
+        -------
+        array of shape (n_annotators, n_classes, n_classes), [annotator, true, given]
+        """
+        return normalise_rows(confusion_counts(self.votes, posterior) + self.smoothing)
+
+    def spread(self, rows: FloatArray) -> FloatArray:
+        """Put rows (m, n_classes) where their instances stand; the others are 0, (n, n_classes)."""
+        spread = np.zeros((self.n_instances, rows.shape[1]))
+        spread[self.instances] = rows
+        return spread
+
+
+def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> FloatArray:
+    """Class probabilities of some rows by the network as it predicts, shape (m, n_classes).
+
+    Leaves the module in evaluation mode.
+    """
+    module.eval()
+    with torch.inference_mode():
+        parts = [
+            module(x).double().softmax(dim=1)
+            for x in features.batches(torch.from_numpy(rows), PREDICT_BATCH)
+        ]
+        return cast(FloatArray, torch.cat(parts).cpu().numpy())
+
+
+def read_confusion(module: FixedConfusionModule) -> FloatArray:
+    """Confusion matrices of a module, in double precision, rows normalised."""
+    return normalise_rows(module.confusions.double().cpu().numpy())
+
+
+# -- training on soft targets ---------------------------------------------------------------------
+
+
+class SoftTargets:
+    """Target distributions a network is trained on, and the weights that balance them.
+
+    Parameters
+    ----------
+    balance : ClassBalance or None
+    device : torch.device
+
+    Attributes
+    ----------
+    targets : tensor of shape (n_instances, n_classes)
+        Rows of zeros are instances without a target; empty before the first `set`.
+    weights : tensor of shape (n_instances, n_classes) or None
+        None where all are equal.
+    """
+
+    def __init__(self, balance: ClassBalance | None, device: torch.device) -> None:
+        self.balance = balance
+        self.device = device
+        self.targets = torch.empty((0, 0), device=device)
+        self.weights: Tensor | None = None
+
+    def set(self, targets: FloatArray, rng: np.random.Generator) -> None:
+        """Take new targets (n_instances, n_classes), and balance them."""
+        weights = balancing_weights(self.balance, targets, rng)
+        if weights is not None:
+            # Of mean 1: see `soft_cross_entropy`.
+            weights = weights * (targets.sum() / (weights * targets).sum())
+        self.targets = self._as_tensor(targets)
+        self.weights = None if weights is None else self._as_tensor(weights)
+
+    @property
+    def shares(self) -> FloatArray:
+        """Share of every class in what is trained on, shape (n_classes,); see `class_shares`.
+
+        Made of what `state_dict` holds, so that it is right after a resume too.
+        """
+        own = self.targets if self.weights is None else self.targets * self.weights
+        return class_shares(own.double().cpu().numpy())
+
+    def _as_tensor(self, values: FloatArray) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32, device=self.device)
+
+    def objective(self, module: CrowdModule, batch: CrowdBatch) -> dict[str, Tensor]:
+        """``cross_entropy`` against the targets; see `soft_label_objective`."""
+        return soft_label_objective(module, batch, self.targets, self.weights, self._focus)
+
+    def loss(self, logits: Tensor, instances: Tensor) -> dict[str, Tensor]:
+        """``cross_entropy`` of the logits (n, n_classes) of some instances."""
+        weights = None if self.weights is None else self.weights[instances]
+        loss = soft_cross_entropy(logits, self.targets[instances], weights, self._focus)
+        return {"cross_entropy": loss}
+
+    @property
+    def _focus(self) -> float:
+        return 0.0 if self.balance is None else self.balance.focus
+
+    def state_dict(self) -> dict[str, Any]:
+        """Targets and weights, for a checkpoint."""
+        return {"targets": self.targets, "weights": self.weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put `state_dict` back."""
+        self.targets = state["targets"].to(self.device)
+        weights = state["weights"]
+        self.weights = None if weights is None else weights.to(self.device)
+
+
+def class_shares(targets: FloatArray) -> FloatArray:
+    """Share of every class in targets, which is what a classifier trained on them implies.
+
+    Parameters
+    ----------
+    targets : array of shape (n, n_classes)
+        Target distributions times their weights; rows of zeros are instances without a target.
+
+    Returns
+    -------
+    array of shape (n_classes,)
+        Sums to 1. A class counts as one instance at the least, as in `ClassBalance`: posteriors
+        leave a trace of mass on classes that nobody named, and to divide by it would decide every
+        instance for them. A class without any mass has 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class_shares(np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 2.0], [0.0, 0.0]]))
+    array([0.375, 0.625])
+    """
+    mass = targets.sum(axis=0)
+    # In instances: weights may be of any mean.
+    mass = mass * (targets.any(axis=1).sum() / mass.sum())
+    mass = np.where(mass > 0, np.maximum(mass, 1.0), 0.0)
+    return cast(FloatArray, mass / mass.sum())
+
+
+def balancing_weights(
+    balance: ClassBalance | None, targets: FloatArray, rng: np.random.Generator
+) -> FloatArray | None:
+    """Weights (n, n_classes) that balance targets; None for equal ones."""
+    return None if balance is None else balance.target_weights(targets, rng)
+
+
+def balancing_rng(*places: int) -> np.random.Generator:
+    """Generator for balancing, the same whenever this place of this fit is reached.
+
+    Seeded by the fit rather than drawn from the training's generator: a balance that changes
+    nothing must not change what dropout draws, and a resumed run draws again what it drew.
+    """
+    return np.random.default_rng([torch.initial_seed(), *places])
+
+
+class TargetStep(GradientStep):
+    """Gradient steps towards soft targets that may be renewed before an epoch.
+
+    The targets are part of its state: a run resumed between two renewals goes on with them.
+
+    Parameters
+    ----------
+    module : CrowdModule
+    targets : SoftTargets
+    renew : callable (epoch) -> None
+        Called as every epoch (from 0) begins; sets new targets where there are any.
+    make_optimizer, reset_every_epoch
+        See `GradientStep`.
+    """
+
+    def __init__(
+        self,
+        module: CrowdModule,
+        targets: SoftTargets,
+        renew: Callable[[int], None],
+        make_optimizer: Callable[[], torch.optim.Optimizer],
+        *,
+        reset_every_epoch: bool = False,
+    ) -> None:
+        super().__init__(
+            module, targets.objective, make_optimizer, reset_every_epoch=reset_every_epoch
+        )
+        self.targets = targets
+        self.renew = renew
+
+    def start_epoch(self, epoch: int) -> None:
+        """Renew the targets, and put the module into training mode."""
+        self.renew(epoch)
+        super().start_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the optimiser, and the targets."""
+        return {**super().state_dict(), "targets": self.targets.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put the state back."""
+        super().load_state_dict(state)
+        self.targets.load_state_dict(state["targets"])
+
+
+class LatentClassClassifier(BaseCrowdClassifier):
+    """Base of methods that train a network on a posterior over classes, with confusion matrices.
+
+    A subclass has the parameter ``smoothing``, puts the confusion matrices into its module, and
+    trains on what `LatentClasses` infers.
+
+    Attributes
+    ----------
+    posterior_ : array of shape (n_samples, n_classes)
+        Class probabilities of the training instances.
+    labels_ : array of shape (n_samples,)
+        Most probable class of every training instance, in the original class values.
+    """
+
+    _fitted_arrays: Sequence[str] = (*BaseCrowdClassifier._fitted_arrays, "posterior_")
+
+    _adds_the_crowds_answer = True
+
+    smoothing: float
+    posterior_: FloatArray
+
+    @property
+    def labels_(self) -> AnyArray:
+        """Most probable class of every training instance, in the original class values."""
+        return cast(AnyArray, self.classes_[self.posterior_.argmax(axis=1)])
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> FixedConfusionModule:
+        return FixedConfusionModule(classifier, len(self.classes_), self.n_annotators_)
+
+    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
+        """Annotations as they are: the inferred classes are balanced."""
+        return table
+
+    def _latent(self, table: AnnotationTable) -> LatentClasses:
+        return LatentClasses(table, smoothing=self.smoothing)
+
+    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
+        """Posterior given x and annotations; of an instance without annotations, given x."""
+        latent = self._latent(batches.table)
+        every = np.arange(latent.n_instances)
+        confusion = read_confusion(module)
+        self.posterior_ = class_proba(module, batches.features, every)
+        known = self.posterior_[latent.instances]
+        self.posterior_[latent.instances] = latent.posterior(known, confusion)[0]
+        self.confusion_ = confusion
+
+    def _belief(self, module: FixedConfusionModule, batches: AnnotationBatches) -> FloatArray:
+        """Class probabilities given x and annotations."""
+        return self.posterior_

@@ -1,0 +1,186 @@
+"""Classifiers whose backbone is a network or, at choice, any scikit-learn classifier."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils._param_validation import HasMethods
+from sklearn.utils.validation import has_fit_parameter
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import encode
+from manyhands.decision.rules import check_rule
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import GRID_ENTRIES, BaseCrowdClassifier
+from manyhands.inference.kernels import floored_log
+from manyhands.training import History
+from manyhands.typing import FloatArray, IntArray
+
+
+class SecondStageClassifier(BaseCrowdClassifier):
+    """Base of classifiers that end in plain training on (weighted) labels.
+
+    That training is a network's, or the ``fit`` of a scikit-learn classifier given as
+    ``backbone``, which a subclass feeds in `_fit_second_stage`.
+
+    Attributes
+    ----------
+    estimator_ : scikit-learn classifier
+        The second stage, where ``backbone`` is one (there is no ``module_`` then).
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "backbone": [
+            *BaseCrowdClassifier._parameter_constraints["backbone"],
+            HasMethods(["fit", "predict_proba"]),
+        ],
+    }
+
+    @property
+    def _second_stage(self) -> bool:
+        """Whether ``backbone`` is a classifier with a ``fit`` of its own rather than a network."""
+        return not isinstance(self.backbone, torch.nn.Module) and hasattr(self.backbone, "fit")
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train on annotations; see `BaseCrowdClassifier.fit`.
+
+        A scikit-learn second stage gets the rows of X as they are (text, tables, gaps), and
+        checks them itself.
+        """
+        if not self._second_stage:
+            return super().fit(X, y)
+        self._validate_params()
+        check_rule(self._rule)
+        for name in ("validation", "checkpoint"):
+            if getattr(self, name) is not None:
+                raise AnnotationError(
+                    f"{name} applies to networks; the second stage "
+                    f"{type(self.backbone).__name__} is fitted by its own rules"
+                )
+        if self._focus:
+            raise AnnotationError(
+                f"class_balance={self.class_balance!r} changes the loss of a network; the second "
+                f"stage {type(self.backbone).__name__} has its own: use 'resample' or 'reweight'"
+            )
+        table = self._read_target(y)
+        self._check_lengths(X, table)
+        self._set_vocabularies(table)
+        rng = np.random.default_rng(
+            check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        )
+        self.estimator_, belief = self._fit_second_stage(X, table, rng)
+        self._set_heard(table, belief)
+        self.history_ = History()
+        if hasattr(self.estimator_, "n_features_in_"):
+            self.n_features_in_ = self.estimator_.n_features_in_
+        return self
+
+    @abstractmethod
+    def _fit_second_stage(
+        self, X: Any, table: AnnotationTable, rng: np.random.Generator
+    ) -> tuple[Any, FloatArray | None]:
+        """Fit a clone of the scikit-learn classifier; return it, and the inferred classes."""
+
+    def _clone_backbone(self, rng: np.random.Generator) -> Any:
+        return seeded(clone(self.backbone, safe=False), rng)
+
+    def _fit_weighted(self, estimator: Any, X: Any, weights: FloatArray, reason: str) -> Any:
+        """Fit on one row a class of every instance, of weights (n, n_classes); 0 is no row.
+
+        Raises
+        ------
+        AnnotationError
+            If the estimator takes no weights; ``reason`` says what needs them, and what to do.
+        """
+        rows, columns = np.nonzero(weights)
+        given = {_weight_parameter(estimator, reason): weights[rows, columns]}
+        return estimator.fit(_safe_indexing(X, rows), self.classes_[columns], **given)
+
+    # -- prediction by a scikit-learn classifier ------------------------------------------------
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
+        if not hasattr(self, "estimator_"):
+            return super().predict_proba(X)
+        given = self.estimator_.predict_proba(X)
+        # The second stage may not have seen every class.
+        proba = np.zeros((len(given), len(self.classes_)))
+        seen, _ = encode(
+            self.estimator_.classes_, self.classes_, argument="classes", vocabulary_name="classes_"
+        )
+        proba[:, seen] = given
+        # Single-precision estimators sum to 1 only up to their rounding.
+        return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
+
+    def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
+        """Probability of every class as the annotation, (n_samples, n_annotators, n_classes).
+
+        See `BaseCrowdClassifier.predict_annotation_proba`; with a scikit-learn classifier p(x)
+        times each annotator's confusion matrix, or p(x) itself where there is none.
+        """
+        if not hasattr(self, "estimator_"):
+            return super().predict_annotation_proba(X, annotators)
+        proba = self.predict_proba(X).astype(np.float32)
+        chosen = self._find_annotators(annotators, "annotators")
+        if not hasattr(self, "confusion_"):
+            return np.repeat(proba[:, None], len(chosen), axis=1)
+        confusion = self._confusions_and_pooled[chosen].astype(np.float32)
+        return cast(FloatArray, np.einsum("nc,rcg->nrg", proba, confusion))
+
+    @property
+    def _confusions_and_pooled(self) -> FloatArray:
+        """Confusion matrices, and as the last (of code -1) that of a new annotator."""
+        return np.concatenate([self.confusion_, self.pooled_confusion_[None]])
+
+    def _observed_log_proba(
+        self, X: Any, table: AnnotationTable, annotators: IntArray
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        if not hasattr(self, "estimator_"):
+            yield from super()._observed_log_proba(X, table, annotators)
+            return
+        proba = self.predict_proba(X)
+        size = max(1, GRID_ENTRIES // len(self.classes_) ** 2)
+        for start in range(0, table.n_annotations, size):
+            rows = np.arange(start, min(start + size, table.n_annotations))
+            given = proba[table.instance[rows]]
+            if hasattr(self, "confusion_"):
+                confusion = self._confusions_and_pooled[annotators[rows]]
+                given = (given[:, None] @ confusion)[:, 0]
+            yield rows, floored_log(given)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "module_") or hasattr(self, "estimator_")
+
+
+def seeded(estimator: Any, rng: np.random.Generator) -> Any:
+    """Give every unset ``random_state`` within an estimator a seed, for equal repetitions."""
+    if hasattr(estimator, "get_params"):
+        unset = [
+            name
+            for name, value in sorted(estimator.get_params().items())
+            if value is None and (name == "random_state" or name.endswith("__random_state"))
+        ]
+        estimator.set_params(**{name: int(rng.integers(2**31)) for name in unset})
+    return estimator
+
+
+def _weight_parameter(estimator: Any, reason: str) -> str:
+    """Name under which ``fit`` takes a weight a row.
+
+    Raises
+    ------
+    AnnotationError
+        If it takes none.
+    """
+    steps = getattr(estimator, "steps", None)
+    last, prefix = (steps[-1][1], f"{steps[-1][0]}__") if steps else (estimator, "")
+    if not has_fit_parameter(last, "sample_weight"):
+        raise AnnotationError(f"{type(last).__name__} takes no sample_weight, which {reason}")
+    return f"{prefix}sample_weight"

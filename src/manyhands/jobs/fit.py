@@ -1,0 +1,203 @@
+"""One job: fit a method on a table (over some seeds), keep the model, and say how good it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers import BaseCrowdClassifier
+from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.jobs.gold import GoldRows, training_part
+from manyhands.jobs.outputs import job_folder, keep_model
+from manyhands.metrics import accuracy, macro_f1
+from manyhands.typing import LARGEST_SEED
+
+
+def run_job(
+    estimator: BaseCrowdClassifier,
+    X: Any,
+    table: AnnotationTable,
+    folder: str | Path,
+    *,
+    gold: GoldRows | None = None,
+    seeds: Iterable[int] = (0,),
+    holdout: float | None = None,
+    on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
+) -> dict[str, Any]:
+    """Fit, keep the model of the first seed in a folder, and measure every seed.
+
+    Parameters
+    ----------
+    estimator : BaseCrowdClassifier
+        Cloned; its ``random_state`` is set to each seed.
+    X : array of shape (n_instances, ...)
+    table : AnnotationTable
+    folder : str or Path
+        Gets the model, ``labels.csv`` (every row's inferred label) and ``summary.json`` (what the
+        report shows). Until the job is done, every fit has its checkpoint here; an interrupted
+        job run again goes on from them.
+    gold : GoldRows, optional
+        For evaluation alone, and to leave annotations of test rows out.
+    seeds : iterable of int
+    holdout : float, optional
+        Fit every seed once more with this fraction of annotations held out and the epoch chosen
+        on them.
+    on_seed : callable
+        Hears every seed's record.
+
+    Returns
+    -------
+    dict
+        ``method``, ``data`` (counts of what was trained on), ``seeds``, ``left_out`` (annotations
+        of rows outside the train split), ``records`` (a dict a seed: protocol -> split -> metrics)
+        and ``table`` (protocol -> split -> mean and sd over seeds).
+
+    Raises
+    ------
+    AnnotationError
+        If ``seeds`` or ``holdout`` cannot be used, or no annotation is left to train on.
+    ModelFolderError
+        If a checkpoint in the folder belongs to another run.
+    WriteError
+        If the folder cannot be written, or holds a ``labels.csv`` of somebody else.
+    """
+    train = training_part(table, gold)
+    seeds = _check_seeds(seeds)
+    protocols = _protocols(estimator, holdout, train)
+    records: list[dict[str, Any]] = []
+    with job_folder(folder) as place:
+        for i, seed in enumerate(seeds):
+            record: dict[str, Any] = {"seed": seed, "protocols": {}}
+            for j, (protocol, validation) in enumerate(protocols.items()):
+                model = clone(estimator).set_params(
+                    random_state=seed,
+                    validation=validation,
+                    checkpoint=_checkpoint(place, i * len(protocols) + j),
+                )
+                seconds = _fit(model, X, train, place)
+                record["protocols"][protocol] = {
+                    "seconds": seconds,
+                    "epoch": _kept_epoch(model),
+                    "splits": _measure(model, X, table, gold, train),
+                }
+                if i == j == 0:
+                    keep_model(model, X, train, place, gold=gold)
+            records.append(record)
+            on_seed(record)
+        # Only now: a job killed after its first seed goes on from what it has.
+        _clear_checkpoints(place)
+    return {
+        "method": type(estimator).__name__,
+        "data": {
+            "instances": int((train.annotations_per_instance() > 0).sum()),
+            "annotators": int((train.annotations_per_annotator() > 0).sum()),
+            "annotations": train.n_annotations,
+            "classes": train.n_classes,
+        },
+        "seeds": seeds,
+        "left_out": table.n_annotations - train.n_annotations,
+        "records": records,
+        "table": _mean_and_sd(records),
+    }
+
+
+def _check_seeds(seeds: Iterable[int]) -> list[int]:
+    seeds = list(seeds)
+    wrong = [seed for seed in seeds if not 0 <= seed <= LARGEST_SEED]
+    if wrong or not seeds:
+        found = f"seeds hold {wrong[0]}" if wrong else "seeds are empty"
+        raise AnnotationError(f"{found}; give integers from 0 to {LARGEST_SEED}")
+    return seeds
+
+
+def _protocols(
+    estimator: BaseCrowdClassifier, holdout: float | None, train: AnnotationTable
+) -> dict[str, Any]:
+    """Name every way to choose the epoch, with the ``validation`` it stands for."""
+    own = estimator.get_params(deep=False)["validation"]
+    protocols = {"last epoch" if own is None else "chosen on validation": own}
+    if holdout is not None:
+        n = train.n_annotations
+        if not (0 < holdout < 1 and 0 < round(holdout * n) < n):
+            raise AnnotationError(
+                f"holdout={holdout} of {n} annotations leaves nothing to hold out or nothing to "
+                "train on; give a fraction such as 0.1"
+            )
+        protocols["chosen on held-out annotations"] = holdout
+    return protocols
+
+
+def _checkpoint(folder: Path, number: int) -> Path:
+    return folder / ("checkpoint" + (f"-{number}" if number else "") + ".safetensors")
+
+
+def _fit(model: BaseCrowdClassifier, X: Any, train: AnnotationTable, folder: Path) -> float:
+    """Fit and return the seconds it took, those before an interruption included."""
+    started = perf_counter()
+    try:
+        model.fit(X, train)
+    except DivergenceError:
+        # It would diverge again: checkpoints would only stand in the way of other parameters.
+        _clear_checkpoints(folder)
+        raise
+    return max(perf_counter() - started, sum(row["seconds"] for row in model.history_))
+
+
+def _clear_checkpoints(folder: Path) -> None:
+    """Remove checkpoints, and what a killed process left of one."""
+    for path in [*folder.glob("checkpoint*.safetensors"), *folder.glob(".checkpoint*.part")]:
+        path.unlink(missing_ok=True)
+
+
+def _kept_epoch(model: BaseCrowdClassifier) -> int | None:
+    """Epoch whose weights were kept; of self-training, the round."""
+    last = model.history_[-1] if model.history_ else {}
+    if "round" in last:
+        return int(getattr(model, "best_round_", last["round"]))
+    return getattr(model, "best_epoch_", last.get("epoch"))
+
+
+def _measure(
+    model: BaseCrowdClassifier,
+    X: Any,
+    table: AnnotationTable,
+    gold: GoldRows | None,
+    train: AnnotationTable,
+) -> dict[str, dict[str, float]]:
+    """Accuracy and macro-F1 on every split that has gold."""
+    if gold is None:
+        return {}
+    predicted = model.predict(X)
+    result = {}
+    for split, rows in gold.parts(train.annotations_per_instance() > 0).items():
+        y = table.classes[gold.codes[rows]]
+        result[split] = {
+            "n": len(rows),
+            "accuracy": accuracy(y, predicted[rows]),
+            "macro_f1": macro_f1(y, predicted[rows]),
+        }
+    return result
+
+
+def _mean_and_sd(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and sample standard deviation over seeds, for each protocol, split and metric."""
+    table: dict[str, Any] = {}
+    for protocol, first in records[0]["protocols"].items():
+        runs = [record["protocols"][protocol] for record in records]
+        table[protocol] = {"seconds": _spread([run["seconds"] for run in runs]), "splits": {}}
+        for split, metrics in first["splits"].items():
+            table[protocol]["splits"][split] = {
+                name: _spread([run["splits"][split][name] for run in runs]) for name in metrics
+            }
+    return table
+
+
+def _spread(values: list[float]) -> dict[str, float | None]:
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return {"mean": float(np.mean(values)), "sd": sd}

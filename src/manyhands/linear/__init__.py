@@ -1,0 +1,1 @@
+"""Linear models on inferred labels, chosen on these labels alone (no torch)."""

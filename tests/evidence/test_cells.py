@@ -1,0 +1,455 @@
+"""One run: what is measured, that watching changes nothing, and what a failure leaves."""
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from manyhands import AggregatedClassifier, CoNALClassifier, CrowdLayerClassifier
+from manyhands.evidence import load_data, load_row, read_records, run_cell, write_record
+from manyhands.evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, PROTOCOLS
+from manyhands.evidence.running.cells import _chosen, _kept
+from manyhands.evidence.running.code import _closure, _code_hash, _essence, _tree, code_hash
+from manyhands.fitting.watching import _macro_f1, watched, watching
+from manyhands.metrics import accuracy, macro_f1
+from manyhands.training import GradientStep
+
+ROW = """\
+label: {label}
+citation: "Somebody 2000."
+data: {data}
+estimator: {{class: {cls}, params: {params}}}
+seeds: [0, 1]
+holdout: 0.1
+"""
+
+
+@pytest.fixture
+def make_row(tmp_path):
+    def make(
+        cls="CrowdLayerClassifier", params="{max_epochs: 2}", data="{name: demo}", more="", name="a"
+    ):
+        path = tmp_path / "mine" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        text = ROW.format(label="any", cls=f"'{cls}'", params=params, data=data)
+        path.write_text(text + more)
+        return load_row(path)
+
+    return make
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """Write a user's module into the rows' folder."""
+
+    def write(text):
+        folder = tmp_path / "mine"
+        folder.mkdir(exist_ok=True)
+        (folder / "own_things.py").write_text(text)
+        monkeypatch.delitem(sys.modules, "own_things", raising=False)
+        sys.path_importer_cache.clear()
+
+    yield write
+    sys.modules.pop("own_things", None)
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_data({"name": "demo"})
+
+
+# -- watching ---------------------------------------------------------------------------------
+
+
+class Noisy(torch.nn.Module):
+    """Draws random numbers whenever it is asked, as test-time dropout does."""
+
+    def __init__(self, shape, n_classes):
+        super().__init__()
+        self.head = torch.nn.Linear(math.prod(shape), n_classes)
+
+    def forward(self, x):
+        return self.head(x) + 0.1 * torch.randn(len(x), 1)
+
+
+QUICK = {"max_epochs": 3, "batch_size": 256, "random_state": 0, "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        CoNALClassifier(**QUICK),
+        CrowdLayerClassifier(**QUICK, validation=0.1, patience=1),
+        AggregatedClassifier(**QUICK),
+        CrowdLayerClassifier(backbone={"name": "mlp", "batch_norm": True}, **QUICK),
+        CrowdLayerClassifier(backbone=Noisy, **QUICK),
+    ],
+    ids=["CoNAL", "held out", "aggregated", "batch norm", "noisy"],
+)
+def test_watching_changes_nothing_but_the_history(demo, model):
+    alone = clone(model).fit(demo.X_train, demo.annotations)
+    with watching(test=(demo.X_test, demo.y_test), valid=(demo.X_valid, demo.y_valid)):
+        seen = clone(model).fit(demo.X_train, demo.annotations)
+    for name, weights in alone.module_.state_dict().items():
+        assert torch.equal(weights, seen.module_.state_dict()[name]), name
+    added = {"test_accuracy", "test_macro_f1", "valid_accuracy", "valid_macro_f1"}
+    assert set(seen.history_.columns) - set(alone.history_.columns) == added
+    for column in set(alone.history_.columns) - {"seconds", "stage"}:
+        assert np.array_equal(alone.history_.column(column), seen.history_.column(column)), column
+
+
+def test_what_is_watched_is_what_the_model_predicts(demo):
+    with watching(test=(demo.X_test, demo.y_test)):
+        model = CoNALClassifier(**QUICK).fit(demo.X_train, demo.annotations)
+    predicted = model.predict(demo.X_test)
+    assert model.history_[-1]["test_accuracy"] == accuracy(demo.y_test, predicted)
+    assert model.history_[-1]["test_macro_f1"] == pytest.approx(macro_f1(demo.y_test, predicted))
+
+
+class Killed(Exception):
+    """Ends a fit in its second epoch."""
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda c: st.lists(st.tuples(st.integers(0, c - 1), st.integers(0, c - 1)), min_size=1)
+    )
+)
+def test_macro_f1_of_codes_is_macro_f1(pairs):
+    gold, predicted = np.array(pairs).T
+    assert _macro_f1(gold, predicted) == pytest.approx(macro_f1(gold, predicted), abs=1e-12)
+
+
+def test_a_checkpoint_does_not_know_who_watched(demo, tmp_path, monkeypatch):
+    model = CoNALClassifier(**QUICK, checkpoint=tmp_path / "a.safetensors")
+    plain = clone(model).set_params(checkpoint=None).fit(demo.X_train, demo.annotations)
+    with monkeypatch.context() as patch:
+        patch.setattr(GradientStep, "start_epoch", kill_in_the_second_epoch)
+        with pytest.raises(Killed):
+            clone(model).fit(demo.X_train, demo.annotations)
+    with watching(test=(demo.X_test, demo.y_test)):
+        resumed = clone(model).fit(demo.X_train, demo.annotations)
+    for name, weights in plain.module_.state_dict().items():
+        assert torch.equal(weights, resumed.module_.state_dict()[name])
+    seen = resumed.history_.column("test_accuracy")
+    assert np.isnan(seen).tolist() == [True, False, False]
+
+
+def kill_in_the_second_epoch(step, epoch):
+    if epoch:
+        raise Killed
+    step.module.train()
+
+
+class Rounds(CrowdLayerClassifier):
+    """Fits another classifier on other features within its own fit."""
+
+    def _prepare(self, table, features, module, rng):
+        X = features.data.cpu().numpy()
+        self.same_ = clone(INNER).fit(X, table)
+        self.other_ = clone(INNER).fit(X[:, :3], table)
+
+
+INNER = CrowdLayerClassifier(**{**QUICK, "max_epochs": 1})
+
+
+def test_nested_fits_are_watched_where_the_instances_are_the_same(demo):
+    part = demo.X_test, demo.y_test
+    with watching(test=part), watching(again=part):
+        assert set(watched()) == {"test", "again"}
+        model = Rounds(**QUICK).fit(demo.X_train, demo.annotations)
+    assert not watched()
+    for fitted in (model, model.same_):
+        seen = fitted.history_.column("test_accuracy")
+        assert np.isfinite(seen).all()
+        assert np.array_equal(seen, fitted.history_.column("again_accuracy"))
+    assert "test_accuracy" not in model.other_.history_.columns
+
+
+def test_a_failure_ends_the_watching(demo):
+    with pytest.raises(ValueError, match="test has 500 rows"):
+        watch_a_wrong_set(demo)
+    assert not watched()
+
+
+def watch_a_wrong_set(demo):
+    with watching(test=(demo.X_test, demo.y_test[:-1])):
+        INNER.fit(demo.X_train, demo.annotations)
+
+
+# -- a cell -----------------------------------------------------------------------------------
+
+
+def test_the_protocols_of_a_cell(make_row, demo):
+    row = make_row(params="{max_epochs: 4, batch_size: 256}")
+    record = run_cell(row, 0)
+    assert (record.status, record.row, record.seed) == ("done", "mine/a", 0)
+    assert tuple(record.metrics) == PROTOCOLS
+
+    model = row.make_estimator(0).fit(demo.X_train, demo.annotations)
+    last = accuracy(demo.y_test, model.predict(demo.X_test))
+    assert record.metrics[LAST]["accuracy"] == last
+    assert (record.metrics[LAST]["epoch"], record.metrics[LAST]["n_test"]) == (4, 500)
+
+    held = row.make_estimator(0).set_params(validation=0.1).fit(demo.X_train, demo.annotations)
+    assert record.metrics[HELD_OUT]["accuracy"] == accuracy(demo.y_test, held.predict(demo.X_test))
+    assert record.metrics[HELD_OUT]["epoch"] == held.best_epoch_
+
+    curves = record.history
+    for protocol, column in ((GOLD, "valid_accuracy"), (ORACLE, "test_accuracy")):
+        best = int(np.argmax(curves[column]))
+        chosen = record.metrics[protocol]
+        assert chosen["epoch"] == best + 1
+        assert chosen["accuracy"] == curves["test_accuracy"][best]
+        assert chosen["macro_f1"] == curves["test_macro_f1"][best]
+    assert record.metrics[ORACLE]["accuracy"] == max(curves["test_accuracy"])
+
+
+def test_the_same_seed_gives_the_same_figures(make_row, demo):
+    row = make_row()
+    first, second, other = (run_cell(row, seed, demo) for seed in (0, 0, 1))
+    timing = {"started": "", "seconds": 0.0, "peak_memory_mb": None}
+    assert replace(first, **timing) == replace(second, **timing)
+    assert other.key != first.key
+    assert other.history != first.history
+
+
+def test_a_record_of_a_run_is_kept(make_row, tmp_path, demo):
+    record = run_cell(make_row(), 0, demo)
+    write_record(tmp_path, record)
+    assert read_records(tmp_path) == [record]
+    assert record.peak_memory_mb is None or record.peak_memory_mb > 10
+    assert {"numpy", "torch", "python"} <= set(record.versions)
+
+
+def test_an_estimator_without_epochs_has_one_figure(make_row, demo):
+    params = "{backbone: {class: 'sklearn.naive_bayes:GaussianNB'}}"
+    record = run_cell(make_row("AggregatedClassifier", params), 0, demo)
+    assert record.status == "done", record.trace
+    assert record.metrics[HELD_OUT] == {"absent": "the estimator has no epochs to choose from"}
+    assert record.metrics[GOLD] == record.metrics[ORACLE] == record.metrics[HELD_OUT]
+    assert record.metrics[LAST]["epoch"] == 1
+    assert record.metrics[LAST]["accuracy"] > 0.3
+    assert record.history == {}
+
+
+def test_absent_parts_are_named(make_row, demo):
+    no_valid = replace(demo, X_valid=None, y_valid=None)
+    row = replace(make_row(), holdout=None)
+    metrics = run_cell(row, 0, no_valid).metrics
+    assert metrics[GOLD] == {"absent": "the data set has no validation part"}
+    assert metrics[HELD_OUT] == {"absent": "the row holds no annotations out"}
+    assert metrics[ORACLE]["accuracy"] > 0
+    no_test = run_cell(row, 0, replace(demo, X_test=None, y_test=None)).metrics
+    assert {no_test[p]["absent"] for p in (LAST, GOLD, ORACLE)} == {"the data set has no test part"}
+
+
+def test_the_training_part_is_watched_where_the_row_says_so(make_row, demo):
+    row, plain = make_row(more="watch: [train]\n"), make_row(name="b")
+    record, alone = run_cell(row, 0, demo), run_cell(plain, 0, demo)
+    added = {"train_accuracy", "train_macro_f1"}
+    assert set(record.history) - set(alone.history) == added
+    # Nothing else changes.
+    assert {k: v for k, v in record.history.items() if k not in added} == alone.history
+    assert record.metrics == alone.metrics
+    model = row.make_estimator(0).fit(demo.X_train, demo.annotations)
+    right = model.predict(demo.X_train) == demo.y_train
+    assert record.history["train_accuracy"][-1] == right.mean()
+    some = demo.y_train.astype(float)
+    some[::2] = np.nan
+    partly = run_cell(row, 0, replace(demo, y_train=some))
+    assert partly.history["train_accuracy"][-1] == right[1::2].mean()
+    unknown = run_cell(row, 0, replace(demo, y_train=None))
+    assert (unknown.status, "y_train is None" in unknown.reason) == ("failed", True)
+
+
+MEASURES = """\
+import numpy as np
+
+def sizes(model, data):
+    return {"annotators": len(model.confusion_), "first": model.confusion_[0], "n": np.int64(3)}
+
+def infinite(model, data):
+    return {"ratio": np.inf}
+"""
+
+
+def test_further_measures(make_row, own, demo):
+    own(MEASURES)
+    record = run_cell(make_row(more="extra: ['own_things:sizes']\n"), 0, demo)
+    assert (record.extra["annotators"], record.extra["n"]) == (30, 3)
+    assert np.shape(record.extra["first"]) == (10, 10)
+    failed = run_cell(make_row(more="extra: ['own_things:infinite']\n"), 0, demo)
+    assert failed.status == "failed"
+    assert "own_things:infinite gives ratio" in failed.reason
+
+
+OWN = """\
+import numpy as np
+
+from manyhands import load_demo
+from manyhands.exceptions import DataNotFoundError
+from manyhands.evidence import Data
+
+def small():
+    demo = load_demo()
+    return Data(demo.X_train[:50], demo.annotations[range(50)], None, None, None,
+                demo.X_test, demo.y_test, truth={"strength": 0.5})
+
+def absent():
+    raise DataNotFoundError("put it there")
+
+def nothing():
+    return 3
+
+class Constant:
+    def __init__(self, label=0):
+        self.label = label
+
+    def fit(self, X, y):
+        if self.label > 9:
+            raise RuntimeError("no such label")
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.label)
+"""
+
+
+def test_a_users_own_estimator_and_data(make_row, own):
+    own(OWN)
+    row = make_row("own_things:Constant", "{label: 3}", "{factory: 'own_things:small'}")
+    record = run_cell(row, 0)
+    assert record.status == "done", record.trace
+    data = load_data(row.data, row.folder)
+    assert data.truth == {"strength": 0.5}
+    assert record.metrics[LAST]["accuracy"] == np.mean(data.y_test == 3)
+
+
+def test_a_failure_is_recorded_with_its_trace(make_row, own, tmp_path, demo):
+    own(OWN)
+    record = run_cell(make_row("own_things:Constant", "{label: 10}"), 0, demo)
+    assert (record.status, record.reason) == ("failed", "RuntimeError: no such label")
+    assert "own_things.py" in record.trace
+    assert record.metrics == {}
+    write_record(tmp_path, record)
+    assert read_records(tmp_path) == [record]
+    wrong = run_cell(make_row(data="{factory: 'own_things:nothing'}"), 0)
+    assert wrong.status == "failed"
+    assert "without 'X_train'" in wrong.reason
+
+
+def test_data_that_is_not_at_hand_is_skipped(make_row, own):
+    own(OWN)
+    record = run_cell(make_row(data="{factory: 'own_things:absent'}"), 0)
+    assert (record.status, record.reason, record.data_checksum) == ("skipped", "put it there", "")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_its_rows_are_skipped(make_row, demo):
+    record = run_cell(make_row(more="device: gpu\n"), 0, demo)
+    assert (record.status, record.metrics) == ("skipped", {})
+    assert "GPU" in record.reason
+
+
+def test_a_simulated_crowd_is_another_one_with_every_seed(make_row, own):
+    own(
+        "from types import SimpleNamespace\nimport numpy as np\n"
+        "from manyhands import make_crowd\n"
+        "def make(random_state):\n"
+        "    X = np.random.default_rng(0).normal(size=(60, 2)).astype('float32')\n"
+        "    y = (X[:, 0] > 0).astype(int)\n"
+        "    crowd = make_crowd(y, random_state=random_state)\n"
+        "    return SimpleNamespace(X_train=X, annotations=crowd, X_test=X, y_test=y)\n"
+    )
+    row = make_row(data="{factory: 'own_things:make', random_state: seed}")
+    first, again, other = (run_cell(row, seed) for seed in (0, 0, 1))
+    assert first.status == "done", first.trace
+    assert first.data_checksum == again.data_checksum != other.data_checksum
+
+
+def test_the_peak_memory_is_the_runs_own(make_row, demo):
+    ballast = np.ones((64, 1024, 1024))
+    during = run_cell(make_row(), 0, demo).peak_memory_mb
+    del ballast
+    after = run_cell(make_row(), 0, demo).peak_memory_mb
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("only Linux can begin to count anew")
+    assert after < during - 400
+
+
+# -- the code that matters --------------------------------------------------------------------
+
+
+def test_the_code_of_a_row_is_its_estimators(make_row, own):
+    own(OWN)
+    crowd_layer = code_hash(make_row())
+    assert code_hash(make_row(params="{max_epochs: 3}")) == crowd_layer
+    assert code_hash(make_row("CoNALClassifier")) != crowd_layer
+    assert code_hash(make_row("own_things:Constant", "{}")) != crowd_layer
+
+
+def test_the_code_of_a_row_is_that_of_its_folders_modules_too(make_row, own, tmp_path):
+    (tmp_path / "mine" / "my_helper.py").parent.mkdir(exist_ok=True)
+    (tmp_path / "mine" / "my_helper.py").write_text("FLIP = True\n")
+    own("from my_helper import FLIP\n" + OWN)
+    row = make_row("own_things:Constant", "{}")
+    before = code_hash(row)
+    _code_hash.cache_clear()
+    (tmp_path / "mine" / "my_helper.py").write_text("FLIP = False\n")
+    _tree.cache_clear()
+    _essence.cache_clear()
+    assert code_hash(row) != before
+    sys.modules.pop("my_helper", None)
+
+
+def test_what_measures_is_code_that_matters(make_row):
+    assert "manyhands.metrics.gold" in _closure(["manyhands.evidence.running.cells"])
+
+
+def test_code_is_followed_to_where_it_is_defined():
+    files = set(_closure(["manyhands.classifiers.crowd_layer"]))
+    home = "manyhands"
+    assert {
+        f"{home}.classifiers.crowd_layer",
+        f"{home}.fitting.classifier",
+        f"{home}.nn.noise_adaptation",
+        f"{home}.objectives.crowd",
+        f"{home}.functional.annotations",
+        f"{home}.training.loop",
+        f"{home}.annotations.table",
+    } <= files
+    assert not {f"{home}.classifiers.conal", f"{home}.classifiers", f"{home}._version"} & files
+    assert f"{home}.inference.dawid_skene" in _closure([f"{home}.inference.dawid_skene"])
+    assert f"{home}.inference.majority_vote" in _closure([f"{home}.classifiers.aggregated"])
+
+
+def test_comments_and_docstrings_are_no_code(tmp_path):
+    plain, told, other = (tmp_path / name for name in ("a.py", "b.py", "c.py"))
+    plain.write_text("def f(x):\n    return x + 1\n")
+    told.write_text('"""A."""\n\ndef f(x):\n    """B\n\n    C."""\n    # D\n    return x + 1\n')
+    other.write_text("def f(x):\n    return x + 2\n")
+    assert _essence(plain) == _essence(told) != _essence(other)
+
+
+def test_a_row_of_a_history_without_stages_is_found_by_its_round():
+    rounds = SimpleNamespace(best_round_=1, history_=[{"round": 0}, {"round": 1}])
+    assert _kept(rounds, 7) == 2
+    assert _kept(SimpleNamespace(history_=rounds.history_), 7) == 7
+
+
+def test_an_epoch_of_what_a_method_starts_from_is_none_of_its_own(demo):
+    history = [
+        {"stage": stage, "test_accuracy": value, "test_macro_f1": value}
+        for stage, value in (("start", 0.9), ("generator", 0.6), ("adversarial", 0.7))
+    ]
+    found = _chosen(history, "test", demo)
+    assert (found["epoch"], found["accuracy"]) == (3, 0.7)

@@ -1,0 +1,91 @@
+"""CoNAL's rows: generated files and their script agree, and the paper's file fits them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+pytestmark = pytest.mark.skipif(not EXPERIMENTS.is_dir(), reason="rows come with the checkout only")
+
+
+@pytest.fixture(scope="module")
+def sweeps(import_script):
+    return import_script("chu2021_sweeps").files()
+
+
+@pytest.fixture(scope="module")
+def experiments():
+    from manyhands.evidence.experiments.papers import load_experiments
+
+    return load_experiments(EXPERIMENTS)
+
+
+def test_generated_files_are_those_committed(sweeps):
+    for name, text in sweeps.items():
+        assert (EXPERIMENTS / name).read_text(encoding="utf-8") == text, name
+    kinds = ("synthetic", "recovery", "cifar10")
+    committed = {
+        path.relative_to(EXPERIMENTS).as_posix()
+        for kind in kinds
+        for path in EXPERIMENTS.glob(f"*/chu2021_{kind}_*.yaml")
+    }
+    assert committed == set(sweeps)
+
+
+def test_rows_stand_where_the_paper_has_a_place(experiments):
+    rows, papers = experiments
+    paper = papers["chu2021"]
+    plans = {f"chu2021/{plan.id}": plan for plan in (*paper.tables, *paper.figures)}
+    for row in (row for row in rows if "/chu2021_" in row.id):
+        plan = plans[row.table]
+        if row.table != "chu2021/fig1":
+            assert row.label in plan.rows, row.id
+            assert row.column in plan.columns, row.id
+
+
+def test_every_place_of_the_tables_has_a_row(experiments):
+    rows, papers = experiments
+    taken = [(row.table, row.column, row.label) for row in rows if "/chu2021_" in row.id]
+    for plan in papers["chu2021"].tables:
+        for column in plan.columns:
+            for label in plan.rows:
+                assert taken.count((f"chu2021/{plan.id}", column, label)) == 1, (column, label)
+
+
+def test_printed_figures_are_the_papers(experiments):
+    rows, _ = experiments
+    printed = {
+        (row.table, row.column, row.label): (row.published["value"], row.published["sd"])
+        for row in rows
+        if row.published and row.table in ("chu2021/table1", "chu2021/table2")
+    }
+    tables = {
+        "table1": {
+            "DL-MV": [(0.7983, 0.0034), (0.7253, 0.0041)],
+            "Crowd Layer": [(0.8327, 0.0052), (0.8146, 0.0053)],
+            "CoNAL": [(0.8712, 0.0055), (0.8406, 0.0042)],
+        },
+        "table2": {
+            "λ = 0": [(0.8568, 0.0038), (0.8214, 0.0031)],
+            "λ = 1e-4": [(0.8661, 0.0041), (0.8352, 0.0025)],
+            "λ = 1e-5": [(0.8712, 0.0055), (0.8406, 0.0042)],
+            "λ = 1e-6": [(0.8626, 0.0047), (0.8298, 0.0037)],
+        },
+    }
+    assert printed == {
+        (f"chu2021/{table}", column, label): figure
+        for table, lines in tables.items()
+        for label, figures in lines.items()
+        for column, figure in zip(("LabelMe", "Music"), figures, strict=True)
+    }
+
+
+def test_only_images_need_a_gpu(experiments):
+    rows, _ = experiments
+    mine = [row for row in rows if "/chu2021_" in row.id]
+    assert {row.id for row in mine if row.device == "gpu"} == {
+        row.id for row in mine if "cifar10" in row.id
+    }

@@ -1,0 +1,1085 @@
+"""Pages from records: what they say, what they must never say, and that they are reproducible."""
+
+import math
+import random
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from manyhands.evidence.experiments.papers import (
+    Claim,
+    FigurePlan,
+    Level,
+    Panel,
+    Paper,
+    TablePlan,
+    load_experiments,
+    load_paper,
+)
+from manyhands.evidence.experiments.rows import Row, RowError
+from manyhands.evidence.pages.claims import judge, paired_interval
+from manyhands.evidence.pages.drawings import log_ticks
+from manyhands.evidence.pages.results import (
+    Figure,
+    latest_records,
+    make_page,
+    to_html,
+    to_markdown,
+    write_results,
+)
+from manyhands.evidence.records.records import (
+    GOLD,
+    HELD_OUT,
+    LAST,
+    ORACLE,
+    Record,
+    cell_key,
+    noted,
+    read_records,
+    write_record,
+)
+
+CITATION = "A. Author. A paper. 2021."
+N_TEST = 400
+
+
+def make_row(name, published=None, table="p/t1", column="Set", seeds=(0, 1, 2), **changes):
+    row = Row(
+        id=f"m/{name}",
+        file=f"experiments/m/{name}.yaml",
+        label=name,
+        citation=CITATION,
+        table=table,
+        column=column,
+        data={"name": "labelme"},
+        estimator={"class": "CoNALClassifier", "params": {"lr": 0.1}},
+        seeds=tuple(seeds),
+        holdout=0.1,
+        device="cpu",
+        extra=(),
+        published=published,
+        deviations=(),
+    )
+    return replace(row, **changes)
+
+
+def published(value, selection="gold validation", metric="accuracy"):
+    found = {"metric": metric, "value": value, "sd": 0.005, "n": 5}
+    return found if selection is None else {**found, "selection": selection}
+
+
+def make_record(row, seed, accuracy=None, *, extra=None, absent=(), **changes):
+    """Make a record; its figures rise from protocol to protocol by a thousandth."""
+    figures = {}
+    for k, protocol in enumerate((LAST, HELD_OUT, GOLD, ORACLE)):
+        if accuracy is None or protocol in absent:
+            figures[protocol] = {"absent": "no such part"}
+        else:
+            value = accuracy + 0.001 * k
+            figures[protocol] = {"epoch": 2, "accuracy": value, "macro_f1": 0.5, "n_test": N_TEST}
+    specification = row.specification()
+    record = Record(
+        row=row.id,
+        seed=seed,
+        key=cell_key(specification, seed, "data", "code"),
+        specification=specification,
+        data_checksum="data",
+        code="code",
+        versions={"numpy": "2.0", "python": "3.11"},
+        commit="0123456789",
+        started=f"2026-01-0{1 + seed}T10:00:00+00:00",
+        seconds=1.5,
+        peak_memory_mb=200.0,
+        status="done",
+        metrics=figures,
+        extra=extra or {},
+    )
+    return replace(record, **changes)
+
+
+def make_records(row, values, **options):
+    return [make_record(row, seed, value, **options) for seed, value in enumerate(values)]
+
+
+def make_paper(**parts):
+    tables = (TablePlan("t1", "Table 1", "accuracy", ("Set",), ("first", "second")),)
+    return Paper("p", "A paper", CITATION, **{"tables": tables, **parts})
+
+
+def line_of(text, name):
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+# -- tables -----------------------------------------------------------------------------------
+
+
+def test_a_line_has_ours_by_protocol_theirs_and_a_verdict():
+    row = make_row("first", published(0.9))
+    page = to_markdown(make_page(make_paper(), [row], make_records(row, [0.80, 0.82, 0.84])))
+    name, last, held_out, gold, oracle, seconds, theirs, error, verdict = line_of(page, "first")
+    assert (name, last, held_out, gold) == (
+        "first",
+        "82.00 ± 2.00 (3)",
+        "82.10 ± 2.00 (3)",
+        "82.20 ± 2.00 (3)",
+    )
+    assert oracle == "82.30 ± 2.00 (3) oracle"
+    assert seconds == "1.5"
+    assert theirs == f"90.00 ± 0.50 (5), {GOLD}"
+    # sqrt(.9 * .1 / 400) = .015
+    assert error == "1.50"
+    assert verdict == f"below ({GOLD})"
+    # A label that the paper has and no row has yet.
+    assert line_of(page, "second")[-1] == "no row yet"
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [(0.925, "within"), (0.935, "above"), (0.875, "within"), (0.86, "below")],
+)
+def test_within_is_two_standard_errors_of_the_test_set(value, verdict):
+    row = make_row("first", published(0.9, "last epoch"))
+    page = to_markdown(make_page(make_paper(), [row], make_records(row, [value])))
+    assert line_of(page, "first")[-1] == f"{verdict} (last epoch)"
+
+
+def test_a_figure_that_the_paper_chose_otherwise_is_not_compared():
+    row = make_row("first", published(0.9))
+    records = make_records(row, [0.9, 0.9], absent=[GOLD])
+    page = to_markdown(make_page(make_paper(), [row], records))
+    assert line_of(page, "first")[3] == "–"
+    assert line_of(page, "first")[-1] == f"no figure {GOLD}"
+    assert f"{GOLD}: no such part (first)" in page
+
+
+def test_what_was_chosen_on_test_is_always_marked(tmp_path):
+    """The oracle's figure, 98.76, stands nowhere without its mark; nor does a paper's oracle."""
+    row = make_row("first", published(0.9543, "best on test"))
+    points = [
+        make_row(f"x{k}", table="p/f1", data={"name": "labelme", "k": k}, label="line")
+        for k in (1, 2)
+    ]
+    figure = FigurePlan("f1", "Figure", "lines", "accuracy", ORACLE, "data.k", "k", (), (), ())
+    records = [r for each in (row, *points) for r in make_records(each, [0.9846, 0.9846])]
+    paper = make_paper(figures=(figure,))
+    md, html, svg = write_results(paper, [row, *points], records, tmp_path)
+    shown = re.findall(r"[^|\n]*98\.76[^|\n]*|[^|\n]*95\.43[^|\n]*", md.read_text())
+    assert len(shown) == 4
+    assert all("oracle" in cell for cell in shown)
+    cells = re.findall(r"<t[dh][^>]*>([^<]*(?:98\.76|95\.43)[^<]*)<", html.read_text())
+    assert len(cells) == 4
+    assert all("oracle" in cell for cell in cells)
+    assert "best on test (oracle)" in svg.read_text()
+
+
+def several_measures():
+    """Return a paper whose table shows three measures, its rows and their records."""
+    plan = TablePlan("t1", "Table 1", ("balanced_accuracy", "balanced_f1", "macro_f1"), ("Set",))
+    printed = [
+        {"metric": "balanced_accuracy", "value": 0.9},
+        {"metric": "balanced_f1", "value": 0.8},
+    ]
+    rows = [make_row("first", printed), make_row("second")]
+    extra = {"balanced_accuracy": 0.75, "balanced_f1": 0.5, "other": 3.0}
+    records = [record for row in rows for record in make_records(row, [0.7, 0.7], extra=extra)]
+    elsewhere = make_row("third", {**printed[0], "value": 0.7}, label="first", column="Other")
+    return make_paper(tables=(plan,)), [*rows, elsewhere], records
+
+
+def test_a_table_of_several_measures_is_shown_once_for_each():
+    paper, rows, records = several_measures()
+    page = to_markdown(make_page(paper, rows, records))
+    headings = ["### balanced accuracy", "### balanced f1", "### macro-F1", "### Further measures"]
+    places = [page.index(heading) for heading in headings]
+    assert places == sorted(places)
+    assert page.count("## Table 1") == 1
+    parts = zip(places, [*places[1:], page.index("## Not run")], strict=True)
+    first, second, third, further = (page[start:end] for start, end in parts)
+    # Columns side by side, in the plan's order, then those that rows bring.
+    assert line_of(first, "") == ["", "Set", "Other"]
+    figures = ["75.00 ± 0.00 (2); paper 90.00", "not run; paper 70.00"]
+    assert line_of(first, "first")[1:] == figures
+    assert line_of(second, "first")[1:] == ["50.00 ± 0.00 (2); paper 80.00", "not run"]
+    # What has no printed figure, or no row; a measure of a protocol.
+    assert line_of(first, "second") == ["second", "75.00 ± 0.00 (2)", "–"]
+    assert line_of(third, "first")[1] == "50.00 ± 0.00 (2)"
+    assert "shares in per cent" in page
+    assert line_of(further, "first") == ["first", "Set", "other", "3 ± 0 (2)"]
+    assert "balanced" not in further
+    html = to_html(make_page(paper, rows, records))
+    assert all(f"<h3>{heading[4:]}</h3>" in html for heading in headings)
+    assert html.count("<h2>Table 1</h2>") == 1
+
+
+def test_no_table_lists_the_measures_of_another():
+    paper, rows, records = several_measures()
+    other = TablePlan("t2", "Table 2", ("other", "accuracy"))
+    page = to_markdown(make_page(make_paper(tables=(*paper.tables, other)), rows, records))
+    assert "Further measures" not in page
+
+
+def test_a_claim_is_compared_with_the_printed_figures_of_its_measure():
+    rows = [
+        make_row(
+            name,
+            [{"metric": "macro_f1", "value": value / 2}, {"metric": "accuracy", "value": value}],
+        )
+        for name, value in (("a", 0.9), ("b", 0.7))
+    ]
+    runs = {
+        row.id: make_records(row, values)
+        for row, values in zip(rows, ([0.91, 0.89, 0.9], [0.7, 0.71, 0.72]), strict=True)
+    }
+    test = {"kind": "paired", "better": "m/a", "than": "m/b", "by": 0.0}
+    for metric, theirs in (("accuracy", "+20.00"), ("macro_f1", "+10.00")):
+        found = judge(
+            {**test, "metric": metric, "selection": LAST}, {row.id: row for row in rows}, runs
+        )
+        assert f"the paper reports {theirs}" in found.why
+
+
+def test_the_best_of_several_rows_is_the_one_to_beat():
+    rows = {f"m/{name}": make_row(name) for name in "abc"}
+    values = {"a": [0.90, 0.89, 0.91], "b": [0.70, 0.71, 0.72], "c": [0.85, 0.86, 0.84]}
+    runs = {f"m/{name}": make_records(rows[f"m/{name}"], found) for name, found in values.items()}
+    test = {"kind": "best", "better": "m/a", "than": ["m/b", "m/c"], "by": 0.0}
+    test |= {"metric": "accuracy", "selection": LAST}
+    found = judge(test, rows, runs)
+    assert found.verdict == "holds"
+    assert found.why.startswith("best of 2: c; accuracy, last epoch: +5.00 points")
+    assert judge({**test, "by": 0.1}, rows, runs).verdict == "does not hold"
+    lower = judge({**test, "better": "m/b", "than": ["m/a", "m/c"]}, rows, runs)
+    assert (lower.verdict, lower.why[:12]) == ("does not hold", "best of 2: a")
+    missing = judge({**test, "than": ["m/b", "m/d"]}, rows, runs)
+    assert missing.verdict == "cannot be tested"
+    assert "m/d" in missing.why
+
+
+def test_records_that_count():
+    row = make_row("first")
+    other = make_row("first", holdout=None)
+    done = make_record(row, 0, 0.5)
+    records = [
+        done,
+        # Run later where there was no GPU: hides nothing.
+        make_record(row, 0, status="skipped", started="2026-03-01"),
+        # Run with another specification: another experiment.
+        make_record(other, 1, 0.6),
+        make_record(row, 2, 0.7),
+        # Killed in a later call: what is finished is finished.
+        make_record(row, 2, status="failed", started="2026-03-01"),
+        # Its data were not there for a while.
+        make_record(row, 0, status="failed", data_checksum="", started="2026-03-02"),
+    ]
+    found = latest_records([row], records)["m/first"]
+    assert {seed: record.status for seed, record in found.items()} == {0: "done", 2: "done"}
+    assert found[0] is done
+    # The code that ran last fails.
+    records.append(make_record(row, 2, status="failed", code="newer", started="2026-03-03"))
+    found = latest_records([row], records)["m/first"]
+    assert {seed: record.status for seed, record in found.items()} == {2: "failed"}
+
+
+@pytest.mark.parametrize("what", ["code", "data_checksum"])
+def test_a_mean_is_of_runs_of_the_same_thing(what):
+    row = make_row("first")
+    earlier = make_records(row, [0.5, 0.6, 0.7])
+    later = [make_record(row, 0, 0.1, started="2026-03-01", **{what: "other"})]
+    assert list(latest_records([row], earlier + later)["m/first"].values()) == later
+    # The earlier ones are found again to be those of the present data and code.
+    again = [replace(record, confirmed="2026-04-01") for record in earlier]
+    assert list(latest_records([row], again + later)["m/first"].values()) == again
+
+
+def test_data_made_anew_with_every_seed_differ_from_seed_to_seed():
+    row = make_row("first", data={"factory": "m:f", "random_state": "seed"})
+    records = [make_record(row, k, 0.5 + 0.1 * k, data_checksum=f"data {k}") for k in range(3)]
+    assert line_of(to_markdown(make_page(make_paper(), [row], records)), "first")[1].endswith("(3)")
+
+
+def test_gaps_are_told_with_their_reason():
+    rows = [make_row("first", seeds=[0, 1]), make_row("second", seeds=[0], device="gpu")]
+    failed = make_record(rows[0], 1, status="failed", reason="ValueError: a | b")
+    page = to_markdown(make_page(make_paper(), rows, [make_record(rows[0], 0, 0.5), failed]))
+    assert "| failed | ValueError: a \\| b | 1 | m/first |" in page
+    assert "| not run | no record yet (needs a GPU) | 0 | m/second |" in page
+    assert line_of(page, "second")[-1] == "not run"
+
+
+def test_a_rows_own_measure_has_a_table():
+    rows = [make_row("first", extra=("m:f",)), make_row("second")]
+    records = [make_record(rows[0], k, 0.5, extra={"my_error": 0.1 + 0.1 * k}) for k in range(2)]
+    paper = make_paper(tables=(TablePlan("t1", "Errors", "my_error"),))
+    assert line_of(to_markdown(make_page(paper, rows, records)), "first")[1] == "0.15 ± 0.07071 (2)"
+    further = to_markdown(make_page(make_paper(), rows, records))
+    assert "| first | my error | 0.15 ± 0.07071 (2) |" in further
+
+
+# -- the same records, the same bytes ---------------------------------------------------------
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path):
+    rows = [make_row("first", published(0.9)), make_row("second")]
+    drawn = [make_row(f"x{k}", table="p/f1", data={"name": "s", "k": k}) for k in (1, 2, 3)]
+    figure = FigurePlan("f1", "Figure", "lines", "accuracy", LAST, "data.k", "k", (), (), ())
+    rows += drawn
+    paper = make_paper(figures=(figure,))
+    for row in rows:
+        for record in make_records(row, [0.8, 0.85]):
+            write_record(tmp_path / "results", record)
+    pages = []
+    for k in range(2):
+        records = read_records(tmp_path / "results")
+        random.Random(k).shuffle(records)
+        random.Random(k).shuffle(rows)
+        written = write_results(paper, rows, records, tmp_path / f"out{k}")
+        pages.append({path.name: path.read_bytes() for path in written})
+    assert pages[0] == pages[1]
+    assert set(pages[0]) == {"p.md", "p.html", "p-f1.svg"}
+    # Dates are the records'.
+    dates = set(re.findall(rb"20\d\d-\d\d-\d\d", b"".join(pages[0].values())))
+    assert dates == {b"2026-01-01", b"2026-01-02"}
+
+
+def test_names_of_other_people_do_no_harm(tmp_path):
+    row = make_row("<script>alert(1)</script>", published(0.9), label="<script>x|y</script>\n# z")
+    points = make_row("p1", table="p/f1", data={"k": 1}, label="<b>&</b>")
+    figure = FigurePlan("f1", "<i>", "lines", "accuracy", LAST, "data.k", "<k>", (), (), ())
+    records = [*make_records(row, [0.5]), *make_records(points, [0.5])]
+    md, html, svg = write_results(make_paper(figures=(figure,)), [row, points], records, tmp_path)
+    for text in (md.read_text(), html.read_text(), svg.read_text()):
+        assert "<script" not in text
+        assert "<b>" not in text
+    assert "\n# z" not in md.read_text()
+    import xml.etree.ElementTree as ET
+
+    ET.fromstring(svg.read_text())
+
+
+# -- figures ----------------------------------------------------------------------------------
+
+
+def test_lines_have_a_point_and_a_bar_for_every_row():
+    rows = [
+        make_row(f"{column}{k}", table="p/f1", label="ours", data={"k": k}, column=column)
+        for k in (0.2, 0.4)
+        for column in ("left", "right")
+    ]
+    records = [r for row in rows for r in make_records(row, [0.5, 0.7])]
+    figure = FigurePlan("f1", "F", "lines", "accuracy", LAST, "data.k", "k", (), (), ())
+    page = make_page(make_paper(figures=(figure,)), rows, records)
+    (drawing,) = [b for s in page.sections for b in s.blocks if hasattr(b, "svg")]
+    assert drawing.svg.count("<circle") == drawing.svg.count('class="bar') == 4
+    assert "ours, 0.2: 60 ± 14.14" in drawing.svg
+    assert line_of(to_markdown(page).split("### right")[1].split("##")[0], "ours") == [
+        "ours",
+        "60.00 ± 14.14 (2)",
+        "60.00 ± 14.14 (2)",
+    ]
+
+
+def test_matrices_are_of_the_first_seed():
+    # With every seed there may be another crowd: a mean of their matrices is nobody's.
+    row = make_row("first", extra=("m:f",))
+    matrices = ([[1.0, 0.0], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]])
+    records = [make_record(row, k, 0.5, extra={"common": m}) for k, m in enumerate(matrices)]
+    records.reverse()
+    panels = (Panel("m/first", "common", "learnt"), Panel("m/first", "missing", "true"))
+    figure = FigurePlan("f5", "F", "matrices", "accuracy", LAST, "", "", (), (), panels)
+    page = make_page(make_paper(figures=(figure,)), [row], records)
+    (drawing,) = [b for s in page.sections for b in s.blocks if hasattr(b, "svg")]
+    assert re.findall(r'class="cell"[^>]*>([^<]*)<', drawing.svg) == [
+        "1.00",
+        "0.00",
+        "0.20",
+        "0.80",
+    ]
+    assert "true (missing of m/first)" in to_html(page)
+    assert "seed 0." in drawing.caption
+
+
+# -- figures of what training noted ------------------------------------------------------------
+
+
+def draw_history(own, records, **changes):
+    """Return the drawing (None without one) and the page's text of a figure of histories."""
+    figure = FigurePlan(
+        "f8", "Fig. 8", "history", "imbalance", LAST, "round", "the round", *[()] * 3
+    )
+    figure = replace(figure, **{"table": "t1", **changes})
+    page = make_page(make_paper(figures=(figure,)), own, records)
+    (section,) = [s for s in page.sections if s.title == "Fig. 8"]
+    drawn = [block.svg for block in section.blocks if isinstance(block, Figure)]
+    text = to_markdown(replace(page, sections=[section]))
+    assert len(drawn) <= 1
+    return drawn[0] if drawn else None, text
+
+
+def note(row, seed, **columns):
+    return make_record(row, seed, 0.5, history=columns)
+
+
+def test_a_curve_is_the_mean_of_the_seeds_that_have_a_value():
+    row = make_row("first")
+    records = [
+        note(row, 0, round=[0, 1, 2], imbalance=[2.0, 4.0, 9.0]),
+        note(row, 1, round=[0, 1], imbalance=[2.0, 8.0]),
+        # A round without a value, and one without a place.
+        note(row, 2, round=[0, 1, None], imbalance=[5.0, None, 100.0]),
+    ]
+    svg, text = draw_history([row], records)
+    assert re.findall(r"<title>(first[^<]*)<", svg) == [
+        "first, 0: 3 ± 1.732 (3)",
+        "first, 1: 6 ± 2.828 (2)",
+        "first, 2: 9 (1)",
+    ]
+    assert line_of(text, "first")[1:] == ["3 ± 1.732 (3)", "6 ± 2.828 (2)", "9 (1)"]
+    assert "|  | 0 | 1 | 2 |" in text
+    assert "imbalance, by the round: mean ± sd (seeds) of the runs of: Table 1." in text
+    # x from 58 (0) to 366 (2), y from 216 (0) to 34 (10).
+    (points,) = re.findall(r'<polyline[^>]* points="([^"]*)"', svg)
+    assert points == "58,161.4 212,106.8 366,52.2"
+    (band,) = re.findall(r'<polygon[^>]* points="([^"]*)"', svg)
+    upper = [216 - 18.2 * y for y in (3 + 3**0.5, 6 + 8**0.5, 9)]
+    assert [float(pair.split(",")[1]) for pair in band.split()[:3]] == pytest.approx(
+        upper, abs=0.05
+    )
+    assert 'class="bar' not in svg
+    # The label of the table that has no run.
+    assert "imbalance by round of second (Set)" in text
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ("test_accuracy", "25.00 ± 7.07 (2)"),
+        ("macro_f1", "25.00 ± 7.07 (2)"),
+        ("majority_precision", "25.00 ± 7.07 (2)"),
+        ("minority_recall", "25.00 ± 7.07 (2)"),
+        ("loss", "0.25 ± 0.07071 (2)"),
+        ("inaccuracy", "0.25 ± 0.07071 (2)"),
+    ],
+)
+def test_shares_of_a_history_are_in_per_cent(column, shown):
+    row = make_row("first")
+    records = [note(row, k, **{"round": [0, 1], column: [v, v]}) for k, v in enumerate((0.2, 0.3))]
+    svg, text = draw_history([row], records, metric=column)
+    assert line_of(text, "first")[1:] == [shown, shown]
+    assert (" in %<" in svg) == (": 25 ±" in svg) == ("25.00" in shown)
+
+
+def test_a_logarithmic_axis_has_its_decades_at_equal_distances():
+    row = make_row("first", extra=("m:f",))
+    noted = {"round": [0, 1, 2, 3], "imbalance": [1.0, 10.0, 1000.0, 0.0]}
+    records = [make_record(row, 0, 0.5, history=noted, extra={"gold": 100.0, "none": 0.0})]
+    level = (Level("gold", "gold labels"), Level("missing", "other"), Level("none", "no place"))
+    svg, text = draw_history([row], records, log=True, levels=level)
+    # 1 to 1000 over 216 to 34 pixels: 60.67 a decade; 0 has no place.
+    (points,) = re.findall(r'<polyline[^>]* points="([^"]*)"', svg)
+    assert [pair.split(",")[1] for pair in points.split()] == ["216", "155.3", "34"]
+    assert re.findall(r'text-anchor="end"[^>]*>([^<]*)<', svg) == ["1", "10", "100", "1000"]
+    (height,) = re.findall(r'class="level"[^>]* y1="([^"]*)"[^>]*><title>gold labels: 100<', svg)
+    assert height == "94.7"
+    assert line_of(text, "first")[1:] == ["1 (1)", "10 (1)", "1000 (1)", "0 (1)"]
+    assert svg.count('class="level"') == 2  # with its key in the legend
+    assert "gold labels: 100 (1); no place: 0 (1)." in text
+    assert "- missing (Set)" in text
+    # Nothing but what has no place: no drawing, a table still.
+    none = [note(row, 0, round=[0], imbalance=[0.0])]
+    svg, text = draw_history([row], none, log=True)
+    assert svg is None
+    assert line_of(text, "first")[1:] == ["0 (1)"]
+
+
+def test_a_band_ends_with_a_logarithmic_axis():
+    row = make_row("first")
+    # 3 ± 2.83 and 6 ± 5.66: the axis begins at 2, beneath the smallest mean.
+    records = [note(row, k, round=[0, 1], imbalance=[v, 2 * v]) for k, v in enumerate((1.0, 5.0))]
+    svg, _ = draw_history([row], records, log=True)
+    assert re.findall(r'text-anchor="end"[^>]*>([^<]*)<', svg) == ["2", "5", "10", "20"]
+    (band,) = re.findall(r'<polygon[^>]* points="([^"]*)"', svg)
+    assert [pair.split(",")[1] for pair in band.split()[2:]] == ["216", "216"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (1.0, 1.0, [1, 2]),
+        (3.0, 40.0, [2, 5, 10, 20, 50]),
+        (1.0, 1000.0, [1, 10, 100, 1000]),
+        (0.02, 9.0, [0.01, 0.1, 1, 10]),
+        (1e-12, 1.0, [1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_enclose_it(low, high, ticks):
+    assert log_ticks(low, high) == ticks
+
+
+def test_panels_and_lines_are_those_of_the_table_or_the_figures_choice():
+    rows = [
+        make_row(f"{column}_{label}", label=label, column=column)
+        for column in ("Set", "Other")
+        for label in ("first", "second")
+    ]
+    # Another table's, and one of the same label.
+    rows += [make_row("elsewhere", table="p/t2"), make_row("again", label="first", column="Other")]
+    records = [note(row, 0, round=[0, 1], imbalance=[1.0, 2.0]) for row in rows]
+    svg, text = draw_history(rows, records)
+    assert re.findall(r'class="title"[^>]*>([^<]*)<', svg) == ["Set", "Other"]
+    assert svg.count("<polyline") == 5
+    assert line_of(text, "first (m/again)")[1:] == ["1 (1)", "2 (1)"]
+    assert "elsewhere" not in text
+    svg, text = draw_history(rows, records, columns=("Other",), rows=("second",))
+    assert re.findall(r'class="title"[^>]*>([^<]*)<', svg) == ["Other"]
+    assert svg.count("<polyline") == 1
+    assert "No finished run" not in text
+
+
+def test_epochs_are_counted_over_stages():
+    row = make_row("first")
+    records = [note(row, 0, stage=[0, 0, 1, 1], epoch=[1, 2, 1, 2], loss=[4.0, 3.0, 2.0, 1.0])]
+    _, text = draw_history([row], records, metric="loss", x="epoch")
+    assert "|  | 1 | 2 | 3 | 4 |" in text
+    assert line_of(text, "first")[1:] == ["4 (1)", "3 (1)", "2 (1)", "1 (1)"]
+    # Not where the runs have no epochs.
+    svg, text = draw_history([row], records, metric="loss", x="round")
+    assert svg is None
+    assert "- loss by round of first (Set)" in text
+
+
+def test_a_stage_is_drawn_alone_and_counted_by_itself():
+    row = make_row("first")
+    columns = {"stage": ["start", "start", "late", "late"], "epoch": [1, 2, 1, 2]}
+    records = [note(row, 0, **columns, loss=[4.0, 3.0, 2.0, 1.0])]
+    _, text = draw_history([row], records, metric="loss", x="epoch", stage="late")
+    assert "|  | 1 | 2 |" in text
+    assert line_of(text, "first")[1:] == ["2 (1)", "1 (1)"]
+    assert "Table 1, stage late." in text
+    svg, text = draw_history([row], records, metric="loss", x="epoch", stage="early")
+    assert svg is None
+    assert "- loss by epoch in stage early of first (Set)" in text
+
+
+def test_a_profile_is_a_mean_of_vectors():
+    row, other = make_row("first"), make_row("second")
+    vectors = ([0.5, 1.0], [0.7, 0.8])
+    records = [
+        make_record(row, k, 0.5, extra={"taken": [0.1, 1.0], "top_accuracy": values})
+        for k, values in enumerate(vectors)
+    ]
+    # Of other lengths, and no vector: no curve.
+    records.append(make_record(row, 2, 0.5, extra={"taken": [0.1], "top_accuracy": [0.1, 0.2]}))
+    records.append(make_record(other, 0, 0.5, extra={"taken": [0.1, 1.0], "top_accuracy": 0.5}))
+    changes = {"kind": "profile", "metric": "top_accuracy", "x": "taken", "x_label": "share"}
+    svg, text = draw_history([row, other], records, **changes)
+    assert "top accuracy in %" in svg
+    assert "first, 0.1: 60 ± 14.14 (2)" in svg
+    assert "|  | 0.1 | 1 |" in text
+    assert line_of(text, "first")[1:] == ["60.00 ± 14.14 (2)", "90.00 ± 14.14 (2)"]
+    assert "- top_accuracy by taken of second (Set)" in text
+
+
+def test_a_row_without_an_x_stands_at_the_figures():
+    rows = [
+        make_row("none", table="p/f1", label="ours"),
+        make_row("some", table="p/f1", label="ours", data={"name": "labelme", "k": 0.5}),
+    ]
+    records = [r for row in rows for r in make_records(row, [0.5])]
+    figure = FigurePlan("f1", "F", "lines", "accuracy", LAST, "data.k", "k", (), (), ())
+    page = make_page(make_paper(figures=(replace(figure, x_absent=0.0),)), rows, records)
+    text = to_markdown(page).split("### Set")[-1]
+    assert "|  | 0 | 0.5 |" in text
+    assert figure.place(rows[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "shown"), [(15, list(range(1, 16))), (16, [1, 3, 5, 7, 9, 11, 13, 15, 16]), (100, None)]
+)
+def test_a_table_of_many_places_has_some_with_the_first_and_last(n, shown):
+    row = make_row("first")
+    epochs = list(range(1, n + 1))
+    svg, text = draw_history(
+        [row],
+        [note(row, 0, epoch=epochs, loss=[float(k) for k in epochs])],
+        x="epoch",
+        metric="loss",
+    )
+    shown = shown or [*range(1, 98, 8), 100]
+    assert line_of(text, "first")[1:] == [f"{k} (1)" for k in shown]
+    assert len(shown) <= 15
+    assert ("the drawing has all" in text) == (n > 15)
+    # Dots that would hide the line are left out.
+    assert svg.count("<circle") == (n if n <= 30 else 0)
+    (points,) = re.findall(r'<polyline[^>]* points="([^"]*)"', svg)
+    assert len(points.split()) == n
+
+
+def test_a_figure_of_histories_is_reproducible(tmp_path):
+    rows = [make_row("first"), make_row("second")]
+    for row in rows:
+        for k in range(3):
+            write_record(tmp_path / "results", note(row, k, round=[0, 1], imbalance=[1.0 + k, 3.0]))
+    plan = FigurePlan(
+        "f8", "F", "history", "imbalance", LAST, "round", "round", *[()] * 3, table="t1"
+    )
+    pages = []
+    for k in range(2):
+        records = read_records(tmp_path / "results")
+        random.Random(k).shuffle(records)
+        random.Random(k).shuffle(rows)
+        written = write_results(make_paper(figures=(plan,)), rows, records, tmp_path / f"out{k}")
+        pages.append({path.name: path.read_bytes() for path in written})
+    assert pages[0] == pages[1]
+    assert pages[0]["p-f8.svg"].strip() in pages[0]["p.html"]
+
+
+# -- claims -----------------------------------------------------------------------------------
+
+
+def test_the_interval_is_that_of_the_paired_t_test():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 7))
+    theirs = stats.ttest_rel(a, b)
+    bounds = theirs.confidence_interval(0.95)
+    found = paired_interval(a, b)
+    assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high))
+    assert found.p == pytest.approx(theirs.pvalue)
+    same = paired_interval([1.0, 1.0], [0.5, 0.5])
+    # Without spread there is nothing to judge by, whatever the rounding.
+    assert all(map(math.isnan, (same.low, same.high, same.p)))
+    assert math.isnan(paired_interval([0.9, 0.8], [0.8, 0.7]).p)
+
+
+def compare(better, than, by=0.0, theirs=(None, None), chosen="last epoch"):
+    rows = {
+        f"m/{name}": make_row(name, published(value, chosen) if value else None)
+        for name, value in zip("ab", theirs, strict=True)
+    }
+    runs = {
+        "m/a": make_records(rows["m/a"], better),
+        "m/b": make_records(rows["m/b"], than),
+    }
+    test = {"kind": "paired", "better": "m/a", "than": "m/b", "metric": "accuracy"}
+    return judge({**test, "selection": LAST, "by": by}, rows, runs)
+
+
+def test_verdicts_of_differences():
+    # Differences .01, .02, .03: mean .02, interval .02 -/+ 4.303 * .01 / sqrt(3) = -.0048, .0448.
+    better, than = [0.81, 0.82, 0.83], [0.80, 0.80, 0.80]
+    found = compare(better, than)
+    assert found.verdict == "cannot be tested"
+    assert (
+        "+2.00 points (95 % interval -0.48 to +4.48; 3 seeds, paired t-test p = 0.074)" in found.why
+    )
+    assert compare(better, than, by=-0.01).verdict == "holds"
+    assert compare(than, better, by=0.005).verdict == "does not hold"
+    # The p-value is of the claim: ttest_1samp([.02, .03, .04], 0).
+    assert "paired t-test against -1.00 p = 0.035" in compare(better, than, by=-0.01).why
+    # The paper's gain of 5 points is excluded, one of 4 is not: that is said, and decides nothing.
+    large = compare(better, than, theirs=(0.9, 0.85))
+    assert large.verdict == "cannot be tested"
+    assert "the paper reports +5.00, which the interval excludes" in large.why
+    assert "excludes" not in compare(better, than, theirs=(0.9, 0.86)).why
+    unsaid = compare(better, than, theirs=(0.9, 0.85), chosen=None)
+    assert "the paper reports +5.00, which the interval excludes" in unsaid.why
+    oracle = compare(better, than, theirs=(0.9, 0.85), chosen="best on test")
+    assert "the paper reports +5.00 (oracle)" in oracle.why
+    assert "excludes" not in oracle.why
+    one = compare([0.8], [0.7])
+    assert one.verdict == "cannot be tested"
+    assert "2 are needed" in one.why
+    assert "no finished run" in compare([0.8, 0.9], []).why
+
+
+def test_rows_are_compared_by_the_seeds_they_share():
+    rows = {"m/a": make_row("a"), "m/b": make_row("b")}
+    runs = {
+        "m/a": [make_record(rows["m/a"], s, v) for s, v in ((0, 0.9), (1, 0.802), (2, 0.7))],
+        "m/b": [make_record(rows["m/b"], s, v) for s, v in ((2, 0.6), (1, 0.7), (5, 0.0))],
+    }
+    test = {"kind": "paired", "better": ["m/a"], "than": ["m/b"], "metric": "accuracy"}
+    found = judge({**test, "selection": LAST, "by": 0.0}, rows, runs)
+    assert found.verdict == "holds"
+    assert "+10.10 points" in found.why
+    assert "2 of 3 seeds" in found.why
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "verdict"),
+    [
+        ("at_most", 0.2, "holds"),
+        ("at_most", 0.1, "cannot be tested"),
+        ("at_most", 0.01, "does not hold"),
+        ("at_least", 0.01, "holds"),
+        ("at_least", 0.2, "does not hold"),
+        ("near", 0.1, "holds"),
+        ("near", 0.14, "cannot be tested"),
+        ("near", 0.2, "does not hold"),
+    ],
+)
+def test_verdicts_of_bounds(kind, value, verdict):
+    # Mean .1, interval .1 -/+ 4.303 * .01 / sqrt(3).
+    row = make_row("a")
+    runs = {"m/a": [make_record(row, k, extra={"e": 0.09 + 0.01 * k}) for k in range(3)]}
+    test = {"kind": kind, "row": "m/a", "metric": "e", "value": value, "selection": LAST}
+    test = {**test, "exact": False, "within": 0.05}
+    assert judge(test, {"m/a": row}, runs).verdict == verdict
+    one = {"m/a": [make_record(row, 0, extra={"e": 0.1})]}
+    assert judge(test, {"m/a": row}, one).verdict == "cannot be tested"
+    # Where nothing is random, one run is enough, and seeds that differ are a contradiction.
+    expected = {"at_most": value >= 0.1, "at_least": value <= 0.1, "near": abs(value - 0.1) <= 0.05}
+    exact = judge({**test, "exact": True}, {"m/a": row}, one).verdict
+    assert exact == ("holds" if expected[kind] else "does not hold")
+    assert "seeds differ" in judge({**test, "exact": True}, {"m/a": row}, runs).why
+
+
+def test_runs_without_spread_decide_nothing():
+    same = compare([0.9, 0.9], [0.8, 0.8])
+    assert same.verdict == "cannot be tested"
+    assert "+10.00 points with each of 2 seeds: no spread to judge by" in same.why
+
+
+def test_a_column_that_no_run_noted_is_no_error():
+    record = make_record(make_row("ours"), 0, 0.5, history={"round": [0, 1]})
+    assert noted(record, "nosuch", "round") == {}
+    assert noted(record, "round", "nosuch") == {}
+
+
+def judge_noted(histories, **test):
+    """Test a claim on what a row's seeds noted."""
+    row = make_row("a", seeds=range(len(histories)))
+    runs = {"m/a": [note(row, k, **columns) for k, columns in enumerate(histories)]}
+    return judge({"selection": LAST, "by": 0.0, **test}, {"m/a": row}, runs)
+
+
+GROWN = [
+    {"round": [0, 1, 2], "imbalance": [2.0, 4.0, 12.0], "recall": [None, 0.5, 0.1]},
+    {"round": [0, 1], "imbalance": [3.0, 14.0], "recall": [None, 0.6]},
+    {"round": [0, 1, 2], "imbalance": [1.0, 5.0, 13.0], "recall": [None, 0.7, None]},
+]
+
+
+def test_a_row_is_compared_with_itself_at_another_point():
+    test = {"kind": "paired", "better": "m/a", "than": "m/a", "metric": "imbalance"}
+    # Last - first: 10, 11, 12, of every seed's own last; 11 -/+ 4.303 / sqrt(3).
+    found = judge_noted(GROWN, **test, at="last", than_at="first")
+    assert found.verdict == "holds"
+    assert found.why == (
+        "imbalance, last noted versus first noted: +11 (95 % interval +8.516 to +13.48; 3 seeds, "
+        "paired t-test p = 0.0027)"
+    )
+    assert judge_noted(GROWN, **test, at="first", than_at="last").verdict == "does not hold"
+    # Round 2 - round 0: 10 and 12, of the seeds that have both.
+    found = judge_noted(GROWN, **test, at={"round": 2}, than_at={"round": 0})
+    assert "imbalance, round 2 versus round 0: +11 (" in found.why
+    assert "2 of 3 seeds" in found.why
+    found = judge_noted(GROWN, **test, at={"round": 2}, than_at={"round": 7})
+    assert found.why == "no finished run with imbalance, round 7 of m/a"
+
+
+def test_bounds_on_a_column_of_the_history():
+    # The last that is noted: .1, .6, .7; the first: .5, .6, .7.
+    bound = {"kind": "at_least", "row": "m/a", "metric": "recall", "value": 0.2}
+    found = judge_noted(GROWN, **bound, at="first", exact=False)
+    assert found.verdict == "holds"
+    assert found.why.startswith(
+        "recall, first noted: 60.00 (95 % interval 35.16 to 84.84; 3 seeds)"
+    )
+    assert found.why.endswith("at least 20.00")
+    assert "last noted: 46.67 (" in judge_noted(GROWN, **bound, at="last", exact=False).why
+    near = {**bound, "kind": "near", "metric": "imbalance", "value": 2.0, "within": 4.0}
+    assert judge_noted(GROWN, **near, at={"round": 0}, exact=False).verdict == "holds"
+    # A column is no measure of a protocol, nor one of extra.
+    assert "no finished run" in judge_noted(GROWN, **near, exact=False).why
+
+
+def test_places_within_a_stage_are_compared():
+    histories = [
+        {"stage": ["start", "late", "late"], "epoch": [1, 1, 2], "recall": [0.1, 0.5, 0.6 + d]}
+        for d in (0.0, 0.1, 0.2)
+    ]
+    test = {"kind": "paired", "better": "m/a", "than": "m/a", "metric": "recall"}
+    # Of the late stage .1, .2, .3; without it .5, .6, .7.
+    found = judge_noted(histories, **test, at="last", than_at="first", stage="late")
+    assert found.why.startswith(
+        "recall, last noted of stage late versus first noted of stage late: +20.00 points ("
+    )
+    assert "+60.00" in judge_noted(histories, **test, at="last", than_at="first").why
+    # Epochs count in their stage.
+    places = {"at": {"epoch": 2}, "than_at": {"epoch": 1}}
+    assert "+20.00" in judge_noted(histories, **test, **places, stage="late").why
+    found = judge_noted(histories, **test, **places, stage="nosuch")
+    assert found.why == (
+        "no finished run with recall, epoch 2 of stage nosuch of m/a; no finished run with "
+        "recall, epoch 1 of stage nosuch of m/a"
+    )
+
+
+def test_selections_of_one_row_are_compared():
+    row = make_row("a", published(0.9))
+    records = [
+        replace(record, metrics={**record.metrics, LAST: {"accuracy": 0.7 + 0.01 * record.seed}})
+        for record in make_records(row, [0.8, 0.8, 0.8])
+    ]
+    test = {"kind": "paired", "better": "m/a", "than": "m/a", "metric": "accuracy", "by": 0.0}
+    test = {**test, "selection": HELD_OUT, "than_selection": LAST}
+    # .801 - .70, .71, .72; nothing of the paper, which printed one figure.
+    found = judge(test, {"m/a": row}, {"m/a": records})
+    assert found.verdict == "holds"
+    assert f"accuracy, {HELD_OUT} versus {LAST}: +9.10 points (" in found.why
+    assert "the paper" not in found.why
+    absent = make_records(row, [0.8, 0.8], absent=[HELD_OUT])
+    found = judge(test, {"m/a": row}, {"m/a": absent})
+    assert found.why == f"no finished run with accuracy, {HELD_OUT} of m/a"
+
+
+def test_claims_stand_on_the_page():
+    claim = Claim("c", "It helps.", {"kind": "untestable", "why": "their data are not public"})
+    page = to_markdown(make_page(make_paper(claims=(claim,)), [], []))
+    assert "| It helps. | cannot be tested | their data are not public |" in page
+
+
+# -- papers as data ---------------------------------------------------------------------------
+
+PAPER = """\
+title: A paper
+citation: A. Author. 2021.
+tables:
+- id: t1
+  title: Table 1
+figures:
+- id: f1
+  kind: lines
+  title: Figure 1
+  x: data.k
+  x_label: k
+claims:
+- id: c1
+  text: It helps.
+  test:
+    kind: paired
+    better: m/a
+    than: [m/b]
+"""
+
+
+def write_paper(folder, text):
+    path = folder / "p.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_paper_is_read(tmp_path):
+    paper = load_paper(write_paper(tmp_path, PAPER), ["m/a", "m/b"])
+    assert paper.key == "p"
+    assert paper.claims[0].rows == ["m/a", "m/b"]
+    assert paper.claims[0].test["selection"] == LAST
+    assert paper.figures[0].place(make_row("a", data={"k": 3})) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("citation: A. Author. 2021.", "", 1, "citation"),
+        ("title: Table 1", "titel: Table 1", 5, "did you mean title"),
+        ("kind: lines", "kind: line", 8, "lines or matrices"),
+        ("x: data.k", "x: 3", 10, "write a text"),
+        ("title: Table 1", "title: Table 1\n  metric: [accuracy, accuracy]", 6, "twice"),
+        ("title: Table 1", "title: Table 1\n  metric: [accuracy, 3]", 6, "write texts"),
+        ("title: Table 1", "title: Table 1\n  metric: []", 6, "metric is empty"),
+        ("title: Table 1", "title: Table 1\n  metric: [acuracy]", 6, "did you mean accuracy"),
+        ("paired\n    better: m/a", "best\n    better: [m/a]", 17, "better names several rows"),
+        (
+            "paired\n    better: m/a\n    than: [m/b]",
+            "best\n    better: m/a\n    than: [m/b, m/a]",
+            18,
+            "than has better itself",
+        ),
+        ("x: data.k", "x: data.k\n  x_absent: none", 11, "x_absent holds 'none'"),
+        ("x: data.k", "x: data.k\n  stage: late", 11, "no 'stage'"),
+        ("id: f1", "id: t1", 7, "taken"),
+        ("better: m/a", "better: m/c", 17, "no row 'm/c'"),
+        ("[m/b]", "[m/z]", 18, "no row 'm/z'"),
+        ("kind: paired", "kind: pair", 16, "one of paired"),
+        ("kind: paired", "kind: paired\n    by: much", 17, "a number"),
+        # A claim that only holds for what was chosen on test does not hold.
+        ("kind: paired", f"kind: paired\n    selection: {ORACLE}", 17, "selection"),
+    ],
+)
+def test_what_is_wrong_in_a_paper_is_told_with_its_line(tmp_path, old, new, line, says):
+    assert old in PAPER
+    path = write_paper(tmp_path, PAPER.replace(old, new))
+    with pytest.raises(RowError, match=re.escape(says)) as error:
+        load_paper(path, ["m/a", "m/b"])
+    assert str(error.value).startswith(f"{path}:{line}: ")
+
+
+HISTORY = """\
+title: A paper
+citation: A. Author. 2021.
+tables:
+- {id: t1, title: Table 1, columns: [Set], rows: [a, b]}
+figures:
+- id: f8
+  kind: history
+  title: Figure 8
+  table: t1
+  metric: imbalance
+  x: round
+  x_label: round
+  log: true
+  columns: [Set, Found]
+  rows: [b, c]
+  levels:
+  - {extra: gold, label: gold labels}
+claims:
+- id: c1
+  text: It grows.
+  test:
+    kind: paired
+    better: m/a
+    than: m/a
+    metric: test_accuracy
+    at: last
+    than_at: {round: 0}
+- id: c2
+  text: It is good.
+  test:
+    kind: paired
+    better: m/a
+    than: m/a
+    selection: chosen on held-out annotations
+    than_selection: last epoch
+"""
+
+
+def load_history(folder, text):
+    """Load a paper beside one row, c in the column Found."""
+    (folder / "papers").mkdir()
+    (folder / "m").mkdir()
+    row = ROW.replace("p/f1", "p/t1").replace("label: a", "label: c").replace("Set", "Found")
+    (folder / "m" / "a.yaml").write_text(row, encoding="utf-8")
+    path = write_paper(folder / "papers", text)
+    return path, lambda: load_experiments(folder)[1]["p"]
+
+
+def test_a_figure_of_histories_is_read(tmp_path):
+    _, load = load_history(tmp_path, HISTORY)
+    (figure,) = load().figures
+    assert (figure.table, figure.log, figure.rows) == ("t1", True, ("b", "c"))
+    assert figure.levels == (Level("gold", "gold labels"),)
+    first, second = load().claims
+    assert (first.test["at"], first.test["than_at"]) == ("last", {"round": 0})
+    assert second.test["than_selection"] == LAST
+
+
+def test_a_profile_is_read(tmp_path):
+    cut = HISTORY.index("  log: true"), HISTORY.index("  columns: [Set, Found]")
+    text = HISTORY[: cut[0]] + HISTORY[cut[1] :]
+    text = text.replace("  levels:\n  - {extra: gold, label: gold labels}\n", "")
+    path, load = load_history(tmp_path, text.replace("kind: history", "kind: profile"))
+    (figure,) = load().figures
+    assert (figure.kind, figure.metric, figure.x) == ("profile", "imbalance", "round")
+    assert (figure.stage, figure.levels) == (None, ())
+    path.write_text(path.read_text().replace("rows: [b, c]", "rows: [b, d]"), encoding="utf-8")
+    with pytest.raises(RowError, match="t1 has no row 'd'"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("table: t1", "table: tt1", 9, "no table 'tt1' (did you mean t1?); it has t1"),
+        ("  table: t1\n", "", 6, "lacks 'table'"),
+        ("metric: imbalance", "metric: [a]", 10, "write a text"),
+        ("  metric: imbalance\n", "", 6, "lacks 'metric'"),
+        ("log: true", "log: yes please", 13, "true or false"),
+        ("log: true", f"selection: {LAST}", 13, "every epoch"),
+        ("log: true", "panels: []", 13, "no 'panels'"),
+        ("kind: history", "kind: lines", 9, "no 'table'"),
+        ("[Set, Found]", "[Set, Fund]", 14, "t1 has no column 'Fund' (did you mean Found?)"),
+        ("[b, c]", "[b, d]", 15, "t1 has no row 'd'; it has a, b, c"),
+        ("label: gold labels", "labels: gold labels", 17, "did you mean label"),
+        ("- {extra: gold, label: gold labels}", "  extra: gold", 16, "write a list"),
+        ("at: last", "at: best", 26, "write first, last, or another column"),
+        ("at: last", "at: 3", 26, "at is 3"),
+        ("{round: 0}", "{round: first}", 27, "{round: 3}"),
+        ("{round: 0}", "{round: 0, epoch: 1}", 27, "{round: 3}"),
+        ("    at: last\n", "    metrc: last\n", 26, "did you mean metric"),
+        ("    at: last\n", "", 26, "than_at without at"),
+        ("    metric: test_accuracy\n", "", 25, "at without metric"),
+        ("at: last", f"at: last\n    selection: {LAST}", 27, "every epoch"),
+        ("{round: 0}", "last", 24, "are the same"),
+        ("at: last", "at: last\n    stage: 3", 27, "stage is 3; write a text"),
+        ("than_selection: last", "stage: late\n    than_selection: last", 35, "stage without at"),
+        ("log: true", "stage: [a]", 13, "stage is ['a']; write a text"),
+        ("log: true", "x_absent: 0", 13, "no 'x_absent'"),
+        ("kind: history", "kind: profile", 13, "no 'log'"),
+        ("than_selection: last epoch", f"than_selection: {ORACLE}", 35, "than_selection is"),
+        ("than_selection: last epoch", f"than_selection: {HELD_OUT}", 33, "are the same"),
+        ("than_selection: last", "metric: error\n    than_selection: last", 36, "leave"),
+    ],
+)
+def test_what_is_wrong_in_a_figure_of_histories_is_told(tmp_path, old, new, line, says):
+    assert old in HISTORY
+    path, load = load_history(tmp_path, HISTORY.replace(old, new, 1))
+    with pytest.raises(RowError, match=re.escape(says)) as error:
+        load()
+    assert str(error.value).startswith(f"{path}:{line}: ")
+
+
+def test_a_row_stands_in_a_table_not_in_a_figure_of_histories(tmp_path):
+    _, load = load_history(tmp_path, HISTORY)
+    row = tmp_path / "m" / "a.yaml"
+    row.write_text(ROW.replace("p/f1", "p/f8"), encoding="utf-8")
+    with pytest.raises(RowError, match=re.escape("write table: p/t1")) as error:
+        # The figure's own check of labels comes after.
+        load()
+    assert str(error.value).startswith(f"{row}:3: ")
+
+
+ROW = """\
+label: a
+citation: A. Author. 2021.
+table: p/f1
+column: Set
+data: {name: labelme}
+estimator: {class: CoNALClassifier}
+seeds: [0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("p/f1", "p/f2", 3, "no table or figure 'f2'; it has t1, f1"),
+        ("p/f1", "p/f1", 5, "needs a number there"),
+    ],
+)
+def test_rows_and_papers_fit_together(tmp_path, old, new, line, says):
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "m").mkdir()
+    write_paper(tmp_path / "papers", PAPER.split("claims:")[0])
+    row = tmp_path / "m" / "a.yaml"
+    row.write_text(ROW.replace(old, new), encoding="utf-8")
+    with pytest.raises(RowError, match=re.escape(says)) as error:
+        load_experiments(tmp_path)
+    assert str(error.value).startswith(f"{row}:{line}: ")
+    row.write_text(ROW.replace("p/f1", "p/t1"), encoding="utf-8")
+    rows, papers = load_experiments(tmp_path)
+    assert [row.id for row in rows] == ["m/a"]
+    assert list(papers) == ["p"]
+
+
+def test_rows_without_a_paper_have_a_page(tmp_path):
+    (tmp_path / "m").mkdir()
+    text = ROW.replace("table: p/f1\ncolumn: Set\n", "")
+    (tmp_path / "m" / "a.yaml").write_text(text, encoding="utf-8")
+    rows, papers = load_experiments(tmp_path)
+    page = to_markdown(make_page(papers["own"], rows, [make_record(rows[0], 0, 0.75)]))
+    assert "### labelme" in page
+    assert line_of(page, "a")[1] == "75.00 (1)"

@@ -1,0 +1,233 @@
+"""Logistic regression on soft targets: against scikit-learn's, and how its strength is chosen."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manyhands import AggregatedClassifier, SoftProbClassifier, TunedLogisticRegression
+from manyhands.estimator_checks import make_crowd_problem
+from manyhands.exceptions import AnnotationError
+from manyhands.linear import regression
+from manyhands.linear.regression import UNSEEN_LOGIT, fit_regression, predicted
+
+
+def problem(n=60, n_classes=3, width=4, distance=1.5, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    return rng.normal(size=(n, width)) + distance * np.eye(width)[y], y
+
+
+# -- fit_regression -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("C", [0.01, 1.0, 50.0])
+def test_on_hard_labels_it_is_scikit_learn_s(n_classes, C):
+    Z, y = problem(n_classes=n_classes)
+    found = fit_regression(Z, np.eye(n_classes)[y], C)
+    model = LogisticRegression(C=C, max_iter=1000).fit(Z, y)
+    np.testing.assert_allclose(predicted(found, Z), model.predict_proba(Z), atol=1e-9)
+    assert found.C == C
+    assert found.weight.shape == (n_classes, 4)
+    if n_classes == 3:
+        np.testing.assert_allclose(found.weight, model.coef_)
+    else:
+        np.testing.assert_allclose(found.weight[1] - found.weight[0], model.coef_[0])
+
+
+def test_soft_targets_are_weighted_rows():
+    Z, _ = problem()
+    targets = np.random.default_rng(0).dirichlet(np.ones(3), size=len(Z))
+    targets[:5] *= 3.0
+    found = fit_regression(Z, targets, 0.5)
+    y = np.tile(np.arange(3), len(Z))
+    model = LogisticRegression(C=0.5, max_iter=1000)
+    model.fit(np.repeat(Z, 3, axis=0), y, sample_weight=targets.ravel())
+    np.testing.assert_allclose(predicted(found, Z), model.predict_proba(Z), atol=1e-9)
+
+
+def test_a_class_without_targets_is_not_expected():
+    Z, y = problem(n_classes=2)
+    targets = np.eye(4)[np.where(y == 0, 1, 3)]
+    found = fit_regression(Z, targets, 1.0)
+    assert (found.weight[[0, 2]] == 0).all()
+    assert (found.bias[[0, 2]] == UNSEEN_LOGIT).all()
+    proba = predicted(found, Z)
+    model = LogisticRegression(C=1.0, max_iter=1000).fit(Z, y)
+    np.testing.assert_allclose(proba[:, [1, 3]], model.predict_proba(Z), atol=1e-9)
+    assert proba[:, [0, 2]].max() < 1e-10
+    alone = fit_regression(Z, np.eye(3)[np.ones(len(Z), dtype=int)], 1.0)
+    np.testing.assert_allclose(predicted(alone, Z), np.tile([0, 1, 0], (len(Z), 1)), atol=1e-12)
+
+
+def test_the_strength_is_weak_on_noise_and_not_on_what_is_known():
+    rng = np.random.default_rng(0)
+    Z, y = problem(n=100, distance=6.0)
+    known = fit_regression(Z, np.eye(3)[y]).C
+    noise = fit_regression(rng.normal(size=(100, 20)), np.eye(3)[rng.integers(3, size=100)]).C
+    assert noise < 0.01
+    assert known > 0.5
+
+
+def test_the_strength_is_that_of_the_least_loss_left_out():
+    """By hand: the folds of the function, scikit-learn's regression and log loss."""
+    Z, y = problem()
+    found = fit_regression(Z, np.eye(3)[y], n_folds=4, rng=np.random.default_rng(3))
+    folds = regression._folds(y, 4, np.random.default_rng(3))
+    assert np.bincount(folds).tolist() == [15] * 4
+    assert all(np.bincount(y[folds == k]).tolist() == [5, 5, 5] for k in range(4))
+
+    def loss(C):
+        total = 0.0
+        for k in range(4):
+            model = LogisticRegression(C=C, max_iter=1000).fit(Z[folds != k], y[folds != k])
+            proba = model.predict_proba(Z[folds == k])
+            total -= np.log(proba[np.arange(15), y[folds == k]]).sum()
+        return total
+
+    first = min(np.logspace(-4, 4, 9), key=loss)
+    best = min((first / 10**0.5, first, first * 10**0.5), key=loss)
+    np.testing.assert_allclose(found.C, best)
+
+
+def test_too_weak_a_penalty_may_be_tried_without_a_warning():
+    """Warnings are errors here; a strength that is asked for does warn."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    Z = (rng.normal(size=(60, 8)) + 1.5 * np.eye(8)[y]) * np.logspace(-1, 1, 8)
+    targets = 0.8 * np.eye(3)[y] + 0.2 / 3
+    assert fit_regression(Z, targets, max_iter=210).C < 100
+    with pytest.warns(ConvergenceWarning):
+        fit_regression(Z, targets, 1e4, max_iter=210)
+
+
+def test_one_instance_leaves_nothing_out():
+    X = np.ones((2, 3))
+    model = TunedLogisticRegression().fit(X, [0, 1])
+    np.testing.assert_allclose(model.predict_proba(X), 0.5)
+    assert model.C_ == 1.0
+
+
+# -- repeated rows --------------------------------------------------------------------------------
+
+
+def noted_folds(monkeypatch):
+    """Rows that were kept in every fit of the cross-validation."""
+    seen = []
+    fitted = regression._fitted
+
+    def note(Z, targets, C, max_iter):
+        seen.append(Z.copy())
+        return fitted(Z, targets, C, max_iter)
+
+    monkeypatch.setattr(regression, "_fitted", note)
+    return seen
+
+
+def test_equal_rows_in_succession_stay_in_one_fold(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(size=(30, 3)), 3, axis=0)
+    y = np.tile(np.arange(3), 30)
+    seen = noted_folds(monkeypatch)
+    TunedLogisticRegression(random_state=0).fit(X, y, sample_weight=rng.random(90))
+    assert seen
+    for Z in seen:  # Each instance is one row: none of it can be in another fold.
+        assert len(np.unique(Z, axis=0)) == len(Z)
+        assert len(Z) in (24, 30)
+
+
+def test_repeating_rows_changes_nothing_but_their_weight():
+    """An instance's rows apart, in several folds, would tell each other: a weak penalty."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 8)), rng.integers(2, size=40)
+    once = TunedLogisticRegression(random_state=0).fit(X, y, sample_weight=np.full(40, 5.0))
+    repeated = TunedLogisticRegression(random_state=0)
+    repeated.fit(np.repeat(X, 5, axis=0), np.repeat(y, 5))
+    assert repeated.C_ == once.C_
+    np.testing.assert_allclose(repeated.predict_proba(X), once.predict_proba(X), atol=1e-6)
+    order = np.tile(np.arange(40), 5)
+    apart = TunedLogisticRegression(random_state=0).fit(X[order], y[order])
+    assert apart.C_ > 10 * repeated.C_
+
+
+def test_rows_of_weight_0_are_not_there():
+    X, y = problem()
+    weight = (np.arange(len(y)) > 8).astype(float)
+    model = TunedLogisticRegression(random_state=0).fit(X, y, sample_weight=weight)
+    without = TunedLogisticRegression(random_state=0).fit(X[9:], y[9:])
+    np.testing.assert_array_equal(model.predict_proba(X), without.predict_proba(X))
+    with pytest.raises(ValueError, match=r"0 everywhere|at least one non-zero"):
+        TunedLogisticRegression().fit(X, y, sample_weight=np.zeros(len(y)))
+    with pytest.raises(AnnotationError, match="one class only"):
+        TunedLogisticRegression().fit(X, np.ones(len(y), dtype=int))
+
+
+# -- the estimator --------------------------------------------------------------------------------
+
+EXPECTED_FAILURES = dict.fromkeys(
+    [
+        "check_sample_weight_equivalence_on_dense_data",
+        "check_sample_weight_equivalence_on_sparse_data",
+    ],
+    "sets cv to folds of its own, which here is a number; and rows repeated elsewhere count as "
+    "instances of their own in cross-validation and standardisation, as rows with weights do not",
+)
+
+
+@parametrize_with_checks(
+    [TunedLogisticRegression(cv=2, max_iter=100, random_state=0)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scikit-learn's checks provoke warnings on purpose
+        check(estimator)
+
+
+def test_standardised_or_as_it_is():
+    X, y = problem()
+    X = X * [1, 10, 100, 1000] + 50
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = TunedLogisticRegression(C=0.1).fit(X, y)
+    expected = LogisticRegression(C=0.1, max_iter=1000).fit(scaled, y).predict_proba(scaled)
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-6)
+    plain = TunedLogisticRegression(C=0.1, standardize=False).fit(scaled, y)
+    np.testing.assert_allclose(plain.predict_proba(scaled), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("targets", ["soft", "hard"])
+def test_it_is_a_second_stage(targets):
+    X, A, y = make_crowd_problem()
+    model = AggregatedClassifier(backbone=TunedLogisticRegression(), targets=targets)
+    model.set_params(random_state=0).fit(X, A)
+    assert (model.predict(X) == y).mean() > 0.8
+    posterior = model.aggregator_.posterior_
+    if targets == "hard":
+        posterior = np.eye(3)[posterior.argmax(axis=1)]
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    by_hand = fit_regression(scaled, posterior, model.estimator_.C_)
+    np.testing.assert_allclose(model.predict_proba(X), predicted(by_hand, scaled), atol=1e-5)
+
+
+def test_it_is_a_second_stage_of_single_annotations():
+    X, A, y = make_crowd_problem()
+    model = SoftProbClassifier(TunedLogisticRegression(), random_state=0).fit(X, A)
+    assert (model.predict(X) == y).mean() > 0.8
+    counts = np.stack([np.equal(A, c).sum(axis=1) for c in range(3)], axis=1).astype(float)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    by_hand = fit_regression(scaled, counts, model.estimator_.C_)
+    np.testing.assert_allclose(model.predict_proba(X), predicted(by_hand, scaled), atol=1e-9)
+
+
+def test_sparse_features():
+    X, y = problem()
+    X = np.where(np.abs(X) > 0.5, X, 0.0)
+    dense = TunedLogisticRegression(random_state=0).fit(X, y)
+    sparse = TunedLogisticRegression(random_state=0).fit(csr_matrix(X), y)
+    np.testing.assert_array_equal(dense.coef_, sparse.coef_)
+    np.testing.assert_array_equal(dense.predict(X), sparse.predict(csr_matrix(X)))
