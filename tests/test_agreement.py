@@ -706,8 +706,8 @@ def test_intervals_of_parts():
 def test_many_small_blocks_of_pairs_are_one(seed, monkeypatch):
     table = crowd(n=60, n_annotators=9, seed=seed)
     expected = cohen_kappa(table), bootstrap(cohen_kappa, table, n_resamples=5)
-    monkeypatch.setattr("manyhands.agreement._pairs._IN_SUM", 30)
-    monkeypatch.setattr("manyhands.agreement._pairs._BY_INSTANCE", 30)
+    monkeypatch.setattr("manyhands.agreement._pairs._BLOCK_SUMMED", 30)
+    monkeypatch.setattr("manyhands.agreement._pairs._BLOCK_BY_INSTANCE", 30)
     found = cohen_kappa(table), bootstrap(cohen_kappa, table, n_resamples=5)
     np.testing.assert_allclose(figures(found[0]), figures(expected[0]))
     for bound in ("value", "low", "high"):
@@ -755,7 +755,7 @@ def test_summary_gives_no_interval_for_pairs_who_hardly_meet():
     [
         (lambda t: krippendorff_alpha(t, level="ratio"), "level='ratio' is unknown; use one of"),
         (lambda t: krippendorff_alpha(t, level="interval"), r"values=\[1, 2, 3\]"),
-        (lambda t: krippendorff_alpha(t, values=[1, 2, 3]), "values= is for level='interval'"),
+        (lambda t: krippendorff_alpha(t, values=[1, 2, 3]), "values= applies to level='interval'"),
         (lambda t: krippendorff_alpha(t, level="interval", values=[1, 2]), "each of the 3 classes"),
         (
             lambda t: krippendorff_alpha(t, level="interval", values=[1, 2, np.inf]),
@@ -763,7 +763,7 @@ def test_summary_gives_no_interval_for_pairs_who_hardly_meet():
         ),
         (
             lambda t: krippendorff_alpha(t, level="interval", values=["a", 2, 3]),
-            "are no numbers; give one number for each of 'high', 'low', 'mid'",
+            "are not numbers; give one number for each of 'high', 'low', 'mid'",
         ),
         (lambda t: gwet_ac2(t, weights="cubic"), "weights='cubic' is unknown"),
         (lambda t: cohen_kappa(t, weights="linear"), "weights='linear' is unknown"),

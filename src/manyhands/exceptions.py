@@ -1,4 +1,4 @@
-"""Everything manyhands raises or warns about on purpose."""
+"""Exceptions and warnings that manyhands raises on purpose."""
 
 from typing import NoReturn
 
@@ -15,26 +15,26 @@ __all__ = [
 
 
 class AnnotationError(ValueError):
-    """Annotations (or what belongs to them) are not usable as given.
+    """Annotations, or data that belong to them, cannot be used as given.
 
-    The message names the argument, the offending value and the mend.
+    The message names the argument, the offending value and the fix.
     """
 
 
 class ModelFolderError(ValueError):
-    """A model folder or checkpoint is missing, truncated, foreign or of another version."""
+    """A model folder or checkpoint is missing, truncated, foreign or from another version."""
 
 
 class WriteError(OSError):
-    """A file could not be written; whatever stood there before is untouched."""
+    """A file could not be written; an existing file at that path is untouched."""
 
 
 class DataNotFoundError(FileNotFoundError):
-    """A data set is neither in the data home nor to be fetched; the message says how to get it."""
+    """A data set is not in the data home and cannot be fetched; the message says how to get it."""
 
 
 class DivergenceError(ArithmeticError):
-    """Training ran into a loss that is not finite; the message says what to change."""
+    """The training loss is no longer finite; the message says what to change."""
 
 
 class MissingExtraError(ImportError):
@@ -46,7 +46,7 @@ class NotIdentifiableWarning(UserWarning):
 
 
 def raise_missing_extra(feature: str, extra: str, error: ImportError | None = None) -> NoReturn:
-    """Raise `MissingExtraError` saying which extra brings ``feature``."""
+    """Raise a `MissingExtraError` that names the extra which ``feature`` needs."""
     raise MissingExtraError(
         f"{feature} needs the optional dependencies of the extra '{extra}': "
         f"pip install 'manyhands[{extra}]'"

@@ -1,4 +1,4 @@
-"""Array aliases and the one constant every layer shares."""
+"""Array type aliases, and constants that every layer shares."""
 
 from typing import Any, Final, TypeAlias
 
@@ -14,4 +14,4 @@ BoolArray: TypeAlias = NDArray[np.bool_]
 AnyArray: TypeAlias = NDArray[Any]
 
 LARGEST_SEED = 2**32 - 1
-"""Largest seed that numpy's and scikit-learn's generators take."""
+"""Largest seed that NumPy's and scikit-learn's generators accept."""

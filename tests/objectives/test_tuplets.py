@@ -78,5 +78,5 @@ def test_the_hardness_error_is_the_mean_square():
 
 
 def test_the_hardness_error_refuses_a_column_against_a_row():
-    with pytest.raises(ValueError, match=r"predicted has shape \(3, 1\), losses \(3,\)"):
+    with pytest.raises(ValueError, match=r"predicted has shape \(3, 1\) and losses \(3,\)"):
         hardness_error(torch.zeros(3, 1), torch.zeros(3))

@@ -1,8 +1,8 @@
-"""How far annotators agree, on sparse tables: cost grows with the annotations.
+"""Agreement among annotators, on sparse tables: cost grows with the number of annotations.
 
-All measures take observed annotations only, and count each once, whatever its weight. A missing
-annotation is no class; instances with fewer than two annotations say nothing about agreement. What
-is undefined is NaN. Which measure is for what: ``docs/agreement.md``.
+All measures use observed annotations only and count each once, whatever its weight. A missing
+annotation is not a class. Instances with fewer than two annotations say nothing about agreement.
+Undefined values are NaN. ``docs/agreement.md`` explains which measure to use when.
 """
 
 from manyhands.agreement._confusions import common_confusions, spammer_score

@@ -1,4 +1,4 @@
-"""What confusion matrices and shared mistakes say about annotators."""
+"""What confusion matrices and common mistakes say about annotators."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from manyhands.typing import FloatArray, IntArray
 
 
 def spammer_score(confusion: Any) -> FloatArray:
-    r"""How much every annotator's answer depends on the true class [1]_: 0 = spammer, 1 = perfect.
+    r"""How much each annotator's answer depends on the true class [1]_: 0 = spammer, 1 = perfect.
 
     A spammer answers without looking: all rows of the confusion matrix are equal.
 
-    **An adversary scores as high as an expert**: who always mistakes class 0 for 1 and 1 for 0
-    tells the classes apart perfectly, and an aggregator with confusion matrices can use the
-    answers. The score tells who can be left out, not who is right.
+    **An adversary scores as high as an expert**: an annotator who always answers 1 for class 0 and
+    0 for class 1 tells the classes apart perfectly, and an aggregator with confusion matrices can
+    use those answers. The score shows who can be left out, not who is right.
 
     Parameters
     ----------
     confusion : array-like of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given], rows sum to 1: an aggregator's ``confusion_``.
+        Indexed [annotator, true, given]; rows sum to 1. An aggregator's ``confusion_``.
 
     Returns
     -------
     array of shape (n_annotators,)
-        NaN where the matrix holds NaN, or with fewer than two classes.
+        NaN if the annotator's matrix contains NaN, or if there are fewer than two classes.
 
     Raises
     ------
     AnnotationError
-        If the shape is another, an entry is negative or a row does not sum to 1.
+        If the shape is wrong, an entry is negative or a row does not sum to 1.
 
     Notes
     -----
-    With entries :math:`\alpha_{ck}`, the mean squared distance of two rows,
+    With entries :math:`\alpha_{ck}`, the score is half the mean squared distance between two rows,
 
     .. math:: S = \frac{1}{C (C - 1)} \sum_{c < c'} \sum_k (\alpha_{ck} - \alpha_{c'k})^2,
 
     which for two classes is (sensitivity + specificity - 1)^2. The square makes it drop fast: an
-    annotator who answers rightly with probability p, and else any other class alike, has
-    ((C p - 1) / (C - 1))^2.
+    annotator who is right with probability p, and otherwise gives every other class equally often,
+    scores ((C p - 1) / (C - 1))^2.
 
     References
     ----------
@@ -61,19 +61,19 @@ def spammer_score(confusion: Any) -> FloatArray:
     if matrices.ndim != 3 or matrices.shape[1] != matrices.shape[2]:
         raise AnnotationError(
             f"confusion has shape {matrices.shape}; it must be (n_annotators, n_classes, "
-            "n_classes). A single matrix is passed as confusion[None]"
+            "n_classes). Pass a single matrix as confusion[None]"
         )
     bad = (matrices < 0).any(axis=2) | (np.abs(matrices.sum(axis=2) - 1) > 1e-3)
     if bad.any():
         annotator, true = np.argwhere(bad)[0]
         raise AnnotationError(
             f"confusion[{annotator}, {true}] is {matrices[annotator, true]}; every row must hold "
-            "probabilities that sum to 1 (divide counts by the sums of their rows)"
+            "probabilities that sum to 1 (divide counts by their row sums)"
         )
     n_classes = matrices.shape[1]
     if n_classes < 2:
         return np.full(len(matrices), np.nan)
-    # Summed over all pairs of rows, squared distances are C times those from the mean row.
+    # The squared distances between all pairs of rows sum to C times those to the mean row.
     from_mean = matrices - matrices.mean(axis=1, keepdims=True)
     return (from_mean**2).sum(axis=(1, 2)) / (n_classes - 1)
 
@@ -86,13 +86,14 @@ def common_confusions(table: AnnotationTable, labels: IntArray) -> FloatArray:
     table : AnnotationTable
         Observed annotations only.
     labels : integer array of shape (n_instances,)
-        Code of the true (or inferred) class of every instance, -1 where unknown.
+        Code of the true (or inferred) class of each instance, -1 where unknown.
 
     Returns
     -------
     array of shape (n_classes, n_classes)
-        [true, given]: share of all annotators with an annotation who gave ``given`` to an
-        instance of class ``true``. The diagonal is the share who got the class right once.
+        Entry [true, given]: among annotators with at least one annotation, the share who gave
+        ``given`` to an instance of class ``true`` at least once. The diagonal is the share who got
+        the class right at least once.
 
     References
     ----------
@@ -102,12 +103,12 @@ def common_confusions(table: AnnotationTable, labels: IntArray) -> FloatArray:
     labels = np.asarray(labels)
     if labels.shape != (table.n_instances,) or labels.dtype.kind not in "iu":
         raise AnnotationError(
-            f"labels has shape {labels.shape} and type {labels.dtype}; one integer class code an "
-            f"instance, ({table.n_instances},), is needed, -1 where unknown"
+            f"labels has shape {labels.shape} and type {labels.dtype}; it must hold one integer "
+            f"class code per instance, shape ({table.n_instances},), with -1 where unknown"
         )
     if len(labels) and (labels.min() < -1 or labels.max() >= table.n_classes):
         raise AnnotationError(
-            f"labels holds {labels.min()} to {labels.max()}; class codes are 0 to "
+            f"labels ranges from {labels.min()} to {labels.max()}; use class codes from 0 to "
             f"{table.n_classes - 1}, and -1 where unknown"
         )
     observed = table.observed
@@ -115,6 +116,6 @@ def common_confusions(table: AnnotationTable, labels: IntArray) -> FloatArray:
     true, given = labels[observed.instance][known], observed.label[known]
     c = table.n_classes
     flat = (observed.annotator[known].astype(np.int64) * c + true) * c + given
-    made = np.unique(flat) % (c * c)
-    active = len(np.unique(observed.annotator))
-    return np.bincount(made, minlength=c * c).reshape(c, c) / max(active, 1)
+    confusions = np.unique(flat) % (c * c)
+    n_active = len(np.unique(observed.annotator))
+    return np.bincount(confusions, minlength=c * c).reshape(c, c) / max(n_active, 1)

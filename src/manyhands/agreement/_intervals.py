@@ -1,4 +1,4 @@
-"""Bootstrap intervals of the measures, and all of them at once."""
+"""Bootstrap intervals of the measures, and a summary of all measures."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from manyhands.typing import FloatArray
 
 T = TypeVar("T")
 
-_SHARED = 10
-"""Instances that pairs share on average from which their mean kappa can be resampled."""
+_MIN_SHARED = 10
+"""Mean number of shared instances per pair that resampling the mean kappa requires."""
 
 _WEIGHTED: dict[Callable[..., Any], Callable[..., Weighted[Any]]] = {
     percent_agreement: weighted_percent,
@@ -62,9 +62,9 @@ class Interval(NamedTuple, Generic[T]):
 
     Attributes
     ----------
-    value, low, high : float, or whatever the measure returns
-        Of a measure that returns arrays, ``low`` and ``high`` are of the same kind and hold the
-        bounds of every figure; counts are those of ``value``.
+    value, low, high : float, or the measure's return type
+        If the measure returns arrays, ``low`` and ``high`` have the same type and hold the bounds
+        of every entry; their counts are those of ``value``.
     """
 
     value: T
@@ -80,44 +80,46 @@ def bootstrap(
     level: float = 0.95,
     random_state: Any = 0,
 ) -> Interval[T]:
-    """Percentile bootstrap interval of a measure of agreement, over instances [1]_.
+    """Percentile bootstrap interval of an agreement measure, resampling instances [1]_.
 
     Parameters
     ----------
     measure : callable
-        A measure of this module that takes a table; options are bound with `functools.partial`:
+        A measure of this module that takes a table. Bind options with `functools.partial`:
         ``partial(krippendorff_alpha, level="ordinal")``.
     table : AnnotationTable
         Observed annotations only.
     n_resamples : int, default=1000
-        Resamples of the instances, with replacement.
+        Number of resamples of the instances, drawn with replacement.
     level : float in (0, 1), default=0.95
-        Mass of the interval.
+        Confidence level of the interval.
     random_state : int, numpy Generator or None, default=0
-        Seed of the resamples; the global random state stays untouched.
+        Seed of the resamples; the global random state is not touched.
 
     Returns
     -------
     Interval
-        Resamples in which the measure is undefined are left out; NaN if it is undefined in all.
+        Resamples in which the measure is undefined are left out; the bounds are NaN if it is
+        undefined in all of them.
 
     Raises
     ------
     AnnotationError
-        If ``measure`` is none of this module, or ``n_resamples`` or ``level`` is out of range.
+        If ``measure`` is not in this module, or ``n_resamples`` or ``level`` is out of range.
 
     Notes
     -----
-    Instances are drawn among those that enter the measure: those with two annotations or more (for
-    `fleiss_kappa`, `gwet_ac1` and `gwet_ac2` with one or more; for measures of pairs and
-    annotators with two annotators or more).
+    Instances are drawn from those that enter the measure: those with at least two annotations (at
+    least one for `fleiss_kappa`, `gwet_ac1` and `gwet_ac2`; at least two annotators for the
+    measures of pairs and of annotators).
 
-    **What the interval covers**: that the instances are a sample. **What it does not cover**: that
-    the annotators are. With few instances (or a class given a few times only) it is too narrow.
+    **What the interval covers**: the instances are a sample. **What it does not cover**: the
+    annotators are a sample, too. With few instances (or a class that was given only a few times) it
+    is too narrow.
 
-    Cost: one product of the per-instance figures with the weights a resample; `cohen_kappa`,
-    `mean_cohen_kappa` hold every pair of annotations on the same instance, measures that return
-    arrays all their resampled values.
+    Cost: one product of the per-instance figures with the weights per resample. `cohen_kappa` and
+    `mean_cohen_kappa` also hold every pair of annotations on the same instance in memory; measures
+    that return arrays hold all their resampled values.
 
     References
     ----------
@@ -152,17 +154,17 @@ def summary(
     n_resamples: int = 1000,
     random_state: Any = 0,
 ) -> dict[str, Interval[float]]:
-    """Every scalar measure of agreement with its bootstrap interval, by the measure's name.
+    """All scalar agreement measures with their bootstrap intervals, by name.
 
     Parameters
     ----------
     table : AnnotationTable
         Observed annotations only.
     scale : {"nominal", "ordinal", "interval"}, default="nominal"
-        What the classes are; the ``level`` of `krippendorff_alpha`. On the latter two Cohen's kappa
-        has quadratic weights, and AC2 (quadratic) stands in place of AC1.
+        Scale of the classes; the ``level`` of `krippendorff_alpha`. On an ordinal or interval scale
+        Cohen's kappa has quadratic weights, and AC2 (quadratic) replaces AC1.
     values : sequence of n_classes numbers, optional
-        Numbers of the classes on an interval scale; see `krippendorff_alpha`.
+        The number each class stands for on an interval scale; see `krippendorff_alpha`.
     level, n_resamples, random_state
         As in `bootstrap`.
 
@@ -170,9 +172,9 @@ def summary(
     -------
     dict
         ``percent_agreement``, ``mean_cohen_kappa``, ``fleiss_kappa``, ``krippendorff_alpha`` and
-        ``gwet_ac1`` or ``gwet_ac2``. The bounds of ``mean_cohen_kappa`` are NaN where pairs of
-        annotators share fewer than ten instances on average: with so few the mean over resamples
-        lies beside the value.
+        ``gwet_ac1`` or ``gwet_ac2``. The bounds of ``mean_cohen_kappa`` are NaN if pairs of
+        annotators share fewer than ten instances on average: with so few, the resampled means are
+        biased away from the value.
 
     Raises
     ------
@@ -186,7 +188,7 @@ def summary(
     weights: KappaWeights = "identity" if scale == "nominal" else "quadratic"
     pairs = cohen_kappa(table, weights=weights)
     cohen = Interval(pairs.mean, np.nan, np.nan)
-    if pairs.n_shared.sum() >= _SHARED * len(pairs.n_shared):
+    if pairs.n_shared.sum() >= _MIN_SHARED * len(pairs.n_shared):
         cohen = interval(partial(mean_cohen_kappa, weights=weights))
     gwet = gwet_ac1 if scale == "nominal" else gwet_ac2
     return {
@@ -204,7 +206,7 @@ def _weighted(measure: Callable[..., T], table: AnnotationTable) -> Weighted[T]:
     if build is None:
         raise AnnotationError(
             f"measure={measure!r} has no bootstrap; use one of "
-            f"{', '.join(known.__name__ for known in _WEIGHTED)}, options bound with "
+            f"{', '.join(known.__name__ for known in _WEIGHTED)}, with options bound by "
             'functools.partial: partial(krippendorff_alpha, level="ordinal")'
         )
     return build(*bound.args, table, **bound.keywords)
@@ -227,7 +229,7 @@ def _replicates(weighted: Weighted[Any], n_resamples: int, rng: np.random.Genera
 
 
 def _quantile(replicates: FloatArray, p: float) -> FloatArray:
-    """Quantile over the last axis of the values that are not NaN; NaN where none is."""
+    """Quantile over the last axis, ignoring NaN; NaN where all values are NaN."""
     ordered = np.sort(replicates, axis=-1)  # NaN sorts last
     last = np.maximum((~np.isnan(ordered)).sum(axis=-1, keepdims=True) - 1, 0)
     place = p * last

@@ -1,4 +1,4 @@
-"""One figure for the crowd: percent agreement, Fleiss' kappa, Gwet's AC, Krippendorff's alpha."""
+"""Agreement of the whole crowd: percent, Fleiss' kappa, Gwet's AC and Krippendorff's alpha."""
 
 from __future__ import annotations
 
@@ -34,24 +34,25 @@ def _sum_rows(votes: Sparse, data: FloatArray) -> FloatArray:
 
 
 def _squared_distances(counts: ClassCounts, values: FloatArray) -> FloatArray:
-    """Sum of (v - v')^2 over the ordered pairs of annotations of every instance.
+    """Sum of (v - v')^2 over the ordered pairs of annotations of each instance.
 
-    ``values`` has shape (C, B), the result (n, B). With n annotations, sum S and sum of squares Q
-    it is 2 (n Q - S^2): no pair of classes need be looked at.
+    ``values`` has shape (C, B), the result (n, B). With n annotations, sum S and sum of squares Q,
+    the result is 2 (n Q - S^2), so pairs of classes are never enumerated.
     """
     sums, squares = counts.votes @ values, counts.votes @ values**2
     return 2 * np.maximum(counts.size[:, None] * squares - sums**2, 0)
 
 
 def _absolute_distances(counts: ClassCounts) -> FloatArray:
-    """Sum of |k - k'| over the ordered pairs of annotations of every instance, shape (n,).
+    """Sum of |k - k'| over the ordered pairs of annotations of each instance, shape (n,).
 
-    An annotation of class k lies k n_below - S_below above those of the lower classes.
+    With n_below annotations of lower classes, whose class codes sum to S_below, an annotation of
+    class k adds k n_below - S_below.
     """
     votes = counts.votes
     given, total = votes.data, votes.data * votes.indices
     n_below, s_below = (np.cumsum(x) - x for x in (given, total))
-    # The running sums go through all rows; what earlier rows brought is taken off.
+    # The cumulative sums run over all rows, so the part from earlier rows is subtracted.
     start = votes.indptr[:-1]
     n_below = n_below - per_entry(votes, n_below[start])
     s_below = s_below - per_entry(votes, s_below[start])
@@ -59,12 +60,12 @@ def _absolute_distances(counts: ClassCounts) -> FloatArray:
 
 
 def _unequal_pairs(counts: ClassCounts) -> FloatArray:
-    """Ordered pairs of annotations of every instance that differ, shape (n,)."""
+    """Number of ordered pairs of differing annotations of each instance, shape (n,)."""
     return counts.size**2 - _sum_rows(counts.votes, counts.votes.data**2)
 
 
 def _penalties(weights: Weights, n_classes: int) -> FloatArray:
-    """Coefficients of 1, d and d^2 in 1 - w(d): what d > 0 classes apart lacks of agreement."""
+    """Coefficients of 1, d and d^2 in 1 - w(d): the disagreement of classes d > 0 steps apart."""
     q = max(n_classes, 2)
     return {
         "identity": np.array([1.0, 0.0, 0.0]),
@@ -75,33 +76,33 @@ def _penalties(weights: Weights, n_classes: int) -> FloatArray:
 
 
 def _agreeing_share(counts: ClassCounts, weights: Weights = "identity") -> FloatArray:
-    """(Weighted) share of agreeing pairs of every instance, shape (n,); 0 with one annotation."""
-    equal, near, square = _penalties(weights, counts.votes.shape[1])
-    lacking = np.zeros(len(counts.size))
-    if equal:
-        lacking += equal * _unequal_pairs(counts)
-    if near:
-        lacking += near * _absolute_distances(counts)
-    if square:
+    """(Weighted) share of agreeing pairs of each instance, shape (n,); 0 with one annotation."""
+    constant, linear, quadratic = _penalties(weights, counts.votes.shape[1])
+    disagreement = np.zeros(len(counts.size))
+    if constant:
+        disagreement += constant * _unequal_pairs(counts)
+    if linear:
+        disagreement += linear * _absolute_distances(counts)
+    if quadratic:
         positions = np.arange(counts.votes.shape[1], dtype=np.float64)[:, None]
-        lacking += square * _squared_distances(counts, positions)[:, 0]
+        disagreement += quadratic * _squared_distances(counts, positions)[:, 0]
     pairs = counts.size * (counts.size - 1)
-    return np.divide(pairs - lacking, pairs, out=np.zeros_like(pairs), where=pairs > 0)
+    return np.divide(pairs - disagreement, pairs, out=np.zeros_like(pairs), where=pairs > 0)
 
 
 # -- percent agreement ----------------------------------------------------------------------------
 
 
 def percent_agreement(table: AnnotationTable) -> float:
-    """Mean, over instances with two or more annotations, of the share of agreeing pairs.
+    """Mean share of agreeing pairs over instances with at least two annotations.
 
-    Observed annotations only; NaN if no instance has two.
+    Uses observed annotations only; NaN if no instance has two.
     """
     return weighted_percent(table).value()
 
 
 def weighted_percent(table: AnnotationTable) -> Weighted[float]:
-    """Build `percent_agreement`."""
+    """`percent_agreement` as a function of instance weights."""
     counts = class_counts(table, least=2)
     share = _agreeing_share(counts)
     return Weighted(len(share), lambda w: ratio(share @ w, w.sum(axis=0)), float)
@@ -111,9 +112,9 @@ def weighted_percent(table: AnnotationTable) -> Weighted[float]:
 
 
 def fleiss_kappa(table: AnnotationTable) -> float:
-    r"""Fleiss' kappa [1]_, in Gwet's generalisation to varying numbers of annotations [2]_.
+    r"""Fleiss' kappa [1]_, generalised by Gwet to varying numbers of annotations [2]_.
 
-    1 = full agreement, 0 = as if every annotation were drawn from the crowd's class frequencies.
+    1 is full agreement; 0 is the agreement of annotations drawn from the crowd's class frequencies.
 
     Parameters
     ----------
@@ -134,9 +135,9 @@ def fleiss_kappa(table: AnnotationTable) -> float:
 
     where :math:`p_a` is `percent_agreement`. Every instance weighs the same, however many
     annotations it has. Instances with a single annotation enter :math:`\pi` (the mean is over
-    the n instances with any annotation) but not :math:`p_a`. With the same number of annotations
-    everywhere this is the kappa of 1971. Repeated (instance, annotator) pairs count as annotations
-    by different annotators.
+    the n instances with any annotation) but not :math:`p_a`. If all instances have the same number
+    of annotations, this is the kappa of [1]_. Repeated (instance, annotator) pairs count as
+    annotations by different annotators.
 
     References
     ----------
@@ -161,23 +162,23 @@ def gwet_ac1(table: AnnotationTable) -> float:
 
 
 def gwet_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> float:
-    r"""Gwet's AC2 [1]_: AC1 with partial agreement between classes near to each other.
+    r"""Gwet's AC2 [1]_: AC1 with partial credit for classes that are close to each other.
 
     Parameters
     ----------
     table : AnnotationTable
-        Observed annotations only. The order of ``table.classes`` is the order of the scale, with
-        equal steps; classes that nobody gave belong to it.
+        Observed annotations only. The order of ``table.classes`` is the order of the scale, in
+        equal steps; classes that nobody gave are part of it.
     weights : {"identity", "linear", "quadratic", "ordinal"}, default="quadratic"
-        Agreement of two classes d steps apart on a scale of q: [d = 0], 1 - d / (q - 1),
+        Agreement of two classes d steps apart on a scale of q classes: [d = 0], 1 - d / (q - 1),
         1 - d^2 / (q - 1)^2 or 1 - d (d + 1) / (q (q - 1)).
 
     Returns
     -------
     float
-        NaN if no instance has two annotations, or with fewer than two classes in
-        ``table.classes``. If only one of several classes occurs it is 1: the formula is defined
-        there (unlike kappa and alpha).
+        NaN if no instance has two annotations, or if ``table.classes`` holds fewer than two
+        classes. If only one of several classes occurs, AC2 is 1: unlike kappa and alpha, it is
+        defined there.
 
     Raises
     ------
@@ -186,8 +187,8 @@ def gwet_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> float
 
     Notes
     -----
-    With :math:`\pi_k` and the treatment of varying and single annotations as in `fleiss_kappa`,
-    :math:`p_a` the mean weighted share of agreeing pairs and :math:`T_w = \sum_{kl} w_{kl}`,
+    :math:`\pi_k` and the treatment of varying and single annotations are those of `fleiss_kappa`.
+    With the mean weighted share of agreeing pairs :math:`p_a` and :math:`T_w = \sum_{kl} w_{kl}`,
 
     .. math:: AC_2 = \frac{p_a - p_e}{1 - p_e}, \qquad
         p_e = \frac{T_w}{q (q - 1)} \sum_k \pi_k (1 - \pi_k).
@@ -200,17 +201,17 @@ def gwet_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> float
 
 
 def weighted_fleiss(table: AnnotationTable) -> Weighted[float]:
-    """Build `fleiss_kappa`."""
+    """`fleiss_kappa` as a function of instance weights."""
     return _gwet_framework(table, "identity", lambda shares: (shares**2).sum(axis=0))
 
 
 def weighted_ac1(table: AnnotationTable) -> Weighted[float]:
-    """Build `gwet_ac1`."""
+    """`gwet_ac1` as a function of instance weights."""
     return weighted_ac2(table, weights="identity")
 
 
 def weighted_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> Weighted[float]:
-    """Build `gwet_ac2`."""
+    """`gwet_ac2` as a function of instance weights."""
     check_option("weights", weights, ("identity", "linear", "quadratic", "ordinal"))
     q = table.n_classes
     # Sums of 1, |k - l| and (k - l)^2 over the q (q - 1) ordered pairs of different classes.
@@ -225,7 +226,7 @@ def weighted_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> W
 def _gwet_framework(
     table: AnnotationTable, weights: Weights, by_chance: Callable[[FloatArray], FloatArray]
 ) -> Weighted[float]:
-    """Mean agreement of pairs, corrected by a function of the class shares, shape (C, B)."""
+    """Mean agreement of pairs, corrected by ``by_chance`` of the class shares, (C, B)."""
     counts = class_counts(table, least=1)
     agreeing = _agreeing_share(counts, weights)
     pairable = (counts.size > 1).astype(np.float64)
@@ -245,35 +246,35 @@ def _gwet_framework(
 def krippendorff_alpha(
     table: AnnotationTable, *, level: Level = "nominal", values: Any = None
 ) -> float:
-    """Krippendorff's alpha [1]_: 1 = full agreement, 0 = as by chance.
+    """Krippendorff's alpha [1]_: 1 is full agreement, 0 is chance.
 
     Parameters
     ----------
     table : AnnotationTable
         Observed annotations only; instances with a single annotation do not count.
     level : {"nominal", "ordinal", "interval"}, default="nominal"
-        What the classes are: names; ranks, in the order of ``table.classes``; or numbers.
+        Whether the classes are names; ranks, in the order of ``table.classes``; or numbers.
     values : sequence of n_classes numbers, optional
-        Number of every class for ``level="interval"``, in the order of ``table.classes``; default:
-        the classes themselves.
+        The number each class stands for if ``level="interval"``, in the order of
+        ``table.classes``; default: the classes themselves.
 
     Returns
     -------
     float
-        NaN if no instance has two annotations, or if only one class (one number) occurs: there is
-        nothing to disagree about.
+        NaN if no instance has two annotations, or if only one class (one number) occurs.
 
     Raises
     ------
     AnnotationError
-        If ``level`` is unknown, or if ``values`` is missing, unusable or given for another level.
+        If ``level`` is unknown, or ``values`` is missing, unusable or given for another level.
 
     Notes
     -----
-    Every annotation weighs the same, so an instance counts with the number of its annotations.
-    Disagreement of two classes is 1 (nominal), the squared difference of their mean ranks among
-    all annotations (ordinal; equal to [1]_'s sum over the ranks between) or of their numbers
-    (interval). Repeated (instance, annotator) pairs count as annotations by different annotators.
+    Every annotation weighs the same, so an instance counts in proportion to its annotations. Two
+    different classes disagree by 1 (nominal), by the squared difference of their mean ranks among
+    all annotations (ordinal; equal to the sum over the ranks between them in [1]_) or by the
+    squared difference of their numbers (interval). Repeated (instance, annotator) pairs count as
+    annotations by different annotators.
 
     References
     ----------
@@ -293,15 +294,16 @@ def krippendorff_alpha(
 def weighted_alpha(
     table: AnnotationTable, *, level: Level = "nominal", values: Any = None
 ) -> Weighted[float]:
-    """Build `krippendorff_alpha`: 1 - (N - 1) D / E.
+    """`krippendorff_alpha` as a function of instance weights: 1 - (N - 1) D / E.
 
-    D sums the distances of all ordered pairs within instances, each over its instance's number of
-    annotations less 1; E those of all pairs among the N annotations. See [1]_, section 12.3.
+    D sums the distances of all ordered pairs within instances, each divided by the number of the
+    instance's annotations minus 1. E sums the distances of all pairs among the N annotations. See
+    section 12.3 of Krippendorff's book.
     """
     check_option("level", level, ("nominal", "ordinal", "interval"))
     if values is not None and level != "interval":
         raise AnnotationError(
-            f"values= is for level='interval' alone, got level={level!r}; leave it out"
+            f"values= applies to level='interval' only, got level={level!r}; leave it out"
         )
     counts = class_counts(table, least=2)
     if level == "nominal":
@@ -319,7 +321,7 @@ def weighted_alpha(
     return Weighted(len(counts.size), at, float)
 
 
-# Observed disagreement from weights (n, B) and class totals (C, B); expected from totals.
+# Observed disagreement from weights (n, B) and class totals (C, B); expected one from totals.
 _Disagreement = tuple[
     Callable[[FloatArray, FloatArray], FloatArray], Callable[[FloatArray], FloatArray]
 ]
@@ -350,7 +352,7 @@ def _ordinal(counts: ClassCounts) -> _Disagreement:
 
 
 def _mean_ranks(totals: FloatArray) -> FloatArray:
-    """Mean rank of every class among all annotations, up to a constant, shape (C, B)."""
+    """Mean rank of each class among all annotations, up to a constant, shape (C, B)."""
     return np.cumsum(totals, axis=0) - totals / 2
 
 
@@ -360,17 +362,17 @@ def _expected_squares(totals: FloatArray, values: FloatArray) -> FloatArray:
     lowest = np.where(given, values, np.inf).min(axis=0, initial=np.inf)
     highest = np.where(given, values, -np.inf).max(axis=0, initial=-np.inf)
     sums, squares = (totals * values).sum(axis=0), (totals * values**2).sum(axis=0)
-    # Rounding would leave something of nothing.
+    # Rounding could leave a difference that is not exactly 0.
     return np.where(highest > lowest, 2 * (totals.sum(axis=0) * squares - sums**2), 0.0)
 
 
 def _numbers(table: AnnotationTable, values: Any) -> FloatArray:
-    """Number of every class, counted from the first: far from 0, squares lose digits."""
+    """Number of each class minus that of the first: squares of large numbers lose digits."""
     if values is None:
         if table.classes.dtype.kind not in "iub":
             raise AnnotationError(
-                f"level='interval' needs numbers, but the classes are {_shown(table)}; say which "
-                "number each stands for, in this order: "
+                f"level='interval' needs numbers, but the classes are {_list_classes(table)}; say "
+                "which number each stands for, in this order: "
                 f"values={list(range(1, min(table.n_classes, 4) + 1))}"
                 f"{' + ...' if table.n_classes > 4 else ''}"
             )
@@ -379,16 +381,16 @@ def _numbers(table: AnnotationTable, values: Any) -> FloatArray:
         numbers: FloatArray = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise AnnotationError(
-            f"values={values!r} are no numbers; give one number for each of {_shown(table)}"
+            f"values={values!r} are not numbers; give one number for each of {_list_classes(table)}"
         ) from None
     if numbers.shape != (table.n_classes,) or not np.isfinite(numbers).all():
         raise AnnotationError(
             f"values={values!r} must hold one finite number for each of the {table.n_classes} "
-            f"classes, in the order {_shown(table)}"
+            f"classes, in the order {_list_classes(table)}"
         )
     return numbers - numbers[:1]
 
 
-def _shown(table: AnnotationTable) -> str:
+def _list_classes(table: AnnotationTable) -> str:
     names = ", ".join(repr(c.item()) for c in table.classes[:6])
     return names + (" ..." if table.n_classes > 6 else "")

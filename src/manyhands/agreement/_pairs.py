@@ -1,4 +1,4 @@
-"""Pairs of annotators: Cohen's kappa of every two who share instances."""
+"""Cohen's kappa of every pair of annotators who share instances."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 KappaWeights = Literal["identity", "quadratic"]
 
-# Pairs of annotations looked at in one go, so that memory stays small.
-_IN_SUM, _BY_INSTANCE = 4_000_000, 100_000
+# Pairs of annotations per block, summed over instances and by instance; bounds memory.
+_BLOCK_SUMMED, _BLOCK_BY_INSTANCE = 4_000_000, 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +34,10 @@ class PairwiseKappa:
     first, second : integer arrays
         Codes of the annotators (positions in ``table.annotators``), first < second; sorted.
     n_shared : integer array
-        Instances both annotated (pairs of their annotations, where an annotator annotated an
+        Instances that both annotated (pairs of their annotations, if an annotator annotated an
         instance repeatedly).
     kappa : array
-        NaN where both gave one and the same class throughout.
+        NaN if both gave one and the same class throughout.
     """
 
     first: IntArray
@@ -47,26 +47,26 @@ class PairwiseKappa:
 
     @property
     def mean(self) -> float:
-        """Mean of the kappas that are defined, weighted by ``n_shared``; NaN if there is none."""
+        """Mean of the defined kappas, weighted by ``n_shared``; NaN if there are none."""
         shared = self.n_shared.astype(np.float64)
         return float(_weighted_mean([(shared[:, None], self.kappa[:, None])])[0])
 
 
 def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -> PairwiseKappa:
-    r"""Cohen's kappa [1]_ of every pair of annotators, over the instances both annotated.
+    r"""Cohen's kappa [1]_ of every pair of annotators, over the instances that both annotated.
 
     Parameters
     ----------
     table : AnnotationTable
         Observed annotations only.
     weights : {"identity", "quadratic"}, default="identity"
-        Every disagreement counts alike, or as the squared number of steps between the classes in
-        ``table.classes`` (weighted kappa [2]_, for ordinal classes).
+        Whether all disagreements count alike, or each as the squared number of steps between the
+        classes in ``table.classes`` (weighted kappa [2]_, for ordinal classes).
 
     Returns
     -------
     PairwiseKappa
-        Pairs without a shared instance do not stand there.
+        Pairs without a shared instance are left out.
 
     Raises
     ------
@@ -75,13 +75,13 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
 
     Notes
     -----
-    :math:`\kappa = 1 - D_o / D_e` with the observed disagreement and the one expected from the
-    classes that each of the two gave to the shared instances. Where an annotator annotated an
-    instance repeatedly, each of the annotations is compared with those of the other, never with
-    one another.
+    :math:`\kappa = 1 - D_o / D_e` with the observed disagreement and the disagreement expected from
+    the classes that each of the two gave to the shared instances. If an annotator annotated an
+    instance repeatedly, each of these annotations is compared with the other annotator's, never
+    with one another.
 
-    Time grows with the pairs of annotations that share an instance; memory with the cells of the
-    contingency tables that are not empty.
+    Time grows with the number of pairs of annotations that share an instance, memory with the
+    number of nonempty cells of the contingency tables.
 
     References
     ----------
@@ -100,7 +100,7 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
     """
     check_option("weights", weights, ("identity", "quadratic"))
     found = []
-    for cells, counts in _summed_cells(shared_instances(table)):
+    for cells, counts in _summed_cells(shared_annotations(table)):
         shared, kappa = _kappa_of(cells, weights)(counts)
         found.append((cells.first, cells.second, shared[:, 0].astype(np.int64), kappa[:, 0]))
     return PairwiseKappa(*(np.concatenate(column) for column in zip(*found, strict=True)))
@@ -109,9 +109,9 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
 def mean_cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -> float:
     """Mean of the pairwise kappas, weighted by the number of shared instances.
 
-    `PairwiseKappa.mean` of `cohen_kappa`; see there. The kappas of pairs who share few instances
-    are mostly noise, and those of pairs who agreed on one class throughout are undefined and left
-    out: in sparse crowds the mean is too low. `krippendorff_alpha` has no such difficulty.
+    This is `PairwiseKappa.mean` of `cohen_kappa`. The kappas of pairs who share few instances are
+    mostly noise, and those of pairs who agreed on one class throughout are undefined and left out:
+    in sparse crowds the mean is too low. `krippendorff_alpha` does not have this problem.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def mean_cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identit
     Returns
     -------
     float
-        NaN if no pair has a kappa.
+        NaN if no pair has a defined kappa.
     """
     return cohen_kappa(table, weights=weights).mean
 
@@ -131,29 +131,29 @@ def mean_cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identit
 def weighted_cohen(
     table: AnnotationTable, *, weights: KappaWeights = "identity"
 ) -> Weighted[PairwiseKappa]:
-    """Build `cohen_kappa`."""
-    met = shared_instances(table)
-    shown = cohen_kappa(table, weights=weights)
-    kappas = _kappas_by_weight(met, weights)
+    """`cohen_kappa` as a function of instance weights."""
+    shared = shared_annotations(table)
+    pairs = cohen_kappa(table, weights=weights)
+    kappas = _kappas_by_weight(shared, weights)
     return Weighted(
-        met.n,
+        shared.n,
         lambda w: np.concatenate([kappa for _, kappa in kappas(w)]),
-        lambda kappa: PairwiseKappa(shown.first, shown.second, shown.n_shared, kappa),
+        lambda kappa: PairwiseKappa(pairs.first, pairs.second, pairs.n_shared, kappa),
     )
 
 
 def weighted_mean_cohen(
     table: AnnotationTable, *, weights: KappaWeights = "identity"
 ) -> Weighted[float]:
-    """Build `mean_cohen_kappa`."""
+    """`mean_cohen_kappa` as a function of instance weights."""
     check_option("weights", weights, ("identity", "quadratic"))
-    met = shared_instances(table)
-    kappas = _kappas_by_weight(met, weights)
-    return Weighted(met.n, lambda w: _weighted_mean(kappas(w)), float)
+    shared = shared_annotations(table)
+    kappas = _kappas_by_weight(shared, weights)
+    return Weighted(shared.n, lambda w: _weighted_mean(kappas(w)), float)
 
 
 def _weighted_mean(found: Iterable[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Mean kappa, shape (B,), of blocks of numbers of shared instances and kappas, (n_pairs, B)."""
+    """Mean kappa, (B,), over blocks of (shared instances, kappas), each of shape (n_pairs, B)."""
     total, weight = np.zeros(1), np.zeros(1)
     for shared, kappa in found:
         defined = ~np.isnan(kappa)
@@ -162,11 +162,11 @@ def _weighted_mean(found: Iterable[tuple[FloatArray, FloatArray]]) -> FloatArray
     return ratio(total, weight)
 
 
-# -- annotations where annotators meet ------------------------------------------------------------
+# -- annotations of shared instances --------------------------------------------------------------
 
 
-class Met(NamedTuple):
-    """Observed annotations of the n instances that two annotators or more annotated.
+class SharedAnnotations(NamedTuple):
+    """Observed annotations of the n instances that at least two annotators annotated.
 
     ``group`` numbers the distinct (annotator, class) pairs, sorted by annotator, then class.
     """
@@ -180,12 +180,12 @@ class Met(NamedTuple):
 
     @property
     def by_instance(self) -> Sparse:
-        """Annotations of every group on every instance, shape (n, n_groups)."""
+        """Number of annotations per instance and group, shape (n, n_groups)."""
         return sparse(None, self.instance, self.group, (self.n, len(self.group_label)))
 
 
-def shared_instances(table: AnnotationTable) -> Met:
-    """Collect the observed annotations of the instances that two annotators or more annotated."""
+def shared_annotations(table: AnnotationTable) -> SharedAnnotations:
+    """Collect the observed annotations of instances that at least two annotators annotated."""
     observed = table.observed
     n_annotators, n_classes = max(observed.n_annotators, 1), max(observed.n_classes, 1)
     visits = np.unique(observed.instance.astype(np.int64) * n_annotators + observed.annotator)
@@ -196,17 +196,17 @@ def shared_instances(table: AnnotationTable) -> Met:
         kept.annotator.astype(np.int64) * n_classes + kept.label, return_inverse=True
     )
     n = int((visitors > 1).sum())
-    return Met(n, n_annotators, rows, group, groups // n_classes, groups % n_classes)
+    return SharedAnnotations(n, n_annotators, rows, group, groups // n_classes, groups % n_classes)
 
 
 # -- contingency tables ---------------------------------------------------------------------------
 
 
 class _Cells(NamedTuple):
-    """Cells that may be filled in the contingency tables of pairs of annotators.
+    """Cells of the pairwise contingency tables that can be nonempty.
 
-    ``first`` and ``second`` have shape (n_pairs,); ``pair`` (the position there), ``row`` and
-    ``column`` (the classes the two gave) have shape (n_cells,), sorted by pair.
+    ``first`` and ``second`` (annotators) have shape (n_pairs,). ``pair`` (a position in them),
+    ``row`` and ``column`` (the classes the two gave) have shape (n_cells,), sorted by pair.
     """
 
     first: IntArray
@@ -216,78 +216,78 @@ class _Cells(NamedTuple):
     column: IntArray
 
 
-def _cells(met: Met, rows: IntArray, columns: IntArray) -> tuple[_Cells, IntArray]:
+def _cells(shared: SharedAnnotations, rows: IntArray, columns: IntArray) -> tuple[_Cells, IntArray]:
     """Cells of pairs of groups, and the order that sorts them by pair of annotators."""
-    first, second = met.group_annotator[rows], met.group_annotator[columns]
-    pairs, pair = np.unique(first * met.n_annotators + second, return_inverse=True)
+    first, second = shared.group_annotator[rows], shared.group_annotator[columns]
+    pairs, pair = np.unique(first * shared.n_annotators + second, return_inverse=True)
     order = np.argsort(pair, kind="stable")
     return _Cells(
-        pairs // met.n_annotators,
-        pairs % met.n_annotators,
+        pairs // shared.n_annotators,
+        pairs % shared.n_annotators,
         pair[order],
-        met.group_label[rows[order]],
-        met.group_label[columns[order]],
+        shared.group_label[rows[order]],
+        shared.group_label[columns[order]],
     ), order
 
 
-def _summed_cells(met: Met) -> Iterator[tuple[_Cells, FloatArray]]:
-    """Contingency tables of all pairs, by blocks of first annotators, and counts (n_cells, 1)."""
-    by_instance = met.by_instance
+def _summed_cells(shared: SharedAnnotations) -> Iterator[tuple[_Cells, FloatArray]]:
+    """Yield all pairs' cells with their counts (n_cells, 1), in blocks of first annotators."""
+    by_instance = shared.by_instance
     by_group = by_instance.T.tocsr()
-    for start, stop in _blocks(met, by_group, _IN_SUM):
+    for start, stop in _blocks(shared, by_group, _BLOCK_SUMMED):
         joint = (by_group[start:stop] @ by_instance).tocoo()
         rows, columns = joint.row + start, joint.col
-        once = met.group_annotator[rows] < met.group_annotator[columns]
-        cells, order = _cells(met, rows[once], columns[once])
+        once = shared.group_annotator[rows] < shared.group_annotator[columns]
+        cells, order = _cells(shared, rows[once], columns[once])
         yield cells, joint.data[once][order][:, None]
 
 
-def _cells_by_instance(met: Met) -> Iterator[tuple[_Cells, Sparse]]:
-    """As `_summed_cells`, with what every instance adds to the cells, shape (n_cells, n)."""
-    by_instance = met.by_instance
+def _cells_by_instance(shared: SharedAnnotations) -> Iterator[tuple[_Cells, Sparse]]:
+    """Yield the cells with what each instance adds to them, shape (n_cells, n), in blocks."""
+    by_instance = shared.by_instance
     by_group = by_instance.T.tocsr()
     start_of, size = by_instance.indptr[:-1], np.diff(by_instance.indptr)
-    n_groups = len(met.group_label)
-    for start, stop in _blocks(met, by_group, _BY_INSTANCE):
+    n_groups = len(shared.group_label)
+    for start, stop in _blocks(shared, by_group, _BLOCK_BY_INSTANCE):
         block = by_group[start:stop]
         group = per_entry(block, np.arange(start, stop))
-        # Every annotation of the block beside every other of its instance.
+        # Pairs every annotation of the block with every other annotation of its instance.
         left = np.repeat(np.arange(block.nnz), size[block.indices])
         first = np.cumsum(size[block.indices]) - size[block.indices]
         right = np.arange(len(left)) + (start_of[block.indices] - first)[left]
         rows, columns = group[left], by_instance.indices[right]
-        once = met.group_annotator[rows] < met.group_annotator[columns]
+        once = shared.group_annotator[rows] < shared.group_annotator[columns]
         left, right = left[once], right[once]
         names, cell = np.unique(rows[once] * n_groups + columns[once], return_inverse=True)
-        cells, order = _cells(met, names // max(n_groups, 1), names % max(n_groups, 1))
+        cells, order = _cells(shared, names // max(n_groups, 1), names % max(n_groups, 1))
         position = np.empty_like(order)
         position[order] = np.arange(len(order))
         counts = block.data[left] * by_instance.data[right]
-        shape = (len(names), met.n)
+        shape = (len(names), shared.n)
         yield cells, sparse(counts, position[cell], block.indices[left], shape)
 
 
-def _blocks(met: Met, by_group: Sparse, limit: int) -> list[tuple[int, int]]:
-    """Runs of groups with about ``limit`` co-annotations, no annotator cut; at least one run."""
+def _blocks(shared: SharedAnnotations, by_group: Sparse, limit: int) -> list[tuple[int, int]]:
+    """Ranges of groups with about ``limit`` co-annotations each; no annotator is split."""
     size = by_group.T @ np.ones(by_group.shape[0])
     work = np.concatenate([[0], np.cumsum(by_group @ size)])
-    firsts = np.concatenate([[0], np.flatnonzero(np.diff(met.group_annotator)) + 1])
+    firsts = np.concatenate([[0], np.flatnonzero(np.diff(shared.group_annotator)) + 1])
     starts = firsts[np.diff(work[firsts] // limit, prepend=-1) > 0]
     return list(zip(starts.tolist(), [*starts[1:].tolist(), len(work) - 1], strict=True))
 
 
 def _kappas_by_weight(
-    met: Met, weights: KappaWeights
+    shared: SharedAnnotations, weights: KappaWeights
 ) -> Callable[[FloatArray], Iterator[tuple[FloatArray, FloatArray]]]:
-    """Numbers of shared instances and kappas, (n_pairs, B), in blocks, from weights (n, B)."""
-    blocks = [(counts, _kappa_of(cells, weights)) for cells, counts in _cells_by_instance(met)]
+    """Map weights (n, B) to blocks of (shared instances, kappas), each of shape (n_pairs, B)."""
+    blocks = [(counts, _kappa_of(cells, weights)) for cells, counts in _cells_by_instance(shared)]
     return lambda w: (kappa_of(counts @ w) for counts, kappa_of in blocks)
 
 
 def _kappa_of(
     cells: _Cells, weights: KappaWeights
 ) -> Callable[[FloatArray], tuple[FloatArray, FloatArray]]:
-    """From counts of the cells, (n_cells, B), to shared instances and kappa, (n_pairs, B)."""
+    """Map counts of the cells (n_cells, B) to shared instances and kappa, both (n_pairs, B)."""
     total = _per_pair(cells, np.ones(len(cells.pair)))
     disagreement = _unequal(cells) if weights == "identity" else _squares(cells)
 
@@ -300,18 +300,18 @@ def _kappa_of(
 
 
 def _per_pair(cells: _Cells, values: AnyArray) -> Sparse:
-    """Matrix that sums ``values`` times counts over the cells of every pair."""
+    """Matrix that sums ``values`` times counts over the cells of each pair."""
     shape = (len(cells.first), len(cells.pair))
     return sparse(values, cells.pair, np.arange(len(cells.pair)), shape)
 
 
-# From counts and numbers of shared instances n: the disagreement summed over the instances, and
-# n^2 times the mean that the margins let expect.
+# Maps cell counts and numbers of shared instances n to the disagreement summed over instances, and
+# to n^2 times the mean disagreement expected from the margins.
 _Disagreement = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
 
 
 def _unequal(cells: _Cells) -> _Disagreement:
-    """1 for unequal classes."""
+    """Disagreement of 1 for unequal classes."""
     k, n_pairs = len(cells.pair), len(cells.first)
     n_classes = 1 + max(cells.row.max(initial=0), cells.column.max(initial=0))
     pairs, classes = np.tile(cells.pair, 2), np.concatenate([cells.row, cells.column])
@@ -329,7 +329,7 @@ def _unequal(cells: _Cells) -> _Disagreement:
 
 
 def _squares(cells: _Cells) -> _Disagreement:
-    """Squared number of steps between the classes."""
+    """Disagreement by the squared number of steps between the classes."""
     row, column = cells.row.astype(np.float64), cells.column.astype(np.float64)
     steps = _per_pair(cells, (row - column) ** 2)
     squares = _per_pair(cells, row**2 + column**2)

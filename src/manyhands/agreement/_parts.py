@@ -1,4 +1,4 @@
-"""Agreement class by class and annotator by annotator."""
+"""Agreement per class and per annotator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyhands.agreement._pairs import Met, shared_instances
+from manyhands.agreement._pairs import SharedAnnotations, shared_annotations
 from manyhands.agreement._weighted import (
     Weighted,
     chance_corrected,
@@ -23,16 +23,16 @@ from manyhands.typing import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class ClassAgreement:
-    """Agreement on every class; arrays of shape (n_classes,).
+    """Agreement per class; arrays of shape (n_classes,).
 
     Attributes
     ----------
     n_annotations : integer array
-        Annotations of the class on instances with two or more.
+        Annotations of the class on instances with at least two annotations.
     share : array
-        Mean, over these instances, of the share of annotations of the class.
+        Mean share of the class among the annotations of these instances.
     agreement : array
-        Given that one annotation is of the class, share of further ones that are too.
+        Given that one annotation is of the class, the share of the instance's others that are too.
     kappa : array
         ``agreement`` beyond chance.
     """
@@ -44,7 +44,7 @@ class ClassAgreement:
 
 
 def class_agreement(table: AnnotationTable) -> ClassAgreement:
-    r"""Agreement on every class: specific agreement [2]_ and Fleiss' kappa of the category [1]_.
+    r"""Agreement per class: specific agreement [2]_ and Fleiss' category kappa [1]_.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def class_agreement(table: AnnotationTable) -> ClassAgreement:
     Returns
     -------
     ClassAgreement
-        ``agreement`` and ``kappa`` are NaN for a class that does not occur, ``kappa`` also if no
-        other class occurs.
+        ``agreement`` and ``kappa`` are NaN for a class that does not occur; ``kappa`` is also NaN
+        if no other class occurs.
 
     Notes
     -----
@@ -64,11 +64,11 @@ def class_agreement(table: AnnotationTable) -> ClassAgreement:
     .. math:: P_k = \frac{\sum_i r_{ik} (r_{ik} - 1) / (r_i (r_i - 1))}{\sum_i r_{ik} / r_i},
         \qquad \kappa_k = \frac{P_k - \pi_k}{1 - \pi_k}.
 
-    With the same number of annotations everywhere these are the conditional probability and the
-    category kappa of [1]_. Every instance weighs the same, as in `percent_agreement`, which is the
-    mean of ``agreement`` weighted by ``share``; `fleiss_kappa` is the mean of ``kappa`` weighted
-    by share (1 - share) where no instance has a single annotation. Repeated (instance, annotator)
-    pairs count as annotations by different annotators.
+    If all instances have the same number of annotations, these are the conditional probability and
+    the category kappa of [1]_. Every instance weighs the same, as in `percent_agreement`, which is
+    the mean of ``agreement`` weighted by ``share``. If no instance has a single annotation,
+    `fleiss_kappa` is the mean of ``kappa`` weighted by share (1 - share). Repeated (instance,
+    annotator) pairs count as annotations by different annotators.
 
     References
     ----------
@@ -81,7 +81,7 @@ def class_agreement(table: AnnotationTable) -> ClassAgreement:
 
 
 def weighted_classes(table: AnnotationTable) -> Weighted[ClassAgreement]:
-    """Build `class_agreement`."""
+    """`class_agreement` as a function of instance weights."""
     votes, size = class_counts(table, least=2)
     n_annotations = np.asarray(votes.sum(axis=0), dtype=np.int64).ravel()
     shares = with_data(votes, votes.data / per_entry(votes, size)).T
@@ -98,14 +98,14 @@ def weighted_classes(table: AnnotationTable) -> Weighted[ClassAgreement]:
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorAgreement:
-    """Agreement of every annotator with the others; arrays of shape (n_annotators,).
+    """Agreement of each annotator with the others; arrays of shape (n_annotators,).
 
     Attributes
     ----------
     n_pairs : integer array
-        Pairs of an annotation of the annotator and one of another on the same instance.
+        Pairs of one annotation by the annotator and one by another on the same instance.
     agreement : array
-        Share of these that agree.
+        Share of these pairs that agree.
     kappa : array
         ``agreement`` beyond chance.
     """
@@ -116,7 +116,7 @@ class AnnotatorAgreement:
 
 
 def annotator_agreement(table: AnnotationTable) -> AnnotatorAgreement:
-    """Agreement of every annotator with the others on the instances they share.
+    """Agreement of each annotator with the others on the instances they share.
 
     Parameters
     ----------
@@ -126,15 +126,15 @@ def annotator_agreement(table: AnnotationTable) -> AnnotatorAgreement:
     Returns
     -------
     AnnotatorAgreement
-        NaN for an annotator who shares no instance; ``kappa`` is NaN too where the annotator and
-        the others gave one and the same class throughout.
+        NaN for an annotator who shares no instance; ``kappa`` is also NaN if the annotator and the
+        others gave one and the same class throughout.
 
     Notes
     -----
-    ``kappa`` is Cohen's kappa [1]_ of the annotator with the pool of the others: every pair of
-    annotations on the same instance is one comparison, and chance is the classes the annotator
-    gave in these pairs against the classes the others gave in them. An annotator's own repeated
-    annotations of an instance are never compared with one another.
+    ``kappa`` is Cohen's kappa [1]_ between the annotator and the pool of the others. Each pair of
+    annotations on the same instance is one comparison; chance agreement follows from the classes
+    that the annotator and the others gave in these pairs. Repeated annotations of an instance by
+    the same annotator are never compared with one another.
 
     An annotator who shares the others' mistakes agrees with them: agreement is not accuracy.
 
@@ -154,21 +154,21 @@ def annotator_agreement(table: AnnotationTable) -> AnnotatorAgreement:
 
 
 def weighted_annotators(table: AnnotationTable) -> Weighted[AnnotatorAgreement]:
-    """Build `annotator_agreement`."""
-    met = shared_instances(table)
-    votes, n_groups = met.by_instance, len(met.group_label)
-    # An entry of votes: how often an annotator gave a class to an instance.
-    instance = per_entry(votes, np.arange(met.n))
-    own, size = votes.data, per_entry(votes, np.bincount(met.instance, minlength=met.n))
-    visits = _totals(instance, met.group_annotator[votes.indices], own)
-    same_class = _totals(instance, met.group_label[votes.indices], own)
+    """`annotator_agreement` as a function of instance weights."""
+    shared = shared_annotations(table)
+    votes, n_groups = shared.by_instance, len(shared.group_label)
+    # An entry of votes is how often an annotator gave a class to an instance.
+    instance = per_entry(votes, np.arange(shared.n))
+    own, size = votes.data, per_entry(votes, np.bincount(shared.instance, minlength=shared.n))
+    visits = _totals(instance, shared.group_annotator[votes.indices], own)
+    same_class = _totals(instance, shared.group_label[votes.indices], own)
     compared = with_data(votes, own * (size - visits)).T
     agreeing = with_data(votes, own * (same_class - own)).T
     with_itself = with_data(votes, own * visits).T
     by_annotator = sparse(
-        None, met.group_annotator, np.arange(n_groups), (table.n_annotators, n_groups)
+        None, shared.group_annotator, np.arange(n_groups), (table.n_annotators, n_groups)
     )
-    crowd = _crowd_margins(met, (table.n_annotators, table.n_classes))
+    crowd = _crowd_margins(shared, (table.n_annotators, table.n_classes))
 
     def at(w: FloatArray) -> FloatArray:
         margin = compared @ w
@@ -177,32 +177,34 @@ def weighted_annotators(table: AnnotationTable) -> Weighted[AnnotatorAgreement]:
         by_chance = by_annotator @ (margin * of_others)
         return np.stack([ratio(agree, n), 1 - ratio(n * (n - agree), n**2 - by_chance)])
 
-    n_pairs = (by_annotator @ (compared @ np.ones(met.n))).astype(np.int64)
-    return Weighted(met.n, at, lambda found: AnnotatorAgreement(n_pairs, *found))
+    n_pairs = (by_annotator @ (compared @ np.ones(shared.n))).astype(np.int64)
+    return Weighted(shared.n, at, lambda found: AnnotatorAgreement(n_pairs, *found))
 
 
 def _totals(instance: IntArray, key: IntArray, counts: FloatArray) -> FloatArray:
-    """Sum of the counts of all entries with the same instance and key, for every entry."""
+    """For each entry, the sum of the counts of all entries with the same instance and key."""
     _, place = np.unique(instance * (key.max(initial=0) + 1) + key, return_inverse=True)
     return np.bincount(place, counts)[place].astype(np.float64, copy=False)
 
 
-def _crowd_margins(met: Met, shape: tuple[int, int]) -> Callable[[FloatArray], FloatArray]:
-    """How often a group's class was given where its annotator was, (n_groups, B), from weights.
+def _crowd_margins(
+    shared: SharedAnnotations, shape: tuple[int, int]
+) -> Callable[[FloatArray], FloatArray]:
+    """Count each group's class on the instances its annotator annotated: weights to (n_groups, B).
 
-    One product of sparse matrices a column of weights: laid out for all columns, every annotation
-    would take as many entries as its instance has classes.
+    One sparse product per column of weights: for all columns at once, every annotation would take
+    as many entries as its instance has classes.
     """
-    annotator, label = met.group_annotator[met.group], met.group_label[met.group]
-    visits = sparse(None, annotator, met.instance, (shape[0], met.n))
-    given = sparse(None, met.instance, label, (met.n, shape[1]))
+    annotator, label = shared.group_annotator[shared.group], shared.group_label[shared.group]
+    visits = sparse(None, annotator, shared.instance, (shape[0], shared.n))
+    given = sparse(None, shared.instance, label, (shared.n, shape[1]))
 
     def margins(w: FloatArray) -> FloatArray:
-        found = np.empty((len(met.group_label), w.shape[1]))
+        found = np.empty((len(shared.group_label), w.shape[1]))
         for b, weights in enumerate(w.T):
             crowd = with_data(visits, visits.data * weights[visits.indices]) @ given
             crowd.sort_indices()
-            found[:, b] = np.asarray(crowd[met.group_annotator, met.group_label]).ravel()
+            found[:, b] = np.asarray(crowd[shared.group_annotator, shared.group_label]).ravel()
         return found
 
     return margins

@@ -1,9 +1,9 @@
-"""A measure as a function of how often every instance counts.
+"""Agreement measures as functions of instance weights.
 
-Every measure here is a formula over sums of per-instance figures. Given an integer weight for every
-instance it can therefore tell its value on the crowd in which instances are repeated (or left out)
-that often: with weights 1 its value, with multinomial weights a bootstrap replicate of it. Many
-replicates cost one product of a thin matrix with a matrix of weights.
+Each measure is a formula over sums of per-instance figures. An integer weight says how often an
+instance is repeated (0 leaves it out). Weights of 1 give the value of the measure; multinomial
+weights give a bootstrap replicate. Many replicates cost one product of a thin matrix with a matrix
+of weights.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
-# A CSR matrix of float64. Its type stubs cannot tell a product with a dense matrix (dense) from one
-# with a sparse matrix (sparse).
+# A float64 CSR matrix. SciPy's type stubs cannot tell its product with a dense matrix (dense) from
+# that with a sparse matrix (sparse).
 Sparse: TypeAlias = Any
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Weighted(Generic[T]):
-    """A measure over ``n`` instances, ready to be weighted.
+    """A measure as a function of the weights of ``n`` instances.
 
     Attributes
     ----------
     n : int
-        Instances that enter the measure; those that cannot are left out.
+        Number of instances that enter the measure; the others are left out.
     at : callable
-        Takes weights of shape (n, B), returns the B values of the measure, shape (..., B).
+        Maps weights of shape (n, B) to the B values of the measure, shape (..., B).
     pack : callable
-        Turns one value, shape (...), into what the measure returns.
+        Converts one value, shape (...), to the measure's return type.
     """
 
     n: int
@@ -44,19 +44,19 @@ class Weighted(Generic[T]):
     pack: Callable[[FloatArray], T]
 
     def value(self) -> T:
-        """Value with every instance counting once."""
+        """Value of the measure if each instance counts once."""
         return self.pack(self.at(np.ones((self.n, 1)))[..., 0])
 
 
 class ClassCounts(NamedTuple):
-    """Annotations of every class on every instance, as a sparse matrix.
+    """Number of annotations per instance and class, as a sparse matrix.
 
     Attributes
     ----------
     votes : CSR matrix of shape (n, C)
-        Sorted column indices, no stored zeros.
+        With sorted column indices and no stored zeros.
     size : array of shape (n,)
-        Annotations of every instance.
+        Number of annotations per instance.
     """
 
     votes: Sparse
@@ -64,7 +64,7 @@ class ClassCounts(NamedTuple):
 
 
 def class_counts(table: AnnotationTable, *, least: int) -> ClassCounts:
-    """Count the classes on every instance with ``least`` observed annotations or more."""
+    """Count the classes on each instance with at least ``least`` observed annotations."""
     observed = table.observed
     shape = (observed.n_instances, observed.n_classes)
     votes = sparse(None, observed.instance, observed.label, shape)
@@ -78,7 +78,7 @@ def class_counts(table: AnnotationTable, *, least: int) -> ClassCounts:
 def sparse(
     values: AnyArray | None, rows: IntArray, columns: IntArray, shape: tuple[int, int]
 ) -> Sparse:
-    """CSR matrix of the sums of ``values`` (None: of ones) at the given places."""
+    """CSR matrix of the sums of ``values`` (None: ones) at the given positions."""
     if values is None:
         return _counted(rows, columns, shape)
     data = np.asarray(values, dtype=np.float64)
@@ -86,10 +86,10 @@ def sparse(
 
 
 def _counted(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Sparse:
-    """How often every place occurs: sorting numbers is faster than sorting a sparse matrix."""
+    """Count each position: sorting numbers is faster than sorting a sparse matrix."""
     n_rows, n_columns = shape
     dtype: Any = np.int32 if n_rows * n_columns <= np.iinfo(np.int32).max else np.int64
-    # In place where it can be: fresh memory costs more than the arithmetic.
+    # In place where possible: allocation costs more than the arithmetic.
     places = np.multiply(rows, n_columns, dtype=dtype)
     places += columns
     places.sort()
@@ -103,12 +103,12 @@ def _counted(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Spars
 
 
 def with_data(matrix: Sparse, data: FloatArray) -> Sparse:
-    """CSR matrix with the places of another and other values."""
+    """CSR matrix with the sparsity pattern of ``matrix`` and the values ``data``."""
     return csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def per_entry(matrix: Sparse, row_values: AnyArray) -> AnyArray:
-    """Repeat a value a row for every stored entry of the row."""
+    """Repeat each row's value for every stored entry of that row."""
     return np.repeat(row_values, np.diff(matrix.indptr))
 
 
@@ -120,12 +120,12 @@ def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
 
 
 def chance_corrected(agreement: FloatArray, by_chance: FloatArray) -> FloatArray:
-    """(a - e) / (1 - e): 1 for full agreement, 0 for what chance gives; NaN where e is 1."""
+    """(a - e) / (1 - e): 1 for full agreement, 0 for chance agreement; NaN where e is 1."""
     return ratio(agreement - by_chance, 1 - by_chance)
 
 
 def check_option(argument: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse an unknown name of an option."""
+    """Raise an error if ``value`` is not one of the known options."""
     if value not in known:
         raise AnnotationError(
             f"{argument}={value!r} is unknown; use one of {', '.join(map(repr, known))}"

@@ -414,7 +414,9 @@ verbose, validation, patience, checkpoint
         n_epochs = self.warm_up_epochs * self._n_groups(batches.table)
         step = GradientStep(
             module,
-            lambda module, batch: targets.loss(module.mixed(batch.x, batch.made), batch.instances),
+            lambda module, batch: targets.loss(
+                module.mixed(batch.x, batch.synthetic), batch.instances
+            ),
             lambda: self._make_optimizer(module),
             reset_every_epoch=self.reset_optimizer,
         )
@@ -726,7 +728,7 @@ class _Rounds:
 
     def objective(self, module: SynthesisModule, batch: MixedBatch) -> dict[str, Tensor]:
         """``cross_entropy`` against the labels of the round."""
-        return self.targets.loss(module.mixed(batch.x, batch.made), batch.instances)
+        return self.targets.loss(module.mixed(batch.x, batch.synthetic), batch.instances)
 
     def state_dict(self) -> dict[str, Any]:
         """Targets, points and the decoder's optimiser, for a checkpoint."""

@@ -1,4 +1,4 @@
-"""Stateless tensor mathematics: tensors in, tensors out, nothing mutated."""
+"""Stateless functions of tensors; nothing is modified in place."""
 
 from manyhands.functional.annotations import (
     annotation_nll,

@@ -1,4 +1,4 @@
-"""Likelihoods of annotations. Letters: m observed pairs, n instances, r annotators, c classes."""
+"""Likelihoods of annotations. Shapes: m observed pairs, n instances, r annotators, c classes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ def annotation_nll(
     Parameters
     ----------
     log_proba : tensor of shape (m, c)
-        Log probability of every class as the annotation of every observed pair.
+        Log probability that the annotation of each observed pair is each class.
     labels : integer tensor of shape (m,)
     weights : tensor of shape (m,), optional
-        Factors of the terms. They should have a mean of 1 over all the data: divided by those of
-        a small batch, they would lose what tells it from others.
+        Factors of the terms. Their mean should be 1 over all data. They are not normalised per
+        batch, which would cancel the differences between small batches.
     focus : float
-        Exponent of the focal factor (1 - p)^focus; 0 is none.
+        Exponent of the focal factor (1 - p)^focus; 0 switches it off.
     """
     nll = focal_nll(log_proba.gather(1, labels[:, None])[:, 0], focus)
     return nll.mean() if weights is None else (nll * weights).mean()
 
 
 def focal_nll(log_proba: Tensor, focus: float) -> Tensor:
-    """Focal loss -(1 - p)^focus log p, elementwise (Lin et al. 2017, Eq. 4); 0: plain."""
+    """Elementwise focal loss -(1 - p)^focus log p (Lin et al. 2017, Eq. 4); plain if focus is 0."""
     if not focus:
         return -log_proba
-    # Above 0: the derivative of a power below 1 is infinite there.
+    # Kept above 0, where the derivative of a power below 1 is infinite.
     rest = (-torch.expm1(log_proba)).clamp_min(torch.finfo(log_proba.dtype).eps)
     return -(rest**focus) * log_proba
 
@@ -45,7 +45,7 @@ def soft_cross_entropy(
     ----------
     logits, targets : tensors of shape (n, c)
     weights : tensor of shape (n, c), optional
-        Factors of every class of every instance, of a weighted mean of 1 over all the data.
+        Factors per instance and class, with a weighted mean of 1 over all data.
     focus : float
         Exponent of the focal factor; see `focal_nll`.
     """
@@ -55,15 +55,15 @@ def soft_cross_entropy(
 
 
 def apply_confusion(proba: Tensor, kernels: Tensor) -> Tensor:
-    """Map class probabilities (m, c) through a kernel each, (m, c, c) [true, given]: (m, c)."""
+    """Map class probabilities (m, c) to (m, c) by one kernel each, (m, c, c) [true, given]."""
     return torch.einsum("mc,mcg->mg", proba, kernels)
 
 
 def mix_log_proba(gate_logit: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """log(g exp(first) + (1 - g) exp(second)) with g = sigmoid(gate_logit).
 
-    Shapes: gate_logit (...), first and second (..., c). The logit rather than g itself: where g
-    rounds to 0 or 1, the gradient of its logarithm is not a number.
+    ``gate_logit`` has shape (...), ``first`` and ``second`` have shape (..., c). The function takes
+    the logit because the gradient of log g is not a number where g rounds to 0 or 1.
     """
     log_gate, log_rest = logsigmoid(gate_logit)[..., None], logsigmoid(-gate_logit)[..., None]
     return torch.logaddexp(log_gate + first, log_rest + second)
@@ -77,12 +77,12 @@ def confusion_gap(individual: Tensor, common: Tensor, *, squared: bool = False) 
     individual : tensor of shape (r, c, c)
     common : tensor of shape (c, c)
     squared : bool
-        Sum the squared norms.
+        Whether to sum the squared norms.
 
     Notes
     -----
-    The regularisation term of CoNAL's final loss (Chu, Ma & Wang 2021, after Eq. 4). At zero
-    difference the norm's gradient is taken as zero.
+    This is the regularisation term of CoNAL's final loss (Chu, Ma & Wang 2021, after Eq. 4). Where
+    the difference is zero, so is the gradient.
     """
     difference = individual - common
     if squared:
@@ -93,23 +93,23 @@ def confusion_gap(individual: Tensor, common: Tensor, *, squared: bool = False) 
 def information_gain(
     log_left: Tensor, log_right: Tensor, log_prior: Tensor, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Bound on the mutual information of two views of n instances, in its two parts.
+    """Both parts of a bound on the mutual information of two views of n instances.
 
-    With P_ij = sum_c left_ic right_jc / prior_c, the mean over instances of 1 + log P_ii, and
-    the mean over pairs i != j of P_ij (0 where there is one instance). The first minus the
-    second is to be maximised (Max-MIG, Cao et al. 2019, with the Kullback-Leibler divergence).
+    With P_ij = sum_c left_ic right_jc / prior_c, the parts are the mean of 1 + log P_ii over
+    instances, and the mean of P_ij over pairs i != j (0 for a single instance). Max-MIG maximises
+    the first minus the second (Cao et al. 2019, with the Kullback-Leibler divergence).
 
     Parameters
     ----------
     log_left, log_right : tensors of shape (n, c)
-        Log probabilities of the classes, by either view.
+        Log probabilities of the classes according to each view.
     log_prior : tensor of shape (c,)
     weights : tensor of shape (n,), optional
-        Of the instances; a pair weighs their product.
+        Weights of the instances; a pair weighs the product of its instances' weights.
 
     Notes
     -----
-    The sum over pairs is a product of sums, left_i @ sum_{j != i} right_j: n * c operations.
+    The sum over pairs is computed from left_i @ sum_{j != i} right_j in n * c operations.
     """
     if weights is None:
         weights = log_left.new_ones(len(log_left))

@@ -1,4 +1,4 @@
-"""How good labels are against gold, and annotators against inferred labels (no torch)."""
+"""Quality of labels against gold, and of annotators against inferred labels (without torch)."""
 
 from manyhands.metrics.annotators import AnnotatorReliability, annotator_reliability
 from manyhands.metrics.gold import (

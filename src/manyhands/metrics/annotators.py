@@ -1,4 +1,4 @@
-"""Annotators against inferred labels: how often each is right, and how sure one can be of that.
+"""Annotators against inferred labels: how often each is right, with an interval.
 
 References
 ----------
@@ -23,14 +23,14 @@ __all__ = ["AnnotatorReliability", "annotator_reliability"]
 
 
 class AnnotatorReliability(NamedTuple):
-    """Reliability of every annotator; each field has shape (n_annotators,).
+    """Reliability of each annotator; each field has shape (n_annotators,).
 
     Attributes
     ----------
     n_annotations : integer array
-        Observed annotations.
+        Number of observed annotations.
     accuracy : array
-        Expected share of right annotations; NaN for a silent annotator.
+        Expected share of correct annotations; NaN for an annotator without annotations.
     lower, upper : arrays
         Bounds of the interval around ``accuracy`` (see `annotator_reliability`).
     """
@@ -44,17 +44,17 @@ class AnnotatorReliability(NamedTuple):
 def annotator_reliability(
     table: AnnotationTable, posterior: Any, *, level: float = 0.95
 ) -> AnnotatorReliability:
-    """Estimate how often every annotator is right, with an interval.
+    """Estimate how often each annotator is right, with an interval.
 
     Parameters
     ----------
     table : AnnotationTable
         Observed annotations only; each counts once, whatever its weight.
     posterior : array-like of shape (n_instances, n_classes)
-        Probability of every class for every instance, as in an aggregator's ``posterior_``; gold
-        labels enter as ones and zeros.
+        Class probabilities of each instance, as in an aggregator's ``posterior_``; gold labels
+        enter as ones and zeros.
     level : float in (0, 1), default=0.95
-        Mass of the interval.
+        Probability mass of the interval.
 
     Returns
     -------
@@ -67,27 +67,28 @@ def annotator_reliability(
 
     Notes
     -----
-    Let p_i be the probability that the i-th of an annotator's n annotations is right, s the sum
-    of p_i and V that of p_i (1 - p_i). Were it known which are right, s of them, the posterior of
-    the accuracy under Jeffreys' prior would be Beta(s + 1/2, n - s + 1/2) [1]_, of mean
-    m = (s + 1/2) / (n + 1) and size (sum of its parameters) n + 1; the curvature of its log
-    density (s + 1/2) log m + (n - s + 1/2) log(1 - m), the information, is (n + 1) / (m (1 - m)).
-    One right annotation more adds 1 / (m (1 - m)) to the slope, so that not knowing which are
-    right makes the slope vary by V / (m (1 - m))^2: the missing information, which is subtracted
-    [2]_. What is left is the information in a beta distribution of the same mean and of size
+    Let p_i be the probability that the i-th of an annotator's n annotations is correct, s the sum
+    of p_i and V the sum of p_i (1 - p_i). If it were known which s annotations are correct, the
+    posterior of the accuracy under Jeffreys' prior would be Beta(s + 1/2, n - s + 1/2) [1]_. Its
+    mean is m = (s + 1/2) / (n + 1), its size (the sum of its parameters) n + 1. The information,
+    which is the curvature of its log density (s + 1/2) log m + (n - s + 1/2) log(1 - m), is
+    (n + 1) / (m (1 - m)). One more correct annotation adds 1 / (m (1 - m)) to the slope. Not
+    knowing which annotations are correct therefore gives the slope a variance of
+    V / (m (1 - m))^2. This is the missing information, which is subtracted [2]_. What remains is
+    the information in a beta distribution with the same mean and of size
 
         nu = n + 1 - V / (m (1 - m)),
 
-    and the interval is the central one of Beta(nu m, nu (1 - m)). Certain labels (V = 0) give
-    Jeffreys' interval. Never is nu below 1, since V <= s (n - s) / n and s (n - s) <= n^2 / 4; it
-    is 1 where nothing is known (all p_i = 1/2) or the annotator is silent: the interval of the
-    prior.
+    and the interval is the central interval of Beta(nu m, nu (1 - m)). Certain labels (V = 0) give
+    Jeffreys' interval. nu is never below 1, since V <= s (n - s) / n and s (n - s) <= n^2 / 4. It
+    is 1, which gives the interval of the prior, if nothing is known (all p_i = 1/2) or the
+    annotator has no annotations.
 
-    **What the interval covers**: that an annotator's accuracy is seen on n annotations only, and
-    that the truth of each is known but in probability, to which the annotation itself contributes
-    (as in the posterior of a model). **What it does not cover**: errors of the model and of its
-    other parameters. Where these are wrong, so are accuracy and interval; vote shares
-    (`MajorityVote`) are no calibrated probabilities. Annotations of one annotator count as
+    **What the interval covers**: an annotator's accuracy is observed on n annotations only, and the
+    true class of each is known only in probability, to which the annotation itself contributes (as
+    in a model's posterior). **What it does not cover**: errors of the model and of its other
+    parameters. If these are wrong, so are the accuracy and its interval; vote shares
+    (`MajorityVote`) are not calibrated probabilities. The annotations of an annotator count as
     independent.
 
     References
@@ -110,9 +111,9 @@ def annotator_reliability(
     posterior = _checked(posterior, observed)
     r = observed.n_annotators
     n = np.bincount(observed.annotator, minlength=r)
-    right = _right(posterior, observed)
-    s = np.bincount(observed.annotator, weights=right, minlength=r)
-    variance = np.bincount(observed.annotator, weights=right * (1 - right), minlength=r)
+    p = _probability_correct(posterior, observed)
+    s = np.bincount(observed.annotator, weights=p, minlength=r)
+    variance = np.bincount(observed.annotator, weights=p * (1 - p), minlength=r)
     accuracy = np.divide(s, n, out=np.full(r, np.nan), where=n > 0)
     mean = (s + 0.5) / (n + 1)
     size = n + 1 - variance / (mean * (1 - mean))
@@ -120,17 +121,17 @@ def annotator_reliability(
     return AnnotatorReliability(n, accuracy, lower, upper)
 
 
-def _right(posterior: FloatArray, table: AnnotationTable) -> FloatArray:
-    """Probability that every annotation is right."""
-    right: FloatArray = posterior[table.instance, table.label]
-    bad = ~((right >= -1e-6) & (right <= 1 + 1e-6))
+def _probability_correct(posterior: FloatArray, table: AnnotationTable) -> FloatArray:
+    """Probability that each annotation is correct, shape (n_annotations,)."""
+    p: FloatArray = posterior[table.instance, table.label]
+    bad = ~((p >= -1e-6) & (p <= 1 + 1e-6))
     if bad.any():
         raise AnnotationError(
-            f"posterior holds {right[bad][0]!r} for instance "
-            f"{table.instances[table.instance[bad][0]].item()!r}; probabilities are needed. "
+            f"posterior holds {p[bad][0]!r} for instance "
+            f"{table.instances[table.instance[bad][0]].item()!r}; it must hold probabilities. "
             "Leave out the annotations of instances without a label (table.take)"
         )
-    return right.clip(0, 1)
+    return p.clip(0, 1)
 
 
 def _checked(posterior: Any, table: AnnotationTable) -> FloatArray:
@@ -138,7 +139,7 @@ def _checked(posterior: Any, table: AnnotationTable) -> FloatArray:
     expected = (table.n_instances, table.n_classes)
     if checked.shape != expected:
         raise AnnotationError(
-            f"posterior has shape {checked.shape}; the table needs one row an instance and one "
-            f"column a class, {expected}"
+            f"posterior has shape {checked.shape}; it must have one row per instance and one "
+            f"column per class of the table, {expected}"
         )
     return checked

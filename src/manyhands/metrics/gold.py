@@ -1,4 +1,4 @@
-"""Predictions against gold labels: scikit-learn where it has the measure."""
+"""Predictions against gold labels; scikit-learn computes the measures that it has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def accuracy(y: Any, predicted: Any) -> float:
-    """Share of right predictions.
+    """Share of correct predictions.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ def accuracy(y: Any, predicted: Any) -> float:
 
 
 def balanced_accuracy(y: Any, predicted: Any) -> float:
-    """Mean recall over the classes that occur in ``y``, each class counting the same.
+    """Mean recall over the classes that occur in ``y``; each class counts the same.
 
-    What ``decide(..., "balanced")`` is for: one less the mean of the classes' error rates.
+    This is 1 minus the mean error rate of the classes, the aim of ``decide(..., "balanced")``.
 
     Parameters
     ----------
@@ -56,8 +56,8 @@ def balanced_accuracy(y: Any, predicted: Any) -> float:
     Returns
     -------
     float
-        1 / C for one class predicted always, with C classes in ``y``. A class that is predicted
-        only does not count but for the recall it takes from others.
+        1 / C if one class is always predicted, with C classes in ``y``. A class that is predicted
+        but absent from ``y`` has no recall of its own; it only lowers that of other classes.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def balanced_accuracy(y: Any, predicted: Any) -> float:
 
 
 def macro_f1(y: Any, predicted: Any) -> float:
-    """Mean F1 over the classes that occur in ``y`` or ``predicted``, each class counting the same.
+    """Mean F1 over the classes that occur in ``y`` or ``predicted``; each class counts the same.
 
     A class that is predicted but absent from ``y``, or never predicted, has an F1 of 0.
 
@@ -96,7 +96,7 @@ def minority_recall(y: Any, predicted: Any, *, minority: Any = None) -> float:
         Gold and predicted class values.
     minority : sequence of class values, optional
         The minority classes; default: the rarer half of the classes in ``y``, rounded down
-        (the rarer one of two). Of equally frequent classes the later ones count as rarer.
+        (the rarer one of two). Among equally frequent classes, the later ones count as rarer.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def minority_recall(y: Any, predicted: Any, *, minority: Any = None) -> float:
     if not np.isin(chosen, y).all():
         absent = chosen[~np.isin(chosen, y)][0].item()
         raise AnnotationError(
-            f"minority names {absent!r}, which no gold label in y has, so it has no recall; "
+            f"minority names {absent!r}, which does not occur in y and so has no recall; "
             "leave it out"
         )
     recall = recall_score(y, predicted, labels=chosen, average="macro", zero_division=0.0)
@@ -144,9 +144,9 @@ def brier_score(proba: Any, y: Any, *, classes: Any = None) -> float:
     Returns
     -------
     float in [0, 2]
-        0: certain and right; 2: certain and wrong; 1 - 1 / n_classes: no idea. Lowest in
-        expectation for the true probabilities. NaN if n is 0. Of two classes it is twice the
-        squared error of the probability of either.
+        0: certain and right; 2: certain and wrong; 1 - 1 / n_classes: uniform probabilities. The
+        true probabilities minimise its expectation. NaN if n is 0. With two classes it is twice
+        the squared error of either probability.
 
     Raises
     ------
@@ -177,13 +177,13 @@ class ReliabilityCurve(NamedTuple):
     Attributes
     ----------
     counts : integer array
-        Predictions whose confidence is in ``(k / n_bins, (k + 1) / n_bins]``.
+        Number of predictions with confidence in ``(k / n_bins, (k + 1) / n_bins]``.
     confidence : array
         Their mean confidence; NaN in an empty bin.
     accuracy : array
-        Share of them that is right; NaN in an empty bin.
+        Share of them that are right; NaN in an empty bin.
     lower, upper : arrays
-        Bounds of the Jeffreys interval around ``accuracy``; those of the prior in an empty bin.
+        Bounds of the Jeffreys interval around ``accuracy``; in an empty bin, those of the prior.
     """
 
     counts: IntArray
@@ -208,7 +208,7 @@ def reliability_curve(
         Class value of every column; default: the sorted values of ``y``.
     n_bins : int, default=15
     level : float in (0, 1), default=0.95
-        Mass of the interval around each accuracy [2]_.
+        Probability mass of the interval around each accuracy [2]_.
 
     Returns
     -------
@@ -254,7 +254,7 @@ def expected_calibration_error(
     Parameters
     ----------
     proba, y, classes, n_bins
-        As in `reliability_curve`, whose errors are raised, too.
+        As in `reliability_curve`, which also raises the errors.
 
     Returns
     -------
@@ -279,16 +279,16 @@ def expected_calibration_error(
 
 
 class CoverageRisk(NamedTuple):
-    """What abstaining buys; each field has one entry a distinct confidence, highest first.
+    """Coverage and risk of abstaining; one entry per distinct confidence, highest first.
 
     Attributes
     ----------
     threshold : array
-        Confidence from which on a prediction is made (``threshold`` of `manyhands.decide`).
+        Lowest confidence at which a prediction is made (``threshold`` of `manyhands.decide`).
     coverage : array
-        Share of the instances with a prediction; it rises to 1.
+        Share of instances with a prediction; it rises to 1.
     risk : array
-        Share of wrong ones among these predictions; 1 - risk is the selective accuracy.
+        Share of these predictions that are wrong; 1 - risk is the selective accuracy.
     """
 
     threshold: FloatArray
@@ -297,7 +297,7 @@ class CoverageRisk(NamedTuple):
 
 
 def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
-    """Error of the predictions made against their share, for every threshold of abstaining [1]_.
+    """Error rate and share of the predictions made, for every abstention threshold [1]_.
 
     Parameters
     ----------
@@ -332,24 +332,24 @@ def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
     """
     proba, codes = _against_gold(proba, y, classes)
     negative, place, counts = np.unique(-proba.max(axis=1), return_inverse=True, return_counts=True)
-    made = counts.cumsum()
-    wrong = np.bincount(place, weights=decide(proba) != codes, minlength=len(counts)).cumsum()
-    return CoverageRisk(-negative, made / max(len(codes), 1), wrong / made)
+    n_predicted = counts.cumsum()
+    n_wrong = np.bincount(place, weights=decide(proba) != codes, minlength=len(counts)).cumsum()
+    return CoverageRisk(-negative, n_predicted / max(len(codes), 1), n_wrong / n_predicted)
 
 
 def _share(part: AnyArray, whole: IntArray) -> FloatArray:
-    """``part / whole``, NaN where there is nothing to share."""
+    """``part / whole``, NaN where ``whole`` is 0."""
     return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
 
 
 def _against_gold(proba: Any, y: Any, classes: Any) -> tuple[FloatArray, IntArray]:
-    """Checked probabilities, and the column that belongs to every gold label."""
+    """Check the probabilities and encode the gold labels as columns of them."""
     proba, y = as_posterior(proba, argument="proba"), np.asarray(y)
     vocabulary = np.unique(y) if classes is None else make_vocabulary(classes, "classes")
     if y.ndim != 1 or proba.shape != (len(y), len(vocabulary)):
         raise AnnotationError(
-            f"proba has shape {proba.shape}; one row a gold label and one column a class, "
-            f"{(len(y), len(vocabulary))}, is needed. If y lacks a class, name all in classes="
+            f"proba has shape {proba.shape}; it must have one row per gold label and one column "
+            f"per class, {(len(y), len(vocabulary))}. If y lacks a class, name all in classes="
         )
     return proba, encode(y, vocabulary, argument="y", vocabulary_name="classes")[0]
 
@@ -359,6 +359,6 @@ def _pair(y: Any, predicted: Any) -> tuple[AnyArray, AnyArray]:
     if y.ndim != 1 or y.shape != predicted.shape or not len(y):
         raise AnnotationError(
             f"y has shape {y.shape} and predicted {predicted.shape}; both must be "
-            "one-dimensional, equally long and not empty"
+            "one-dimensional, nonempty and of the same length"
         )
     return y, predicted

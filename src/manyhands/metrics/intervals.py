@@ -1,4 +1,4 @@
-"""Intervals around proportions.
+"""Intervals for proportions.
 
 References
 ----------
@@ -18,9 +18,9 @@ from manyhands.typing import FloatArray
 
 
 def beta_interval(a: Any, b: Any, *, level: float) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the central interval of mass ``level`` of Beta(a, b), each of the shape of ``a``.
+    """Bounds of the central interval of Beta(a, b) with mass ``level``, each shaped like ``a``.
 
-    With ``a`` successes + 1/2 and ``b`` failures + 1/2 it is the Jeffreys interval of a
+    With ``a`` = successes + 1/2 and ``b`` = failures + 1/2 it is the Jeffreys interval of a
     proportion [1]_.
 
     Raises

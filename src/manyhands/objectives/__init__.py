@@ -1,4 +1,4 @@
-"""Objectives: a module and a batch in, named loss terms out. Their sum is minimised."""
+"""Objectives map a module and a batch to named loss terms, whose sum is minimised."""
 
 from manyhands.objectives.adversarial import (
     COST_FORMS,

@@ -1,4 +1,4 @@
-"""CrowdInG's objectives: judging annotations, and learning from logged judgements.
+"""CrowdInG's objectives: the discriminator's loss, and counterfactual risks of the generator.
 
 .. [1] Z. Chu and H. Wang. Improve learning from crowds via generative augmentation. KDD 2021.
 .. [2] T. Joachims, A. Swaminathan and M. de Rijke. Deep learning with logged bandit feedback.
@@ -16,13 +16,13 @@ from torch.nn import functional as F
 from manyhands.nn import AnnotationDiscriminator, AuxiliaryNetwork
 
 COST_FORMS = ("non_saturating", "saturating")
-"""-log D (released) and log(1 - D) (published): what a generated annotation costs."""
+"""Cost of a generated annotation: -log D (released code) and log(1 - D) (paper)."""
 
 SPARSITY_FORMS = ("l1", "l2")
-"""Mean of D over all classes (released), and of its square (published)."""
+"""Mean of D over all classes (released code), and mean of its square (paper)."""
 
 FLOOR = 1e-3
-"""Added to a probability before its logarithm, as released: a cost is at most log 1001."""
+"""Added to a probability before its logarithm, as in the released code; costs are <= log 1001."""
 
 
 class Annotations(NamedTuple):
@@ -52,11 +52,12 @@ def discriminator_objective(
     sparsity_weight: float,
     sparsity_form: str = "l1",
 ) -> dict[str, Tensor]:
-    """Loss of discriminator and auxiliary network: minus their part of Eq. 4 of [1]_.
+    """Loss of discriminator and auxiliary network: the negative of their part of Eq. 4 of [1]_.
 
-    Half the mean over the real annotations, and half that over the generated ones, of
-    ``real`` = -log D(y), ``generated`` = -log(1 - D(y)), ``sparsity``, a penalty on D of all
-    classes, and ``information`` = information_weight * -sum_c z_c log Q_c(y). None generated: 0.
+    ``real`` = -log D(y) is averaged over the real annotations, ``generated`` = -log(1 - D(y)) over
+    the generated ones; both means are halved. ``sparsity``, a penalty on D of all classes, and
+    ``information`` = information_weight * -sum_c z_c log Q_c(y) add half their mean over either
+    kind. A mean over no generated annotations is 0.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def discriminator_objective(
         The classifier's output z, detached.
     real, generated : Annotations
     information_weight : float
-        Lambda; 0 leaves Q out.
+        Lambda; 0 leaves out Q.
     sparsity_weight : float
     sparsity_form : one of `SPARSITY_FORMS`
     """
@@ -95,7 +96,7 @@ def discriminator_objective(
 
 
 def _half_weights(real: Annotations, generated: Annotations) -> Tensor:
-    """Weights of real, then generated annotations: halves of either's mean."""
+    """Weights of the real, then the generated annotations: either kind counts half its mean."""
     device = real.labels.device
     own = torch.ones(len(real.labels), device=device) if real.weights is None else real.weights
     others = torch.ones(len(generated.labels), device=device)
@@ -103,10 +104,11 @@ def _half_weights(real: Annotations, generated: Annotations) -> Tensor:
 
 
 def authenticity_cost(scores: Tensor, form: str) -> Tensor:
-    """What generated annotations cost (L_G), from the logits of D: at least 0, or at most 0.
+    """Cost of generated annotations (L_G) from the logits of D.
 
-    "non_saturating": -log((D + f) / (1 + f)); "saturating": log((1 - D + f) / (1 + f)), with f
-    the small `FLOOR` that bounds them. Both fall with D.
+    "non_saturating" is -log((D + f) / (1 + f)), at least 0; "saturating" is
+    log((1 - D + f) / (1 + f)), at most 0. f is the small `FLOOR` that bounds them. Both decrease
+    with D.
 
     Examples
     --------
@@ -121,33 +123,33 @@ def authenticity_cost(scores: Tensor, form: str) -> Tensor:
 
 
 def information_cost(log_posterior: Tensor, proba: Tensor) -> Tensor:
-    """Minus the bound on the information (Eq. 3 of [1]_, without H(z)): (m,).
+    """Negative bound on the mutual information (Eq. 3 of [1]_, without H(z)), shape (m,).
 
     Parameters
     ----------
     log_posterior : tensor of shape (m, n_classes)
         log Q(z | x, e, y).
     proba : tensor of shape (m, n_classes)
-        z.
+        The classifier's output z.
     """
     return -(proba * log_posterior).sum(dim=1)
 
 
 def importance_ratios(log_proba: Tensor, logged: Tensor) -> Tensor:
-    """G(y) / G_0(y) of annotations drawn from G_0, from their log probabilities: (m,)."""
+    """Ratios G(y) / G_0(y) of annotations drawn from G_0, from log probabilities, shape (m,)."""
     return (log_proba - logged).exp()
 
 
 def counterfactual_risk(ratios: Tensor, cost: Tensor, *, mu: float, truncation: float) -> Tensor:
-    """Eq. 5 and 6 of [1]_: mean of (cost - mu) min(ratio, truncation).
+    """Mean of (cost - mu) min(ratio, truncation), Eq. 5 and 6 of [1]_.
 
-    A ratio beyond the truncation counts as that, and has no gradient.
+    A ratio above ``truncation`` is truncated and has no gradient.
 
     Parameters
     ----------
     ratios, cost : tensors of shape (m,)
     mu : float
-        Lagrange multiplier: what is subtracted from every cost.
+        Lagrange multiplier, which is subtracted from every cost.
     truncation : float
 
     Examples
@@ -162,17 +164,17 @@ def counterfactual_risk(ratios: Tensor, cost: Tensor, *, mu: float, truncation: 
 
 
 def self_normalized_risk(ratios: Tensor, cost: Tensor) -> Tensor:
-    """Cost expected of a policy from another's log [2]_: sum(ratio cost) / sum(ratio).
+    """Expected cost of a policy from another's log [2]_: sum(ratio cost) / sum(ratio).
 
-    Unlike the plain mean, it does not change when a constant is added to all costs but by that
-    constant, so that choices of mu can be compared by it.
+    A constant added to all costs shifts this estimate by exactly that constant, unlike the plain
+    mean. Choices of mu can therefore be compared by it.
     """
     total = ratios.sum().clamp_min(torch.finfo(ratios.dtype).tiny)
     return (ratios @ cost) / total
 
 
 def effective_sample_size(ratios: Tensor) -> Tensor:
-    """Share of a weighted sample's size that counts: (sum w)^2 / (m sum w^2), in [0, 1].
+    """Effective share of a weighted sample's size: (sum w)^2 / (m sum w^2), in [0, 1].
 
     Examples
     --------

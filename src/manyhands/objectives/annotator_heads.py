@@ -1,4 +1,4 @@
-"""Objectives of the models with a linear head an annotator.
+"""Objectives of models with one linear head per annotator.
 
 .. [1] M. Y. Guan, V. Gulshan, A. M. Dai and G. E. Hinton. Who said what: modeling individual
    labelers improves classification. AAAI 2018.
@@ -22,20 +22,20 @@ from manyhands.training import CrowdBatch
 def annotator_average_nll(
     module: DoctorNetModule, batch: CrowdBatch, *, exclude_own: bool, focus: float = 0.0
 ) -> dict[str, Tensor]:
-    """``average_nll``: the mean of each instance's annotations, by the weighted mean of heads.
+    """``average_nll``: cross entropy of the weighted mean of heads and the mean annotation.
 
-    The cross entropy of the weighted mean against the mean of an instance's one-hot annotations
-    (Eq. 7 of DASC's paper, on Weighted Doctor Net), written as a sum over annotations: each
-    weighs one over the number of annotations of its instance. Only the weights get a gradient;
-    trunk and heads are frozen.
+    The target is the mean of an instance's one-hot annotations (Eq. 7 of DASC's paper, on Weighted
+    Doctor Net). The loss is written as a sum over annotations, each of which weighs 1 over the
+    number of its instance's annotations. Only the averaging weights receive a gradient; trunk and
+    heads are frozen.
 
     Parameters
     ----------
     module : DoctorNetModule
     batch : CrowdBatch
     exclude_own : bool
-        Leave out, for every instance, the heads of the annotators who annotated it: they have
-        learnt those very labels [1]_.
+        Whether to leave out, for each instance, the heads of the annotators who annotated it: they
+        have learned these labels [1]_.
     focus : float
         Exponent of a focal factor; see `focal_nll`.
     """
@@ -57,13 +57,13 @@ def annotator_average_nll(
 
 
 class AnnotatorGroup(NamedTuple):
-    """Annotators with about as many annotations each, padded to as many.
+    """Annotators with similar numbers of annotations, padded to the same number.
 
     Attributes
     ----------
     annotators : integer tensor of shape (a,)
     x : tensor of shape (a, p, d)
-        The instances they annotated; zeros where there are fewer than p.
+        The instances they annotated, padded with zeros to p.
     labels : integer tensor of shape (a, p)
     weights : tensor of shape (a, p)
         0 where there is no annotation.
@@ -76,15 +76,15 @@ class AnnotatorGroup(NamedTuple):
 
 
 def group_annotators(x: Tensor, batch: CrowdBatch) -> list[AnnotatorGroup]:
-    """Arrange a batch by annotator, for few products of large blocks.
+    """Group a batch by annotator, so that a few large matrix products suffice.
 
-    Those with p/2 < annotations <= p are padded to p, a power of two: less than twice as many
-    rows as there are observed pairs.
+    Annotators with p/2 to p annotations are padded to p, a power of two. The groups therefore have
+    fewer than twice as many rows as there are observed pairs.
 
     Parameters
     ----------
     x : tensor of shape (n, d)
-        What the batch's ``rows`` point into.
+        Features that the batch's ``rows`` index.
     batch : CrowdBatch
     """
     order = batch.annotators.argsort(stable=True)
@@ -104,15 +104,17 @@ def group_annotators(x: Tensor, batch: CrowdBatch) -> list[AnnotatorGroup]:
 
 
 def personal_nll(weights: Tensor, groups: Iterable[AnnotatorGroup]) -> Tensor:
-    """Sum of the negative log likelihoods of annotations by linear classifiers of their own [2]_.
+    """Negative log likelihood of the annotations under one linear classifier per annotator [2]_.
+
+    The likelihoods are summed over annotations.
 
     Parameters
     ----------
     weights : tensor of shape (R, d, k)
-        Logits of annotator r are x @ weights[r]. With k = 1 these are the second of two classes'
-        (the first's are 0), the published binary form.
+        The logits of annotator r are x @ weights[r]. With k = 1 they are those of the second of two
+        classes (the first has logits of 0), which is the published binary form.
     groups : iterable of AnnotatorGroup
-        Whose ``annotators`` index ``weights``.
+        Groups whose ``annotators`` index ``weights``.
     """
     total = weights.new_zeros(())
     for group in groups:
@@ -125,7 +127,10 @@ def personal_nll(weights: Tensor, groups: Iterable[AnnotatorGroup]) -> Tensor:
 
 
 def fusion_norm(weights: Tensor) -> Tensor:
-    """Sum over all pairs of (N, d, k) of the (Frobenius) norm of their difference [2]_."""
+    """Sum of the Frobenius norms of the differences of all pairs weights[i], weights[j] [2]_.
+
+    ``weights`` has shape (N, d, k).
+    """
     flat = weights.flatten(1)
     total = flat.new_zeros(())
     for i in range(len(flat) - 1):
@@ -134,9 +139,9 @@ def fusion_norm(weights: Tensor) -> Tensor:
 
 
 def group_soft_threshold(values: Tensor, threshold: float) -> Tensor:
-    """Shorten every values[i] by ``threshold``, in (Frobenius) norm; shorter ones become 0.
+    """Reduce the Frobenius norm of each values[i] by ``threshold``, down to 0 at most.
 
-    The proximal operator of threshold * norm: what minimises
+    This is the proximal operator of threshold * norm: the u that minimises
     threshold * |u| + |u - values[i]|^2 / 2.
 
     Parameters
@@ -145,6 +150,6 @@ def group_soft_threshold(values: Tensor, threshold: float) -> Tensor:
     threshold : float, at least 0
     """
     norms = torch.linalg.vector_norm(values.flatten(1), dim=1)
-    # The smallest number keeps 0 / 0 from arising.
+    # The clamp avoids 0 / 0.
     factor = (1 - threshold / norms.clamp_min(torch.finfo(norms.dtype).tiny)).clamp_min(0)
     return values * factor.view(-1, *(1 for _ in values.shape[1:]))

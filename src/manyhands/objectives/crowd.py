@@ -33,7 +33,8 @@ def common_noise_objective(
 ) -> dict[str, Tensor]:
     """CoNAL's final loss: ``nll`` and ``confusion_gap`` = -gap_weight * sum_r |W_r - W_g|.
 
-    The minus sign, lost in the printed formula, is the prose's ("enforce them to be different").
+    The printed formula lacks the minus sign, which follows from the paper's text ("enforce them to
+    be different").
     """
     gap = confusion_gap(module.individual, module.common, squared=squared)
     return {**crowd_nll(module, batch, focus=focus), "confusion_gap": -gap_weight * gap}
@@ -49,16 +50,16 @@ def trace_objective(
 ) -> dict[str, Tensor]:
     """Tanno et al.'s loss: ``nll`` and ``trace`` = trace_weight * mean_r trace(W_r).
 
-    The sign is positive: the trace is minimised. Annotators are taken to be as unreliable as
-    their annotations allow, lest the classifier explains their mistakes.
+    The sign is positive: the trace is minimised. Annotators are assumed to be as unreliable as
+    their annotations allow, so that the classifier does not explain their mistakes.
 
     Parameters
     ----------
     module : ConfusionModule
     batch : CrowdBatch
     rarity : tensor of shape (n_annotators,)
-        What an annotation's annotator counts in the mean over the batch's annotations, which
-        stands for that over annotators: their number goes with the batch, not with the crowd.
+        Weight of each annotator's annotations in the mean over the batch's annotations, which
+        estimates the mean over annotators: its cost grows with the batch, not with the crowd.
     trace_weight : float
     focus : float
         See `focal_nll`.
@@ -78,14 +79,14 @@ def information_objective(
 ) -> dict[str, Tensor]:
     """Max-MIG's loss: ``agreement`` = -mean_i (1 + log P_ii) and ``chance`` = mean_ij P_ij.
 
-    See `information_gain`; the weights of the batch are those of the aggregator's evidence.
+    See `information_gain`. The batch's weights are those of the annotations in the aggregator.
 
     Parameters
     ----------
     module : AggregatorModule
     batch : CrowdBatch
     weights : tensor of shape (n_instances,), optional
-        Of the instances.
+        Weights of the instances.
     """
     log_classifier = module(batch.x).log_softmax(dim=1)
     log_aggregator = module.aggregate(

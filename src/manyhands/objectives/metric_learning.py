@@ -1,4 +1,4 @@
-"""Losses of embeddings that the metric-learning library has not, or not at a usable cost.
+"""Embedding losses that pytorch-metric-learning lacks, or has only at an unusable cost.
 
 .. [1] X. He, Y. Zhou, Z. Zhou, S. Bai and X. Bai. Triplet-center loss for multi-view 3D object
    retrieval. CVPR 2018.
@@ -19,19 +19,19 @@ Triplets = tuple[Tensor, Tensor, Tensor]
 
 
 class TripletCenterLoss(nn.Module):
-    r"""Triplet-center loss: nearer to the centre of one's class than to any other [1]_ (Eq. 4).
+    r"""Triplet-center loss: an instance is closest to the centre of its class [1]_ (Eq. 4).
 
-    The mean over the batch of :math:`\max(0, D(x, c_y) + m - \min_{j \ne y} D(x, c_j))`, with half
-    the squared Euclidean distance D. The centres are parameters, which start around 0.
+    The mean over the batch of :math:`\max(0, D(x, c_y) + m - \min_{j \ne y} D(x, c_j))`, where D is
+    half the squared Euclidean distance. The centres are parameters that start near 0.
 
     Parameters
     ----------
     n_classes : int
         2 or more.
     width : int
-        Numbers of the embedding.
+        Dimension of the embedding.
     margin : float
-        m.
+        The margin m.
 
     Examples
     --------
@@ -63,15 +63,15 @@ class TripletCenterLoss(nn.Module):
 class LiftedStructureLoss(nn.Module):
     r"""Lifted structured loss, on embeddings of length 1 [2]_ (Eq. 4).
 
-    The mean over the pairs (i, j) of a class of :math:`\frac{1}{2} \max(0, J_{ij})^2`,
-    :math:`J_{ij} = \log(\sum_k e^{m - d_{ik}} + \sum_l e^{m - d_{jl}}) + d_{ij}`, over the
-    instances k and l of other classes. That is the loss of this name of pytorch-metric-learning,
-    which compares every pair of a class with every pair of two: n^4 numbers, not n^2.
+    The mean of :math:`\frac{1}{2} \max(0, J_{ij})^2` over the pairs (i, j) with the same class,
+    where :math:`J_{ij} = \log(\sum_k e^{m - d_{ik}} + \sum_l e^{m - d_{jl}}) + d_{ij}` and k and l
+    run over the instances of other classes. pytorch-metric-learning has the same loss but compares
+    every pair of equal classes with every pair of different ones, which takes n^4 numbers, not n^2.
 
     Parameters
     ----------
     margin : float
-        m.
+        The margin m.
     """
 
     def __init__(self, margin: float = 1.0) -> None:
@@ -79,7 +79,7 @@ class LiftedStructureLoss(nn.Module):
         self.margin = margin
 
     def forward(self, embedding: Tensor, labels: Tensor) -> Tensor:
-        """Loss of a batch, a scalar; 0 if it has no pair of a class, or none of two.
+        """Loss of a batch, a scalar; 0 without pairs of equal, or of different, classes.
 
         Parameters
         ----------
@@ -98,16 +98,17 @@ class LiftedStructureLoss(nn.Module):
 
 
 def nearest_negatives(embedding: Tensor, triplets: Triplets) -> Triplets:
-    """Of the triplets of an anchor and a positive, the one whose negative is nearest [3]_.
+    """Keep, for each anchor and positive, the triplet with the nearest negative [3]_.
 
-    Of semi-hard triplets, whose negatives are farther than the positive, these are the hardest.
+    Among semi-hard triplets, whose negatives are farther away than the positive, these are the
+    hardest.
 
     Parameters
     ----------
     embedding : tensor of shape (n, d)
-        Compared at length 1.
+        Normalised to length 1 before distances are computed.
     triplets : three integer tensors of shape (m,)
-        Rows: anchors, positives, negatives.
+        Rows of the anchors, the positives and the negatives.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Loss of n-tuplets whose members are rows of a batch (NeuCrowd).
+"""Loss of NeuCrowd's n-tuplets, whose members are rows of a batch.
 
 .. [1] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
    with crowdsourced labels. Knowledge and Information Systems 64, 2022.
@@ -16,13 +16,14 @@ from manyhands.functional import robust_anchors, tuplet_nll
 
 @dataclass(frozen=True)
 class TupletLoss:
-    """Loss of every tuplet of a batch [1]_ (Section 3.3).
+    """Loss of each tuplet of a batch [1]_ (Section 3.3).
 
     Attributes
     ----------
     n_classes : int
     robust_anchor : bool
-        Compare with the robust anchor of the anchor's class (Def. 4), or with the anchor itself.
+        Whether to compare with the robust anchor of the anchor's class (Def. 4) or with the anchor
+        itself.
     normalize_anchor, eta, constant, form
         See `robust_anchors` and `tuplet_nll`.
     """
@@ -37,13 +38,13 @@ class TupletLoss:
     def __call__(
         self, embedding: Tensor, tuplets: Tensor, assurance: Tensor, labels: Tensor
     ) -> Tensor:
-        """Loss of every tuplet, shape (m,).
+        """Loss of each tuplet, shape (m,).
 
         Parameters
         ----------
         embedding : tensor of shape (n, d)
         tuplets : integer tensor of shape (m, size)
-            Rows: anchor, positive, negatives.
+            Rows of the anchor, the positive and the negatives.
         assurance : tensor of shape (n,)
         labels : integer tensor of shape (n,)
         """
@@ -58,7 +59,7 @@ class TupletLoss:
                 self.n_classes,
                 normalize=self.normalize_anchor,
             )[classes]
-        # A gather of many rows of few: index_select has the faster gradient.
+        # Few distinct rows are gathered many times: index_select has the faster gradient.
         members = embedding.index_select(0, rest.flatten()).view(*rest.shape, -1)
         return tuplet_nll(
             anchors,
@@ -71,16 +72,17 @@ class TupletLoss:
 
 
 def hardness_error(predicted: Tensor, losses: Tensor) -> Tensor:
-    """Mean squared error of predicted losses (m,) against those there were (m,).
+    """Mean squared error of predicted losses (m,) against actual losses (m,).
 
     Raises
     ------
     ValueError
-        If the shapes differ: a difference would be spread over all pairs, whose best guess is the
-        mean.
+        If the shapes differ. Broadcasting would compare all pairs, for which predicting the mean
+        is best.
     """
     if predicted.shape != losses.shape:
         raise ValueError(
-            f"predicted has shape {tuple(predicted.shape)}, losses {tuple(losses.shape)}"
+            f"predicted has shape {tuple(predicted.shape)} and losses {tuple(losses.shape)}; both "
+            "must have the same shape"
         )
     return torch.nn.functional.mse_loss(predicted, losses)

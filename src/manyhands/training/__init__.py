@@ -1,4 +1,4 @@
-"""One epoch loop, what feeds it, and what watches it. Knows no crowd model."""
+"""The epoch loop, its batches and its callbacks. Nothing here depends on a crowd model."""
 
 from manyhands.training.callbacks import (
     BestState,

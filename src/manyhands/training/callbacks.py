@@ -1,4 +1,4 @@
-"""What watches the training: metrics, the best state, early stopping, a progress bar."""
+"""Training callbacks: metrics, the best state, early stopping, a progress bar."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from torch import nn
 
 logger = logging.getLogger("manyhands")
 
-_NOTHING_YET = {"value": None, "stage": None, "epoch": None, "module": None}
+_NO_BEST = {"value": None, "stage": None, "epoch": None, "module": None}
 
 
 class Callback:
-    """Does nothing; subclasses override what they need."""
+    """Base class whose hooks do nothing; subclasses override the ones they need."""
 
     should_stop = False
-    """True ends the stage."""
+    """Whether to end the current stage."""
 
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Hear that a stage begins (or, with first_epoch > 0, goes on)."""
+        """Run before a stage begins (or, with first_epoch > 0, resumes)."""
 
     def after_epoch(self, row: dict[str, Any]) -> None:
-        """See (and add to) the epoch's history row."""
+        """Run after an epoch; may read its history row and add to it."""
 
     def after_training(self) -> None:
-        """Hear that training is over, by whatever reason."""
+        """Run when training ends, also if it fails."""
 
     def state_dict(self) -> dict[str, Any]:
         """State for a checkpoint."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put `state_dict` back."""
+        """Restore the state returned by `state_dict`."""
 
 
 class Monitor(Callback):
-    """Add metrics to every row."""
+    """Add metrics to every history row."""
 
     def __init__(self, evaluate: Callable[[], dict[str, float]]) -> None:
         self.evaluate = evaluate
 
     def after_epoch(self, row: dict[str, Any]) -> None:
-        """Evaluate and add to the row."""
+        """Evaluate the metrics and add them to the row."""
         row.update(self.evaluate())
 
 
 class BestState(Callback):
-    """Keep the module's state of the best epoch so far.
+    """Keep the module's state from the best epoch so far.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class BestState(Callback):
         Column of the history.
     higher_is_better : bool
     last_stage_only : bool
-        Begin anew with every stage.
+        Start over with every stage.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class BestState(Callback):
         self.last_stage_only = last_stage_only
         self.metric = metric
         self.sign = 1.0 if higher_is_better else -1.0
-        self.best: dict[str, Any] = dict(_NOTHING_YET)
+        self.best: dict[str, Any] = dict(_NO_BEST)
 
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Forget earlier stages, where they do not count."""
+        """Forget earlier stages if only the last stage counts."""
         if self.last_stage_only and not first_epoch:
-            self.best = dict(_NOTHING_YET)
+            self.best = dict(_NO_BEST)
 
     def after_epoch(self, row: dict[str, Any]) -> None:
-        """Remember the state if the metric improved (the first of equals stays)."""
+        """Keep the state if the metric improved (on ties, the first epoch wins)."""
         value = row[self.metric]
         if self.best["value"] is None or self.sign * (value - self.best["value"]) > 0:
             self.best = {
@@ -93,7 +93,7 @@ class BestState(Callback):
             }
 
     def restore(self) -> None:
-        """Put the best state back into the module."""
+        """Load the best state into the module."""
         self.module.load_state_dict(self.best["module"])
 
     def state_dict(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class BestState(Callback):
         return self.best
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the best state so far back."""
+        """Restore the best state so far."""
         self.best = state
 
 
@@ -115,7 +115,7 @@ class EarlyStopping(Callback):
     higher_is_better : bool
     patience : int
     exempt : collection of str
-        Stages that are never ended.
+        Names of stages that are never stopped early.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class EarlyStopping(Callback):
         self.waited = 0
 
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Begin to wait anew."""
+        """Reset the count of epochs without improvement."""
         if not first_epoch:
             self.best, self.waited = None, 0
 
@@ -150,20 +150,20 @@ class EarlyStopping(Callback):
 
     @property
     def should_stop(self) -> bool:  # type: ignore[override]
-        """Tell whether patience is used up."""
+        """Whether patience is exhausted."""
         return self.waited >= self.patience
 
     def state_dict(self) -> dict[str, Any]:
-        """Best value and epochs waited."""
+        """Best value and number of epochs without improvement."""
         return {"best": self.best, "waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put `state_dict` back."""
+        """Restore the state returned by `state_dict`."""
         self.best, self.waited = state["best"], state["waited"]
 
 
 class ProgressBar(Callback):
-    """A bar on standard error with rich where it is installed; otherwise a log line an epoch."""
+    """A rich progress bar on standard error; without rich, one log line per epoch."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -209,6 +209,6 @@ class ProgressBar(Callback):
             self.progress.update(self.task, completed=row["epoch"], note=note)
 
     def after_training(self) -> None:
-        """Leave the finished bars standing."""
+        """Stop the display; finished bars stay visible."""
         if self.progress is not None:
             self.progress.stop()

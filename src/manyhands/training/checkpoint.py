@@ -1,4 +1,4 @@
-"""An atomic checkpoint every epoch, and exact resume."""
+"""An atomic checkpoint after every epoch, and exact resuming."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from manyhands.training.serialization import load_tree, save_tree
 
 
 class Checkpoint(Callback):
-    """Write everything training depends on after every epoch; read it back to go on.
+    """Save everything that training depends on after every epoch; resume from it.
 
-    Module, optimisers, callbacks, history and generator states are in it, so that a run killed
-    anywhere and resumed ends in the very weights of an uninterrupted one.
+    A checkpoint holds the state of module, optimisers, callbacks, history and random generators. A
+    run that is killed at any point and resumed ends with exactly the weights of an uninterrupted
+    run.
 
     Parameters
     ----------
     path : str or Path
-        File; replaced atomically.
+        The file, which is replaced atomically.
     specification : dict of str to str
-        What the run is made of (class, parameters, data); a checkpoint of another specification
+        What identifies the run (class, parameters, data); a checkpoint with another specification
         is refused.
     module : nn.Module
     stages : sequence of Stage
     callbacks : sequence of Callback
-        The other callbacks, whose state is kept too.
+        The other callbacks, whose state is saved, too.
     history : History
     device : torch.device
     """
@@ -53,14 +54,14 @@ class Checkpoint(Callback):
         self.specification = specification
         self.module = module
         self.stages = stages
-        # A progress bar has no state, and may be there in one of two runs only.
+        # Callbacks without a state, such as a progress bar, may differ between the two runs.
         self.callbacks = [c for c in callbacks if type(c).state_dict is not Callback.state_dict]
         self.history = history
         self.device = device
         self.stage = 0
 
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Note which stage runs."""
+        """Note which stage is running."""
         self.stage = [stage.name for stage in self.stages].index(name)
 
     def after_epoch(self, row: dict[str, Any]) -> None:
@@ -80,24 +81,24 @@ class Checkpoint(Callback):
         )
 
     def resume(self) -> tuple[int, int]:
-        """Put the last checkpoint back, if there is one.
+        """Restore the last checkpoint, if there is one.
 
         Returns
         -------
         stage, epoch : int
-            Where to go on; (0, 0) without a checkpoint.
+            Where to resume; (0, 0) without a checkpoint.
 
         Raises
         ------
         ModelFolderError
-            If the checkpoint is unreadable or of another specification.
+            If the checkpoint is unreadable or has another specification.
         """
         if not self.path.exists():
             return 0, 0
         try:
             state = load_tree(self.path)
         except ModelFolderError as error:
-            raise ModelFolderError(f"{error}, or delete it to begin anew") from error
+            raise ModelFolderError(f"{error}, or delete it to start over") from error
         self._check(state)
         self.module.load_state_dict(state["module"])
         for stage, step_state in zip(self.stages, state["steps"], strict=True):
@@ -110,7 +111,7 @@ class Checkpoint(Callback):
 
     def _check(self, state: Any) -> None:
         if not isinstance(state, dict) or "specification" not in state:
-            raise ModelFolderError(f"{str(self.path)!r} is not a checkpoint of manyhands")
+            raise ModelFolderError(f"{str(self.path)!r} is not a manyhands checkpoint")
         found = state["specification"]
         names = sorted({*found, *self.specification})
         differing = [n for n in names if found.get(n) != self.specification.get(n)]
@@ -118,5 +119,5 @@ class Checkpoint(Callback):
             was = {name: found.get(name) for name in differing}
             raise ModelFolderError(
                 f"{str(self.path)!r} belongs to another run: {', '.join(differing)} differ "
-                f"(there: {was}). Delete it to begin anew, or choose another checkpoint="
+                f"(there: {was}). Delete it to start over, or choose another checkpoint="
             )

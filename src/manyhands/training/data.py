@@ -1,4 +1,4 @@
-"""What an epoch is fed with: features by row, and the observed annotations of those rows."""
+"""Batches of an epoch: rows of features and the annotations of those rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 
 RESIDENT_BYTES = 2 << 30
-"""Features up to this size are moved to the device once, larger ones batch by batch."""
+"""Features up to this size are moved to the device at once, larger ones batch by batch."""
 
 
 class CrowdBatch(NamedTuple):
@@ -27,7 +27,7 @@ class CrowdBatch(NamedTuple):
     instances : integer tensor of shape (n,)
         Row numbers in the training data.
     rows, annotators, labels : integer tensors of shape (m,)
-        One entry an annotation; ``rows`` points into ``x``.
+        One entry per annotation; ``rows`` indexes ``x``.
     weights : tensor of shape (m,) or None
     """
 
@@ -40,30 +40,31 @@ class CrowdBatch(NamedTuple):
 
 
 class MixedBatch(NamedTuple):
-    """Some real instances, and some made ones after them.
+    """Some real instances, followed by some synthetic ones.
 
     Attributes
     ----------
     x : tensor of shape (n, *input_shape)
         Real instances.
-    made : tensor of shape (m, ...)
-        Made ones, as they are held.
+    synthetic : tensor of shape (m, ...)
+        Synthetic instances, as they are stored.
     instances : integer tensor of shape (n + m,)
-        Numbers of both: rows of the training data; made ones are counted on from their number.
+        Instance numbers: rows of the training data for real instances; the numbers of synthetic
+        instances follow those.
     """
 
     x: Tensor
-    made: Tensor
+    synthetic: Tensor
     instances: Tensor
 
 
 class Features:
-    """Rows of features, whatever holds them: dense array, sparse matrix, or map-style Dataset.
+    """Rows of features from a dense array, a sparse matrix or a map-style Dataset.
 
     Parameters
     ----------
     data : ndarray, scipy.sparse matrix or torch Dataset
-        Items of a Dataset are instances, or tuples that begin with one.
+        The items of a Dataset are instances, or tuples that begin with one.
     device : torch.device
     """
 
@@ -73,7 +74,7 @@ class Features:
         self.is_dataset = not hasattr(data, "shape")
         self.is_sparse = hasattr(data, "toarray")
         if isinstance(data, np.ndarray):
-            # torch has neither read-only tensors nor negative strides: such arrays are copied.
+            # torch supports neither read-only arrays nor negative strides: such arrays are copied.
             data = np.ascontiguousarray(data)
             tensor = torch.from_numpy(data if data.flags.writeable else data.copy())
             self.data = tensor.to(device) if tensor.nbytes <= RESIDENT_BYTES else tensor
@@ -93,8 +94,8 @@ class Features:
             x = default_collate(items)
             if not isinstance(x, Tensor):
                 raise AnnotationError(
-                    f"X is a Dataset with items of type {type(items[0]).__name__}; an item is an "
-                    "array or tensor, or a tuple that begins with one"
+                    f"X is a Dataset with items of type {type(items[0]).__name__}; an item must be "
+                    "an array or tensor, or a tuple that begins with one"
                 )
             self._check_finite(x, rows)
         elif self.is_sparse:
@@ -105,12 +106,12 @@ class Features:
 
     @staticmethod
     def _check_finite(x: Tensor, rows: Tensor) -> None:
-        """Arrays are checked as a whole when they come in, a Dataset item by item."""
+        """Check the items of a Dataset; arrays are checked as a whole before training."""
         bad = ~torch.isfinite(x).flatten(1).all(dim=1)
         if bad.any():
             raise AnnotationError(
                 f"X contains NaN or infinity in item {int(rows[bad.cpu()][0])} of the Dataset; "
-                "fill the gaps in its __getitem__"
+                "fill in missing values in its __getitem__"
             )
 
     def batches(self, rows: Tensor, batch_size: int) -> Iterator[Tensor]:
@@ -123,15 +124,15 @@ class Features:
 class AnnotationBatches:
     """Shuffled minibatches over the instances that have annotations.
 
-    Cost grows with the annotations: an instance without any is never fetched.
+    Cost grows with the number of annotations: an instance without any is never fetched.
 
     Parameters
     ----------
     features : Features
+        One row per instance of ``table``.
     table : AnnotationTable
-        One row of features an instance.
     batch_size : int
-        Instances a batch.
+        Instances per batch.
     """
 
     features: Features
@@ -180,9 +181,11 @@ class AnnotationBatches:
 
 
 def mixed_epoch(
-    features: Features, rows: Tensor, batch_size: int, made: Tensor | None = None
+    features: Features, rows: Tensor, batch_size: int, synthetic: Tensor | None = None
 ) -> Iterator[MixedBatch]:
-    """Yield one pass over real and made instances in random order, as `AnnotationBatches.epoch`.
+    """Yield one pass over real and synthetic instances in random order.
+
+    The order is drawn as in `AnnotationBatches.epoch`.
 
     Parameters
     ----------
@@ -190,18 +193,18 @@ def mixed_epoch(
     rows : integer tensor
         The real instances, ascending.
     batch_size : int
-    made : tensor of shape (m, ...), optional
-        The made ones, on the features' device.
+    synthetic : tensor of shape (m, ...), optional
+        The synthetic instances, on the features' device.
     """
     n = len(features)
-    if made is None:
-        made = torch.empty(0, device=features.device)
-    every = torch.cat([rows, torch.arange(n, n + len(made), device=rows.device)])
-    for part in _split(_shuffled(every), batch_size):
+    if synthetic is None:
+        synthetic = torch.empty(0, device=features.device)
+    instances = torch.cat([rows, torch.arange(n, n + len(synthetic), device=rows.device)])
+    for part in _split(_shuffled(instances), batch_size):
         real, new = part[part < n], part[part >= n]
-        # A Dataset cannot be asked for nothing.
+        # An empty batch of a Dataset cannot be collated.
         x = features.take(real) if len(real) else torch.empty(0, *features.input_shape)
-        yield MixedBatch(x.to(features.device), made[new - n], torch.cat([real, new]))
+        yield MixedBatch(x.to(features.device), synthetic[new - n], torch.cat([real, new]))
 
 
 def _shuffled(instances: Tensor) -> Tensor:
@@ -210,7 +213,7 @@ def _shuffled(instances: Tensor) -> Tensor:
 
 def _split(instances: Tensor, size: int) -> list[Tensor]:
     parts = [instances[i : i + size] for i in range(0, len(instances), size)]
-    # Batch normalisation has no variance over one row: a last batch of one joins the former.
+    # Batch normalisation needs two rows, so a last batch of one row joins the batch before it.
     if len(parts) > 1 and len(parts[-1]) == 1:
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
@@ -221,7 +224,8 @@ def hold_out(
 ) -> tuple[AnnotationTable, AnnotationTable]:
     """Split off a random fraction of the observed annotations: (kept, held out).
 
-    Vocabularies stay. What was not observed (``source``) is kept: it proves nothing.
+    Both tables keep the vocabularies. Annotations that were not observed (``source``) are always
+    kept, since they cannot validate a model.
 
     Raises
     ------
@@ -231,10 +235,10 @@ def hold_out(
     observed = np.flatnonzero(table.source == "observed")
     n_held = round(fraction * len(observed))
     if not 0 < n_held < len(observed):
-        mend = "smaller" if n_held else "larger"
+        better = "smaller" if n_held else "larger"
         raise AnnotationError(
             f"validation={fraction} of {len(observed)} annotations leaves one part empty; "
-            f"use a {mend} fraction, or validation=None"
+            f"use a {better} fraction, or validation=None"
         )
     held = np.zeros(table.n_annotations, dtype=bool)
     held[observed[rng.choice(len(observed), n_held, replace=False)]] = True

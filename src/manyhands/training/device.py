@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""The choice of a torch device."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 
 
 def pick_device(device: str | torch.device) -> torch.device:
-    """Resolve ``"auto"`` to CUDA where there is one, else the CPU.
+    """Resolve a device; ``"auto"`` is CUDA if available, else the CPU.
 
     Raises
     ------
     ValueError
-        If the device is unknown, or CUDA is asked for and there is none.
+        If the device is unknown, or is CUDA but no CUDA device is available.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -20,5 +20,5 @@ def pick_device(device: str | torch.device) -> torch.device:
     except RuntimeError as error:
         raise ValueError(f"device={device!r} is unknown; use 'auto', 'cpu' or 'cuda'") from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}, but no CUDA device is at hand; use 'auto' or 'cpu'")
+        raise ValueError(f"device={device!r}, but no CUDA device is available; use 'auto' or 'cpu'")
     return chosen

@@ -1,4 +1,4 @@
-"""The training history: one row an epoch."""
+"""The training history: one row per epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one epoch loop, and the steps it runs."""
+"""The epoch loop and the steps it runs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from manyhands.training.history import History
 
 
 class TrainStep(Protocol):
-    """One update of a model from one batch; owns its optimisers."""
+    """An update of a model from one batch; owns the optimisers."""
 
     def start_epoch(self, epoch: int) -> None:
-        """Prepare an epoch (0-based)."""
+        """Prepare for an epoch (counted from 0)."""
 
     def __call__(self, batch: Any) -> dict[str, Tensor]:
         """Update from a batch and return the named loss terms, detached."""
@@ -30,11 +30,11 @@ class TrainStep(Protocol):
         """State of the optimisers, for a checkpoint."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put `state_dict` back."""
+        """Restore the state returned by `state_dict`."""
 
 
 class GradientStep:
-    """Plain gradient descent on the sum of an objective's named terms.
+    """One optimiser step per batch on the sum of an objective's named terms.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class GradientStep:
     objective : callable (module, batch) -> dict of scalar tensors
     make_optimizer : callable () -> torch optimiser
     reset_every_epoch : bool
-        Make a new optimiser at the start of every epoch, as the CoNAL and CrowdInG code does.
+        Whether to create a new optimiser for every epoch, as the code of CoNAL and CrowdInG does.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class GradientStep:
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the optimiser's state back."""
+        """Restore the optimiser's state."""
         self.optimizer.load_state_dict(state["optimizer"])
 
 
 @dataclass
 class Stage:
-    """A phase of training: a step, the batches of an epoch, and how many epochs."""
+    """A phase of training: a step, the batches of each epoch, and the number of epochs."""
 
     name: str
     step: TrainStep
@@ -102,19 +102,19 @@ def run_epochs(
     stage: str = "train",
     first_epoch: int = 0,
 ) -> None:
-    """Run epochs, log one row each, and stop when a callback says so.
+    """Run epochs, add a history row for each, and stop when a callback says so.
 
     Parameters
     ----------
     step : TrainStep
     epoch_batches : callable (epoch) -> iterable of batches
-        A function, so that an epoch may rebuild its batches.
+        Called once per epoch, which may therefore rebuild its batches.
     max_epochs, first_epoch : int
     callbacks : sequence of Callback
         Called in order after each epoch; each may add to the row.
     history : History
-        Gets a row an epoch: stage, epoch (from 1), mean of every named term and their sum
-        ``loss``, what callbacks add, ``seconds`` of training.
+        Receives one row per epoch: stage, epoch (from 1), the mean of each named term, their sum
+        ``loss``, ``seconds`` of training, and whatever the callbacks add.
     stage : str
 
     Raises
@@ -142,7 +142,7 @@ def run_epochs(
 
 
 def _mean_terms(steps: Iterable[dict[str, Tensor]]) -> dict[str, float]:
-    """Mean of every named term over the batches; synchronises with the device once."""
+    """Mean of each named term over the batches; synchronises with the device only once."""
     sums: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
     n = 0
     for terms in steps:
@@ -160,7 +160,7 @@ def run_stages(
     first_stage: int = 0,
     first_epoch: int = 0,
 ) -> None:
-    """Run stages (of distinct names) one after the other, from a given stage and epoch on."""
+    """Run stages with distinct names one after another, starting at a given stage and epoch."""
     try:
         for index, stage in enumerate(stages[first_stage:]):
             start = 0 if index else first_epoch
@@ -176,6 +176,6 @@ def run_stages(
                 first_epoch=start,
             )
     finally:
-        # After Ctrl-C too: a progress bar left running hides the cursor.
+        # Also after Ctrl-C: a progress bar that is still running hides the cursor.
         for callback in callbacks:
             callback.after_training()

@@ -1,4 +1,4 @@
-"""Seeds that leave the global generators alone."""
+"""Seeding that leaves the global random state unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-# The default generators are global: fits in other threads wait rather than share them.
+# The default generators are global: fits in other threads wait instead of sharing them.
 _LOCK = threading.RLock()
 
 
@@ -17,8 +17,8 @@ _LOCK = threading.RLock()
 def isolated_rng(seed: int, device: torch.device) -> Iterator[None]:
     """Seed torch's default generators inside the block; restore them afterwards.
 
-    Dropout and weight initialisation draw from torch's default generators, so these are forked
-    (for the CPU and the one device used) rather than avoided.
+    Dropout and weight initialisation draw from torch's default generators. They cannot be avoided
+    and are forked instead, for the CPU and the device in use.
     """
     devices: list[int] = []
     if device.type == "cuda":
@@ -40,7 +40,7 @@ def random_state_of(device: torch.device) -> dict[str, Tensor]:
 
 
 def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
-    """Put `random_state_of` back."""
+    """Restore the state returned by `random_state_of`."""
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"], device)

@@ -1,4 +1,4 @@
-"""Nested dicts and lists of tensors and plain values, in one safetensors file (no pickle)."""
+"""Nested dicts and lists of tensors and plain values in one safetensors file (no pickle)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAIRS = "__pairs__"
 
 
 def save_tree(path: str | Path, tree: Any) -> Path:
-    """Write a tree atomically: tensors as they are, the rest as JSON in the header."""
+    """Write a tree atomically: tensors as such, everything else as JSON in the header."""
     tensors: dict[str, Tensor] = {}
     skeleton = _strip(tree, tensors)
     return write_atomically(path, save(tensors, metadata={"tree": json.dumps(skeleton)}))
@@ -31,7 +31,7 @@ def load_tree(path: str | Path, device: str | torch.device = "cpu") -> Any:
     Raises
     ------
     ModelFolderError
-        If the file is missing, truncated or of another kind.
+        If the file is missing, truncated or of another format.
     """
     path = Path(path)
     if not path.is_file():
@@ -43,15 +43,15 @@ def load_tree(path: str | Path, device: str | torch.device = "cpu") -> Any:
         return _fill(skeleton, tensors)
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise ModelFolderError(
-            f"{str(path)!r} is truncated or not a file of manyhands ({error}); write it again"
+            f"{str(path)!r} is truncated or not a manyhands file ({error}); write it again"
         ) from error
 
 
 def _strip(node: Any, tensors: dict[str, Tensor]) -> Any:
-    """Replace tensors by references, and dicts with other than plain string keys by pairs."""
+    """Replace tensors by references, and dicts whose keys are not plain strings by pairs."""
     if isinstance(node, Tensor):
         name = str(len(tensors))
-        # A copy of its own memory: safetensors refuses tensors that share storage.
+        # Copied, because safetensors refuses tensors that share storage.
         tensors[name] = node.detach().to("cpu", copy=True).contiguous()
         return {_TENSOR: name}
     if isinstance(node, dict):
