@@ -15,7 +15,7 @@ from sklearn.base import clone
 
 from manyhands import AggregatedClassifier, CoNALClassifier, CrowdLayerClassifier
 from manyhands.evidence import load_data, load_row, read_records, run_cell, write_record
-from manyhands.evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, PROTOCOLS
+from manyhands.evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
 from manyhands.evidence.running.cells import _chosen, _kept
 from manyhands.evidence.running.code import _closure, _code_hash, _essence, _tree, code_hash
 from manyhands.fitting.watching import _macro_f1, watched, watching
@@ -192,7 +192,7 @@ def test_the_protocols_of_a_cell(make_row, demo):
     row = make_row(params="{max_epochs: 4, batch_size: 256}")
     record = run_cell(row, 0)
     assert (record.status, record.row, record.seed) == ("done", "mine/a", 0)
-    assert tuple(record.metrics) == PROTOCOLS
+    assert tuple(record.metrics) == SELECTIONS
 
     model = row.make_estimator(0).fit(demo.X_train, demo.annotations)
     last = accuracy(demo.y_test, model.predict(demo.X_test))

@@ -7,8 +7,9 @@ import pytest
 from manyhands.evidence import load_row
 from manyhands.evidence.experiments.papers import load_experiments
 from manyhands.evidence.experiments.rows import row_files
-from manyhands.evidence.pages.results import make_page, to_markdown
-from manyhands.evidence.records.records import read_records
+from manyhands.evidence.pages.markdown import to_markdown
+from manyhands.evidence.pages.page import make_page
+from manyhands.evidence.records.store import read_records
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments"

@@ -10,7 +10,8 @@ import pytest
 from manyhands import DawidSkene, load_demo
 from manyhands.evidence import Data, Record, load_data, read_records, write_record
 from manyhands.evidence.data.sets import checksum
-from manyhands.evidence.records.records import cell_key, find, record_path
+from manyhands.evidence.records.records import cell_key
+from manyhands.evidence.records.store import find, record_path
 
 
 def make_record(row="conal/demo", seed=0, specification=None, **fields):

@@ -13,15 +13,12 @@ from pathlib import Path
 import pytest
 
 from manyhands.evidence.experiments.rows import load_row
-from manyhands.evidence.pages.results import latest_records
-from manyhands.evidence.records.records import cell_key, read_records, record_path, write_record
-from manyhands.evidence.running.reproduce import (
-    file_lock,
-    list_cells,
-    recheck,
-    reproduce,
-    select_rows,
-)
+from manyhands.evidence.records.counting import latest_records
+from manyhands.evidence.records.locks import file_lock
+from manyhands.evidence.records.records import cell_key
+from manyhands.evidence.records.store import read_records, record_path, write_record
+from manyhands.evidence.running.plan import list_cells, select_rows
+from manyhands.evidence.running.reproduce import recheck, reproduce
 from manyhands.exceptions import AnnotationError
 
 MINE = '''

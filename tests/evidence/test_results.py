@@ -21,15 +21,12 @@ from manyhands.evidence.experiments.papers import (
 )
 from manyhands.evidence.experiments.rows import Row, RowError
 from manyhands.evidence.pages.claims import judge, paired_interval
+from manyhands.evidence.pages.document import Figure
 from manyhands.evidence.pages.drawings import log_ticks
-from manyhands.evidence.pages.results import (
-    Figure,
-    latest_records,
-    make_page,
-    to_html,
-    to_markdown,
-    write_results,
-)
+from manyhands.evidence.pages.html import to_html
+from manyhands.evidence.pages.markdown import to_markdown
+from manyhands.evidence.pages.page import make_page, write_results
+from manyhands.evidence.records.counting import latest_records
 from manyhands.evidence.records.records import (
     GOLD,
     HELD_OUT,
@@ -38,9 +35,8 @@ from manyhands.evidence.records.records import (
     Record,
     cell_key,
     noted,
-    read_records,
-    write_record,
 )
+from manyhands.evidence.records.store import read_records, write_record
 
 CITATION = "A. Author. A paper. 2021."
 N_TEST = 400

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from manyhands.evidence.experiments.papers import Paper
     from manyhands.evidence.experiments.rows import Row
-    from manyhands.evidence.running.reproduce import Cell, Outcome, Watcher
+    from manyhands.evidence.running.plan import Cell, Outcome, ProgressListener
 
 SETTLED = ("done", "done before", "same figures")
 """What needs no line of its own at the end; see `Outcome`."""
@@ -105,11 +105,11 @@ def reproduce(
     with _kept_if_interrupted(), display:
         if check:
             outcomes = recheck(
-                rows, results, sample=sample, jobs=jobs, budget_minutes=budget, watcher=display
+                rows, results, sample=sample, jobs=jobs, budget_minutes=budget, progress=display
             )
         else:
             outcomes = run_rows(
-                rows, results, jobs=jobs, seeds=seeds, budget_minutes=budget, watcher=display
+                rows, results, jobs=jobs, seeds=seeds, budget_minutes=budget, progress=display
             )
     if json:
         print_json([asdict(outcome) for outcome in outcomes])
@@ -147,8 +147,8 @@ def results(
     Example: manyhands results chu2021 --out pages
     """
     from manyhands.evidence.experiments.papers import load_experiments
-    from manyhands.evidence.pages.results import FORMATS, write_results
-    from manyhands.evidence.records.records import read_records
+    from manyhands.evidence.pages.page import FORMATS, write_results
+    from manyhands.evidence.records.store import read_records
 
     rows, papers = load_experiments(experiments)
     chosen = list(papers.values()) if paper is None else [_find_paper(paper, papers)]
@@ -170,7 +170,7 @@ def _find_rows(what: str, experiments: Path) -> list[Row]:
     """Return the rows that are meant; a file need not stand among the experiments."""
     from manyhands.evidence.experiments.papers import load_experiments
     from manyhands.evidence.experiments.rows import load_row
-    from manyhands.evidence.running.reproduce import select_rows
+    from manyhands.evidence.running.plan import select_rows
 
     if Path(what).is_file():
         return [load_row(what)]
@@ -226,7 +226,7 @@ class _Lines:
     def __init__(self) -> None:
         self.total = self.ended = 0
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> ProgressListener:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -262,7 +262,7 @@ class _Live(_Lines):
         self.running: dict[tuple[str, int], TaskID] = {}
         self.counts: Counter[str] = Counter()
 
-    def __enter__(self) -> Watcher:
+    def __enter__(self) -> ProgressListener:
         self.bars.start()
         return self
 

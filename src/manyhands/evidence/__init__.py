@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manyhands.evidence.data.sets import Data, load_data
     from manyhands.evidence.experiments.rows import Row, RowError, load_row, load_rows
-    from manyhands.evidence.records.records import Record, read_records, write_record
+    from manyhands.evidence.records.records import Record
+    from manyhands.evidence.records.store import read_records, write_record
     from manyhands.evidence.running.cells import run_cell
 
 __all__ = [
@@ -38,8 +39,8 @@ _MODULES = {
         "load_row",
         "load_rows",
     ),
-    "records.records": (
-        "Record",
+    "records.records": ("Record",),
+    "records.store": (
         "read_records",
         "write_record",
     ),

@@ -91,7 +91,7 @@ from manyhands.evidence.experiments.rows import (
     did_you_mean,
     load_rows,
 )
-from manyhands.evidence.records.records import LAST, ORACLE, PROTOCOLS, SHARES
+from manyhands.evidence.records.records import LAST, ORACLE, SELECTIONS, SHARES
 
 OWN = "own"
 """Key of the page of rows that stand in no paper's table."""
@@ -363,7 +363,7 @@ def _read_figure(
     texts = [name for name in (*required, "metric") if name in fields and name != "panels"]
     _check_texts(document, where, fields, texts, [name for name in _PARTS if name in fields])
     if "selection" in fields:
-        _check_selection(document, (*where, "selection"), fields["selection"], PROTOCOLS)
+        _check_selection(document, (*where, "selection"), fields["selection"], SELECTIONS)
         document.check_metric((*where, "metric"), fields["metric"])
     if fields.get("x_absent") is not None:
         document.number((*where, "x_absent"), -1e300)
@@ -452,7 +452,7 @@ def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) ->
     else:
         document.check_metric((*where, "metric"), test["metric"])
     # A claim that only an oracle supports is not supported.
-    known = [protocol for protocol in PROTOCOLS if protocol != ORACLE]
+    known = [selection for selection in SELECTIONS if selection != ORACLE]
     _check_selection(document, (*where, "selection"), test["selection"], known)
     if test.get("than_selection") is not None:
         _check_selection(document, (*where, "than_selection"), test["than_selection"], known)

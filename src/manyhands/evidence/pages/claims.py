@@ -50,7 +50,7 @@ class Measure:
     metric : str
         Accuracy or macro-F1, a measure in ``extra``, or, with ``at``, a column of the history.
     selection : str
-        By what the epoch was chosen; see `manyhands.evidence.records.records.PROTOCOLS`.
+        By what the epoch was chosen; see `manyhands.evidence.records.records.SELECTIONS`.
     at : {"first", "last"}, tuple of str and float, or None
         The first or last row of the history that has the column, or that where another column
         is a number.
@@ -114,7 +114,7 @@ def _place(at: Any) -> str | tuple[str, float] | None:
 
 
 def measured(record: Record, metric: str, selection: str = LAST) -> float | None:
-    """Return a measure of a run: accuracy or macro-F1 of a protocol, else one of ``extra``."""
+    """Return a measure of a run: accuracy or macro-F1 of the epoch chosen so, else of ``extra``."""
     if metric in SHARES:
         return record.metrics.get(selection, {}).get(metric)
     value = record.extra.get(metric)

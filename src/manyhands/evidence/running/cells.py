@@ -39,7 +39,7 @@ _COMPUTE = ("numpy", "scipy", "scikit-learn", "torch")
 
 
 def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
-    """Fit a row with one seed, measure it by every protocol, and say how it went.
+    """Fit a row with one seed, measure it by every way of choosing the epoch, and say how it went.
 
     Python's, numpy's and torch's global generators are seeded, for estimators that use them.
 

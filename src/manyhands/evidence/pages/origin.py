@@ -1,0 +1,81 @@
+"""Where a page comes from: what did not run, and the records that it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyhands.evidence.pages.document import Block, Items, Paragraph, Section, Table
+from manyhands.evidence.pages.words import DASH, NOT_RUN
+from manyhands.evidence.records.records import Record
+
+if TYPE_CHECKING:
+    from manyhands.evidence.experiments.papers import Paper
+    from manyhands.evidence.experiments.rows import Row
+
+
+def gap_section(rows: Sequence[Row], latest: Mapping[str, Mapping[int, Record]]) -> Section:
+    """List what has no figure, with its reason; rows of the same fate share a line."""
+    fates: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        for (status, reason), seeds in _gaps(row, latest[row.id]).items():
+            fate = (status, reason, ", ".join(map(str, seeds)))
+            fates.setdefault(fate, []).append(row.id)
+    title = "Not run, skipped and failed"
+    if not fates:
+        return Section(title, [Paragraph("Nothing: every run is done.")])
+    lines = [[*fate, ", ".join(names)] for fate, names in sorted(fates.items())]
+    return Section(title, [Table(["what", "why", "seeds", "rows"], lines)])
+
+
+def _gaps(row: Row, latest: Mapping[int, Record]) -> dict[tuple[str, str], list[int]]:
+    gaps: dict[tuple[str, str], list[int]] = {}
+    for seed in sorted({*row.seeds, *latest}):
+        record = latest.get(seed)
+        if record is None:
+            why = "no record yet" + (" (needs a GPU)" if row.device == "gpu" else "")
+            gaps.setdefault((NOT_RUN, why), []).append(seed)
+        elif record.status != "done":
+            gaps.setdefault((record.status, record.reason or DASH), []).append(seed)
+    return gaps
+
+
+def origin_section(
+    paper: Paper, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> Section:
+    """Name the records that the page is made from, their code, data and versions."""
+    all_runs = [run for row in rows for run in runs.get(row.id, [])]
+    command = f"manyhands reproduce {paper.key} && manyhands results {paper.key}"
+    blocks: list[Block] = [
+        Paragraph(
+            f"Made from {len(all_runs)} records by: {command}. All runs of a row are of one code "
+            "and, unless a crowd is simulated anew with every seed, of the same data."
+        )
+    ]
+    lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
+    if lines:
+        header = ["row", "seeds", "seconds a run", "peak MB", "data", "code", "commit", "run on"]
+        blocks.append(Table(header, lines))
+        versions = {f"{name} {v}" for run in all_runs for name, v in run.versions.items()}
+        blocks.append(Items("Versions:", sorted(versions)))
+    return Section("Where this comes from", blocks)
+
+
+def _origin_line(name: str, runs: Sequence[Record]) -> list[str]:
+    def several(values: Iterable[str | None], length: int) -> str:
+        return ", ".join(sorted({value[:length] for value in values if value})) or DASH
+
+    memory = [run.peak_memory_mb for run in runs if run.peak_memory_mb is not None]
+    days = sorted({run.started[:10] for run in runs})
+    return [
+        name,
+        ", ".join(str(run.seed) for run in runs),
+        f"{np.mean([run.seconds for run in runs]):.1f}",
+        f"{max(memory):.0f}" if memory else DASH,
+        several((run.data_checksum for run in runs), 8),
+        several((run.code for run in runs), 8),
+        several((run.commit for run in runs), 8),
+        days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+    ]

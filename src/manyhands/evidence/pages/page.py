@@ -1,0 +1,125 @@
+"""A paper's tables, figures and verdicts beside ours: one page, made from records alone.
+
+`make_page` decides what is said; `to_markdown` and `to_html` write it. The same records give the
+same bytes: every date is a record's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from manyhands.evidence.experiments.papers import paper_of
+from manyhands.evidence.pages.claims import judge
+from manyhands.evidence.pages.document import Figure, Page, Paragraph, Section, Table
+from manyhands.evidence.pages.html import to_html
+from manyhands.evidence.pages.markdown import to_markdown
+from manyhands.evidence.pages.origin import gap_section, origin_section
+from manyhands.evidence.pages.tables import table_section
+from manyhands.evidence.pages.words import figure_file
+from manyhands.evidence.records.counting import latest_records
+from manyhands.evidence.records.records import Record
+from manyhands.io.files import write_atomically
+
+if TYPE_CHECKING:
+    from manyhands.evidence.experiments.papers import Paper
+    from manyhands.evidence.experiments.rows import Row
+
+FORMATS = ("md", "html")
+
+
+def write_results(
+    paper: Paper,
+    rows: Iterable[Row],
+    records: Iterable[Record],
+    out: str | Path,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
+    """Write a paper's page and its figures.
+
+    Parameters
+    ----------
+    paper : Paper
+    rows : iterable of Row
+        Those of other papers are left out.
+    records : iterable of Record
+    out : str or Path
+        Folder; gets ``<paper>.md``, ``<paper>.html`` and ``<paper>-<figure>.svg``.
+    formats : sequence of {"md", "html"}
+
+    Returns
+    -------
+    list of Path
+        What was written, the page first.
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be written.
+    MissingExtraError
+        Without the extra 'report'.
+    """
+    page = make_page(paper, rows, records)
+    out = Path(out)
+    written = []
+    for plan in paper.figures:
+        # Of an earlier page, which may have had more runs.
+        (out / figure_file(paper, plan)).unlink(missing_ok=True)
+    if "md" in formats:
+        written.append(write_atomically(out / f"{paper.key}.md", to_markdown(page)))
+    if "html" in formats:
+        written.append(write_atomically(out / f"{paper.key}.html", to_html(page)))
+    figures = [b for section in page.sections for b in section.blocks if isinstance(b, Figure)]
+    return written + [write_atomically(out / figure.file, figure.svg) for figure in figures]
+
+
+def make_page(paper: Paper, rows: Iterable[Row], records: Iterable[Record]) -> Page:
+    """Say what the records tell of a paper.
+
+    Parameters
+    ----------
+    paper : Paper
+    rows : iterable of Row
+    records : iterable of Record
+        Which of them count: see `latest_records`.
+
+    Returns
+    -------
+    Page
+    """
+    own = {row.id: row for row in sorted(rows, key=lambda r: r.id)}
+    latest = latest_records(own.values(), records)
+    runs = {
+        name: [record for record in found.values() if record.status == "done"]
+        for name, found in latest.items()
+    }
+    of_paper = [row for row in own.values() if paper_of(row) == paper.key]
+    sections = [table_section(paper, plan, of_paper, runs) for plan in paper.tables]
+    if paper.figures:
+        # Drawing needs markupsafe, of the extra 'report'; a page without figures does not.
+        from manyhands.evidence.pages.figures import figure_section
+
+        sections += [figure_section(paper, plan, of_paper, runs) for plan in paper.figures]
+    if paper.claims:
+        sections.append(_claim_section(paper, own, runs))
+    used = {name for claim in paper.claims for name in claim.rows}
+    used |= {panel.row for plan in paper.figures for panel in plan.panels}
+    shown = [row for row in own.values() if row in of_paper or row.id in used]
+    sections.append(gap_section(shown, latest))
+    sections.append(origin_section(paper, shown, runs))
+    return Page(paper.title, paper.citation, sections)
+
+
+def _claim_section(
+    paper: Paper, rows: Mapping[str, Row], runs: Mapping[str, Sequence[Record]]
+) -> Section:
+    verdicts = [(claim, judge(claim.test, rows, runs)) for claim in paper.claims]
+    lines = [[claim.text, found.verdict, found.why] for claim, found in verdicts]
+    reading = (
+        "A claim holds where the whole 95 % interval (Student's t, runs paired by seed) is on the "
+        "claimed side; it does not hold where the whole is on the other side; else so many seeds "
+        "cannot tell. Every interval is its own: of "
+        f"{len(lines)} claims one in twenty may be judged wrongly by chance."
+    )
+    return Section("Claims", [Paragraph(reading), Table(["claim", "verdict", "why"], lines)])

@@ -1,0 +1,205 @@
+"""A paper's tables: ours beside theirs, by how the epoch was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyhands.evidence.experiments.papers import column_of, table_of
+from manyhands.evidence.pages.claims import by_seed, show
+from manyhands.evidence.pages.document import Block, Heading, Items, Paragraph, Section, Table
+from manyhands.evidence.pages.words import (
+    DASH,
+    NOT_RUN,
+    binomial_error,
+    deviations,
+    in_order,
+    mean_sd,
+    measure_cell,
+    printed,
+    printed_selection,
+)
+from manyhands.evidence.records.records import LAST, ORACLE, SELECTIONS, SHARES, Record, is_share
+
+if TYPE_CHECKING:
+    from manyhands.evidence.experiments.papers import Paper, TablePlan
+    from manyhands.evidence.experiments.rows import Row
+
+
+def table_section(
+    paper: Paper, plan: TablePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> Section:
+    """Show a table: once per column of the paper, or once per measure where it has several."""
+    mine = [row for row in rows if table_of(row) == f"{paper.key}/{plan.id}"]
+    metric, *others = plan.metrics
+    if others:
+        shown = {name for table in paper.tables for name in table.metrics}
+        several = _several_measures(plan, mine, runs, shown)
+        return Section(plan.title, [*several, *deviations(mine)])
+    blocks: list[Block] = [Paragraph(_reading_of(metric))]
+    for column in in_order(plan.columns, (column_of(row) for row in mine)):
+        here = [row for row in mine if column_of(row) == column]
+        blocks += [Heading(column), _figures_table(plan, metric, here, runs)]
+        notes = _absent_notes(here, runs) if metric in SHARES else []
+        if notes:
+            blocks.append(Items("No figure:", notes))
+        blocks += _further_measures(metric, here, runs)
+    return Section(plan.title, [*blocks, *deviations(mine)])
+
+
+def _several_measures(
+    plan: TablePlan,
+    rows: Sequence[Row],
+    runs: Mapping[str, Sequence[Record]],
+    shown: Collection[str],
+) -> list[Block]:
+    """Show a table once a measure, as a paper prints it: a line a row, the columns side by side.
+
+    ``shown`` are the measures of all tables of the page: no table repeats another's.
+    """
+    reading = (
+        "Mean ± standard deviation over seeds (number of seeds), beside the paper's value; of the "
+        "last epoch. Accuracies, recalls, macro-F1 and shares in per cent."
+    )
+    blocks: list[Block] = [Paragraph(reading)]
+    columns = in_order(plan.columns, (column_of(row) for row in rows))
+    labels = in_order(plan.rows, (row.label for row in rows))
+    by_place: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        by_place.setdefault((row.label, column_of(row)), []).append(row)
+    for metric in plan.metrics:
+        lines = []
+        for label in labels:
+            here = [by_place.get((label, column), []) for column in columns]
+            cells = (" / ".join(_ours_and_theirs(row, metric, runs) for row in at) for at in here)
+            lines.append([label, *(cell or DASH for cell in cells)])
+        blocks += [Heading(_in_words(metric)), Table(["", *columns], lines)]
+    lines = []
+    for row in (row for label in labels for row in rows if row.label == label):
+        found = runs.get(row.id, [])
+        for name in sorted({name for run in found for name in run.extra}.difference(shown)):
+            values = list(by_seed(found, name).values())
+            if values:
+                figure = mean_sd(values, name, history=is_share(name))
+                lines.append([row.label, column_of(row), _in_words(name), figure])
+    if lines:
+        header = ["", "column", "further measure", "mean ± sd (n)"]
+        blocks += [Heading("Further measures"), Table(header, lines)]
+    return blocks
+
+
+def _ours_and_theirs(row: Row, metric: str, runs: Mapping[str, Sequence[Record]]) -> str:
+    found, share = runs.get(row.id, []), is_share(metric)
+    values = list(by_seed(found, metric, LAST).values())
+    ours = mean_sd(values, metric, history=share) if found else NOT_RUN
+    theirs = printed(row, metric, history=share)
+    return ours if theirs == DASH else f"{ours}; paper {theirs}"
+
+
+def _in_words(metric: str) -> str:
+    return metric.replace("_", " ").replace("macro f1", "macro-F1")
+
+
+def _reading_of(metric: str) -> str:
+    if metric not in SHARES:
+        return "Mean ± standard deviation over seeds (number of seeds), beside the paper's value."
+    return (
+        "In per cent: mean ± standard deviation over seeds (number of seeds), by how the epoch was "
+        "chosen, beside the paper's value. What was chosen on the test set is marked as an oracle: "
+        "it is no result. “± test set” is the binomial standard error of the test set at the "
+        "paper's value (at ours, where the paper gives none); the verdict says whether our figure, "
+        "by the paper's own choice of epoch (the last epoch where it is not known), is within, "
+        "below or above the paper's by two of them. Seconds: of a run, with its second fit where "
+        "annotations are held out."
+    )
+
+
+def _figures_table(
+    plan: TablePlan, metric: str, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> Table:
+    own = SELECTIONS if metric in SHARES else ("ours",)
+    tail = ["seconds", "paper", "± test set", "verdict"] if metric in SHARES else ["paper"]
+    lines = []
+    for label in in_order(plan.rows, (row.label for row in rows)):
+        named = [row for row in rows if row.label == label]
+        lines += [_figures_line(metric, row, runs.get(row.id, [])) for row in named]
+        if not named:
+            lines.append([label, *[DASH] * (len(own) + len(tail) - 1), "no row yet"])
+    return Table(["", *own, *tail], lines)
+
+
+def _figures_line(metric: str, row: Row, runs: Sequence[Record]) -> list[str]:
+    if metric not in SHARES:
+        return [
+            row.label,
+            mean_sd(list(by_seed(runs, metric).values()), metric),
+            printed(row, metric),
+        ]
+    cells = [measure_cell(runs, metric, selection) for selection in SELECTIONS]
+    error = _test_error(row, runs, metric)
+    shown = DASH if error is None else show(metric, error)
+    seconds = f"{np.mean([run.seconds for run in runs]):.1f}" if runs else DASH
+    verdict = _verdict(row, runs, metric, error)
+    return [row.label, *cells, seconds, printed(row, metric), shown, verdict]
+
+
+def _test_error(row: Row, runs: Sequence[Record], metric: str) -> float | None:
+    """Binomial standard error of the test set; only accuracy has one."""
+    sizes = {n for run in runs if (n := run.metrics.get(LAST, {}).get("n_test")) is not None}
+    if metric != "accuracy" or len(sizes) != 1:
+        return None
+    theirs = row.published_of(metric)
+    ours = list(by_seed(runs, metric).values())
+    share = theirs["value"] if theirs else float(np.mean(ours))
+    return binomial_error(share, sizes.pop())
+
+
+def _verdict(row: Row, runs: Sequence[Record], metric: str, error: float | None) -> str:
+    if not runs:
+        return NOT_RUN
+    theirs = row.published_of(metric)
+    if theirs is None or error is None:
+        return DASH
+    selection = printed_selection(row, metric) or LAST
+    ours = list(by_seed(runs, metric, selection).values())
+    if not ours:
+        return f"no figure {selection}"
+    difference = float(np.mean(ours)) - theirs["value"]
+    found = "within" if abs(difference) <= 2 * error else "below" if difference < 0 else "above"
+    return f"{found} ({'oracle' if selection == ORACLE else selection})"
+
+
+def _absent_notes(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> list[str]:
+    """Say why a way of choosing the epoch has no figure, once for all rows that it holds of."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for selection in SELECTIONS:
+            found = (run.metrics.get(selection, {}).get("absent") for run in runs.get(row.id, []))
+            for reason in sorted({reason for reason in found if reason}):
+                labels.setdefault((selection, reason), []).append(row.label)
+    return [
+        f"{selection}: {reason} ({', '.join(dict.fromkeys(names))})"
+        for (selection, reason), names in labels.items()
+    ]
+
+
+def _further_measures(
+    metric: str, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> list[Block]:
+    lines = []
+    for row in rows:
+        found = runs.get(row.id, [])
+        for name in sorted({name for run in found for name in run.extra} - {metric}):
+            values = list(by_seed(found, name).values())
+            if values:
+                share = is_share(name)
+                lines.append(
+                    [
+                        row.label,
+                        name.replace("_", " ") + (" in %" if share else ""),
+                        mean_sd(values, name, history=share),
+                    ]
+                )
+    return [Table(["", "further measure", "mean ± sd (n)"], lines)] if lines else []

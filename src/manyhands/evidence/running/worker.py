@@ -1,0 +1,132 @@
+"""A process of the pool: it takes cells and runs them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+import warnings
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from manyhands.evidence.records.locks import file_lock
+from manyhands.evidence.records.records import Record, cell_key
+from manyhands.evidence.records.store import find, find_equal, read_record, write_record
+from manyhands.evidence.running.comparing import first_difference
+from manyhands.evidence.running.plan import (
+    BUSY,
+    DIFFERENT,
+    KEPT,
+    NOT_RUN,
+    SAME,
+    Cell,
+    Job,
+    Outcome,
+)
+
+
+def work(connection: Connection, job: Job) -> None:
+    """Run the cells that come, until the caller is gone."""
+    # Ctrl-C reaches the whole group; the caller decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_caller, daemon=True).start()
+    # Somebody is watching a progress display; what matters is in the records.
+    warnings.simplefilter("ignore")
+    while True:
+        try:
+            cell = connection.recv()
+        except EOFError:
+            return
+        try:
+            outcome = _run(cell, job)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+            outcome = Outcome(cell.row.id, cell.seed, "failed", reason)
+        connection.send(outcome)
+
+
+def _die_with_caller() -> None:
+    """End at once with the process that started this one: its locks are then free."""
+    caller = multiprocessing.parent_process()
+    if caller is not None:
+        caller.join()
+        os._exit(1)
+
+
+def _run(cell: Cell, job: Job) -> Outcome:
+    """Run a cell, or find that it need not, cannot or may not be run now."""
+    from manyhands.evidence.running.cells import absent_device, run_cell
+
+    started = time.perf_counter()
+
+    def outcome(status: str, reason: str | None = None) -> Outcome:
+        seconds = time.perf_counter() - started
+        return Outcome(cell.row.id, cell.seed, status, reason, seconds)
+
+    late = time.time() > job.deadline
+    lock = Path(job.results) / ".locks" / cell.row.id / f"{cell.seed}.lock"
+    with file_lock(lock) as held:
+        if not held and not late:
+            return outcome(BUSY)
+        lacking = absent_device(cell.row)
+        if lacking is not None:
+            # No record: it would say nothing that the row does not, and its data may be large.
+            return outcome("skipped", lacking)
+        data, kept = _look_up(cell, job)
+        if kept is not None and not job.check:
+            _confirm(kept, job)
+            return outcome(KEPT)
+        if late or not held:
+            return outcome(NOT_RUN, "the budget is spent")
+        if job.check and kept is None:
+            return outcome(NOT_RUN, "its data have changed since it was recorded")
+        record = run_cell(cell.row, cell.seed, data)
+        if kept is not None:
+            differing = first_difference(kept, record)
+            return outcome(SAME if differing is None else DIFFERENT, differing)
+        write_record(job.results, record)
+        return outcome(record.status, record.reason)
+
+
+def _look_up(cell: Cell, job: Job) -> tuple[Any, Record | None]:
+    """Return a cell's data, and its record where it is done; None for what is not there."""
+    from manyhands.evidence.running.code import code_hash
+
+    try:
+        data, checked = _load(json.dumps(cell.row.data_of(cell.seed)), str(cell.row.folder))
+    except Exception:
+        # Running the cell will raise it again, and record it.
+        return None, None
+    key = cell_key(cell.row.specification(), cell.seed, checked, code_hash(cell.row))
+    record = find(job.results, cell.row.id, cell.seed, key)
+    if record is None and not job.check:
+        record = find_equal(job.results, cell.row.id, cell.seed, key)
+        if record is not None:
+            write_record(job.results, record)
+    return data, record if record is not None and record.status == "done" else None
+
+
+def _confirm(kept: Record, job: Job) -> None:
+    """Let a finished run count again where runs with other data or code came after it."""
+    others = Path(job.results, "records", kept.row).glob(f"{kept.seed}-*.json")
+    found = [record for path in others if (record := read_record(path)) is not None]
+    when = max(record.confirmed or record.started for record in found)
+    if when > (kept.confirmed or kept.started):
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        write_record(job.results, replace(kept, confirmed=now))
+
+
+@lru_cache(maxsize=1)
+def _load(data: str, folder: str) -> tuple[Any, str]:
+    from manyhands.evidence.data.sets import checksum, load_data
+
+    loaded = load_data(json.loads(data), folder)
+    return loaded, checksum(loaded)
