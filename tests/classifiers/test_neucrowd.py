@@ -5,6 +5,7 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.sparse import csr_matrix
@@ -927,9 +928,8 @@ def test_the_transformer_has_the_classifiers_parameters_and_defaults():
 
 
 def test_the_transformer_gives_frames_their_names():
-    pandas = pytest.importorskip("pandas")
     X, A, _ = make_crowd_problem()
-    frame = pandas.DataFrame(X, columns=list("abcd"), index=np.arange(48) + 100)
+    frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(48) + 100)
     own = NeuCrowdEmbedding(**SHARED).set_output(transform="pandas")
     made = own.fit_transform(frame, A)
     assert made.columns.tolist() == own.get_feature_names_out().tolist()

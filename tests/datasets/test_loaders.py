@@ -6,12 +6,10 @@ import csv
 import dataclasses
 import hashlib
 import logging
-import os
 import shutil
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,14 +46,6 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.delenv("MANYHANDS_DATA", raising=False)
     return user_cache()
-
-
-@pytest.fixture
-def real_home():
-    home = os.environ.get("MANYHANDS_DATA")
-    if not home:
-        pytest.skip("MANYHANDS_DATA is unset: the real sets are not at hand")
-    return Path(home)
 
 
 @pytest.fixture
@@ -298,8 +288,8 @@ def _share(data, true, given):
 
 
 @pytest.mark.data
-def test_labelme(real_home):
-    data = load_labelme(real_home)
+def test_labelme(data_home):
+    data = load_labelme(data_home)
     assert data.annotations.shape == (1000, 59)
     assert data.annotations.n_annotations == 2547
     assert data.X_train.shape == (1000, 512)
@@ -313,15 +303,15 @@ def test_labelme(real_home):
 
 
 @pytest.mark.data
-def test_labelme_has_conals_common_confusions(real_home):
-    data = load_labelme(real_home)
+def test_labelme_has_conals_common_confusions(data_home):
+    data = load_labelme(data_home)
     assert _share(data, "street", "insidecity") == pytest.approx(0.610, abs=5e-4)
     assert _share(data, "opencountry", "forest") == pytest.approx(0.441, abs=5e-4)
 
 
 @pytest.mark.data
-def test_music(real_home):
-    data = load_music(real_home)
+def test_music(data_home):
+    data = load_music(data_home)
     assert data.annotations.shape == (700, 44)
     assert data.annotations.n_annotations == 2945
     assert data.X_train.shape == (700, 124)
@@ -334,20 +324,20 @@ def test_music(real_home):
 
 
 @pytest.mark.data
-def test_music_has_conals_common_confusions(real_home):
-    data = load_music(real_home)
+def test_music_has_conals_common_confusions(data_home):
+    data = load_music(data_home)
     assert _share(data, "metal", "rock") == pytest.approx(0.636, abs=5e-4)
     assert _share(data, "disco", "pop") == pytest.approx(0.386, abs=5e-4)
 
 
 @pytest.mark.data
-def test_the_environment_names_the_data_home(real_home):
+def test_the_environment_names_the_data_home(data_home):
     assert load_music().annotations.n_annotations == 2945
 
 
 @pytest.mark.data
-def test_a_changed_labels_file_is_refused(real_home, tmp_path):
-    shutil.copytree(real_home / "music", tmp_path / "music")
+def test_a_changed_labels_file_is_refused(data_home, tmp_path):
+    shutil.copytree(data_home / "music", tmp_path / "music")
     path = tmp_path / "music" / "labels.csv"
     path.write_text(path.read_text().replace("hiphop.00053.mp3,4", "hiphop.00053.mp3,5"))
     with pytest.raises(DataNotFoundError, match=r"labels\.csv is not the file.*sha256"):
@@ -380,12 +370,12 @@ def _rebuild_labelme(home, folder, *, silent):
 
 @pytest.mark.data
 @pytest.mark.parametrize("silent", [[], [0, 7, 59]])
-def test_labelme_is_fetched_and_converted(real_home, cache, serve, tmp_path, silent):
+def test_labelme_is_fetched_and_converted(data_home, cache, serve, tmp_path, silent):
     source = tmp_path / "source" / "fmenat" / "PyLearningCrowds"
     commit = "0edf617d0357a43b48dc53f10f4181ec0163d4db"
-    _rebuild_labelme(real_home, source / commit / "data" / "LabelMe", silent=silent)
+    _rebuild_labelme(data_home, source / commit / "data" / "LabelMe", silent=silent)
     serve(tmp_path / "source")
-    fetched, here = load_labelme(), load_labelme(real_home)
+    fetched, here = load_labelme(), load_labelme(data_home)
     assert fetched.annotations.equals(here.annotations)
     np.testing.assert_array_equal(fetched.X_test, here.X_test)
 
@@ -410,10 +400,10 @@ def _rebuild_music(home, folder):
 
 
 @pytest.mark.data
-def test_music_is_fetched_and_converted(real_home, cache, serve, tmp_path):
+def test_music_is_fetched_and_converted(data_home, cache, serve, tmp_path):
     source = tmp_path / "source" / "shahanaibrahimosu" / "end-to-end-crowdsourcing"
-    _rebuild_music(real_home, source / "7653680c475ba8faa5d4a7b104b42a2a5204cef9/data/Music")
+    _rebuild_music(data_home, source / "7653680c475ba8faa5d4a7b104b42a2a5204cef9/data/Music")
     serve(tmp_path / "source")
-    fetched, here = load_music(), load_music(real_home)
+    fetched, here = load_music(), load_music(data_home)
     assert fetched.annotations.equals(here.annotations)
     np.testing.assert_array_equal(fetched.X_train, here.X_train)

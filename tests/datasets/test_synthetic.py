@@ -125,7 +125,7 @@ def test_images_that_are_nowhere_are_said_to_be(tmp_path, monkeypatch):
 
 
 @pytest.mark.data
-def test_cifar10_pairs_similar_classes():
+def test_cifar10_pairs_similar_classes(data_home):
     data = make_conal_cifar10("symmetric", 0.4)
     assert data.X_train.shape == (8000, 3, 32, 32)
     assert (len(data.X_valid), len(data.X_test)) == (2000, 2000)

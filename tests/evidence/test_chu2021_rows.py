@@ -8,8 +8,6 @@ import pytest
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
-pytestmark = pytest.mark.skipif(not EXPERIMENTS.is_dir(), reason="rows come with the checkout only")
-
 
 @pytest.fixture(scope="module")
 def sweeps(import_script):

@@ -13,8 +13,6 @@ from manyhands.evidence import load_row
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
-pytestmark = pytest.mark.skipif(not EXPERIMENTS.is_dir(), reason="rows come with the checkout only")
-
 
 @pytest.fixture(scope="module")
 def script(import_script):

@@ -14,8 +14,6 @@ from manyhands.evidence.experiments.papers import load_experiments
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
-pytestmark = pytest.mark.skipif(not EXPERIMENTS.is_dir(), reason="rows come with the checkout only")
-
 
 @pytest.fixture(scope="module")
 def script(import_script):

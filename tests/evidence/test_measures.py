@@ -134,7 +134,7 @@ def test_a_ceiling_has_one_annotator_who_is_right():
 
 
 @pytest.mark.data
-def test_ceilings_of_named_classes():
+def test_ceilings_of_named_classes(data_home):
     ceiling = labelled_by_gold({"name": "music"})
     table = ceiling.annotations
     np.testing.assert_array_equal(table.classes[table.label], ceiling.y_train[table.instance])

@@ -1,0 +1,50 @@
+"""What every test and doctest starts from: one thread, a closed network, nobody's files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+# The tests run in parallel already; threads that fight over cores take minutes for seconds.
+# Said before numpy or torch is imported, here and in the workers, who inherit it.
+for library in ("OMP", "MKL", "OPENBLAS"):
+    os.environ[f"{library}_NUM_THREADS"] = "1"
+
+NOWHERE = "http://127.0.0.1:9"
+"""A proxy that nobody runs: port 9 discards."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip what the mark ``data`` says needs the real sets; nothing else decides this."""
+    if item.get_closest_marker("data") and not os.environ.get("MANYHANDS_DATA"):
+        pytest.skip("set MANYHANDS_DATA to a folder of the real data sets (docs/datasets.md)")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def closed_network(tmp_path_factory):
+    """Give child processes, which pytest-socket does not guard, no way out and an empty home."""
+    home = str(tmp_path_factory.mktemp("home"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+            patch.setenv(name, NOWHERE)
+            patch.setenv(name.lower(), NOWHERE)
+        for name in ("NO_PROXY", "no_proxy"):
+            patch.setenv(name, "127.0.0.1,localhost,::1")
+        for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+            patch.setenv(name, home)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def real_data_only_where_marked(request, monkeypatch):
+    """Hide the data home from tests that do not have the mark ``data``."""
+    if not request.node.get_closest_marker("data"):
+        monkeypatch.delenv("MANYHANDS_DATA", raising=False)
+
+
+@pytest.fixture
+def data_home(request, real_data_only_where_marked) -> Path:
+    """Folder of the real data sets, for tests with the mark ``data``."""
+    assert request.node.get_closest_marker("data"), "a test of the real sets needs the mark data"
+    return Path(os.environ["MANYHANDS_DATA"])
