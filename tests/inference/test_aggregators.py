@@ -14,8 +14,8 @@ from sklearn.base import clone
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, all_aggregators
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import find_aggregator
-from manyhands.inference.base import gold_codes
-from manyhands.inference.kernels import Votes
+from manyhands.inference.inputs import gold_codes
+from manyhands.inference.votes import Votes
 
 # Random tables need not have two annotations of any instance.
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")

@@ -9,7 +9,8 @@ from scipy.stats import dirichlet
 from manyhands import AnnotationTable
 from manyhands.inference.ebcc import EBCC, annotator_codes, draw_waves, random_split
 from manyhands.inference.ibcc import IBCC
-from manyhands.inference.kernels import make_votes, vote_shares
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import make_votes
 
 # Random tables need not have two annotations of any instance.
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")

@@ -8,7 +8,7 @@ from manyhands import AnnotationTable, MajorityVote
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference import glad
 from manyhands.inference.glad import GLAD, e_step, information, slopes
-from manyhands.inference.kernels import make_votes
+from manyhands.inference.votes import make_votes
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 

@@ -10,8 +10,9 @@ from scipy.stats import beta, dirichlet
 
 from manyhands import AnnotationTable
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.inference.em import e_step
 from manyhands.inference.ibcc import IBCC, dirichlet_divergence, expected_log
-from manyhands.inference.kernels import e_step, make_votes
+from manyhands.inference.votes import make_votes
 
 # Random tables need not have two annotations of any instance.
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")

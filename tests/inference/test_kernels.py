@@ -6,25 +6,25 @@ from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable
 from manyhands.decision.labels import pick
-from manyhands.inference.kernels import (
-    by_annotator,
-    by_instance,
-    clamp,
+from manyhands.inference.em import (
     confusion_counts,
     count,
     count_rows,
     counted_confusions,
     e_step,
     expect_and_count,
+)
+from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.vote_sums import (
+    by_annotator,
+    by_instance,
+    clamp,
     expected_accuracy,
-    floored_log,
-    make_votes,
-    normalise_rows,
     right,
-    total,
     vote_shares,
     weighted_votes,
 )
+from manyhands.inference.votes import make_votes, total
 
 
 def tables():

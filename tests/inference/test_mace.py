@@ -10,8 +10,8 @@ from scipy.special import digamma
 from scipy.stats import beta
 
 from manyhands import AnnotationTable, MajorityVote
-from manyhands.inference.kernels import make_votes
 from manyhands.inference.mace import MACE, Annotators, _expect, _variational
+from manyhands.inference.votes import make_votes
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable, MajorityVote
-from manyhands.inference.kernels import make_votes
+from manyhands.inference.votes import make_votes
 from manyhands.inference.weighted_majority_vote import WeightedMajorityVote, weighted_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")

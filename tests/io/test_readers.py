@@ -17,13 +17,9 @@ from hypothesis import strategies as st
 
 from manyhands import AnnotationTable
 from manyhands.exceptions import AnnotationError, MissingExtraError
-from manyhands.io.readers import (
-    FeatureFile,
-    read_aligned,
-    read_annotations,
-    read_features,
-    read_gold,
-)
+from manyhands.io.annotations import read_aligned, read_annotations
+from manyhands.io.features import FeatureFile, read_features
+from manyhands.io.gold import read_gold
 
 
 @pytest.fixture

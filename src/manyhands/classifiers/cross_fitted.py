@@ -34,12 +34,8 @@ from manyhands.fitting.latent import (
 from manyhands.fitting.second_stage import seeded
 from manyhands.fitting.watching import PREDICT_BATCH
 from manyhands.inference import DawidSkene
-from manyhands.inference.kernels import (
-    confusion_counts,
-    floored_log,
-    log_likelihoods,
-    normalise_rows,
-)
+from manyhands.inference.em import confusion_counts, log_likelihoods
+from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.nn import (
     CrowdModule,
     Ensemble,

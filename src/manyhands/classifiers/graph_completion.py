@@ -23,7 +23,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import read_target
 from manyhands.fitting.watching import PREDICT_BATCH
 from manyhands.functional import annotation_nll
-from manyhands.inference.base import check_annotations
+from manyhands.inference.inputs import check_annotations
 from manyhands.nn import AnnotationEdges, GraphCompletionModule, Standardize
 from manyhands.training import (
     BestState,

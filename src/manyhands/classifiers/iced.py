@@ -35,8 +35,9 @@ from manyhands.fitting.latent import (
 from manyhands.fitting.second_stage import seeded
 from manyhands.fitting.watching import PREDICT_BATCH, watched_gold
 from manyhands.inference import DawidSkene
-from manyhands.inference.base import gold_codes
-from manyhands.inference.kernels import make_votes, vote_shares
+from manyhands.inference.inputs import gold_codes
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, minority_recall
 from manyhands.nn import CrowdModule, ScaledClassifier, SynthesisModule
 from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning

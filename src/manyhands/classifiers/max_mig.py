@@ -22,7 +22,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.inference import MajorityVote
-from manyhands.inference.kernels import normalise_rows
+from manyhands.inference.probability import normalise_rows
 from manyhands.nn import AggregatorModule, ScaledClassifier
 from manyhands.objectives import information_objective
 from manyhands.training import AnnotationBatches, CrowdBatch, Features, Stage

@@ -29,7 +29,7 @@ from manyhands.fitting.latent import (
     balancing_rng,
     balancing_weights,
 )
-from manyhands.inference.kernels import log_dirichlet
+from manyhands.inference.probability import log_dirichlet
 from manyhands.nn import CrowdModule, FixedConfusionModule, Linear
 from manyhands.training import AnnotationBatches, BestState, Callback, Features, Stage
 from manyhands.typing import FloatArray

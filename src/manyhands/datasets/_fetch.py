@@ -29,7 +29,7 @@ from manyhands.annotations.encoding import encode
 from manyhands.annotations.table import Duplicates
 from manyhands.datasets._base import CrowdDataset, Features, PathLike, data_home, user_cache
 from manyhands.exceptions import DataNotFoundError
-from manyhands.io._frames import canonical
+from manyhands.io.columns import canonical
 from manyhands.typing import MISSING, AnyArray, IntArray
 
 __all__ = ["Layout", "Source", "load_set"]

@@ -33,8 +33,8 @@ from manyhands.fitting.watching import (
     Watcher,
     watched,
 )
-from manyhands.inference.base import check_annotations
-from manyhands.inference.kernels import floored_log
+from manyhands.inference.inputs import check_annotations
+from manyhands.inference.probability import floored_log
 from manyhands.io.files import check_writable
 from manyhands.nn import (
     CrowdModule,

@@ -20,15 +20,10 @@ from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.watching import PREDICT_BATCH
 from manyhands.functional import soft_cross_entropy
-from manyhands.inference.kernels import (
-    Votes,
-    confusion_counts,
-    e_step,
-    floored_log,
-    make_votes,
-    normalise_rows,
-    vote_shares,
-)
+from manyhands.inference.em import confusion_counts, e_step
+from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import Votes, make_votes
 from manyhands.nn import CrowdModule, FixedConfusionModule, ScaledClassifier
 from manyhands.objectives import soft_label_objective
 from manyhands.sampling.class_balance import ClassBalance

@@ -18,7 +18,7 @@ from manyhands.annotations.encoding import encode
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import GRID_ENTRIES, BaseCrowdClassifier
-from manyhands.inference.kernels import floored_log
+from manyhands.inference.probability import floored_log
 from manyhands.training import History
 from manyhands.typing import FloatArray, IntArray
 

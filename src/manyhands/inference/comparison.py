@@ -13,18 +13,11 @@ from sklearn.base import clone
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.base import (
-    BaseAggregator,
-    all_aggregators,
-    check_annotations,
-    gold_codes,
-)
-from manyhands.inference.kernels import (
-    count_rows,
-    floored_log,
-    make_votes,
-    normalise_rows,
-)
+from manyhands.inference.base import BaseAggregator, all_aggregators
+from manyhands.inference.em import count_rows
+from manyhands.inference.inputs import check_annotations, gold_codes
+from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
 from manyhands.typing import AnyArray, FloatArray, IntArray
 

@@ -21,20 +21,18 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.table import Duplicates
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.base import BaseAggregator, checked_posterior, known_prior
-from manyhands.inference.kernels import (
-    SHARD,
-    Votes,
+from manyhands.inference.base import BaseAggregator, known_prior
+from manyhands.inference.inputs import checked_posterior
+from manyhands.inference.vote_sums import (
     by_annotator,
     clamp,
     expected_accuracy,
-    joined,
-    parts,
     right,
     vote_shares,
     weight_of_pairs,
     weighted_votes,
 )
+from manyhands.inference.votes import SHARD, Votes, joined, parts
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 FLOOR = 1e-6

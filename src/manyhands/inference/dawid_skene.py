@@ -18,23 +18,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.kernels import (
-    EMCounts,
-    Votes,
-    clamp,
-    count,
-    count_rows,
-    e_step,
-    expect_and_count,
-    fill,
-    floored_log,
-    has_settled,
-    log_dirichlet,
-    make_votes,
-    normalise_rows,
-    total,
-    vote_shares,
-)
+from manyhands.inference.em import EMCounts, count, count_rows, e_step, expect_and_count
+from manyhands.inference.probability import floored_log, has_settled, log_dirichlet, normalise_rows
+from manyhands.inference.vote_sums import clamp, vote_shares
+from manyhands.inference.votes import Votes, fill, make_votes, total
 from manyhands.typing import FloatArray, IntArray
 
 STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0)

@@ -16,28 +16,23 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
+from manyhands.inference.em import EMCounts, count_rows, e_step, expect_and_count
 from manyhands.inference.ibcc import confusion_prior
-from manyhands.inference.kernels import (
-    SHARD,
-    EMCounts,
-    Votes,
+from manyhands.inference.probability import (
+    dirichlet_divergence,
+    expected_log,
+    has_settled,
+    normalise_rows,
+)
+from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
     clamp,
-    count_rows,
-    dirichlet_divergence,
-    e_step,
-    expect_and_count,
-    expected_log,
-    fill,
-    has_settled,
-    make_votes,
-    normalise_rows,
     right,
-    total,
     vote_shares,
     weighted_votes,
 )
+from manyhands.inference.votes import SHARD, Votes, fill, make_votes, total
 from manyhands.typing import FloatArray, IntArray
 
 LARGEST = 200_000_000

@@ -15,19 +15,10 @@ from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.kernels import (
-    Votes,
-    by_annotator,
-    by_instance,
-    floored_log,
-    has_settled,
-    joined,
-    normalise_rows,
-    parts,
-    right,
-    settle,
-    weighted_votes,
-)
+from manyhands.inference.em import settle
+from manyhands.inference.probability import floored_log, has_settled, normalise_rows
+from manyhands.inference.vote_sums import by_annotator, by_instance, right, weighted_votes
+from manyhands.inference.votes import Votes, joined, parts
 from manyhands.typing import FloatArray
 
 PRIOR_MEAN = 1.0

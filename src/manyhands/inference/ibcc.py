@@ -14,19 +14,14 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.kernels import (
-    Votes,
-    count_rows,
+from manyhands.inference.em import count_rows, e_step, expect_and_count
+from manyhands.inference.probability import (
     dirichlet_divergence,
-    e_step,
-    expect_and_count,
     expected_log,
-    fill,
     has_settled,
-    make_votes,
     normalise_rows,
-    total,
 )
+from manyhands.inference.votes import Votes, fill, make_votes, total
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import FloatArray, IntArray
 

@@ -16,14 +16,8 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.kernels import (
-    Votes,
-    by_annotator,
-    by_instance,
-    joined,
-    right,
-    weighted_votes,
-)
+from manyhands.inference.vote_sums import by_annotator, by_instance, right, weighted_votes
+from manyhands.inference.votes import Votes, joined
 from manyhands.inference.weighted_majority_vote import decide_by_weight, weighted_shares
 from manyhands.typing import BoolArray, FloatArray, IntArray
 

@@ -15,20 +15,16 @@ from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.kernels import (
-    Votes,
+from manyhands.inference.em import settle
+from manyhands.inference.probability import (
     dirichlet_divergence,
-    expected_accuracy,
     expected_log,
     has_settled,
-    joined,
     log_dirichlet,
     normalise_rows,
-    right,
-    settle,
-    total,
-    weighted_votes,
 )
+from manyhands.inference.vote_sums import expected_accuracy, right, weighted_votes
+from manyhands.inference.votes import Votes, joined, total
 from manyhands.typing import FloatArray
 
 Update: TypeAlias = Callable[[FloatArray, float], tuple[FloatArray, float]]

@@ -8,7 +8,8 @@ import numpy as np
 
 from manyhands.decision.labels import pick
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.kernels import Votes, vote_shares
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import Votes
 from manyhands.typing import FloatArray
 
 

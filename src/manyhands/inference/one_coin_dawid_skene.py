@@ -12,22 +12,16 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.kernels import (
-    Votes,
+from manyhands.inference.em import settle
+from manyhands.inference.probability import floored_log, has_settled, log_dirichlet, normalise_rows
+from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
-    fill,
-    floored_log,
-    has_settled,
-    log_dirichlet,
-    normalise_rows,
-    parts,
     right,
-    settle,
-    total,
     vote_shares,
     weighted_votes,
 )
+from manyhands.inference.votes import Votes, fill, parts, total
 from manyhands.typing import FloatArray
 
 

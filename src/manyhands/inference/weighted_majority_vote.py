@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.kernels import (
-    Votes,
+from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
     clamp,
-    joined,
     right,
-    total,
     vote_shares,
     weighted_votes,
 )
+from manyhands.inference.votes import Votes, joined, total
 from manyhands.typing import FloatArray
 
 

@@ -13,17 +13,9 @@ from scipy.special import softmax, xlogy
 from scipy.stats import rankdata
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.kernels import (
-    Votes,
-    count_rows,
-    e_step,
-    expect_and_count,
-    fill,
-    floored_log,
-    has_settled,
-    normalise_rows,
-    total,
-)
+from manyhands.inference.em import count_rows, e_step, expect_and_count
+from manyhands.inference.probability import floored_log, has_settled, normalise_rows
+from manyhands.inference.votes import Votes, fill, total
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 

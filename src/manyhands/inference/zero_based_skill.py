@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.kernels import Votes
+from manyhands.inference.votes import Votes
 from manyhands.inference.weighted_majority_vote import decide_by_weight, learn_skills
 from manyhands.typing import FloatArray
 

@@ -1,14 +1,9 @@
 """Readers of what people have, and writers that never leave half a file."""
 
+from manyhands.io.annotations import read_aligned, read_annotations
+from manyhands.io.features import FeatureFile, read_features
 from manyhands.io.files import write_atomically
-from manyhands.io.readers import (
-    FeatureFile,
-    GoldFile,
-    read_aligned,
-    read_annotations,
-    read_features,
-    read_gold,
-)
+from manyhands.io.gold import GoldFile, read_gold
 
 __all__ = [
     "FeatureFile",

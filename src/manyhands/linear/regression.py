@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.kernels import floored_log
+from manyhands.inference.probability import floored_log
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 STRENGTHS = np.logspace(-4, 4, 9)

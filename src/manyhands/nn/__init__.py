@@ -1,18 +1,6 @@
 """Networks: backbones and noise adaptation layers. No losses, no optimisers."""
 
-from manyhands.nn.adversarial import (
-    GENERATOR_INPUTS,
-    GENERATORS,
-    LCA_FORMS,
-    AnnotationDiscriminator,
-    AnnotationGenerator,
-    AnnotatorEmbedding,
-    AuxiliaryNetwork,
-    CrowdLayerGenerator,
-    GenerativeCrowdModule,
-    Pairs,
-    normalized_adjacency,
-)
+from manyhands.nn.annotator_embedding import AnnotatorEmbedding
 from manyhands.nn.annotator_heads import AnnotatorHeadsModule, DoctorNetModule
 from manyhands.nn.backbones import (
     BACKBONES,
@@ -25,8 +13,22 @@ from manyhands.nn.backbones import (
     make_backbone,
 )
 from manyhands.nn.base import CrowdModule, ScaledClassifier
+from manyhands.nn.discriminator import (
+    LCA_FORMS,
+    AnnotationDiscriminator,
+    AuxiliaryNetwork,
+    Pairs,
+    normalized_adjacency,
+)
 from manyhands.nn.embedding import REGRESSIONS, EmbeddedRegression, SamplingNetwork
 from manyhands.nn.ensemble import Ensemble
+from manyhands.nn.generative_crowd import GenerativeCrowdModule
+from manyhands.nn.generators import (
+    GENERATOR_INPUTS,
+    GENERATORS,
+    AnnotationGenerator,
+    CrowdLayerGenerator,
+)
 from manyhands.nn.graph import AnnotationEdges, GraphCompletionModule, GraphConvolution
 from manyhands.nn.noise_adaptation import (
     CONNECTIONS,

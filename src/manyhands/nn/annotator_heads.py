@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from manyhands.nn.backbones import BACKBONES
+from manyhands.nn.backbones.named import BACKBONES
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 HEAD_ENTRIES = 1 << 24

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.nn.base import ScaledClassifier
-from manyhands.nn.noise_adaptation import FixedConfusionModule
+from manyhands.nn.noise_adaptation.fixed import FixedConfusionModule
 
 SPACES = ("decoder", "embedding", "input")
 """Where instances are made, and what the classifier is given: see `SynthesisModule`."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.inference.kernels import make_votes, vote_shares
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
 from manyhands.metrics.gold import rarer_half
 from manyhands.report._inputs import Inputs

@@ -14,7 +14,8 @@ from sklearn.exceptions import NotFittedError
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.kernels import make_votes, vote_shares
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import make_votes
 from manyhands.report._foreseen import Foreseen, foresee
 from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
 

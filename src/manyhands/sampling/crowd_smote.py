@@ -27,7 +27,7 @@ from manyhands.annotations.encoding import encode
 from manyhands.annotations.table import SOURCES
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.base import check_annotations, gold_codes
+from manyhands.inference.inputs import check_annotations, gold_codes
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 Rng: TypeAlias = np.random.RandomState

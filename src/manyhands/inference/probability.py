@@ -1,0 +1,62 @@
+"""Small arithmetic of probabilities: normalised rows, floored logarithms, Dirichlets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import gammaln, psi, xlogy
+
+from manyhands.typing import FloatArray
+
+LOG_FLOOR = float(np.log(1e-100))
+"""Stands for log 0 in a confusion matrix: one impossible annotation must not erase all classes."""
+
+
+def normalise_rows(counts: FloatArray) -> FloatArray:
+    """Divide by the sum over the last axis; an empty row becomes uniform."""
+    mass = counts.sum(axis=-1, keepdims=True)
+    uniform = np.full_like(counts, 1.0 / counts.shape[-1])
+    return np.divide(counts, mass, out=uniform, where=mass > 0)
+
+
+def floored_log(p: FloatArray) -> FloatArray:
+    """Log p, with `LOG_FLOOR` in place of log 0."""
+    return np.log(p, out=np.full_like(p, LOG_FLOOR), where=p > 0)
+
+
+def log_dirichlet(pseudo_counts: FloatArray, p: FloatArray) -> float:
+    """Log density of a Dirichlet prior up to a constant: sum of pseudo_counts * log p."""
+    return float(xlogy(pseudo_counts, np.maximum(p, np.exp(LOG_FLOOR))).sum())
+
+
+def has_settled(history: Sequence[float], enough: float) -> bool:
+    """Whether the last iteration raised the objective by less than ``enough``."""
+    return len(history) > 1 and history[-1] - history[-2] < enough
+
+
+def expected_log(alpha: FloatArray) -> FloatArray:
+    """E log p of p ~ Dirichlet(alpha) over the last axis, of the shape of ``alpha``."""
+    expected: FloatArray = psi(alpha)
+    expected -= psi(alpha.sum(axis=-1, keepdims=True))
+    return expected
+
+
+def dirichlet_divergence(alpha: FloatArray, prior: FloatArray, log_p: FloatArray) -> float:
+    """Sum of KL(Dirichlet(alpha) || Dirichlet(prior)) over all rows.
+
+    Parameters
+    ----------
+    alpha : array of shape (..., K)
+    prior : array that broadcasts to it
+    log_p : array of the shape of ``alpha``
+        Its `expected_log`.
+    """
+    normalisers = _log_normaliser(prior) - _log_normaliser(alpha)
+    return float(normalisers.sum() + np.vdot(alpha - prior, log_p))
+
+
+def _log_normaliser(alpha: FloatArray) -> FloatArray:
+    """Log of the integral of prod p_k^(alpha_k - 1), for every row."""
+    log_normaliser: FloatArray = gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
+    return log_normaliser

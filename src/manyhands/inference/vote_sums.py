@@ -1,0 +1,117 @@
+"""Sums of votes and weights per instance, class and annotator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manyhands.inference.probability import normalise_rows
+from manyhands.inference.votes import SHARD, Votes, fill, parts
+from manyhands.typing import FloatArray
+
+
+def weighted_votes(votes: Votes, value: FloatArray | None = None) -> FloatArray:
+    """Sum ``value`` (and the weights) of the annotations for every class, shape (n, C).
+
+    Parameters
+    ----------
+    votes : Votes
+        Without abstentions.
+    value : array of shape (n_annotations,), optional
+        Default: 1.
+    """
+    flat = votes.instance * np.int64(votes.n_classes) + votes.response
+    size = votes.n_instances * votes.n_classes
+    sums = np.bincount(flat, weights=_times(votes.weight, value), minlength=size)
+    return sums.reshape(votes.n_instances, votes.n_classes).astype(np.float64, copy=False)
+
+
+def by_annotator(votes: Votes, value: FloatArray | None = None) -> FloatArray:
+    """Sum ``value`` (and the weights) over every annotator's annotations, shape (R,)."""
+    weights = _times(votes.weight, value)
+    sums = np.bincount(votes.annotator, weights=weights, minlength=votes.n_annotators)
+    return sums.astype(np.float64, copy=False)
+
+
+def by_instance(votes: Votes, value: FloatArray | None = None) -> FloatArray:
+    """Sum ``value`` (and the weights) over every instance's annotations, shape (n,)."""
+    values = _times(votes.weight, value)
+    given = np.diff(votes.start)
+    if values is None:
+        return given.astype(np.float64)
+    sums = np.zeros(votes.n_instances)
+    some = given > 0
+    if some.any():  # Annotations are sorted by instance, so every sum is over a run.
+        sums[some] = np.add.reduceat(values, votes.start[:-1][some])
+    return sums
+
+
+def weight_of_pairs(votes: Votes, *, same_class: bool = False) -> FloatArray:
+    """Weight that the instance and annotator of every annotation have together, (n_annotations,).
+
+    An annotator's annotations of one instance, be they repeated or weighted, are one voice. With
+    ``same_class`` only those count that give the same class.
+    """
+    weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
+    pairs = votes.instance * np.int64(votes.n_annotators) + votes.annotator
+    if same_class:
+        pairs = pairs * votes.n_responses + votes.response
+    distinct, pair = np.unique(pairs, return_inverse=True)
+    if len(distinct) == len(pairs):
+        return weight
+    return np.bincount(pair, weight)[pair].astype(np.float64, copy=False)
+
+
+def _times(weight: FloatArray | None, value: FloatArray | None) -> FloatArray | None:
+    if weight is None or value is None:
+        return weight if value is None else value
+    return weight * value
+
+
+def right(votes: Votes, posterior: FloatArray) -> FloatArray:
+    """Probability that every annotation is right, shape (n_annotations,)."""
+    flat = votes.instance * np.int64(votes.n_classes) + votes.response
+    return posterior.ravel()[flat]
+
+
+def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
+    """Share of the votes each class received, shape (n, C); gold counts as certain.
+
+    An instance without votes gets ``empty``, by default the mean of all shares.
+    """
+    shares = np.empty((votes.n_instances, votes.n_classes))
+    fill(shares, votes.runs(SHARD), _shares)
+    clamp(votes, shares)
+    if not votes.voted.all():
+        if empty is None:
+            empty = normalise_rows(shares[votes.voted].sum(axis=0))
+        shares[~votes.voted] = empty
+    return shares
+
+
+def _shares(shard: Votes) -> FloatArray:
+    """Vote shares, all 0 without votes."""
+    shares = weighted_votes(shard)
+    mass = (shares @ np.ones(shard.n_classes))[:, None]
+    return np.divide(shares, mass, out=shares, where=mass > 0)
+
+
+def clamp(votes: Votes, posterior: FloatArray) -> FloatArray:
+    """Put all mass on the gold class where it is known, in place."""
+    if votes.gold is not None:
+        known = np.flatnonzero(votes.gold >= 0)
+        posterior[known] = 0.0
+        posterior[known, votes.gold[known]] = 1.0
+    return posterior
+
+
+def expected_accuracy(votes: Votes, posterior: FloatArray) -> FloatArray:
+    """Expected share of right annotations of every annotator under the posterior, shape (R,).
+
+    A silent annotator gets the share over all annotations.
+    """
+    hits, weight = np.zeros((2, votes.n_annotators))
+    for shard, rows in parts(votes.runs(SHARD), posterior):
+        hits += by_annotator(shard, right(shard, rows))
+        weight += by_annotator(shard)
+    overall = float(hits.sum() / max(weight.sum(), np.finfo(float).tiny))
+    return np.divide(hits, weight, out=np.full(votes.n_annotators, overall), where=weight > 0)

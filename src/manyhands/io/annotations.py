@@ -1,0 +1,239 @@
+"""Annotations from a long table or a dense matrix, alone or aligned with features."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import PASSES, SOURCES, AnnotationTable
+from manyhands.annotations.encoding import (
+    check_no_class,
+    encode,
+    make_vocabulary,
+    missing_mask,
+    pass_kinds,
+    recode_passes,
+    tidy,
+)
+from manyhands.annotations.table import Duplicates
+from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import (
+    find_column,
+    some,
+    with_types,
+)
+from manyhands.io.features import FeatureFile, read_array, read_features
+from manyhands.io.frames import read_frame
+from manyhands.io.label_values import check_codes, label_values
+from manyhands.io.opening import PathLike, existing_file, naming, suffix_of
+from manyhands.io.pass_values import by_kind, integer_marks, with_passes, written_marks
+from manyhands.typing import AnyArray
+
+
+def read_annotations(
+    path: PathLike,
+    *,
+    task: str = "task",
+    worker: str = "worker",
+    label: str = "label",
+    weight: str | None = None,
+    classes: Any = None,
+    tasks: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    passes: str | None = None,
+    duplicates: Duplicates = "error",
+) -> AnnotationTable:
+    r"""Read annotations from a long table or a dense matrix.
+
+    Parameters
+    ----------
+    path : str or Path
+        A long table, one row an annotation (.csv, .tsv, either with .gz, .parquet, .pq), or a
+        dense (n, R) matrix of integers or floats (.npy; missing: -1 or NaN).
+    task, worker, label, weight, passes : str
+        Names of the columns (``passes``: see `AnnotationTable.from_frame`). Where a default is
+        absent and exactly one column bears another common name (``instance``, ``annotator``,
+        ``user_id``, ``answer``, ...), that one is taken and the choice logged. A matrix has no
+        columns.
+    classes : sequence, optional
+        All classes, in the order wanted; default: the sorted labels. If these are names and the
+        file holds integers, the integers are **codes** 0..C-1 into ``classes``, unless each of
+        them, written out, is itself one of the names.
+    tasks : sequence, optional
+        All instance ids, in the order of the rows of X. Ids that are integers here and strings
+        there are compared as strings. For a matrix: the ids of its rows.
+    abstain, skip : str, int or sequence of these, optional
+        Values in the place of labels which mean that the annotator looked and declined to choose
+        ("unsure"), or passed on ("broken image"). A number and its digits are the same, and a
+        value may be absent from the file.
+    duplicates : {"error", "last", "keep"}
+        What to do with repeated (instance, annotator) pairs, be they annotated or passed.
+
+    Returns
+    -------
+    AnnotationTable
+        With the marks of a column ``source``, if all it holds are those of `AnnotationTable`.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    AnnotationError
+        If the file is empty, damaged or of another kind, a column is missing, a label is outside
+        ``classes`` or a task outside ``tasks``, or a value of ``abstain`` or ``skip`` stands in
+        both or is a class.
+    MissingExtraError
+        If the format needs pandas or pyarrow, and the extra 'io' is not installed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "votes.csv")
+    >>> _ = path.write_text("item,user,answer\na,007,1\nb,007,0\na,42,1\n")
+    >>> table = read_annotations(path, classes=["cat", "dog"])
+    >>> table.to_frame()["label"].tolist()
+    ['dog', 'cat', 'dog']
+    >>> table.annotators.tolist()
+    ['007', '42']
+    """
+    path = existing_file(path)
+    with naming(path):
+        marks = written_marks(abstain, skip, classes)
+        if suffix_of(path) == ".npy":
+            return _from_dense(path, classes, tasks, integer_marks(marks))
+        frame = read_frame(path)
+        names = {
+            "task": find_column(frame, "task", task),
+            "worker": find_column(frame, "worker", worker),
+            "label": find_column(frame, "label", label),
+        }
+        if weight is not None:
+            names["weight"] = weight
+        if passes is not None:
+            names["passes"] = passes
+        if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
+            names["source"] = "source"
+        frame = with_passes(frame, names, marks)
+        frame = with_types(frame, names, path)
+        frame, values, code_names = label_values(frame, names["label"], classes)
+        if code_names is not None:
+            check_no_class(integer_marks(marks), range(len(code_names)))
+        with warnings.catch_warnings():
+            if tasks is not None:  # their order is settled below
+                warnings.filterwarnings("ignore", message=".*numbers as text")
+            table = AnnotationTable.from_frame(
+                frame, **names, classes=values, duplicates=duplicates
+            )
+        if code_names is not None:
+            table = replace(table, classes=code_names)
+        return table if tasks is None else _over_tasks(table, make_vocabulary(tasks, "tasks"))
+
+
+def read_aligned(
+    features_path: PathLike, annotations_path: PathLike, **options: Any
+) -> tuple[FeatureFile, AnnotationTable]:
+    """Read features and annotations such that row i of X is instance i of the table.
+
+    Where the features' file holds ids, the annotations' tasks are matched with them (integers
+    with strings by their canonical form). Where it holds none, integer tasks are row numbers of
+    X, counted from 0, and a dense matrix must have as many rows as X.
+
+    Parameters
+    ----------
+    features_path, annotations_path : str or Path
+        See `read_features` and `read_annotations`.
+    **options
+        Passed to `read_annotations` (all but ``tasks``).
+
+    Returns
+    -------
+    features : FeatureFile
+    table : AnnotationTable
+        ``len(table) == len(features)``; rows without annotations are instances all the same.
+
+    Raises
+    ------
+    AnnotationError
+        If a task has no row of features, or tasks are strings and the features have no ids.
+    """
+    features = read_features(features_path)
+    if features.tasks is not None:
+        return features, read_annotations(annotations_path, tasks=features.tasks, **options)
+    rows = np.arange(len(features))
+    if suffix_of(Path(annotations_path)) == ".npy":
+        return features, read_annotations(annotations_path, tasks=rows, **options)
+    table = read_annotations(annotations_path, **options)
+    _check_row_numbers(table.instances, len(rows), Path(annotations_path), Path(features_path))
+    return features, _over_tasks(table, rows)
+
+
+def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> AnnotationTable:
+    matrix = read_array(path)
+    if matrix.dtype.kind not in "iufb":
+        raise AnnotationError(
+            f"a matrix of annotations holds integers or floats, this one {matrix.dtype}; store "
+            "class codes (-1 where missing) and name the classes in classes="
+        )
+    if matrix.ndim != 2:
+        raise AnnotationError(
+            f"a matrix of annotations has shape (n_instances, n_annotators), this one "
+            f"{matrix.shape}; reshape it, or store a long table (.csv, .parquet)"
+        )
+    if tasks is not None and len(tasks) != len(matrix):
+        raise AnnotationError(
+            f"the matrix has {len(matrix)} rows for {len(tasks)} tasks (rows of X); its rows must "
+            "be those of X, in the same order. Rows without annotations are all -1"
+        )
+    options = dict(zip(PASSES, by_kind(marks), strict=True)) | {"instances": tasks}
+    if classes is None or make_vocabulary(classes, "classes").dtype.kind not in "UT":
+        return AnnotationTable.from_matrix(matrix, classes, **options)
+    names = make_vocabulary(classes, "classes")
+    known = matrix[~missing_mask(matrix) & (matrix != -1) & (pass_kinds(matrix, marks) < 0)]
+    check_codes(tidy(known, "the matrix"), names)
+    table = AnnotationTable.from_matrix(matrix, range(len(names)), **options)
+    return replace(table, classes=names)
+
+
+def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
+    """Re-index a table over the ids of the features' rows, in their order."""
+    ids, wanted = table.instances, tasks
+    if (ids.dtype.kind in "UT") != (tasks.dtype.kind in "UT"):
+        # An integer and a string are the same id if the string is the integer's canonical form.
+        ids, wanted = ids.astype(str), tasks.astype(str)
+    unknown = ids[~np.isin(ids, wanted)]
+    if len(unknown):
+        raise AnnotationError(
+            f"{len(unknown)} of {len(ids)} tasks are annotated but not among the {len(tasks)} "
+            f"tasks given (the ids of the features): {some(unknown)}; given are {some(tasks)}. "
+            "Drop their annotations, or add their features"
+        )
+    positions, _ = encode(ids, wanted, argument="tasks", vocabulary_name="tasks")
+    passes = table.passes
+    return replace(
+        table,
+        instance=positions[table.instance],
+        instances=tasks,
+        passes=None if passes is None else recode_passes(passes, instance=positions),
+    )
+
+
+def _check_row_numbers(ids: AnyArray, n: int, annotations: Path, features: Path) -> None:
+    """Refuse tasks that cannot be row numbers of X."""
+    if ids.dtype.kind not in "iu" and len(ids):
+        raise AnnotationError(
+            f"{annotations}: tasks are strings ({some(ids)}) but {features} has no ids to match "
+            'them with. Store the ids beside X (np.savez(file, X=X, task=ids), or a column "task" '
+            "in a table), or use the row numbers 0.. as tasks"
+        )
+    outside = ids[(ids < 0) | (ids >= n)]
+    if len(outside):
+        raise AnnotationError(
+            f"{annotations}: {len(outside)} tasks ({some(outside)}) are not row numbers "
+            f"0..{n - 1} of {features}, which has no ids. Count rows from 0, or store the ids "
+            "beside X (np.savez(file, X=X, task=ids))"
+        )

@@ -1,0 +1,136 @@
+"""Columns of long tables: finding them under their common names, giving text its types."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+
+from manyhands.annotations.encoding import distinct_text, missing_mask
+from manyhands.exceptions import AnnotationError
+from manyhands.io.opening import SEPARATORS, suffix_of
+from manyhands.typing import AnyArray, BoolArray
+
+Frame: TypeAlias = nw.DataFrame[Any]
+
+
+_LOG = logging.getLogger("manyhands")
+
+
+# Names that other tools give to the columns; an "id" at the end (user_id, WorkerID) is ignored.
+_SYNONYMS = {
+    "task": {"task", "instance", "item", "question", "example", "sample", "document", "image"},
+    "worker": {"worker", "annotator", "user", "rater", "labeler", "labeller", "coder"},
+    "label": {"label", "answer", "annotation", "response", "class", "category", "rating"},
+    "gold": {"label", "gold", "goldlabel", "truelabel", "truth", "groundtruth", "class", "y"},
+}
+
+
+def id_column(names: Iterable[str]) -> str | None:
+    """Find the one name that stands for ids."""
+    names = list(names)
+    if "task" in names:
+        return "task"
+    found = [n for n in names if n != "X" and _base(n) in _SYNONYMS["task"] | {""}]
+    if len(found) > 1:
+        raise AnnotationError(f"{some(found)} could all be the ids; name the right one 'task'")
+    return found[0] if found else None
+
+
+def find_column(frame: Frame, argument: str, name: str) -> str:
+    """Return the name of a column, or of the only one that bears a common other name."""
+    default = "label" if argument == "gold" else argument
+    if name in frame.columns or name != default:
+        return name
+    found = [c for c in frame.columns if _base(c) in _SYNONYMS[argument]]
+    if len(found) > 1:
+        raise AnnotationError(
+            f"no column {name!r}, and {some(found)} could all be it; pass {default}=<name>"
+        )
+    if not found:
+        return name
+    _LOG.info("column %r is read as the %s", found[0], default)
+    return found[0]
+
+
+def _base(name: str) -> str:
+    """Reduce a column name to what counts: 'Worker_ID' to 'worker', 'id' to ''."""
+    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("id")
+
+
+def require_column(frame: Frame, argument: str, name: str) -> None:
+    """Refuse a name that is no column."""
+    if name not in frame.columns:
+        raise AnnotationError(
+            f"{argument}={name!r} is not a column; the columns are "
+            f"{', '.join(map(repr, frame.columns))}. Pass {argument}=<name of the column>"
+        )
+
+
+def with_types(frame: Frame, names: dict[str, str], path: Path) -> Frame:
+    """Give the text columns of a CSV file their types; other formats have them."""
+    if suffix_of(path) not in SEPARATORS:
+        return frame
+    for argument, name in names.items():
+        if name not in frame.columns:
+            continue
+        raw = frame[name].to_numpy()
+        gaps = missing_mask(raw)
+        text, rows = distinct_text(raw[~gaps])
+        typed: AnyArray
+        if argument == "weight":
+            typed = _numbers(text, name)
+        else:
+            typed = canonical(text, floats=argument == "label")
+        if typed.dtype.kind not in "UT":
+            frame = with_column(frame, name, with_gaps(typed[rows], gaps))
+    return frame
+
+
+def canonical(text: AnyArray, *, floats: bool = False) -> AnyArray:
+    """Turn text into integers if every value is a canonical integer, or leave it.
+
+    With ``floats`` "3.0" counts as 3: a column of codes with gaps is often written so.
+    """
+    text = np.asarray(text, dtype=str)
+    try:
+        integers = text.astype(np.int64)
+    except (ValueError, OverflowError):
+        if floats:
+            whole = canonical(np.array([v.removesuffix(".0") for v in text.tolist()], dtype=str))
+            return whole if whole.dtype.kind == "i" else text
+        return text
+    return integers if len(text) and (integers.astype(str) == text).all() else text
+
+
+def _numbers(text: AnyArray, column: str) -> AnyArray:
+    try:
+        return text.astype(np.float64)
+    except ValueError as error:
+        raise AnnotationError(f"column {column!r} (weight) holds no number: {error}") from error
+
+
+def with_gaps(values: AnyArray, gaps: BoolArray) -> AnyArray:
+    """Put values back between gaps, which become None."""
+    if not gaps.any():
+        return values
+    full = np.full(len(gaps), None, dtype=object)
+    full[~gaps] = values
+    return full
+
+
+def with_column(frame: Frame, name: str, values: AnyArray) -> Frame:
+    """Replace one column."""
+    series = nw.new_series(name, values.tolist(), backend=frame.implementation)
+    return frame.with_columns(series)
+
+
+def some(values: Any) -> str:
+    """Show the first three values."""
+    shown = [v.item() if isinstance(v, np.generic) else v for v in values[:3]]
+    return ", ".join(map(repr, shown)) + (" ..." if len(values) > 3 else "")

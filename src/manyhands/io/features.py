@@ -1,0 +1,167 @@
+"""Features, and the ids of their rows where the file holds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from manyhands.annotations.encoding import (
+    make_vocabulary,
+)
+from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import (
+    canonical,
+    id_column,
+    some,
+)
+from manyhands.io.csv_files import csv_header, read_csv
+from manyhands.io.frames import read_parquet
+from manyhands.io.opening import SEPARATORS, PathLike, existing_file, naming, suffix_of
+from manyhands.typing import AnyArray
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureFile:
+    """Features, and the ids of their rows where the file holds them.
+
+    Attributes
+    ----------
+    X : float32 array of shape (n_samples, ...), or uint8 for images stored as such
+    tasks : array of shape (n_samples,) or None
+        Ids of the rows; None where the file has none.
+    """
+
+    X: AnyArray
+    tasks: AnyArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+def read_features(path: PathLike) -> FeatureFile:
+    """Read features.
+
+    Parameters
+    ----------
+    path : str or Path
+        - .npy: the array alone;
+        - .npz: the array ``X``, or the only array; an array ``task`` (``instance``, ``id``, ...)
+          holds the ids;
+        - .csv, .tsv (either with .gz), .parquet, .pq: numeric columns; a column ``task``
+          (``instance``, ``id``, ...) holds the ids.
+
+    Returns
+    -------
+    FeatureFile
+        float32; uint8 arrays of three or more axes (images) stay as they are.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    AnnotationError
+        If the file is empty, damaged or of another kind, holds pickled objects, text, NaN or
+        infinity (the message names the row and the column).
+    """
+    path = existing_file(path)
+    with naming(path):
+        suffix = suffix_of(path)
+        columns: list[str] | None = None
+        ids: Any = None
+        if suffix == ".npy":
+            X = read_array(path)
+        elif suffix == ".npz":
+            X, ids = _from_archive(path)
+        else:
+            X, ids, columns = _from_columns(path)
+        X = _checked_features(X, columns)
+        return FeatureFile(X, None if ids is None else _row_ids(ids, len(X)))
+
+
+def read_array(path: Path) -> AnyArray:
+    """Read the one array of a .npy file."""
+    with path.open("rb") as file:
+        content = np.load(file, allow_pickle=False)
+        if not isinstance(content, np.ndarray):
+            raise AnnotationError("this is an archive of arrays, not one array; name it .npz")
+        return content
+
+
+def _from_archive(path: Path) -> tuple[AnyArray, AnyArray | None]:
+    # NumPy leaves a file of its own open if the archive is damaged.
+    with path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise AnnotationError("this is one array, not an archive; name the file .npy")
+        names = list(archive.files)
+        id_name = id_column(names)
+        data = [name for name in names if name != id_name]
+        if "X" not in data and len(data) != 1:
+            raise AnnotationError(
+                f"the archive holds {', '.join(map(repr, names)) or 'nothing'}; store the features "
+                "under the name 'X'"
+            )
+        X = archive["X" if "X" in data else data[0]]
+        return X, None if id_name is None else archive[id_name]
+
+
+def _from_columns(path: Path) -> tuple[AnyArray, AnyArray | None, list[str]]:
+    text = suffix_of(path) in SEPARATORS
+    header = csv_header(path) if text else []
+    frame = read_csv(path, features=header) if text else read_parquet(path)
+    id_name = id_column(frame.columns)
+    columns = [name for name in frame.columns if name != id_name]
+    numeric = {c for c in columns if frame[c].dtype.is_numeric() or frame[c].dtype == nw.Boolean}
+    other = [c for c in columns if c not in numeric]
+    if other:
+        raise AnnotationError(
+            f"{len(other)} of {len(columns)} columns are not numeric: {some(other)}. Drop or "
+            "encode them; ids belong into a column named 'task'"
+        )
+    if not columns:
+        raise AnnotationError("no column of features; one numeric column each is expected")
+    with np.errstate(over="ignore"):
+        X = np.column_stack([frame[c].cast(nw.Float32).to_numpy() for c in columns])
+    if id_name is None:
+        return X, None, columns
+    ids = frame[id_name].to_numpy()
+    return X, canonical(ids) if text else ids, columns
+
+
+def _checked_features(X: AnyArray, columns: list[str] | None) -> AnyArray:
+    if X.dtype.kind not in "iufb":
+        raise AnnotationError(f"features are numbers, these are of type {X.dtype}; encode them")
+    if X.ndim < 2:
+        raise AnnotationError(
+            f"features have shape (n_samples, n_features), these {X.shape}; reshape them, for one "
+            "feature with X[:, None]"
+        )
+    if not X.size:
+        raise AnnotationError(f"the features are empty: shape {X.shape}")
+    if X.dtype == np.uint8 and X.ndim > 2:
+        return X
+    with np.errstate(over="ignore"):
+        X = np.ascontiguousarray(X, dtype=np.float32)
+    finite = np.isfinite(X)
+    if not finite.all():
+        place = np.unravel_index(int(np.argmin(finite)), X.shape)
+        column = repr(columns[place[1]]) if columns else ", ".join(map(str, place[1:]))
+        raise AnnotationError(
+            f"row {place[0]}, column {column} (counted from 0) holds {X[place]!s} in float32, and "
+            f"{finite.size - int(finite.sum()) - 1} more cells are not finite; impute or drop them"
+        )
+    return X
+
+
+def _row_ids(ids: AnyArray, n: int) -> AnyArray:
+    if ids.shape != (n,):
+        raise AnnotationError(f"the ids have shape {ids.shape} for {n} rows of features")
+    if ids.dtype.kind in "UTO" and (ids == "").any():
+        raise AnnotationError(
+            f"the id of row {int(np.argmax(ids == ''))} is empty; give every row an id"
+        )
+    return make_vocabulary(ids, "the ids of the features")

@@ -1,0 +1,55 @@
+"""Opening files: which format a name stands for, and errors that name the file."""
+
+from __future__ import annotations
+
+import csv
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from manyhands.exceptions import AnnotationError
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix that tells the format, '.csv' for 'a.CSV.gz'."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def existing_file(path: PathLike) -> Path:
+    """Refuse what is no file, or has no content."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} does not exist (looked in {Path.cwd()}); check the name, or give an absolute "
+            "path"
+        )
+    if path.is_dir():
+        raise AnnotationError(f"{path} is a folder; name a file in it")
+    if not path.stat().st_size:
+        raise AnnotationError(f"{path} is empty (0 bytes); export it again")
+    return path
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in every error, and turn what parsers raise on a foreign file into one."""
+    damaged = (ValueError, EOFError, OSError, MemoryError, KeyError, zlib.error)
+    try:
+        yield
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}") from error
+    except (*damaged, zipfile.BadZipFile, csv.Error) as error:
+        reason = str(error).strip().rstrip(".") or type(error).__name__
+        raise AnnotationError(
+            f"{path} cannot be read as {suffix_of(path) or 'a table'}: {reason}. The file is "
+            "incomplete, or its content is not what its name says; export it again"
+        ) from error

@@ -1,0 +1,16 @@
+"""Backbones: from features to class logits, with an embedding on the way where there is one."""
+
+from manyhands.nn.backbones.dense import MLP, EmbeddingMLP, Linear
+from manyhands.nn.backbones.images import CNN, VGG16, ResNet18
+from manyhands.nn.backbones.named import BACKBONES, make_backbone
+
+__all__ = [
+    "BACKBONES",
+    "CNN",
+    "MLP",
+    "VGG16",
+    "EmbeddingMLP",
+    "Linear",
+    "ResNet18",
+    "make_backbone",
+]

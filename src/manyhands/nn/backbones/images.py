@@ -1,0 +1,208 @@
+"""Convolutional backbones, for images: a small CNN, VGG-16 and ResNet-18."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from numbers import Integral
+
+from torch import Tensor, nn
+
+
+class CNN(nn.Module):
+    """A small convolutional network, for images of about 32 x 32 pixels.
+
+    Blocks of a 3 x 3 convolution, batch normalisation, a ReLU and a halving of the image, then a
+    hidden layer with a ReLU and dropout, and a linear output.
+
+    Parameters
+    ----------
+    input_shape : sequence of int
+        (channels, height, width); 2 to the number of blocks is the least height and width. The
+        hidden layer grows with the image.
+    n_classes : int
+    channels : sequence of int
+        Channels of every block's convolution.
+    hidden : int
+        Units of the hidden layer.
+    dropout : float in [0, 1)
+        After the hidden layer.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        n_classes: int,
+        channels: Sequence[int] = (32, 64, 128),
+        hidden: int = 128,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        for name, units in (("channels", channels), ("hidden", [hidden])):
+            if not (units and all(isinstance(n, Integral) and n > 0 for n in units)):
+                shown = channels if name == "channels" else hidden
+                raise ValueError(f"{name}={shown!r} must be positive whole numbers")
+        halved = 2 ** len(channels)
+        width, *sides = _image_shape(
+            input_shape, least=halved, wanted=f"at least {halved} x {halved}"
+        )
+        layers: list[nn.Module] = []
+        for made in channels:
+            layers += [*_convolution(width, made), nn.ReLU(), nn.MaxPool2d(2)]
+            width = made
+        width *= prod(side // halved for side in sides)
+        layers += [nn.Flatten(), nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout)]
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(hidden, n_classes)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Return the hidden layer, shape (n, hidden)."""
+        embedding: Tensor = self.body(x)
+        return embedding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class logits, shape (n, n_classes)."""
+        logits: Tensor = self.head(self.embed(x))
+        return logits
+
+
+class VGG16(nn.Module):
+    """VGG-16 with batch normalisation, for images of 32 x 32 pixels [1]_.
+
+    Thirteen 3 x 3 convolutions, each with batch normalisation and a ReLU, in five blocks that end
+    in a halving of the image; what is left, one pixel of 512 channels, is classified linearly, as
+    the CoNAL and Max-MIG codes do on CIFAR-10 (the original's three dense layers serve larger
+    images).
+
+    Parameters
+    ----------
+    input_shape : sequence of int
+        (channels, height, width); height and width of 32 (up to 63 work).
+    n_classes : int
+
+    References
+    ----------
+    .. [1] K. Simonyan and A. Zisserman. Very deep convolutional networks for large-scale image
+       recognition. ICLR 2015, configuration D.
+    """
+
+    blocks = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+    """Channels of the convolutions of every block."""
+
+    def __init__(self, input_shape: Sequence[int], n_classes: int) -> None:
+        super().__init__()
+        width, *_ = _image_shape(input_shape, least=32, below=64, wanted="32 x 32")
+        layers: list[nn.Module] = []
+        for block in self.blocks:
+            for channels in block:
+                layers += [*_convolution(width, channels), nn.ReLU()]
+                width = channels
+            layers.append(nn.MaxPool2d(2))
+        self.body = nn.Sequential(*layers, nn.Flatten())
+        self.head = nn.Linear(width, n_classes)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Return the last block's output, shape (n, 512)."""
+        embedding: Tensor = self.body(x)
+        return embedding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class logits, shape (n, n_classes)."""
+        logits: Tensor = self.head(self.embed(x))
+        return logits
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 in its form for CIFAR, for images of about 32 x 32 pixels [1]_.
+
+    A 3 x 3 convolution without pooling, four stages of two basic blocks with 64, 128, 256 and 512
+    channels, of which the last three halve the image at their start, the mean over what is left
+    of it, and a linear output. Where a block changes the size, its shortcut is a 1 x 1
+    convolution. The original's stem (7 x 7, stride 2, pooling) is for images of 224 x 224.
+
+    Parameters
+    ----------
+    input_shape : sequence of int
+        (channels, height, width), height and width at least 8.
+    n_classes : int
+
+    References
+    ----------
+    .. [1] K. He, X. Zhang, S. Ren, J. Sun. Deep residual learning for image recognition. CVPR
+       2016.
+    """
+
+    stages = (64, 128, 256, 512)
+    """Channels of every stage."""
+
+    def __init__(self, input_shape: Sequence[int], n_classes: int) -> None:
+        super().__init__()
+        given, *_ = _image_shape(input_shape, least=8, wanted="at least 8 x 8")
+        width = self.stages[0]
+        layers: list[nn.Module] = [*_convolution(given, width), nn.ReLU()]
+        for stage, channels in enumerate(self.stages):
+            layers += [
+                BasicBlock(width, channels, stride=2 if stage else 1),
+                BasicBlock(channels, channels),
+            ]
+            width = channels
+        self.body = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.head = nn.Linear(width, n_classes)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Return the mean of the last stage's output over the image, shape (n, 512)."""
+        embedding: Tensor = self.body(x)
+        return embedding
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class logits, shape (n, n_classes)."""
+        logits: Tensor = self.head(self.embed(x))
+        return logits
+
+
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions and a shortcut around them: a block of `ResNet18`.
+
+    Parameters
+    ----------
+    width, channels : int
+        Channels of input and output.
+    stride : int
+        Of the first convolution.
+    """
+
+    def __init__(self, width: int, channels: int, stride: int = 1) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            *_convolution(width, channels, stride=stride),
+            nn.ReLU(),
+            *_convolution(channels, channels),
+        )
+        self.shortcut = nn.Sequential()
+        if stride != 1 or width != channels:
+            self.shortcut.extend(_convolution(width, channels, kernel=1, stride=stride))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Feature maps, shape (n, channels, height / stride, width / stride)."""
+        summed: Tensor = self.residual(x) + self.shortcut(x)
+        return summed.relu()
+
+
+def _convolution(width: int, channels: int, *, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
+    """Make a convolution that keeps the image's size (but for its stride), and normalisation."""
+    return [
+        nn.Conv2d(width, channels, kernel, stride=stride, padding=kernel // 2, bias=False),
+        nn.BatchNorm2d(channels),
+    ]
+
+
+def _image_shape(
+    input_shape: Sequence[int], *, least: int, wanted: str, below: float = float("inf")
+) -> list[int]:
+    """Return channels, height and width; refuse what is no image of a fitting size."""
+    if len(input_shape) != 3 or not all(least <= side < below for side in input_shape[1:]):
+        raise ValueError(
+            f"an instance has shape {tuple(input_shape)}; it must be an image (channels, height, "
+            f"width) of {wanted} pixels"
+        )
+    return [int(size) for size in input_shape]

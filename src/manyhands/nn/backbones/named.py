@@ -1,0 +1,96 @@
+"""Backbones by name, and the network that a ``backbone`` parameter stands for."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+
+from manyhands.exceptions import AnnotationError
+from manyhands.nn.backbones.dense import MLP, EmbeddingMLP, Linear
+from manyhands.nn.backbones.images import CNN, VGG16, ResNet18
+
+BACKBONES: dict[str, Callable[..., nn.Module]] = {
+    "linear": Linear,
+    "mlp": MLP,
+    "embedding": EmbeddingMLP,
+    "cnn": CNN,
+    "vgg16": VGG16,
+    "resnet18": ResNet18,
+}
+"""Backbones that go by a name: in parameters, in files, on the command line."""
+
+
+def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.Module:
+    """Build the network a ``backbone`` parameter stands for.
+
+    Parameters
+    ----------
+    spec : None, str, dict, nn.Module or callable
+        None is ``"mlp"``; a name from `BACKBONES`; a dict with ``name`` and that backbone's
+        arguments; a module (copied, never trained in place); or a factory called with
+        ``(input_shape, n_classes)`` that returns a module giving class logits. A dict may also
+        have ``weights``, a state dict of that backbone or the path of a ``.safetensors`` file
+        with one, to start from; without the entries of ``head`` (trained on other classes, for
+        instance), the head starts at random, as everything does without ``weights``.
+    input_shape : sequence of int
+        Shape of one instance.
+    n_classes : int
+
+    Raises
+    ------
+    AnnotationError
+        If the name or an argument is unknown, the weights are of another network, or a factory
+        returns no module.
+    """
+    if isinstance(spec, nn.Module):
+        return copy.deepcopy(spec)
+    if callable(spec):
+        module = spec(tuple(input_shape), n_classes)
+        if not isinstance(module, nn.Module):
+            raise AnnotationError(
+                f"backbone={spec!r} returned {type(module).__name__}; a factory takes "
+                "(input_shape, n_classes) and returns a torch nn.Module"
+            )
+        return module
+    arguments = {"name": spec or "mlp"} if spec is None or isinstance(spec, str) else dict(spec)
+    name = arguments.pop("name", "mlp")
+    if name not in BACKBONES:
+        raise AnnotationError(f"backbone={name!r} is unknown; use one of {', '.join(BACKBONES)}")
+    weights = arguments.pop("weights", None)
+    try:
+        network = BACKBONES[name](input_shape, n_classes, **arguments)
+        if weights is not None:
+            _load_weights(network, weights)
+    except (TypeError, ValueError, RuntimeError) as error:
+        # Without the weights: they would fill the screen.
+        shown = {"name": name, **arguments} if arguments else name
+        raise AnnotationError(f"backbone={shown!r}: {error}") from error
+    return network
+
+
+def _load_weights(network: nn.Module, weights: Any) -> None:
+    """Put a state dict, or that of a safetensors file, into a network; ``head`` may be absent."""
+    if not isinstance(weights, Mapping):
+        path = Path(weights)
+        if path.suffix != ".safetensors":
+            raise ValueError(f"weights={str(path)!r} is neither a state dict nor a .safetensors")
+        try:
+            weights = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise ValueError(f"weights={str(path)!r} cannot be read ({error})") from error
+    own = network.state_dict()
+    parts = {
+        "lack": [name for name in own if name not in weights and not name.startswith("head.")],
+        "have the unknown": [name for name in weights if name not in own],
+    }
+    for what, names in parts.items():
+        if names:
+            more = f", ... ({len(names)})" if len(names) > 3 else ""
+            raise ValueError(f"weights {what} {', '.join(map(str, names[:3]))}{more}")
+    network.load_state_dict({**own, **weights})

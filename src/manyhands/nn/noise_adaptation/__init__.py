@@ -1,0 +1,21 @@
+"""Noise adaptation layers: from the classifier's output to what annotators will write.
+
+Each module holds one `CrowdModule`; a new layer is a new file here, exported below.
+"""
+
+from manyhands.nn.noise_adaptation.aggregator import AggregatorModule
+from manyhands.nn.noise_adaptation.common_noise import CommonNoiseModule
+from manyhands.nn.noise_adaptation.confusion import PARAMETRIZATIONS, ConfusionModule
+from manyhands.nn.noise_adaptation.crowd_layer import CONNECTIONS, CrowdLayerModule
+from manyhands.nn.noise_adaptation.fixed import DirectModule, FixedConfusionModule
+
+__all__ = [
+    "CONNECTIONS",
+    "PARAMETRIZATIONS",
+    "AggregatorModule",
+    "CommonNoiseModule",
+    "ConfusionModule",
+    "CrowdLayerModule",
+    "DirectModule",
+    "FixedConfusionModule",
+]

@@ -1,0 +1,144 @@
+"""CoNAL: common and individual noise adaptation layers, and the gate between them.
+
+.. [1] Z. Chu, J. Ma and H. Wang. Learning from crowds by modeling common confusions. AAAI 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from manyhands.functional import apply_confusion, mix_log_proba
+from manyhands.nn.base import CrowdModule, ScaledClassifier
+
+
+class CommonNoiseModule(CrowdModule):
+    """CoNAL: common and individual noise adaptation layers, chosen per (instance, annotator) [1]_.
+
+    Parameters
+    ----------
+    classifier : ScaledClassifier
+    n_classes, n_annotators : int
+    input_shape : sequence of int
+        Shape of one instance, which the auxiliary network sees flattened (and scaled).
+    annotator_features : tensor of shape (n_annotators, n_features), optional
+        e_r of Eq. 3; default: one-hot.
+    embedding_dim : int
+        Size of the embeddings u and v of Eq. 3.
+    auxiliary_hidden : int or None
+        The code's linear layer between instance and embedding (no nonlinearity); None is Eq. 3
+        as printed.
+    normalize : {"both", "annotator", "none"}
+        Which embeddings are scaled to unit length.
+    mixture : {"logits", "probabilities"}
+        What the gate mixes: the layers' outputs before the softmax (the code, and Eq. 4) or the
+        two distributions (the equation of p(y|x)).
+    classifier_output : {"probabilities", "logits"}
+        What the layers see of the classifier.
+    init_scale : float
+        Both layers start at this multiple of the identity.
+
+    Notes
+    -----
+    Both layers start equal, so the gate has no gradient until they part; they part in the first
+    step, since they receive different shares of the gradient (Eq. 4).
+    """
+
+    annotator_features: Tensor | None
+
+    def __init__(
+        self,
+        classifier: ScaledClassifier,
+        n_classes: int,
+        n_annotators: int,
+        *,
+        input_shape: Sequence[int],
+        annotator_features: Tensor | None = None,
+        embedding_dim: int = 20,
+        auxiliary_hidden: int | None = 128,
+        normalize: str = "both",
+        mixture: str = "logits",
+        classifier_output: str = "probabilities",
+        init_scale: float = 2.0,
+    ) -> None:
+        super().__init__(classifier)
+        self.n_classes = n_classes
+        self.normalize = normalize
+        self.mixture = mixture
+        self.classifier_output = classifier_output
+        identity = init_scale * torch.eye(n_classes)
+        self.common = nn.Parameter(identity.clone())
+        self.individual = nn.Parameter(identity.repeat(n_annotators, 1, 1))
+        width = prod(input_shape)
+        if auxiliary_hidden is None:
+            self.instance_embedding: nn.Module = nn.Linear(width, embedding_dim)
+        else:
+            self.instance_embedding = nn.Sequential(
+                nn.Linear(width, auxiliary_hidden), nn.Linear(auxiliary_hidden, embedding_dim)
+            )
+        n_features = n_annotators if annotator_features is None else annotator_features.shape[1]
+        self.annotator_embedding = nn.Linear(n_features, embedding_dim)
+        self.register_buffer("annotator_features", annotator_features)
+
+    def embed_instances(self, scaled: Tensor) -> Tensor:
+        """Instance embedding v of Eq. 3 for scaled instances, shape (n, embedding_dim)."""
+        v: Tensor = self.instance_embedding(scaled.flatten(1))
+        return F.normalize(v, dim=1) if self.normalize == "both" else v
+
+    def embed_annotators(self, annotators: Tensor) -> Tensor:
+        """Annotator embedding u of Eq. 3 for annotators (r,), shape (r, embedding_dim)."""
+        if self.annotator_features is None:
+            # W e_r for one-hot e_r is a column of W: no (r, n_annotators) one-hot matrix.
+            columns = self.annotator_embedding.weight.t().contiguous()
+            u = F.embedding(annotators, columns) + self.annotator_embedding.bias
+        else:
+            u = self.annotator_embedding(self.annotator_features[annotators])
+        return u if self.normalize == "none" else F.normalize(u, dim=1)
+
+    def gate(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        """Gate omega of Eq. 3: probability that the noise is the common one, shape (m,)."""
+        return self._gate_logit(self.classifier.scaler(x), rows, annotators).sigmoid()
+
+    def _gate_logit(self, scaled: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        v = self.embed_instances(scaled)[rows]
+        return (self.embed_annotators(annotators) * v).sum(dim=1)
+
+    def _output(self, scaled: Tensor) -> Tensor:
+        logits: Tensor = self.classifier.backbone(scaled)
+        return logits.softmax(dim=1) if self.classifier_output == "probabilities" else logits
+
+    def _mix(self, gate_logit: Tensor, common: Tensor, individual: Tensor) -> Tensor:
+        if self.mixture == "logits":
+            omega = gate_logit.sigmoid()[..., None]
+            return (omega * common + (1 - omega) * individual).log_softmax(dim=-1)
+        return mix_log_proba(gate_logit, common.log_softmax(dim=-1), individual.log_softmax(dim=-1))
+
+    def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of annotations, shape (m, n_classes)."""
+        scaled = self.classifier.scaler(x)  # once, for classifier and gate
+        output = self._output(scaled)
+        common = (output @ self.common)[rows]
+        flat = F.embedding(annotators, self.individual.flatten(1))
+        kernels = flat.view(-1, self.n_classes, self.n_classes)
+        individual = apply_confusion(output[rows], kernels)
+        return self._mix(self._gate_logit(scaled, rows, annotators), common, individual)
+
+    def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
+        """Log probabilities of all pairs, shape (n, r, n_classes)."""
+        scaled = self.classifier.scaler(x)
+        output = self._output(scaled)
+        common = (output @ self.common)[:, None, :]
+        individual = torch.einsum("nc,rcg->nrg", output, self.individual[annotators])
+        gate_logit = self.embed_instances(scaled) @ self.embed_annotators(annotators).t()
+        return self._mix(gate_logit, common, individual)
+
+    def confusion(self, gate: Tensor) -> Tensor:
+        """What an instance surely of each class receives, given each annotator's mean gate (r,)."""
+        common = self.common.expand_as(self.individual)
+        gate_logit = gate.logit()[:, None].expand(-1, self.n_classes)
+        mixed = self._mix(gate_logit, common, self.individual)
+        return mixed.exp()
