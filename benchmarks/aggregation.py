@@ -1,15 +1,15 @@
 r"""Truth inference on real tables: accuracy and macro-F1 of every method, ours and crowd-kit's.
 
 Every method runs with its own defaults; no parameter is chosen by set. The sets are the 17
-aggregation sets, LabelMe, Music, Sentiment and Product; below them further sets with real
-annotators, at which nobody looked while the defaults were made. (Colposcopy and Reports Compendium
-are not among them: their reference label is the majority vote, with one rule for ties or another.)
+aggregation sets, LabelMe, Music, Sentiment and Product. Below them are further sets with real
+annotators, which nobody looked at while the defaults were made. Colposcopy and Reports Compendium
+are not among them: their reference label is the majority vote, with one tie rule or another.
 
     MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/aggregation.py \
         --json docs/results/aggregation.json --out docs/results/aggregation.md
 
-Cells already in the JSON are kept (``--again`` runs those of some systems anew). crowd-kit is
-optional (``pip install manyhands[bench]``); a cell beyond ``--limit`` CPU seconds says so.
+Cells already in the JSON are kept (``--again`` repeats the chosen ones). crowd-kit is optional
+(``pip install manyhands[bench]``); a cell that exceeds ``--limit`` CPU seconds says so.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Task(NamedTuple):
 
 
 def load(name: str) -> Task:
-    """Load a set; ``known`` are the positions of the instances with gold."""
+    """Load a set; ``known`` holds the positions of the instances with gold labels."""
     if name in AGGREGATION_SETS:
         data = load_aggregation(name)
         known = np.flatnonzero(data.y_train >= 0)
@@ -112,7 +112,7 @@ def systems() -> dict[str, Callable[[AnnotationTable], np.ndarray]]:
 
 
 def mend_crowd_kit() -> None:
-    """Let Wawa, ZeroBasedSkill run: as they come, scikit-learn 1.9 refuses their base class."""
+    """Let Wawa and ZeroBasedSkill run: scikit-learn 1.9 refuses their unmodified base class."""
     from crowdkit.aggregation.base import BaseClassificationAggregator
     from sklearn.utils import Tags, TargetTags
 
@@ -122,7 +122,7 @@ def mend_crowd_kit() -> None:
 
 
 def crowd_kit_labels(cls: type, name: str, table: AnnotationTable) -> np.ndarray:
-    """Labels of crowd-kit; an instance without annotations gets the first class."""
+    """Return crowd-kit's labels; an instance without annotations gets the first class."""
     import pandas
 
     frame = pandas.DataFrame(
@@ -164,7 +164,7 @@ def run(
 
 
 def page(records: dict[str, dict[str, Any]]) -> str:
-    """Write the tables in Markdown."""
+    """Return the page in Markdown."""
     shown = [name for name in (*AGGREGATION_SETS, *LOADERS) if name in records]
     names = list(dict.fromkeys(s for name in shown for s in records[name]))
     lines = [
@@ -207,7 +207,7 @@ def page(records: dict[str, dict[str, Any]]) -> str:
 
 
 def summary(records: dict[str, Any], shown: list[str], names: list[str]) -> list[str]:
-    """Rows of means over the sets; a method that misses sets is compared on those it has."""
+    """Return rows of means over the sets; a method without some sets is compared on the others."""
     lines = [
         "| method | sets | accuracy | macro-F1 | worst set against majority vote | CPU s |",
         "|---|---|---|---|---|---|",
@@ -233,7 +233,7 @@ def summary(records: dict[str, Any], shown: list[str], names: list[str]) -> list
 
 
 def by_set(records: dict[str, Any], shown: list[str], names: list[str], metric: str) -> list[str]:
-    """One row a method, one column a set."""
+    """Return a table with one row per method and one column per set."""
     lines = ["| method | " + " | ".join(shown) + " |", "|---" * (len(shown) + 1) + "|"]
     for system in names:
         cells = [records[name].get(system, {}).get(metric) for name in shown]
@@ -259,7 +259,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="systems whose names contain this")
     parser.add_argument("--sets", default="", help="comma-separated; default: all")
     parser.add_argument("--again", action="store_true", help="run the chosen cells anew")
-    parser.add_argument("--limit", type=float, default=1200.0, help="CPU seconds a cell")
+    parser.add_argument("--limit", type=float, default=1200.0, help="CPU seconds per cell")
     arguments = parser.parse_args()
     records = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
     chosen = [s for s in arguments.sets.split(",") if s] or [*AGGREGATION_SETS, *LOADERS, *FURTHER]

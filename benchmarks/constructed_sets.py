@@ -1,4 +1,4 @@
-"""Statistics of the sets made after CrowdInG, ICED and NeuCrowd, beside the papers'.
+"""Statistics of the sets that follow CrowdInG, ICED and NeuCrowd, beside those of the papers.
 
 Run, with MANYHANDS_DATA set: ``python benchmarks/constructed_sets.py --out
 docs/results/constructed_sets.md``.
@@ -33,11 +33,11 @@ from manyhands.inference import MajorityVote
 
 SEEDS = range(20)
 
-# CrowdInG, Section 4: images, annotators, annotations of each and of an image, mean accuracy.
+# CrowdInG, Section 4: images, annotators, annotations per annotator and per image, mean accuracy.
 CROWDING = ("8,687", "103", "200", "2.37", "78.2", "", "10,000, the training images among them")
 
-# ICED, Tables 1 and 3: frequent and rare class, annotators, test part, share that the warm-up
-# keeps. (Of "usps_hard" there is no row.)
+# ICED, Tables 1 and 3: sizes of the frequent and the rare class, annotators, test part, share that
+# the warm-up keeps. (There is no row for "usps_hard".)
 ICED = {
     "usps": ("USPS-Syn", (668, 66, 9, 332), 103 / 734),
     "gsad": ("GSAD-Syn", (2341, 234, 11, 1170), 507 / 2575),
@@ -53,7 +53,7 @@ NEUCROWD = {
 
 
 def gold(data: CrowdDataset) -> np.ndarray:
-    """Codes of the true classes of the training part."""
+    """Return the codes of the true classes of the training part."""
     place = {value: code for code, value in enumerate(data.classes.tolist())}
     return np.array([place[value] for value in data.y_train.tolist()])
 
@@ -65,7 +65,7 @@ def annotator_accuracy(data: CrowdDataset) -> np.ndarray:
 
 
 def majority_accuracy(data: CrowdDataset) -> tuple[float, float]:
-    """Expected accuracy of majority vote, and its recall of the rarest class."""
+    """Return the expected accuracy of majority vote, and its recall of the rarest class."""
     true = gold(data)
     posterior = MajorityVote(soft=False, ties="distribute").fit_predict_proba(data.annotations)
     right = posterior[np.arange(len(true)), true]
@@ -73,7 +73,7 @@ def majority_accuracy(data: CrowdDataset) -> tuple[float, float]:
 
 
 def kept(data: CrowdDataset, levels: int) -> float:
-    """Share of instances of the highest levels of agreement, where everyone labels everything."""
+    """Share of instances at the highest levels of agreement, if everyone labels everything."""
     most = data.annotations.vote_counts().max(axis=1)
     return float((most > data.annotations.n_annotators - levels).mean())
 
@@ -85,7 +85,7 @@ def mean_sd(values: np.ndarray, digits: int = 1) -> str:
 def over_seeds(
     make: Callable[[int], CrowdDataset], *measures: Callable[[CrowdDataset], float]
 ) -> np.ndarray:
-    """Measures of the sets of all seeds, of shape (measures, seeds)."""
+    """Return the measures of the sets of all seeds, of shape (measures, seeds)."""
     found = []
     for seed in SEEDS:
         data = make(seed)
@@ -212,14 +212,14 @@ def neucrowd() -> Iterator[str]:
 
 
 def on_gold(data: CrowdDataset) -> float:
-    """Test accuracy of logistic regression on the true classes, features standardised."""
+    """Return the test accuracy of logistic regression on true classes and standardised features."""
     mean, spread = data.X_train.mean(axis=0), data.X_train.std(axis=0)
     model = LogisticRegression(max_iter=1000).fit((data.X_train - mean) / spread, data.y_train)
     return model.score((data.X_test - mean) / spread, data.y_test)
 
 
 def report() -> str:
-    """Write the page."""
+    """Return the page in Markdown."""
     page = [
         "# Sets made after CrowdInG, ICED and NeuCrowd, beside the papers'",
         "",

@@ -1,12 +1,12 @@
 """CrowdInG's open constants: what held-out annotations say of each.
 
 The paper and its released code leave most constants of the adversarial phase open. Here each is
-moved alone from the defaults; for lambda, t, and the forms of paper and code see the paper's page.
-A fifth of the annotations is held out of everything, and a setting is judged by how much better
-the *classifier* explains them than the start it came from (the watchdog's measure,
-``validation_classifier_nll``, in thousandths of a nat; negative is better): at the epoch that is
-best by that measure, and at the last one. No gold label chooses anything; the change of accuracy
-on the test part stands beside, to show what the measure is worth.
+varied alone from the defaults; for lambda, t, and the forms of paper and code see the paper's page.
+A fifth of the annotations is held out of everything. A setting is judged by how much better the
+*classifier* explains these annotations than the start it came from, at the epoch that is best by
+that measure and at the last one. The measure is the one that ``validation`` uses,
+``validation_classifier_nll``, in thousandths of a nat; negative is better. No gold label chooses
+anything; the change of accuracy on the test part is shown beside it, as a check on the measure.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/crowding_constants.py --jobs 2``
 """
@@ -55,10 +55,10 @@ SETS: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
 }
-"""Loaders, and how networks are trained on them: as in ``experiments/crowding2021.py``."""
+"""Loaders and training parameters, as in ``experiments/crowding2021.py``."""
 
 DEAR = {"CIFAR-10H": {"classifier_lr"}}
-"""Constants that are moved on a set where a fit takes most of a minute; default: all."""
+"""Constants that are varied on a set where a fit takes most of a minute; default: all."""
 
 GAN: dict[str, Any] = {
     "generator": "crowd_layer",
@@ -69,7 +69,7 @@ GAN: dict[str, Any] = {
     "mu": "mean",
     "lca": False,
 }
-"""The paper's baseline DL-CL+GAN, for which it names no constants either."""
+"""The paper's baseline DL-CL+GAN, whose constants the paper does not give either."""
 
 SETTINGS: tuple[dict[str, Any], ...] = (
     {},
@@ -94,17 +94,17 @@ class Found(NamedTuple):
     accuracy_best: float
     accuracy_last: float
     generator: float
-    """Negative log likelihood of the held-out annotations by the trained generator."""
+    """Negative log likelihood of the held-out annotations under the trained generator."""
 
 
 def moved_on(name: str) -> list[int]:
-    """Places of the settings that are tried on a set."""
+    """Return the positions of the settings that are tried on a set."""
     return [k for k, setting in enumerate(SETTINGS) if set(setting) <= DEAR.get(name, set(setting))]
 
 
 @cache
 def load(name: str) -> Any:
-    """Load a set once in every process."""
+    """Load a set, once per process."""
     return SETS[name][0]()
 
 
@@ -131,13 +131,13 @@ def measure(name: str, setting: dict[str, Any], seed: int) -> Found:
 
 
 def spread(values: list[float], digits: int = 1) -> str:
-    """Mean ± sample sd."""
+    """Return mean ± sample sd."""
     deviation = np.std(values, ddof=1) if len(values) > 1 else float("nan")
     return f"{np.mean(values):+.{digits}f} ± {deviation:.{digits}f}"
 
 
 def describe(setting: dict[str, Any]) -> str:
-    """Name what a setting moves from the defaults."""
+    """Name the constants in which a setting differs from the defaults."""
     is_gan = setting.items() >= GAN.items()
     own = {key: value for key, value in setting.items() if not (is_gan and key in GAN)}
     names = ["DL-CL+GAN"] * is_gan + [f"`{key}={value!r}`" for key, value in own.items()]
@@ -145,7 +145,7 @@ def describe(setting: dict[str, Any]) -> str:
 
 
 def page(found: dict[tuple[int, str], list[Found]], seeds: int) -> str:
-    """Write the tables."""
+    """Return the page in Markdown."""
     default = CrowdInGClassifier().get_params(deep=False)
     alone = [setting for setting in SETTINGS if not setting.items() >= GAN.items()]
     moved = sorted({key for setting in alone for key in setting})
@@ -185,7 +185,7 @@ def page(found: dict[tuple[int, str], list[Found]], seeds: int) -> str:
 
 
 def main() -> None:
-    """Run all and write the page."""
+    """Run all settings and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)

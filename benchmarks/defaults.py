@@ -1,9 +1,9 @@
-"""How fast should noise adaptation layers learn, and how long? What can be known without a test.
+"""How fast should noise adaptation layers learn, and for how long? Evidence without test sets.
 
-Looks at no test set: accuracy on LabelMe's validation images, on Music songs left out in three
-folds of the *training* songs, and on the demo's validation digits; and how far ``confusion_`` is
-from what annotators really did, judged by the gold labels of the training instances (mean total
-variation between rows, weighted by annotations).
+No test set is used. The page shows accuracy on LabelMe's validation images, on Music songs left out
+in three folds of the *training* songs, and on the demo's validation digits. It also shows the
+distance of ``confusion_`` from the annotators' true behaviour according to the gold labels of the
+training instances (mean total variation between rows, weighted by annotations).
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/defaults.py --out docs/results/defaults.md``
 """
@@ -37,11 +37,11 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"max_epochs": 100},
     {"max_epochs": 200},
 )
-"""Each with the library's defaults for the rest."""
+"""The other parameters are the library's defaults."""
 
 
 def confusion_error(model: Any, table: Any, y: Any) -> float:
-    """Mean total variation between learnt and counted confusion rows, weighted by annotations."""
+    """Return the mean total variation of learnt and counted rows, weighted by annotations."""
     codes = {label: code for code, label in enumerate(model.classes_.tolist())}
     true = np.array([codes[label] for label in np.asarray(y).tolist()])
     counts = np.zeros_like(model.confusion_)
@@ -52,7 +52,7 @@ def confusion_error(model: Any, table: Any, y: Any) -> float:
 
 
 def held_out(data: Any, make: Any, seeds: range) -> tuple[list[float], list[float]]:
-    """Validation accuracy and confusion error over seeds."""
+    """Return validation accuracy and confusion error for each seed."""
     models = [make(seed).fit(data.X_train, data.annotations) for seed in seeds]
     return (
         [model.score(data.X_valid, data.y_valid) for model in models],
@@ -61,7 +61,7 @@ def held_out(data: Any, make: Any, seeds: range) -> tuple[list[float], list[floa
 
 
 def cross_validated(data: Any, make: Any, seeds: range) -> list[float]:
-    """Accuracy on left-out thirds of the training instances, a mean over folds for each seed."""
+    """Return the mean accuracy over three folds of the training instances, for each seed."""
     scores = []
     for seed in seeds:
         folds = KFold(3, shuffle=True, random_state=seed).split(data.X_train)
@@ -76,12 +76,12 @@ def cross_validated(data: Any, make: Any, seeds: range) -> list[float]:
 
 
 def spread(values: list[float]) -> str:
-    """Mean ± sample sd, in percent."""
+    """Return mean ± sample sd, in percent."""
     return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1):.1f}"
 
 
 def main() -> None:
-    """Run all and print or write the table."""
+    """Run all settings and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="Markdown file")

@@ -1,7 +1,7 @@
-"""Seconds per training epoch and peak memory: manyhands, crowd-kit, and a loop written by hand.
+"""Seconds per training epoch and peak memory: manyhands, crowd-kit, and a hand-written loop.
 
-Every measurement runs in a process of its own with one torch thread; systems are interleaved and
-repeated, and the medians make the tables. Run it with
+Every measurement runs in its own process with one torch thread. Systems are interleaved and
+repeated; the tables show medians. Run it with
 
     python benchmarks/epoch_time.py --out table.md --json figures.json
 
@@ -41,7 +41,7 @@ MISSING_PEER = "not installed: pip install manyhands[bench]"
 
 @dataclass(frozen=True)
 class Problem:
-    """Random data of a given size, and how long to train on it."""
+    """Random data of a given size, and the number of epochs to train on it."""
 
     name: str
     n_instances: int
@@ -49,7 +49,7 @@ class Problem:
     n_annotators: int
     n_classes: int
     votes: tuple[int, int]
-    """Fewest and most annotations an instance."""
+    """Fewest and most annotations per instance."""
     warm_up: int
     epochs: int
 
@@ -71,34 +71,40 @@ class System(NamedTuple):
 CL, CONAL = "Crowd Layer", "CoNAL"
 FUSED, VOTES = {"fused": True}, {"per_vote": True}
 SYSTEMS = (
-    System("ours_cl", CL, "**manyhands**, as it comes", "ours"),
+    System("ours_cl", CL, "**manyhands**, defaults", "ours"),
     System("ours_cl_raw", CL, "**manyhands**, `scaling=None`", "ours", {"scaling": None}),
     System("bare_cl", CL, "loop by hand", "bare"),
     System("bare_cl_fused", CL, "loop by hand, fused Adam", "bare", FUSED),
-    System("ck_cl_tasks", CL, "crowd-kit, a row a task", "crowdkit"),
-    System("ck_cl_tasks_fused", CL, "crowd-kit, a row a task, fused Adam", "crowdkit", FUSED),
-    System("ck_cl_votes", CL, "crowd-kit, a row a vote", "crowdkit", VOTES),
+    System("ck_cl_tasks", CL, "crowd-kit, one row per task", "crowdkit"),
+    System("ck_cl_tasks_fused", CL, "crowd-kit, one row per task, fused Adam", "crowdkit", FUSED),
+    System("ck_cl_votes", CL, "crowd-kit, one row per vote", "crowdkit", VOTES),
     System(
-        "ck_cl_votes_fused", CL, "crowd-kit, a row a vote, fused Adam", "crowdkit", VOTES | FUSED
+        "ck_cl_votes_fused",
+        CL,
+        "crowd-kit, one row per vote, fused Adam",
+        "crowdkit",
+        VOTES | FUSED,
     ),
-    System("ours_conal", CONAL, "**manyhands**, as it comes", "ours"),
+    System("ours_conal", CONAL, "**manyhands**, defaults", "ours"),
     System("ours_conal_raw", CONAL, "**manyhands**, `scaling=None`", "ours", {"scaling": None}),
     System("bare_conal", CONAL, "loop by hand", "bare"),
     System("bare_conal_fused", CONAL, "loop by hand, fused Adam", "bare", FUSED),
-    System("ck_conal_tasks", CONAL, "crowd-kit, a row a task", "crowdkit"),
-    System("ck_conal_tasks_fused", CONAL, "crowd-kit, a row a task, fused Adam", "crowdkit", FUSED),
+    System("ck_conal_tasks", CONAL, "crowd-kit, one row per task", "crowdkit"),
+    System(
+        "ck_conal_tasks_fused", CONAL, "crowd-kit, one row per task, fused Adam", "crowdkit", FUSED
+    ),
     System(
         "ck_conal_hidden_fused",
         CONAL,
-        "the same, its gate fed with the hidden layer (a smaller model)",
+        "the same, with the hidden layer as input of the gate (a smaller model)",
         "crowdkit",
         {"fused": True, "hidden": True},
     ),
-    System("ck_conal_votes", CONAL, "crowd-kit, a row a vote", "crowdkit", VOTES),
+    System("ck_conal_votes", CONAL, "crowd-kit, one row per vote", "crowdkit", VOTES),
     System(
         "ck_conal_votes_fused",
         CONAL,
-        "crowd-kit, a row a vote, fused Adam",
+        "crowd-kit, one row per vote, fused Adam",
         "crowdkit",
         VOTES | FUSED,
     ),
@@ -112,10 +118,10 @@ GROWTH_KEYS = (
     *("ours_conal", "bare_conal", "bare_conal_fused", "ck_conal_tasks_fused"),
 )
 SLOW = ("ck_conal_tasks_fused", 128)
-"""Left out of the growth case: minutes an epoch, and 512 a batch shows the same."""
+"""Left out of the growth case: it takes minutes per epoch, and 512 per batch shows the same."""
 
 
-# -- one measurement, in a process of its own ----------------------------------------------------
+# -- one measurement, in its own process ---------------------------------------------------------
 
 
 def peak_mb() -> float:
@@ -132,7 +138,7 @@ class Clock:
         self.wall: list[float] = []
 
     def timed(self, epoch: Callable[[], None]) -> None:
-        """Run one epoch and note what it took."""
+        """Run one epoch and record its times."""
         cpu, wall = time.process_time(), time.perf_counter()
         epoch()
         self.cpu.append(time.process_time() - cpu)
@@ -149,7 +155,7 @@ class Data(NamedTuple):
 
 
 def make_data(problem: Problem, seed: int = 0) -> Data:
-    """Gaussian classes and annotators right two times in three; no duplicate pairs."""
+    """Make Gaussian classes and annotators who guess a third of the time; no duplicate pairs."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -170,7 +176,7 @@ def make_data(problem: Problem, seed: int = 0) -> Data:
 
 
 def run_ours(problem: Problem, data: Data, method: str, batch_size: int, options: Any) -> Any:
-    """Time the estimator's own loop: wall from ``history_``, CPU between its rows."""
+    """Time the estimator's own loop: wall time from ``history_``, CPU time between its rows."""
     from manyhands import AnnotationTable, CoNALClassifier, CrowdLayerClassifier
     from manyhands.training import History
 
@@ -191,7 +197,7 @@ def run_ours(problem: Problem, data: Data, method: str, batch_size: int, options
 
     History.append = stamped  # type: ignore[method-assign]
     estimator = CrowdLayerClassifier if method == CL else CoNALClassifier
-    # One learning rate for everything, as the other systems have it.
+    # One learning rate for everything, as in the other systems.
     if "noise_lr" in estimator().get_params():
         options = {"noise_lr": None, **options}
     model = estimator(
@@ -207,7 +213,7 @@ def run_ours(problem: Problem, data: Data, method: str, batch_size: int, options
     cpu, wall = time.process_time(), time.perf_counter()
     model.fit(data.X, table)
     clock = Clock()
-    # The first epoch's CPU time contains the set-up; it warms up and is never counted.
+    # The first epoch's CPU time contains the set-up; it is a warm-up epoch and never counted.
     clock.cpu = [math.nan, *(b - a for a, b in pairwise(stamps))]
     clock.wall = model.history_.column("seconds").tolist()
     more = {"fit_cpu": time.process_time() - cpu, "fit_wall": time.perf_counter() - wall}
@@ -215,7 +221,7 @@ def run_ours(problem: Problem, data: Data, method: str, batch_size: int, options
 
 
 def backbone(problem: Problem) -> tuple[Any, Any]:
-    """Return body and head of the papers' MLP."""
+    """Return the body and the head of the papers' MLP."""
     from torch import nn
 
     body = nn.Sequential(nn.Linear(problem.n_features, 128), nn.ReLU(), nn.Dropout(0.5))
@@ -230,7 +236,7 @@ def make_adam(modules: Any, fused: bool) -> Any:
 
 
 def chunks(order: Any, size: int) -> Iterator[Any]:
-    """Cut into batches; a last one of one row joins the former (crowd-kit squeezes it away)."""
+    """Cut into batches; a last batch of one row joins the previous one (crowd-kit squeezes it)."""
     stop = len(order)
     while (start := (stop - 1) // size * size) and stop - start == 1:
         yield order[start - size :]
@@ -240,7 +246,7 @@ def chunks(order: Any, size: int) -> Iterator[Any]:
 
 
 class Pairs:
-    """Observed pairs of a batch of instances, from tensors sorted by instance."""
+    """Find the observed pairs of a batch of instances, in tensors sorted by instance."""
 
     def __init__(self, data: Data, n_instances: int) -> None:
         import torch
@@ -273,7 +279,7 @@ def train(problem: Problem, n: int, batch_size: int, forward: Any, modules: Any,
     last = [math.nan]
 
     def epoch() -> None:
-        # The mean is kept as a tensor and read once an epoch, as a careful loop does.
+        # The mean is kept as a tensor and read once per epoch, as a careful loop does.
         total, batches = torch.zeros(()), 0
         for chosen in chunks(torch.randperm(n), batch_size):
             nll, regulariser = forward(chosen)
@@ -289,7 +295,7 @@ def train(problem: Problem, n: int, batch_size: int, forward: Any, modules: Any,
 
 
 def run_bare(problem: Problem, data: Data, method: str, batch_size: int, options: Any) -> Any:
-    """The loop a careful person writes: the backbone once an instance, layers by observed pair."""
+    """Run a careful hand-written loop: the backbone per instance, the layers per observed pair."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -342,10 +348,10 @@ def run_bare(problem: Problem, data: Data, method: str, batch_size: int, options
 
 
 def run_crowdkit(problem: Problem, data: Data, method: str, batch_size: int, options: Any) -> Any:
-    """crowd-kit's modules in the same loop.
+    """Run crowd-kit's modules in the same loop.
 
-    They want a row a vote. "A row a task" runs the backbone once a task and repeats its output
-    for every vote; CoNAL's gate takes the instance per vote, so there x itself is repeated.
+    They take one row per vote. "One row per task" runs the backbone once per task and repeats its
+    output for every vote; CoNAL's gate takes the instance per vote, so there x itself is repeated.
     """
     import torch
     from crowdkit.learning import CoNAL, CrowdLayer
@@ -434,7 +440,7 @@ def spawn(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Median of every figure over the repeats, and the spread of the CPU time."""
+    """Return the median of every figure over the repeats, and the spread of the CPU time."""
     summary = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     cpu = [run["cpu"] for run in runs]
     return {**summary, "cpu_min": min(cpu), "cpu_max": max(cpu), "repeats": len(runs)}
@@ -443,7 +449,7 @@ def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
 def collect(
     problem: Problem, cells: list[tuple[str, int]], repeats: int
 ) -> dict[str, dict[str, Any]]:
-    """Measure (system, batch size) cells, interleaved in an order of its own every repeat."""
+    """Measure (system, batch size) cells, interleaved, in a new order for every repeat."""
     runs: dict[tuple[str, int], list[dict[str, Any]]] = {cell: [] for cell in cells}
     for repeat in range(repeats):
         order = random.Random(repeat).sample(cells, len(cells))
@@ -463,7 +469,7 @@ def collect(
 
 
 def add_ratios(cells: dict[str, dict[str, Any]]) -> None:
-    """CPU time over ours and over the loop by hand, of the same run, method and batch size."""
+    """Add CPU time relative to ours and to the loop by hand, of the same method and batch size."""
     for name, cell in cells.items():
         key, size = name.split("@")
         method = next(s.method for s in SYSTEMS if s.key == key)
@@ -479,7 +485,7 @@ def markdown(part: dict[str, Any], with_peer: bool) -> list[str]:
     lines = []
     for size in sizes:
         lines += [
-            f"\n{size} instances a batch (or {size} votes, where a row is a vote):\n",
+            f"\n{size} instances per batch (or {size} votes, if a row is a vote):\n",
             "| method | system | CPU s/epoch (min–max) | wall s/epoch | ÷ ours | ÷ loop by hand "
             "| ÷ it with fused Adam | peak MB | MB from training |",
             "|---|---|---|---|---|---|---|---|---|",
@@ -523,12 +529,12 @@ def describe(problem: Problem, annotations: float) -> str:
         f"{problem.n_instances:,} instances × {problem.n_features:,} features, "
         f"{problem.n_annotators:,} annotators, {problem.n_classes} classes, "
         f"{annotations:,.0f} annotations; median of {problem.epochs} epoch(s) after "
-        f"{problem.warm_up} to warm up."
+        f"{problem.warm_up} for warm-up."
     )
 
 
 def dense_check(problem: Problem, cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Compare what training added to the peak with one byte a cell of instances × annotators."""
+    """Compare the memory added by training with one byte per cell of instances × annotators."""
     dense = problem.n_instances * problem.n_annotators / 1e6
     ours = [cell for key, cell in cells.items() if key.startswith("ours")]
     added = max(cell["peak_mb"] - cell["before_training_mb"] for cell in ours)
@@ -547,7 +553,7 @@ def report(result: dict[str, Any]) -> str:
     versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in facts["versions"].items())
     lines = [
         f"{facts['date']}; {facts['cpu']}, {facts['cpus']} CPUs, one torch thread; {versions}. "
-        f"{facts['repeats']} repeats, a process each, interleaved; medians."
+        f"Medians of {facts['repeats']} repeats, interleaved, each in its own process."
     ]
     for part in result["parts"]:
         problem, cells = Problem(**part["problem"]), part["cells"]
@@ -557,17 +563,17 @@ def report(result: dict[str, Any]) -> str:
         if check := part.get("dense_check"):
             verdict = "passed" if check["passed"] else "**FAILED**"
             lines.append(
-                f"\nCheck that nothing has the size of instances × annotators: {verdict}. At one "
-                f"byte a cell that is {check['dense_mb']:,.0f} MB; ours peaks at "
+                f"\nCheck that no array has size instances × annotators: {verdict}. At one byte "
+                f"per cell, such an array would take {check['dense_mb']:,.0f} MB. Ours peaks at "
                 f"{check['peak_mb']:,.0f} MB with interpreter, libraries and data, of which "
-                f"{check['added_mb']:,.0f} MB came with training (limits: a half, a quarter)."
+                f"training added {check['added_mb']:,.0f} MB (limits: a half, a quarter)."
             )
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5, help="processes a cell (default 5)")
+    parser.add_argument("--repeats", type=int, default=5, help="processes per cell (default 5)")
     parser.add_argument("--out", type=Path, help="write the tables here, in Markdown")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument(
@@ -605,7 +611,7 @@ def main() -> int:
         ]
         if not cells:
             continue
-        # The growth case takes its time, and its answer is memory.
+        # The growth case is slow and mainly about memory, so it has at most three repeats.
         found = collect(problem, cells, min(repeats, 3) if grows else repeats)
         add_ratios(found)
         part = {"problem": asdict(problem), "keys": keys, "batch_sizes": sizes, "cells": found}

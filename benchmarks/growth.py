@@ -16,7 +16,7 @@ from pathlib import Path
 N_INSTANCES, N_ANNOTATORS, N_CLASSES, N_FEATURES, PER_INSTANCE = 100_000, 20_000, 10, 64, 5
 BATCH_SIZE = 512
 SETTINGS = {"CrowdInGClassifier": {"annotators_per_instance": 8}}
-"""What a method needs to be tried at all at this size."""
+"""Parameters without which a method cannot run at this size."""
 LIMIT = 60
 """Seconds a fit may take."""
 
@@ -28,7 +28,7 @@ def peak_mb() -> float:
 
 
 def measure(name: str) -> dict[str, object]:
-    """Fit one classifier for one epoch a stage, in this process."""
+    """Fit one classifier for one epoch per stage, in this process."""
     import numpy as np
 
     from manyhands import AnnotationTable, all_classifiers
@@ -72,7 +72,7 @@ def measure(name: str) -> dict[str, object]:
 
 
 def spawn(name: str) -> dict[str, object]:
-    """Measure in a process of its own, with one thread."""
+    """Measure in a new process with one thread."""
     import os
 
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -90,7 +90,7 @@ def spawn(name: str) -> dict[str, object]:
 
 
 def report(found: dict[str, dict[str, object]]) -> str:
-    """Write the page."""
+    """Return the page in Markdown."""
     from datetime import UTC, datetime
 
     dense = N_INSTANCES * N_ANNOTATORS / 1e6
@@ -125,7 +125,7 @@ def report(found: dict[str, dict[str, object]]) -> str:
 
 
 def main() -> None:
-    """Measure every classifier, or the one a worker is for."""
+    """Measure every classifier, or, in a worker, the given one."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", default="", help="classes, separated by commas")

@@ -1,11 +1,11 @@
 """One recipe for imbalanced crowds, chosen without gold: the tasks it was chosen on.
 
-Development tasks are made from what scikit-learn brings along (digits, breast cancer, wine, and
-`make_classification`) and from generated documents. Classes are thinned to be 3 to 15 times as rare
-as the largest; the crowds are simulated, so the truth is known and nobody's gold is used up. None
-of the sets that the recipe is reported on elsewhere is among them. Every row is measured by its
-balanced accuracy on a test part, and by its gap to the best of all rows that were there before the
-recipe, which is another one for every task: a row is chosen by its worst gap, then by its mean gap.
+Development tasks are made from data that comes with scikit-learn (digits, breast cancer, wine, and
+`make_classification`) and from generated documents. Classes are thinned to be 3 to 15 times rarer
+than the largest. The crowds are simulated, so the truth is known and no real set's gold labels are
+used up. None of the sets on which the recipe is reported elsewhere is among them. Every row is
+measured by its balanced accuracy on a test part, and by its gap to the best of the earlier rows on
+that task. A row is chosen by its worst gap, then by its mean gap.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/imbalanced_recipe.py --jobs 2``
 """
@@ -45,7 +45,7 @@ from manyhands.typing import AnyArray, FloatArray
 
 OUT = Path("docs/results/imbalanced_recipe.md")
 TEST_PER_CLASS = 400
-"""Test instances of a class, where so many are left."""
+"""Test instances per class, if that many are left."""
 
 Rng = np.random.RandomState
 Pool = tuple[FloatArray, AnyArray]
@@ -53,7 +53,7 @@ Pool = tuple[FloatArray, AnyArray]
 
 RECIPE = "recipe"
 VARIANTS = ("recipe without rounds", "recipe, network alone")
-"""The recipe on the labels of Dawid-Skene, and without the regression beside the network."""
+"""The recipe on Dawid-Skene labels alone, and without the regression beside the network."""
 ROWS: dict[str, Callable[[int], Any]] = {
     "MV + LR": lambda seed: AggregatedClassifier(backbone=_linear(), targets="hard"),
     "MV + LR, balanced": lambda seed: AggregatedClassifier(
@@ -86,10 +86,10 @@ ROWS: dict[str, Callable[[int], Any]] = {
     VARIANTS[0]: lambda seed: CrossFittedEMClassifier(n_rounds=0, random_state=seed),
     VARIANTS[1]: lambda seed: CrossFittedEMClassifier(linear=False, random_state=seed),
 }
-"""What is compared, from a seed; every parameter that is not named is the default."""
+"""Constructors of the compared estimators from a seed; parameters not given are defaults."""
 
 DIVIDED = ("D&S + DNN", "AggNet")
-"""Rows that are shown a second time, decided by ``decide(rule="balanced")``."""
+"""Rows that are shown a second time, with decisions by ``decide(rule="balanced")``."""
 
 DIVIDED_BY_PRIOR = "{}, divided by the prior"
 
@@ -108,18 +108,18 @@ class Task:
     Attributes
     ----------
     pool : callable (Rng) -> Pool
-        Where instances are drawn from.
+        Makes the instances to draw from.
     sizes : tuple of int
-        Training instances of every class.
+        Training instances per class.
     n_annotators : int
     error : (low, high)
         Range of the error rates, drawn uniformly for every annotator and class.
     votes : float or None
-        Annotations of an instance in the mean, with workloads that fall as 1/rank; None: everyone
-        annotates everything.
+        Mean number of annotations per instance, with workloads that fall as 1/rank. None: every
+        annotator annotates everything.
     overlooked : tuple of int
-        Classes that annotators tend to miss: with probability .3 to .6, and of several classes
-        mostly for class 0.
+        Classes that annotators miss with probability .3 to .6. With more than two classes, they
+        mostly give class 0 instead.
     """
 
     pool: Callable[[Rng], Pool]
@@ -131,20 +131,20 @@ class Task:
 
 
 def digit_pair(first: int, second: int) -> Pool:
-    """Two digits, the second one class 1."""
+    """Return two digits; the second one is class 1."""
     X, y = load_digits(return_X_y=True)
     kept = (y == first) | (y == second)
     return X[kept], (y[kept] == second).astype(np.int64)
 
 
 def odd_digits() -> Pool:
-    """All digits; the odd ones are class 1."""
+    """Return all digits; the odd ones are class 1."""
     X, y = load_digits(return_X_y=True)
     return X, y % 2
 
 
 def cancer() -> Pool:
-    """Breast cancer; malignant is class 1."""
+    """Return the breast cancer data; malignant is class 1."""
     X, y = load_breast_cancer(return_X_y=True)
     return X, 1 - y
 
@@ -160,7 +160,7 @@ def clusters(
     flipped: float = 0.0,
     per_class: int = 2,
 ) -> Pool:
-    """Gaussian clusters, ``per_class`` of each class; ``flipped`` have a random class."""
+    """Draw ``per_class`` Gaussian clusters per class; a share ``flipped`` has a random class."""
     X, y = make_classification(
         n,
         n_features,
@@ -176,7 +176,7 @@ def clusters(
 
 
 def documents(n: int, n_terms: int, rng: Rng) -> Pool:
-    """TF-IDF of short documents of two classes, which differ in how often one term of seven is."""
+    """Draw TF-IDF of short documents; one term in seven differs in frequency by class."""
     odds = 1.5 * rng.standard_normal((2, n_terms)) * (rng.random_sample((2, n_terms)) < 0.15)
     terms = np.exp(odds) / np.arange(1, n_terms + 1) ** 0.9
     terms /= terms.sum(axis=1, keepdims=True)
@@ -244,7 +244,7 @@ TASKS = {
 
 
 def confusions(task: Task, rng: Rng) -> FloatArray:
-    """Confusion matrices, [annotator, true, given]."""
+    """Draw confusion matrices, [annotator, true, given]."""
     n_annotators, n_classes = task.n_annotators, len(task.sizes)
     confusion = np.zeros((n_annotators, n_classes, n_classes))
     for c in range(n_classes):
@@ -287,13 +287,13 @@ def make(name: str, seed: int) -> tuple[FloatArray, AnnotationTable, FloatArray,
 
 
 def measure(name: str, row: str, seed: int) -> dict[str, float]:
-    """Fit one row on one draw of a task: its balanced accuracy, in points."""
+    """Fit one row on one draw of a task; return its balanced accuracy, in points."""
     X, table, X_test, y_test = make(name, seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Logistic regression that stops early, here and there.
+        warnings.simplefilter("ignore")  # Some logistic regressions do not converge.
         model = ROWS[row](seed)
         if row in (RECIPE, *VARIANTS) and X.shape[1] > len(X):
-            model.set_params(backbone="linear")  # As the recipe has it for wide data.
+            model.set_params(backbone="linear")  # The recipe's rule for wide data.
         model.fit(X, table)
     proba = model.predict_proba(X_test)
     decided = {row: proba.argmax(axis=1)}
@@ -307,7 +307,7 @@ def measure(name: str, row: str, seed: int) -> dict[str, float]:
 
 
 def page(found: dict[str, FloatArray]) -> str:
-    """Write the tables; ``found`` holds (n_tasks, n_seeds) for every row."""
+    """Return the page; ``found`` holds one (n_tasks, n_seeds) array per row."""
     means = {row: values.mean(axis=1) for row, values in found.items()}
     ours = (RECIPE, *VARIANTS)
     best = np.max([mean for row, mean in means.items() if row not in ours], axis=0)
@@ -376,7 +376,7 @@ def _bold(row: str) -> str:
 
 
 def main() -> None:
-    """Run all and write the page."""
+    """Run all rows and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)

@@ -1,12 +1,12 @@
-"""Time and memory of truth inference: manyhands, crowd-kit, and the floor that memory access sets.
+"""Time and memory of truth inference: manyhands, crowd-kit, and the floor set by memory access.
 
-Every measurement runs in a process of its own with one thread. Run it with
+Every measurement runs in its own process with one thread. Run it with
 
     python benchmarks/inference_speed.py --out table.md --json figures.json
 
-Results are added to the JSON as they come, and what stands there is not measured again (unless
-``--again``): a run that was stopped goes on. crowd-kit is optional (``pip install
-manyhands[bench]``); without it its rows say so. Needs Linux, for its account of memory.
+Results are added to the JSON as they come, and are not measured again (unless ``--again``), so a
+run that was stopped can continue. crowd-kit is optional (``pip install manyhands[bench]``); without
+it its rows say so. The script needs Linux, because it reads memory figures from ``/proc``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# The parent imports neither numpy nor a system: it leaves them all the memory.
+# The parent imports neither numpy nor a system, so the children have all the memory.
 from epoch_time import cpu_model, version
 
 E5, E6, E7 = ALL = (10**5, 10**6, 10**7)
@@ -43,7 +43,7 @@ SLOW = 60.0
 MEMORY_LIMIT = 6 * 10**9
 """Bytes a process may allocate."""
 SHARD = 100_000
-"""Annotations a block of the floor: few enough that what is gathered stays in the cache."""
+"""Annotations per block of the floor: few enough that the gathered rows stay in the cache."""
 
 
 # -- what is measured ------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class System(NamedTuple):
     """``module:name`` of a class with ``fit``, or of a function."""
     options: dict[str, Any] = {}
     against: str | None = None
-    """Row it is compared with, in time and results."""
+    """Key of the row it is compared with, in time and results."""
     sizes: tuple[int, ...] = (E5, E6)
     classes: tuple[int, ...] = (2, 10)
     takes: str = "table"
@@ -66,12 +66,12 @@ class System(NamedTuple):
 
     @property
     def iterations(self) -> int | None:
-        """Iterations asked for, where the stopping rule has no say."""
+        """Number of iterations requested, if no stopping rule can end them."""
         return self.options.get("max_iter", self.options.get("n_iter"))
 
     @property
     def label(self) -> str:
-        """The call, as it is made."""
+        """The call as written."""
         call = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         module, name = self.target.split(":")
         libraries = {"manyhands": "**manyhands** ", "crowdkit": "crowd-kit ", "__main__": ""}
@@ -84,7 +84,7 @@ def ours(key: str, method: str, name: str, **more: Any) -> System:
 
 
 def peer(key: str, method: str, name: str, **more: Any) -> System:
-    """Row of crowd-kit, beside ours of that key."""
+    """Return crowd-kit's row, to be compared with our row of that key."""
     return System(f"ck_{key}", method, f"crowdkit.{name}", against=key, takes="frame", **more)
 
 
@@ -93,7 +93,7 @@ def em(n: int, **more: Any) -> dict[str, Any]:
 
 
 def ck(n: int, **more: Any) -> dict[str, Any]:
-    """With ``tol=0`` crowd-kit would stop where its bound falls, as it does."""
+    """Return options without a stopping rule; with ``tol=0``, a falling bound would stop it."""
     return {"n_iter": n, "tol": -math.inf, **more}
 
 
@@ -149,11 +149,11 @@ TARGETS = (  # What, figure, bound, rows, sizes, classes; the worst cell counts.
 BOUNDS = {"ratio": "≥ {} × ours", "bytes": "≤ {} bytes an annotation", "equal": "{}"}
 
 
-# -- one measurement, in a process of its own ------------------------------------------------------
+# -- one measurement, in its own process -----------------------------------------------------------
 
 
 def make_crowd(n_annotations: int, n_classes: int, seed: int = 0) -> dict[str, Any]:
-    """Five distinct annotators a task, of accuracy Beta(5, 2), 15 % guessing; sorted by task."""
+    """Draw five distinct annotators per task, of accuracy Beta(5, 2), 15 % guessing."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -175,7 +175,7 @@ def make_crowd(n_annotations: int, n_classes: int, seed: int = 0) -> dict[str, A
 
 
 def as_table(crowd: dict[str, Any], n_classes: int) -> Any:
-    """Table straight from the codes: no ids are looked up, which would leave freed memory."""
+    """Make a table straight from the codes: looking up ids would leave freed memory behind."""
     import numpy as np
 
     from manyhands import AnnotationTable
@@ -185,7 +185,7 @@ def as_table(crowd: dict[str, Any], n_classes: int) -> Any:
 
 
 def as_frame(crowd: dict[str, Any], n_classes: int) -> Any:
-    """What crowd-kit takes, in pandas' own integers."""
+    """Make crowd-kit's input, with pandas' own integers."""
     import pandas as pd
 
     columns = zip(("task", "worker", "label"), crowd.values(), strict=True)
@@ -193,7 +193,7 @@ def as_frame(crowd: dict[str, Any], n_classes: int) -> Any:
 
 
 def as_blocks(crowd: dict[str, Any], n_classes: int) -> Any:
-    """Table of log confusions, (R * K, C), and the row of it that every annotation needs."""
+    """Make a table of log confusions, (R * K, C), and the row that every annotation needs."""
     import numpy as np
 
     rows = crowd["annotator"] * np.int32(n_classes) + crowd["label"]
@@ -216,7 +216,7 @@ def gather(blocks: Any, n_iter: int) -> None:
 
 
 def find(system: System) -> Callable[[Any], Any]:
-    """Return the function of the prepared annotations that is measured."""
+    """Return the measured function, which takes the prepared annotations."""
     module, name = system.target.split(":")
     target = attrgetter(name)(import_module(module))
     if isinstance(target, type):
@@ -225,7 +225,7 @@ def find(system: System) -> Callable[[Any], Any]:
 
 
 def outcome(fitted: Any) -> Any:
-    """Labels in the order of the tasks, or the number that came out, as an array."""
+    """Return the labels in the order of the tasks, or a single result, as an array."""
     import numpy as np
 
     labels = getattr(fitted, "labels_", fitted)
@@ -233,12 +233,12 @@ def outcome(fitted: Any) -> Any:
 
 
 def resident(name: str) -> int:
-    """Bytes of this process in memory now (``VmRSS``) or at most so far (``VmHWM``)."""
+    """Return the resident bytes of this process now (``VmRSS``) or at their peak (``VmHWM``)."""
     return 1024 * int(re.findall(rf"{name}:\s+(\d+)", Path("/proc/self/status").read_text())[0])
 
 
 def measure(system: System, n_classes: int, path: str) -> dict[str, Any]:
-    """Fit once; return CPU seconds, growth of memory and the share of results the reference has."""
+    """Fit once; return CPU seconds, growth of memory and the share of reference results met."""
     import numpy as np
 
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
@@ -249,10 +249,10 @@ def measure(system: System, n_classes: int, path: str) -> dict[str, Any]:
         crowd = {name: column[order] for name, column in crowd.items()}
         del order
     run, prepare = find(system), PREPARE[system.takes]
-    # What a first call imports is no part of the cost of annotations.
+    # Imports in a first call are not part of the cost of annotations.
     run(prepare(make_crowd(1000, n_classes), n_classes))
     data = prepare(crowd, n_classes)
-    ctypes.CDLL(None).malloc_trim(0)  # Freed memory would serve the fit unseen.
+    ctypes.CDLL(None).malloc_trim(0)  # The fit could reuse freed memory unnoticed.
     Path("/proc/self/clear_refs").write_text("5")  # Resets VmHWM to VmRSS.
     before, cpu = resident("VmRSS"), time.process_time()
     fitted = run(data)
@@ -269,7 +269,7 @@ def measure(system: System, n_classes: int, path: str) -> dict[str, Any]:
 
 
 def work(task: dict[str, Any]) -> dict[str, Any]:
-    """What a child does: make the annotations of a problem, or measure a system on them."""
+    """Do a child's task: make the annotations of a problem, or measure a system on them."""
     if "key" in task:
         return measure(BY_KEY[task["key"]], task["n_classes"], task["path"])
     import numpy as np
@@ -282,7 +282,7 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def spawn(limit: float | None = None, **task: Any) -> dict[str, Any]:
-    """Do a task in a fresh process; why it did not end well stands under "failed"."""
+    """Do a task in a fresh process; if it fails, the result has the reason under "failed"."""
     libraries = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
     env = {**os.environ, **{f"{name}_NUM_THREADS": "1" for name in libraries}}
     command = [sys.executable, __file__, "--worker", json.dumps(task)]
@@ -300,7 +300,7 @@ def spawn(limit: float | None = None, **task: Any) -> dict[str, Any]:
 def collect(
     chosen: list[System], n: int, c: int, cells: dict[str, Any], args: Any
 ) -> Iterator[str]:
-    """Add the runs of one problem that are missing, interleaved; yield a line for each."""
+    """Add the missing runs of one problem, interleaved; yield a line for each."""
     wanted = [system for system in chosen if n in system.sizes and c in system.classes]
     if args.again:
         for system in wanted:
@@ -327,7 +327,7 @@ def collect(
 
 
 def summarise(cells: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Medians of every cell's runs, its nanoseconds, and what it is beside others."""
+    """Return the medians of every cell's runs, its nanoseconds, and its ratios to other cells."""
     found = {}
     for name, cell in cells.items():
         if runs := cell["runs"]:
@@ -335,7 +335,7 @@ def summarise(cells: dict[str, Any]) -> dict[str, dict[str, Any]]:
             cpu = [run["cpu"] for run in runs]
             found[name]["spread"] = "–".join(map(short, sorted({min(cpu), max(cpu)})))
             key, n, _ = re.split("[@x]", name)
-            # A default fit may be several: its iterations are not all there were.
+            # A default fit may consist of several fits: `iterations` would count only one of them.
             if BY_KEY[key].iterations or not found[name]["iterations"]:
                 passes = found[name]["iterations"] or 1
                 found[name]["ns"] = found[name]["cpu"] / int(n) / passes * 1e9
@@ -349,7 +349,7 @@ def summarise(cells: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def short(value: float | None) -> str:
-    """Three digits, and a dash for nothing."""
+    """Format with three digits; a dash stands for a missing or zero value."""
     if not value:
         return "–"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -384,7 +384,7 @@ COLUMNS = (
 
 
 def report(environment: dict[str, Any], cells: dict[str, Any]) -> str:
-    """Write the page."""
+    """Return the page in Markdown."""
     found = summarise(cells)
     facts = ", ".join(f"{name} {value}" for name, value in environment.items())
     lines = [
@@ -406,7 +406,7 @@ def report(environment: dict[str, Any], cells: dict[str, Any]) -> str:
 
 
 def write(path: Path | None, text: str) -> None:
-    """Replace the file whole: a run killed meanwhile leaves the former one."""
+    """Replace the file atomically: a run killed meanwhile leaves the old one."""
     if path:
         draft = path.with_name(path.name + ".part")
         draft.write_text(text, encoding="utf-8")
@@ -416,13 +416,13 @@ def write(path: Path | None, text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="write the page here, in Markdown")
-    parser.add_argument("--json", type=Path, help="keep all figures here, and go on from them")
+    parser.add_argument("--json", type=Path, help="keep all figures here, and continue from them")
     parser.add_argument("--sizes", default="1e5,1e6,1e7", help="annotations (default: all three)")
     parser.add_argument("--quick", action="store_true", help="1e5 annotations, once")
     parser.add_argument("--only", help="comma-separated system keys")
     parser.add_argument("--again", action="store_true", help="measure the chosen cells anew")
-    parser.add_argument("--repeats", type=int, default=3, help="processes a cell (default 3)")
-    parser.add_argument("--limit", type=float, default=600, help="seconds a process (default 600)")
+    parser.add_argument("--repeats", type=int, default=3, help="processes per cell (default 3)")
+    parser.add_argument("--limit", type=float, default=600, help="seconds per process (600)")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

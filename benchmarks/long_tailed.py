@@ -1,4 +1,4 @@
-"""Statistics of the set-ups after DASC's Tables 1 and 3, beside the paper's.
+"""Statistics of the set-ups that follow DASC's Tables 1 and 3, beside those of the paper.
 
 Run, with MANYHANDS_DATA set: ``python benchmarks/long_tailed.py --out
 docs/results/long_tailed.md``.
@@ -23,8 +23,9 @@ SEEDS = range(5)
 COLUMNS = ("train", "test", "annotators", "each", "an instance", "R", "R_g", "accuracy", "sd")
 DIGITS = (0, 0, 1, 1, 2, 3, 3, 1, 1)
 
-# Table 1, and Table 3 with the task that follows each row: train, test, annotators, annotations of
-# each, R, R_g, mean accuracy of the annotators and its sd (%). Data1 has 15 annotators, Data2 18.
+# Table 1, and Table 3 with the task that follows each row: train, test, annotators, annotations per
+# annotator, R, R_g, mean accuracy of the annotators and its sd (%). Data1 has 15 annotators, Data2
+# 18.
 CIFAR10H = (2837, 1000, 49, 89.2, 3.093, 5.000, 55.6, 19.7)
 TABLE_3 = {
     "usps_5": ("Data1-label 2", (1258, 200, 15, 347.8, 6.530, 5.989, 92.7, 2.5)),
@@ -37,13 +38,13 @@ TABLE_3 = {
 
 
 def statistics(data: CrowdDataset) -> tuple[float, ...]:
-    """Figures of one set, in the order of the columns."""
+    """Return the figures of one set, in the order of the columns."""
     table = data.annotations
     place = {value: code for code, value in enumerate(data.classes.tolist())}
     gold = np.array([place[value] for value in data.y_train.tolist()])
     each = table.annotations_per_annotator()
     right = np.bincount(table.annotator, table.label == gold[table.instance], table.n_annotators)
-    # An annotator who was left nothing has no accuracy.
+    # An annotator without annotations has no accuracy.
     accuracy = right[each > 0] / each[each > 0]
     annotations, truth = (np.bincount(codes, minlength=len(place)) for codes in (table.label, gold))
     return (
@@ -60,7 +61,7 @@ def statistics(data: CrowdDataset) -> tuple[float, ...]:
 
 
 def over_seeds(make: Callable[[int], CrowdDataset]) -> list[str]:
-    """Mean, and standard deviation where the seeds differ, of every figure."""
+    """Return mean and, if the seeds differ, standard deviation of every figure."""
     found = np.array([statistics(make(seed)) for seed in SEEDS])
     cells = []
     for values, digits in zip(found.T, DIGITS, strict=True):
@@ -71,7 +72,7 @@ def over_seeds(make: Callable[[int], CrowdDataset]) -> list[str]:
 
 
 def printed(row: tuple[float, ...]) -> list[str]:
-    """Cells of a row of the paper; annotations an instance follow from the others."""
+    """Return the cells of a row of the paper; annotations per instance follow from the others."""
     train, test, annotators, each, *rest = row
     density = annotators * each / train
     cells = [f"{train:,}", f"{test:,}", f"{annotators}", f"{each:.1f}", f"{density:.2f}"]
@@ -79,7 +80,7 @@ def printed(row: tuple[float, ...]) -> list[str]:
 
 
 def report() -> str:
-    """Write the page."""
+    """Return the page in Markdown."""
     from datetime import UTC, datetime
 
     head = ["| | crowd | " + " | ".join(COLUMNS) + " |", "|" + "---|" * (len(COLUMNS) + 2)]

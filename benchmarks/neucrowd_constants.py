@@ -1,12 +1,12 @@
 """NeuCrowd's open constants: what held-out annotations say of each.
 
-The paper finds sizes of layers and the strength of the penalty by a grid, and names no margin, no
-size of the pool of candidates, no similarity constants. Here each is moved alone from the defaults.
-Of the *training part* of every set a third of the instances is left out with all its annotations,
-in turn; a setting is judged by how probable the classifier finds these annotations (mean negative
-log likelihood, in thousandths of a nat), and by the share of them it names. Neither a gold label
-nor an instance of a test part is looked at. Beside stands logistic regression on the features, of
-every annotation an example, its C chosen in the same way.
+The paper finds layer sizes and the strength of the penalty by a grid. It gives no margin, size of
+the candidate pool or similarity constants. Here each constant is varied alone from the defaults.
+Thirds of the instances in the *training part* of every set are left out in turn, with all their
+annotations. A setting is judged by the probability that the classifier gives to these annotations
+(mean negative log likelihood, in thousandths of a nat), and by the share of them it predicts.
+Neither gold labels nor test parts are used. For comparison, the page also shows logistic regression
+on the features, with every annotation as an example and C chosen in the same way.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/neucrowd_constants.py --jobs 1``
 """
@@ -54,7 +54,7 @@ SETS: dict[str, tuple[Callable[[], Any], int | None]] = {
     "Music": (load_music, 300),
     "LabelMe": (load_labelme, 300),
 }
-"""Sets, and how many annotated instances are drawn of their training parts (None: all)."""
+"""Loaders, and the number of annotated training instances drawn from each set (None: all)."""
 
 REGRESSION = "logistic regression on the features"
 PAPERS_NETWORK = {
@@ -107,11 +107,11 @@ LOSSES: dict[str, dict[str, Any]] = {
         (", 40 epochs", {"max_epochs": 40}),
     )
 }
-"""Metric learning, the baselines: each loss by its defaults, then with one constant moved."""
+"""The metric-learning baselines: each loss with its defaults, then with one constant varied."""
 
 
 class Found(NamedTuple):
-    """Of the annotations left out: negative log likelihood, and share that is named."""
+    """Negative log likelihood of the left-out annotations, and the share that is predicted."""
 
     nll: float
     named: float
@@ -119,7 +119,7 @@ class Found(NamedTuple):
 
 @cache
 def load(name: str) -> tuple[Any, AnnotationTable]:
-    """Load the annotated instances of a set's training part, or a fixed draw of them."""
+    """Load the annotated instances of a set's training part, or a fixed sample of them."""
     make, n = SETS[name]
     data = make()
     rows = np.flatnonzero(data.annotations.annotations_per_instance())
@@ -129,7 +129,7 @@ def load(name: str) -> tuple[Any, AnnotationTable]:
 
 
 def folds(table: AnnotationTable) -> np.ndarray[Any, Any]:
-    """Fold of every instance; every class (by majority) is spread evenly."""
+    """Assign instances to folds, stratified by majority class."""
     order = np.random.default_rng(1).permutation(len(table))
     labels = MajorityVote().fit(table).posterior_.argmax(axis=1)
     order = order[np.argsort(labels[order], kind="stable")]
@@ -139,7 +139,7 @@ def folds(table: AnnotationTable) -> np.ndarray[Any, Any]:
 
 
 def measure(name: str, setting: str) -> Found:
-    """Mean over the folds."""
+    """Return the mean over the folds."""
     X, table = load(name)
     place = folds(table)
     found = []
@@ -161,7 +161,7 @@ def measure(name: str, setting: str) -> Found:
 
 
 def page(found: dict[tuple[str, str], Found]) -> str:
-    """Write the table."""
+    """Return the page in Markdown."""
     names = list(SETS)
     today = datetime.datetime.now(datetime.UTC).date()
     lines = [
@@ -191,13 +191,13 @@ def page(found: dict[tuple[str, str], Found]) -> str:
 
 
 def _absolute(setting: str, cells: dict[tuple[str, str], float]) -> str:
-    """Write a row of figures as they are."""
+    """Return a row of absolute figures."""
     own = [cells[name, setting] for name in SETS]
     return f"| {setting} | {' | '.join(f'{v:.1f}' for v in own)} | {np.mean(own):.1f} |"
 
 
 def _moved(setting: str, base: str, cells: dict[tuple[str, str], float]) -> str:
-    """Write a row of differences."""
+    """Return a row of differences from ``base``."""
     moved = [cells[name, setting] - cells[name, base] for name in SETS]
     return f"| {setting} | {' | '.join(f'{v:+.1f}' for v in moved)} | {np.mean(moved):+.1f} |"
 

@@ -1,10 +1,10 @@
-"""Where NeuCrowd's time goes: drawing tuplets and choosing hard ones, against what they serve.
+"""Where NeuCrowd's time goes: drawing tuplets and choosing hard ones, against the updates.
 
-An epoch of the paper's code: 60,000 tuplets in batches of 256, each the hardest of a pool of eight
-times as many. Measured are the parts of such an epoch on Hotel's size (447 instances, 300
-features) and on Syn1's (800, 1,200), on simulated numbers, by the code that trains: drawing the
-tuplets, finding the safe instances, choosing from the pools, and the updates of both networks.
-Figures of one run compare with one another; times depend on the machine.
+An epoch of the paper's code has 60,000 tuplets in batches of 256, each the hardest of a pool of
+eight times as many. This script measures the parts of such an epoch at Hotel's size (447 instances,
+300 features) and at Syn1's (800, 1,200), on simulated numbers and with the code that trains:
+drawing the tuplets, finding the safe instances, choosing from the pools, and the updates of both
+networks. Figures of one run can be compared with one another; times depend on the machine.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/neucrowd_profile.py``
 """
@@ -35,13 +35,13 @@ N_TUPLETS, BATCH = 60_000, 256
 N_CANDIDATES = 8
 N_EPOCHS = 3
 N_UPDATES = 60
-"""Of the 235 of an epoch, as many are timed."""
+"""Number of updates that are timed, of the 235 in an epoch."""
 
 UPDATE = "update of the embedding, without a sampling network"
 
 
 def profile(n: int, d: int) -> dict[str, float]:
-    """Milliseconds of every part for one update's share of it."""
+    """Return the milliseconds that each part takes per update."""
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=n)
     X = (rng.normal(size=(n, d)) + 0.2 * y[:, None]).astype(np.float32)
@@ -54,7 +54,7 @@ def profile(n: int, d: int) -> dict[str, float]:
         started = perf_counter()
         sampler.draw(times * N_TUPLETS, rng, weights)
         drawing[times] = 1e3 * (perf_counter() - started) / per_update
-    _spent(X, table, False)  # what torch loads at its first step is no part of it
+    _spent(X, table, False)  # torch loads modules at its first step
     plain, chosen = _spent(X, table, False), _spent(X, table, True)
     own = chosen["_learn_hardness"]
     return {
@@ -72,7 +72,7 @@ def profile(n: int, d: int) -> dict[str, float]:
 
 
 def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
-    """Milliseconds a call of the functions of ``classifiers/neucrowd.py``."""
+    """Return the milliseconds per call of the functions in ``classifiers/neucrowd.py``."""
     model: Any = NeuCrowdClassifier(
         n_tuplets=BATCH * N_UPDATES,
         n_candidates=N_CANDIDATES,
@@ -91,7 +91,7 @@ def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
 
 
 def page(found: dict[str, dict[str, float]]) -> str:
-    """Write the table."""
+    """Return the page in Markdown."""
     today = datetime.datetime.now(datetime.UTC).date()
     names = list(found)
     lines = [

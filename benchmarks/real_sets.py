@@ -1,13 +1,13 @@
 """Accuracy of the classifiers on LabelMe and Music: mean ± sd over seeds, beside the ceiling.
 
-Protocols are published ones, the same for every method of a set; nothing is chosen on test data:
+Protocols are published ones, the same for every method of a set. Nothing is chosen on test data:
 
 * LabelMe: DASC's (Adam 1e-3, batches of 512, weight decay 5e-4, 25 epochs, raw features).
 * Music: CoNAL's (Adam 1e-2, batches of 1024, 200 epochs, batch normalisation without affine
   parameters); CoNAL with its Music settings (80-dimensional embeddings, annotators' normalised).
-* *defaults*: the library's own protocol, the same for all sets; 200 epochs is what
-  cross-validation in the training songs prefers for CoNAL on Music (``benchmarks/defaults.py``),
-  not on LabelMe.
+* *defaults*: the library's own protocol, the same for all sets. Cross-validation within the
+  training songs prefers 200 epochs for CoNAL on Music (``benchmarks/defaults.py``), but not on
+  LabelMe.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/real_sets.py --out docs/results/real_sets.md``
 (needs the data sets: ``MANYHANDS_DATA``, or the network).
@@ -49,7 +49,7 @@ HOLDOUT = 0.1
 
 
 def methods(dataset: str) -> dict[str, Any]:
-    """Estimators by row name, with the set's protocol."""
+    """Return the estimators by row name, with the set's protocol."""
     protocol = LABELME if dataset == "labelme" else MUSIC
     one_rate = {**protocol, "noise_lr": None}
     conal = {} if dataset == "labelme" else {"embedding_dim": 80, "normalize": "annotator"}
@@ -68,7 +68,7 @@ def methods(dataset: str) -> dict[str, Any]:
 
 
 def run(dataset: Any, name: str, estimator: Any, seeds: range) -> dict[str, Any]:
-    """Test accuracy at the last epoch, and with the epoch chosen on held-out annotations."""
+    """Return test accuracy at the last epoch and at the one chosen on held-out annotations."""
     target = dataset.y_train if "gold" in name else dataset.annotations
     record: dict[str, Any] = {"set": dataset.name, "method": name, "last": [], "chosen": []}
     seconds = []
@@ -84,14 +84,14 @@ def run(dataset: Any, name: str, estimator: Any, seeds: range) -> dict[str, Any]
 
 
 def spread(values: list[float]) -> str:
-    """Mean ± sample sd, in percent."""
+    """Return mean ± sample sd, in percent."""
     if not values:
         return "–"
     return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1):.1f}"
 
 
 def markdown(records: list[dict[str, Any]], seeds: range, sizes: dict[str, int]) -> str:
-    """Table of the records, with what is needed to read it."""
+    """Return a table of the records and an explanation of its columns."""
     lines = [
         "# LabelMe and Music",
         "",
@@ -117,7 +117,7 @@ def markdown(records: list[dict[str, Any]], seeds: range, sizes: dict[str, int])
 
 
 def main() -> None:
-    """Run all and print or write the table."""
+    """Run all methods and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="Markdown file; records go beside it as JSON")

@@ -1,7 +1,7 @@
 """Self-training on CIFAR-10H's crowd: 10,000 images, 2,567 annotators, 10 classes, few annotations.
 
-The cube of predicted annotations would be 257 million numbers. A process each, one thread; the exit
-status is 1 if one takes more than 2 GB.
+The cube of predicted annotations would be 257 million numbers. Every case runs in its own process
+with one thread; the exit status is 1 if one takes more than 2 GB.
 
 Run: ``python benchmarks/self_training_memory.py --out docs/results/self_training_memory.md``
 """
@@ -34,7 +34,7 @@ def peak_mb() -> float:
 
 
 def measure(base: str, selector: str) -> dict[str, float]:
-    """One round around a base, in this process."""
+    """Run one round of self-training with a base classifier, in this process."""
     import numpy as np
 
     import manyhands
@@ -42,7 +42,6 @@ def measure(base: str, selector: str) -> dict[str, float]:
 
     data = load_cifar10h()
     table = data.annotations
-    # Two annotations of every image.
     order = np.random.default_rng(0).permutation(table.n_annotations)
     order = order[np.argsort(table.instance[order], kind="stable")]
     place = np.arange(len(order)) - np.searchsorted(table.instance[order], table.instance[order])
@@ -71,7 +70,7 @@ def measure(base: str, selector: str) -> dict[str, float]:
 
 
 def spawn(base: str, selector: str) -> dict[str, float]:
-    """Measure in a process of its own, with one thread."""
+    """Measure in a new process with one thread."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     command = [sys.executable, __file__, "--worker", f"{base},{selector}"]
     done = subprocess.run(
@@ -82,7 +81,7 @@ def spawn(base: str, selector: str) -> dict[str, float]:
 
 
 def report(found: dict[tuple[str, str], dict[str, float]]) -> str:
-    """Write the page."""
+    """Return the page in Markdown."""
     lines = [
         "# One round of self-training with 2,567 annotators",
         "",
@@ -108,7 +107,7 @@ def report(found: dict[tuple[str, str], dict[str, float]]) -> str:
 
 
 def main() -> None:
-    """Measure every case, or the one a worker is for."""
+    """Measure every case, or, in a worker, the given one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--worker")
