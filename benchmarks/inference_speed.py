@@ -93,7 +93,7 @@ def em(n: int, **more: Any) -> dict[str, Any]:
 
 
 def ck(n: int, **more: Any) -> dict[str, Any]:
-    """Return options without a stopping rule; with ``tol=0``, a falling bound would stop it."""
+    """Return options without a stopping rule: at ``tol=0`` crowd-kit stops if its bound falls."""
     return {"n_iter": n, "tol": -math.inf, **more}
 
 
@@ -238,7 +238,7 @@ def resident(name: str) -> int:
 
 
 def measure(system: System, n_classes: int, path: str) -> dict[str, Any]:
-    """Fit once; return CPU seconds, growth of memory and the share of reference results met."""
+    """Fit once; return CPU seconds, memory growth and share of results equal to the reference."""
     import numpy as np
 
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
