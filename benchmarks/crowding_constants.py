@@ -4,7 +4,7 @@ The paper and its released code leave most constants of the adversarial phase op
 varied alone from the defaults; for lambda, t, and the forms of paper and code see the paper's page.
 A fifth of the annotations is held out of everything. A setting is judged by how much better the
 *classifier* explains these annotations than the start it came from, at the epoch that is best by
-that measure and at the last one. The measure is the one that ``validation`` uses,
+that measure and at the last one. The measure is that of the watchdog,
 ``validation_classifier_nll``, in thousandths of a nat; negative is better. No gold label chooses
 anything; the change of accuracy on the test part is shown beside it, as a check on the measure.
 
