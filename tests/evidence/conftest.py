@@ -1,4 +1,4 @@
-"""The scripts beside the experiments' rows, as modules."""
+"""The experiments of the repository, loaded once; and the scripts beside their rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from pathlib import Path
 import pytest
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+@pytest.fixture(scope="session")
+def experiments():
+    """Rows and papers of the repository."""
+    from manyhands.evidence.experiments.loading import load_experiments
+
+    if not EXPERIMENTS.is_dir():
+        pytest.skip("rows come with the checkout only")
+    return load_experiments(EXPERIMENTS)
 
 
 @pytest.fixture(scope="session")

@@ -1,37 +1,6 @@
-"""CoNAL's rows: generated files and their script agree, and the paper's file fits them."""
+"""CoNAL's rows: every place has one, and printed figures are the paper's."""
 
 from __future__ import annotations
-
-from pathlib import Path
-
-import pytest
-
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-
-
-@pytest.fixture(scope="module")
-def sweeps(import_script):
-    return import_script("chu2021_sweeps").files()
-
-
-@pytest.fixture(scope="module")
-def experiments():
-    from manyhands.evidence.experiments.papers import load_experiments
-
-    return load_experiments(EXPERIMENTS)
-
-
-def test_generated_files_are_those_committed(sweeps):
-    for name, text in sweeps.items():
-        assert (EXPERIMENTS / name).read_text(encoding="utf-8") == text, name
-    kinds = ("synthetic", "recovery", "cifar10")
-    committed = {
-        path.relative_to(EXPERIMENTS).as_posix()
-        for kind in kinds
-        for path in EXPERIMENTS.glob(f"*/chu2021_{kind}_*.yaml")
-    }
-    assert committed == set(sweeps)
-
 
 def test_rows_stand_where_the_paper_has_a_place(experiments):
     rows, papers = experiments
@@ -43,7 +12,6 @@ def test_rows_stand_where_the_paper_has_a_place(experiments):
             assert row.label in plan.rows, row.id
             assert row.column in plan.columns, row.id
 
-
 def test_every_place_of_the_tables_has_a_row(experiments):
     rows, papers = experiments
     taken = [(row.table, row.column, row.label) for row in rows if "/chu2021_" in row.id]
@@ -51,7 +19,6 @@ def test_every_place_of_the_tables_has_a_row(experiments):
         for column in plan.columns:
             for label in plan.rows:
                 assert taken.count((f"chu2021/{plan.id}", column, label)) == 1, (column, label)
-
 
 def test_printed_figures_are_the_papers(experiments):
     rows, _ = experiments
@@ -79,7 +46,6 @@ def test_printed_figures_are_the_papers(experiments):
         for label, figures in lines.items()
         for column, figure in zip(("LabelMe", "Music"), figures, strict=True)
     }
-
 
 def test_only_images_need_a_gpu(experiments):
     rows, _ = experiments

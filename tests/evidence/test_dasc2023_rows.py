@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from manyhands import DASCClassifier, training_protocol
-from manyhands.evidence.experiments.papers import load_experiments
-from manyhands.evidence.experiments.rows import load_row
+from manyhands.evidence.experiments.loading import load_experiments, load_row
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 

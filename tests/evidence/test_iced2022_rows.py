@@ -10,7 +10,7 @@ import pytest
 from manyhands import MajorityVote
 from manyhands.annotations import certainty_groups, label_certainty
 from manyhands.datasets import load_colposcopy, load_product, load_reports
-from manyhands.evidence.experiments.papers import load_experiments
+from manyhands.evidence.experiments.loading import load_experiments
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 

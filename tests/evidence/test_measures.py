@@ -13,7 +13,7 @@ from manyhands import CrowdInGClassifier, CrowdLayerClassifier, ICEDClassifier, 
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import make_conal_synthetic
 from manyhands.evidence.data.sets import Data
-from manyhands.evidence.measures.ceilings import labelled_by_gold
+from manyhands.evidence.data.ceilings import labelled_by_gold
 from manyhands.evidence.measures.measures import (
     accuracy_by_entropy,
     auc,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.evidence.experiments.papers import load_experiments
+from manyhands.evidence.experiments.loading import load_experiments
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 PAPER = "neucrowd2022"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.evidence.experiments.rows import load_row
+from manyhands.evidence.experiments.loading import load_row
 from manyhands.evidence.records.counting import latest_records
 from manyhands.evidence.records.locks import file_lock
 from manyhands.evidence.records.records import cell_key
@@ -219,7 +219,7 @@ def test_a_killed_call_leaves_what_is_finished_and_no_process(mine, tmp_path, ki
     script = tmp_path / "call.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from manyhands.evidence.experiments.rows import load_row\n"
+        "from manyhands.evidence.experiments.loading import load_row\n"
         "from manyhands.evidence.running.reproduce import reproduce\n"
         "if __name__ == '__main__':\n"
         f"    rows = [load_row(Path({row.file!r})), load_row(Path({hanging.file!r}))]\n"

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from manyhands.evidence.experiments.document import RowError
+from manyhands.evidence.experiments.loading import load_experiments, load_paper
 from manyhands.evidence.experiments.papers import (
     Claim,
     FigurePlan,
@@ -16,10 +18,8 @@ from manyhands.evidence.experiments.papers import (
     Panel,
     Paper,
     TablePlan,
-    load_experiments,
-    load_paper,
 )
-from manyhands.evidence.experiments.rows import Row, RowError
+from manyhands.evidence.experiments.rows import Row
 from manyhands.evidence.pages.claims import judge, paired_interval
 from manyhands.evidence.pages.document import Figure
 from manyhands.evidence.pages.drawings import log_ticks

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from manyhands import AggregatedClassifier, CoNALClassifier, DawidSkene
 from manyhands.evidence import RowError, load_row, load_rows
-from manyhands.evidence.experiments.rows import find_object
+from manyhands.evidence.objects import find_object
 from manyhands.evidence.running.code import code_hash
 from manyhands.exceptions import AnnotationError
 
@@ -155,7 +155,7 @@ WRONG = {
     "published key": ("value: 0.8712", "val: 0.8712", 14, "'val'"),
     "published n": ("n: 5", "n: 0", 14, "n holds 0"),
     "table without column": ("column: Demo\n", "", 3, "give both"),
-    "table of no paper": ("chu2021/table1", "table1", 3, "paper/table"),
+    "table of no paper": ("chu2021/table1", "a/b/c", 3, "paper/table"),
     "deviation": ('"Pooled features: only these are public."', "3", 16, "deviations holds 3"),
     "measure": ("holdout: 0.1", 'extra: ["json:dump_all"]', 13, "no 'dump_all'"),
     "watch": ("holdout: 0.1", "watch: [test]", 13, "watch holds 'test'; write train"),

@@ -146,7 +146,7 @@ def results(
 
     Example: manyhands results chu2021 --out pages
     """
-    from manyhands.evidence.experiments.papers import load_experiments
+    from manyhands.evidence.experiments.loading import load_experiments
     from manyhands.evidence.pages.page import FORMATS, write_results
     from manyhands.evidence.records.store import read_records
 
@@ -168,8 +168,7 @@ def results(
 
 def _find_rows(what: str, experiments: Path) -> list[Row]:
     """Return the rows that are meant; a file need not stand among the experiments."""
-    from manyhands.evidence.experiments.papers import load_experiments
-    from manyhands.evidence.experiments.rows import load_row
+    from manyhands.evidence.experiments.loading import load_experiments, load_row
     from manyhands.evidence.running.plan import select_rows
 
     if Path(what).is_file():

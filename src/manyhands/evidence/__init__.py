@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manyhands.evidence.data.sets import Data, load_data
-    from manyhands.evidence.experiments.rows import Row, RowError, load_row, load_rows
+    from manyhands.evidence.experiments.document import RowError
+    from manyhands.evidence.experiments.loading import load_row, load_rows
+    from manyhands.evidence.experiments.rows import Row
     from manyhands.evidence.records.records import Record
     from manyhands.evidence.records.store import read_records, write_record
     from manyhands.evidence.running.cells import run_cell
@@ -33,12 +35,12 @@ _MODULES = {
         "Data",
         "load_data",
     ),
-    "experiments.rows": (
-        "Row",
-        "RowError",
+    "experiments.document": ("RowError",),
+    "experiments.loading": (
         "load_row",
         "load_rows",
     ),
+    "experiments.rows": ("Row",),
     "records.records": ("Record",),
     "records.store": (
         "read_records",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.evidence.objects import data_source
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray
 
@@ -66,8 +67,6 @@ def load_data(data: Mapping[str, Any], base: str | Path | None = None) -> Data:
     DataNotFoundError, FileNotFoundError
         If the data are not at hand.
     """
-    from manyhands.evidence.experiments.rows import data_source
-
     if "folder" in data:
         return _read_folder(Path(base or ".") / str(data["folder"]))
     load, options = data_source(data, base)

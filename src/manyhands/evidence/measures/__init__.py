@@ -1,1 +1,3 @@
 """Measures that rows ask for."""
+
+from manyhands.evidence.measures.measures import *

@@ -20,7 +20,8 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.annotations.encoding import as_values, missing_mask
 from manyhands.evidence.data.sets import Data, checksum, load_data
-from manyhands.evidence.experiments.rows import Row, find_object
+from manyhands.evidence.experiments.rows import Row
+from manyhands.evidence.objects import find_object
 from manyhands.evidence.records.records import (
     GOLD,
     HELD_OUT,

@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from manyhands.evidence.experiments.rows import Row, find_object
+from manyhands.evidence.experiments.rows import Row
+from manyhands.evidence.objects import find_object
 
 _MEASURES = "manyhands.evidence.running.cells"
 """The module that measures."""

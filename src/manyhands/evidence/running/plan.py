@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from manyhands.evidence.experiments.papers import paper_of, table_of
-from manyhands.evidence.experiments.rows import Row, did_you_mean
+from manyhands.evidence.experiments.rows import Row
+from manyhands.evidence.objects import did_you_mean
 from manyhands.evidence.records.records import digest
 from manyhands.exceptions import AnnotationError
 

@@ -1,0 +1,206 @@
+"""Tables and figures of a paper: what a file says of them.
+
+::
+
+    tables:
+      - id: table1                    # rows say `table: chu2021/table1`
+        title: Test accuracy on real annotations
+        metric: accuracy              # or macro_f1, or the name of a measure in `extra`; of a
+                                      # list, the page shows the table once a measure
+        columns: [LabelMe, Music]     # rows say `column: LabelMe`
+        rows: [DL-MV, CoNAL]          # labels, in the order of the page
+    figures:
+      - id: fig4                      # rows say `table: chu2021/fig4`
+        kind: lines                   # a panel a column, a line a label, points with error bars
+        title: Accuracy by proportion of common noise
+        metric: accuracy
+        x: data.proportion            # or estimator.params.<name>: where a row's x stands
+        x_label: proportion of common noise
+        x_absent: 0                   # x of rows that do not say it; optional: all say it
+        columns: [asymmetric, symmetric]   # optional, as is rows
+      - id: fig6
+        kind: history                 # curves of what training noted, of the rows of a table
+        title: Imbalance by round
+        table: table1                 # of this file
+        metric: imbalance             # a column of the history (`history` of a record)
+        x: round                      # another; `epoch` is counted over all stages
+        stage: adversarial            # only its rows, `epoch` counted in it; optional: all
+        x_label: round
+        columns: [LabelMe]            # panels, columns of the table; optional: all
+        rows: [CoNAL]                 # lines, labels in the table; optional: all
+        log: true                     # a logarithmic axis; optional: false
+        levels:                       # horizontal lines, of a measure in `extra`; optional
+          - {extra: gold_imbalance, label: gold labels}
+      - id: fig2
+        kind: profile                 # curves of vectors in `extra`, of the rows of a table
+        title: Accuracy of the instances of least entropy
+        table: table1                 # as in history, as are columns and rows
+        metric: accumulated_accuracy  # a vector in `extra`
+        x: accumulated_share          # another, of as many entries
+        x_label: share of the instances
+      - id: fig5
+        kind: matrices                # heat maps of what a row's `extra` gives, its first seed
+        title: Common confusion, true and learnt
+        panels:
+          - {row: conal/chu2021_synthetic, extra: true_common, title: true}
+          - {row: conal/chu2021_synthetic, extra: learnt_common, title: learnt}
+
+How a table describes its rows, too: `manyhands.evidence.experiments.tables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from manyhands.evidence.experiments.document import Document, Where
+from manyhands.evidence.experiments.papers import CURVES, FigurePlan, Level, Panel, TablePlan
+from manyhands.evidence.objects import did_you_mean
+from manyhands.evidence.records.records import LAST, SELECTIONS
+
+_MEASURE = {"metric": "accuracy", "selection": LAST}
+_PARTS: dict[str, list[str]] = {"columns": [], "rows": []}
+
+FIGURES: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "lines": (["x", "x_label"], {**_MEASURE, **_PARTS, "x_absent": None}),
+    "matrices": (["panels"], {}),
+    "history": (
+        ["table", "metric", "x", "x_label"],
+        {**_PARTS, "stage": None, "levels": [], "log": False},
+    ),
+    "profile": (["table", "metric", "x", "x_label"], _PARTS),
+}
+"""Kinds of figures, in the same way."""
+
+
+def places(document: Document, *where: str | int) -> list[Where]:
+    found = document.at(where)
+    if found is not None:
+        document.sequence(where, found, lambda place: None)
+    return [(*where, i) for i in range(len(found or []))]
+
+
+def read_table(document: Document, where: Where) -> TablePlan:
+    optional = {"metric": "accuracy", "columns": [], "rows": []}
+    fields = document.mapping(where, required=["id", "title"], optional=optional)
+    metric, several = fields["metric"], isinstance(fields["metric"], list)
+    texts, lists = ["id", "title"], ["columns", "rows"]
+    (lists if several else texts).append("metric")
+    check_texts(document, where, fields, texts, lists)
+    for i, name in enumerate(metric if several else [metric]):
+        place = (*where, "metric", i) if several else (*where, "metric")
+        document.check_metric(place, name)
+        if several and name in metric[:i]:
+            document.fail(place, f"metric has {name!r} twice; write a measure once")
+    if several and not metric:
+        document.fail((*where, "metric"), "metric is empty; write what the table shows")
+    return TablePlan(
+        fields["id"],
+        fields["title"],
+        tuple(metric) if several else metric,
+        tuple(fields["columns"]),
+        tuple(fields["rows"]),
+    )
+
+
+def read_figure(
+    document: Document, where: Where, rows: Sequence[str], tables: Iterable[str]
+) -> FigurePlan:
+    given = document.at(where)
+    kind = given.get("kind") if isinstance(given, dict) else None
+    if kind not in FIGURES:
+        document.fail((*where, "kind"), f"kind is {kind!r}; write {' or '.join(FIGURES)}")
+    if kind == "history" and "selection" in given:
+        document.fail(
+            (*where, "selection"),
+            "a figure of kind history draws every epoch, none is chosen; leave selection out",
+        )
+    required, optional = FIGURES[kind]
+    required = ["id", "title", "kind", *required]
+    fields = document.mapping(where, required=required, optional=optional)
+    texts = [name for name in (*required, "metric") if name in fields and name != "panels"]
+    check_texts(document, where, fields, texts, [name for name in _PARTS if name in fields])
+    if "selection" in fields:
+        check_selection(document, (*where, "selection"), fields["selection"], SELECTIONS)
+        document.check_metric((*where, "metric"), fields["metric"])
+    if fields.get("x_absent") is not None:
+        document.number((*where, "x_absent"), -1e300)
+    if kind in CURVES:
+        _check_curves(document, where, fields, tables)
+    panels = tuple(
+        _read_panel(document, place, rows) for place in places(document, *where, "panels")
+    )
+    levels = tuple(_read_level(document, place) for place in places(document, *where, "levels"))
+    if kind == "matrices" and not panels:
+        document.fail(where, "a figure of matrices needs panels; add {row, extra, title} each")
+    lists = {name: tuple(fields.get(name, ())) for name in _PARTS}
+    plain = {"x": "", "x_label": "", **_MEASURE, **fields}
+    return FigurePlan(**{**plain, **lists, "panels": panels, "levels": levels})
+
+
+def _check_curves(
+    document: Document, where: Where, fields: Mapping[str, Any], tables: Iterable[str]
+) -> None:
+    table = fields["table"]
+    if table not in tables:
+        listed = f"it has {', '.join(sorted(tables))}" if tables else "it has none"
+        hint = did_you_mean(table, tables)
+        document.fail((*where, "table"), f"this file has no table {table!r}{hint}; {listed}")
+    if not isinstance(fields.get("log", False), bool):
+        document.fail((*where, "log"), f"log is {fields['log']!r}; write true or false")
+    if fields.get("stage") is not None:
+        check_texts(document, where, fields, ("stage",), ())
+
+
+def _read_level(document: Document, where: Where) -> Level:
+    fields = document.mapping(where, required=["extra", "label"], optional={})
+    check_texts(document, where, fields, ("extra", "label"), ())
+    return Level(**fields)
+
+
+def _read_panel(document: Document, where: Where, rows: Sequence[str]) -> Panel:
+    fields = document.mapping(where, required=["row", "extra", "title"], optional={})
+    check_texts(document, where, fields, ("row", "extra", "title"), ())
+    check_row_id(document, (*where, "row"), fields["row"], rows)
+    return Panel(**fields)
+
+
+def check_row_id(document: Document, where: Where, name: Any, rows: Sequence[str]) -> None:
+    if name not in rows:
+        hint = did_you_mean(str(name), rows)
+        document.fail(where, f"there is no row {name!r}{hint}; add its file, or name another")
+
+
+def check_selection(
+    document: Document, where: Where, selection: Any, known: Sequence[str]
+) -> None:
+    if selection not in known:
+        document.fail(where, f"{where[-1]} is {selection!r}; write one of {', '.join(known)}")
+
+
+def check_texts(
+    document: Document,
+    where: Where,
+    fields: Mapping[str, Any],
+    texts: Sequence[str],
+    lists: Sequence[str],
+) -> None:
+    for name in texts:
+        if not isinstance(fields[name], str) or not fields[name].strip():
+            document.fail((*where, name), f"{name} is {fields[name]!r}; write a text")
+    for name in lists:
+        if not isinstance(fields[name], list):
+            document.fail((*where, name), f"{name} is {fields[name]!r}; write a list")
+        for i, value in enumerate(fields[name]):
+            if not isinstance(value, str):
+                document.fail((*where, name, i), f"{name} holds {value!r}; write texts, quoted")
+
+
+def check_ids(document: Document) -> None:
+    """Refuse an id twice: a row says table: paper/id, and a file is named by it."""
+    seen: set[str] = set()
+    for where in [*places(document, "tables"), *places(document, "figures")]:
+        name = document.at((*where, "id"))
+        if name in seen or "/" in name:
+            document.fail((*where, "id"), f"the id {name!r} is taken, or has a '/'; choose another")
+        seen.add(name)
