@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+
 def test_rows_stand_where_the_paper_has_a_place(experiments):
     rows, papers = experiments
     paper = papers["chu2021"]
@@ -12,6 +13,7 @@ def test_rows_stand_where_the_paper_has_a_place(experiments):
             assert row.label in plan.rows, row.id
             assert row.column in plan.columns, row.id
 
+
 def test_every_place_of_the_tables_has_a_row(experiments):
     rows, papers = experiments
     taken = [(row.table, row.column, row.label) for row in rows if "/chu2021_" in row.id]
@@ -19,6 +21,7 @@ def test_every_place_of_the_tables_has_a_row(experiments):
         for column in plan.columns:
             for label in plan.rows:
                 assert taken.count((f"chu2021/{plan.id}", column, label)) == 1, (column, label)
+
 
 def test_printed_figures_are_the_papers(experiments):
     rows, _ = experiments
@@ -46,6 +49,7 @@ def test_printed_figures_are_the_papers(experiments):
         for label, figures in lines.items()
         for column, figure in zip(("LabelMe", "Music"), figures, strict=True)
     }
+
 
 def test_only_images_need_a_gpu(experiments):
     rows, _ = experiments

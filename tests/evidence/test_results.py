@@ -955,11 +955,10 @@ claims:
 
 def load_history(folder, text):
     """Load a paper beside one row, c in the column Found."""
-    (folder / "papers").mkdir()
     (folder / "m").mkdir()
     row = ROW.replace("p/f1", "p/t1").replace("label: a", "label: c").replace("Set", "Found")
     (folder / "m" / "a.yaml").write_text(row, encoding="utf-8")
-    path = write_paper(folder / "papers", text)
+    path = write_paper(folder, text)
     return path, lambda: load_experiments(folder)[1]["p"]
 
 
@@ -1057,9 +1056,8 @@ seeds: [0]
     ],
 )
 def test_rows_and_papers_fit_together(tmp_path, old, new, line, says):
-    (tmp_path / "papers").mkdir()
     (tmp_path / "m").mkdir()
-    write_paper(tmp_path / "papers", PAPER.split("claims:")[0])
+    write_paper(tmp_path, PAPER.split("claims:")[0])
     row = tmp_path / "m" / "a.yaml"
     row.write_text(ROW.replace(old, new), encoding="utf-8")
     with pytest.raises(RowError, match=re.escape(says)) as error:

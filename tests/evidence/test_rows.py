@@ -228,7 +228,7 @@ def test_what_is_no_mapping_is_refused(write, text):
 def test_rows_of_a_folder_by_id_without_the_papers(write, tmp_path):
     write(ROW, "conal/b.yaml")
     write(NESTED, "aggregated/c.yaml")
-    write("title: no row\n", "papers/chu2021.yaml")
+    write("title: no row\n", "chu2021.yaml")
     assert [row.id for row in load_rows(tmp_path)] == ["aggregated/c", "conal/b"]
     with pytest.raises(AnnotationError, match="is not a folder"):
         load_rows(tmp_path / "nowhere")

@@ -61,6 +61,7 @@ KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 
 def read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
+    """Read and check a claim, on rows of which these are the ids."""
     fields = document.mapping(where, required=["id", "text", "test"], optional={})
     check_texts(document, where, fields, ("id", "text"), ())
     inside = (*where, "test")

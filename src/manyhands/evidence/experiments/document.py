@@ -144,14 +144,16 @@ class Document:
         Without anything left to be expanded.
     of : str
         What the values are of where one place of the file makes several, for messages.
+    subject : str
+        What has the keys of the outermost mapping, for messages.
 
     Attributes
     ----------
     data : the plain values
     """
 
-    def __init__(self, path: Path, node: Node, of: str = "") -> None:
-        self.path, self.node, self.of = path, node, of
+    def __init__(self, path: Path, node: Node, of: str = "", subject: str = "a row") -> None:
+        self.path, self.node, self.of, self.subject = path, node, of, subject
         self.data = node.plain()
 
     def fail(self, where: Where, message: str) -> NoReturn:
@@ -176,7 +178,7 @@ class Document:
     ) -> dict[str, Any]:
         """Return a mapping with its defaults; refuse missing and unknown keys."""
         given, required = self.at(where), list(required)
-        subject = ".".join(map(str, where)) or "a row"
+        subject = ".".join(map(str, where)) or self.subject
         if not isinstance(given, dict):
             self.fail(where, f"{subject} is {given!r}; write keys and values")
         self.known(where, given, [*required, *optional], subject)

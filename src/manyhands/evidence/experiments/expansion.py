@@ -35,6 +35,8 @@ _WHOLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
 _DEEPEST = 60
 """References within references; more are a name that stands for itself."""
 
+_LOOPS = "stands for itself; give one of the two another name"
+
 Fields = Mapping[str, Node]
 
 
@@ -57,9 +59,7 @@ class Scope:
 
     def __init__(self, names: Fields, outer: Scope | None = None) -> None:
         self.names, self.outer = names, outer
-        self._passed: frozenset[tuple[int, str]] = (
-            frozenset() if outer is None else outer._passed
-        )
+        self._passed: frozenset[tuple[int, str]] = frozenset() if outer is None else outer._passed
 
     def find(self, name: str) -> tuple[Node, Scope] | None:
         """Return what a name stands for, and the scope to expand that in; None if nothing."""
@@ -135,12 +135,13 @@ class Expander:
 
     def head(self, node: Node, scope: Scope) -> tuple[Node, Scope]:
         """Follow references until there is a value, whose parts may have more of them."""
-        for _ in range(_DEEPEST):
-            whole = _WHOLE.fullmatch(node.value) if isinstance(node.value, str) else None
-            if whole is None:
-                return node, scope
+        steps = 0
+        while isinstance(node.value, str) and (whole := _WHOLE.fullmatch(node.value)):
+            steps += 1
+            if steps > _DEEPEST:
+                self.fail(node, f"{node.value!r} {_LOOPS}")
             node, scope = self._find(whole, node, scope)
-        self.fail(node, f"{node.value!r} stands for itself; give one of the two another name")
+        return node, scope
 
     def scope_of(self, node: Node, scope: Scope) -> Scope:
         """Return the scope within a mapping: with the names in its ``let``."""
@@ -247,7 +248,7 @@ class Expander:
         """Return what a reference stands for, expanded."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            self.fail(node, f"{node.value!r} stands for itself; give one of the two another name")
+            self.fail(node, f"{node.value!r} {_LOOPS}")
         try:
             return self.expand(*self._find(match, node, scope))
         finally:

@@ -10,8 +10,8 @@
     rows: [...]       # those that no table describes
     claims: [...]     # see `manyhands.evidence.experiments.claims`
 
-That is ``<paper>.yaml``. A file without any of these keys but ``let`` is a single row; its id, where
-it has none, is the name of its folder and its own, such as ``<method>/<row>.yaml``.
+That is ``<paper>.yaml``. A file without any of these keys but ``let`` is a single row,
+``<method>/<row>.yaml``; where it has no id, this is the name of its folder and its own.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from manyhands.exceptions import AnnotationError
 
 _PARTS = ("tables", "figures", "rows", "claims")
 _PAPER = ("title", "citation", *_PARTS)
+_OF_PAPERS = ("title", *_PARTS)
+"""What no row has: a file with one of them is a paper's."""
 
 _Rows = list[tuple[Row, Document]]
 
@@ -130,7 +132,7 @@ def load_paper(path: str | Path, rows: Iterable[str] = ()) -> Paper:
     """
     own, document = _read_file(Path(path))
     if document is None:
-        fail(Path(path), 1, f"this file has no {' or '.join(_PAPER)}; give it a title")
+        fail(Path(path), 1, "this file is a row's, not a paper's; give it a title")
     return _read_paper(document, [*rows, *(row.id for row, _ in own)])
 
 
@@ -159,7 +161,7 @@ def _read_file(path: Path) -> tuple[_Rows, Document | None]:
     """Return the rows of a file, and what it says of a paper, expanded."""
     top = read_yaml(path)
     expander = Expander(path)
-    if not isinstance(top.value, dict) or not any(key in top.value for key in _PAPER[2:]):
+    if not isinstance(top.value, dict) or not any(key in top.value for key in _OF_PAPERS):
         return [_single_row(expander, top)], None
     scope = expander.scope_of(top, Scope({}))
     fields = expander.fields(top, scope)
@@ -186,7 +188,9 @@ def _read_file(path: Path) -> tuple[_Rows, Document | None]:
         "claims": Node(claims, top.line),
     }
     expander.check_used([*ROW, *_PAPER])
-    return [_row(path, node, fields) for node in nodes], Document(path, Node(paper, top.line))
+    return [_row(path, node, fields) for node in nodes], Document(
+        path, Node(paper, top.line), subject="a paper"
+    )
 
 
 def _items(expander: Expander, node: Node, scope: Scope) -> Iterable[tuple[Node, Scope]]:

@@ -127,9 +127,7 @@ def table_of(row: Row) -> str:
 
 def column_of(row: Row) -> str:
     """Return a row's column; rows without one stand under their data's name."""
-    return row.column or str(
-        next(row.data[k] for k in WAYS if k in row.data)
-    )
+    return row.column or str(next(row.data[k] for k in WAYS if k in row.data))
 
 
 def row_ids(value: Any) -> list[str]:

@@ -74,6 +74,7 @@ FIGURES: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 
 def places(document: Document, *where: str | int) -> list[Where]:
+    """Return where the items of a list stand; none where there is no list."""
     found = document.at(where)
     if found is not None:
         document.sequence(where, found, lambda place: None)
@@ -81,6 +82,7 @@ def places(document: Document, *where: str | int) -> list[Where]:
 
 
 def read_table(document: Document, where: Where) -> TablePlan:
+    """Read and check a table."""
     optional = {"metric": "accuracy", "columns": [], "rows": []}
     fields = document.mapping(where, required=["id", "title"], optional=optional)
     metric, several = fields["metric"], isinstance(fields["metric"], list)
@@ -106,6 +108,7 @@ def read_table(document: Document, where: Where) -> TablePlan:
 def read_figure(
     document: Document, where: Where, rows: Sequence[str], tables: Iterable[str]
 ) -> FigurePlan:
+    """Read and check a figure, of rows and tables with these ids."""
     given = document.at(where)
     kind = given.get("kind") if isinstance(given, dict) else None
     if kind not in FIGURES:
@@ -166,14 +169,14 @@ def _read_panel(document: Document, where: Where, rows: Sequence[str]) -> Panel:
 
 
 def check_row_id(document: Document, where: Where, name: Any, rows: Sequence[str]) -> None:
+    """Refuse what is not the id of a row."""
     if name not in rows:
         hint = did_you_mean(str(name), rows)
         document.fail(where, f"there is no row {name!r}{hint}; add its file, or name another")
 
 
-def check_selection(
-    document: Document, where: Where, selection: Any, known: Sequence[str]
-) -> None:
+def check_selection(document: Document, where: Where, selection: Any, known: Sequence[str]) -> None:
+    """Refuse what is no way to choose an epoch."""
     if selection not in known:
         document.fail(where, f"{where[-1]} is {selection!r}; write one of {', '.join(known)}")
 
@@ -185,6 +188,7 @@ def check_texts(
     texts: Sequence[str],
     lists: Sequence[str],
 ) -> None:
+    """Refuse fields that are no texts, or no lists of texts."""
     for name in texts:
         if not isinstance(fields[name], str) or not fields[name].strip():
             document.fail((*where, name), f"{name} is {fields[name]!r}; write a text")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyhands.evidence.experiments.checks import DEVICES, OWN_SEED, WAYS, check_row
+from manyhands.evidence.experiments.checks import DEVICES, OWN_SEED, check_row
 from manyhands.evidence.experiments.document import Document, Node
 from manyhands.evidence.objects import factory_in_full, find_object, measure_in_full
 from manyhands.evidence.records.records import digest
