@@ -1,6 +1,7 @@
 """Running rows: resumed, shared, killed, failing; real processes, tiny estimators of a user's."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -64,6 +65,17 @@ def threads(model, data):
     import torch
     return {"threads": torch.get_num_threads(), "known": float(os.environ["OMP_NUM_THREADS"])}
 '''
+
+
+@pytest.fixture(autouse=True)
+def quick_start(monkeypatch):
+    """Fork the processes from one that has imported torch; spawned, each would take seconds to.
+
+    The slow tests and those of the command line start them as users do.
+    """
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["manyhands.evidence.running.cells", "torch"])
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: server)
 
 
 @pytest.fixture
@@ -211,6 +223,7 @@ def test_two_calls_on_one_folder_divide_the_cells(mine, tmp_path):
     assert sorted(done) == sorted(kept) == list(range(4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_call_leaves_what_is_finished_and_no_process(mine, tmp_path, kill):
     results = tmp_path / "results"
@@ -230,7 +243,7 @@ def test_a_killed_call_leaves_what_is_finished_and_no_process(mine, tmp_path, ki
     log = mine / "log.txt"
     wait_for(lambda: log.exists() and "hang" in log.read_text())
     call.send_signal(kill)
-    assert call.wait(timeout=30) != 0
+    assert call.wait(timeout=300) != 0
     worker = int(log.read_text().split()[-1])
     wait_for(lambda: not alive(worker))
     assert [r.row for r in read_records(results)] == ["mine/good"]
@@ -240,7 +253,7 @@ def test_a_killed_call_leaves_what_is_finished_and_no_process(mine, tmp_path, ki
     assert again == {("good", 0): "done before", ("hanging", 0): "done"}
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it never came"
