@@ -1,8 +1,10 @@
 """The annotation table, and the encoding of ids and labels it rests on."""
 
 from manyhands.annotations.certainty import certainty_groups, label_assurance, label_certainty
-from manyhands.annotations.encoding import PASSES, as_table
-from manyhands.annotations.table import SOURCES, AnnotationTable
+from manyhands.annotations.columns import SOURCES
+from manyhands.annotations.passes import PASSES
+from manyhands.annotations.table import AnnotationTable
+from manyhands.annotations.target import as_table
 
 __all__ = [
     "PASSES",

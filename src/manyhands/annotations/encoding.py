@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
-
-if TYPE_CHECKING:
-    from manyhands.annotations.table import AnnotationTable
-
-PASSES = ("abstain", "skip")
-"""Kinds of passes, in the order of their codes: looked and declined to choose; passed on."""
 
 
 def missing_mask(values: AnyArray) -> BoolArray:
@@ -182,92 +175,6 @@ def encode(
     return codes[rows], vocabulary
 
 
-def read_marks(abstain: Any, skip: Any, classes: AnyArray | None = None) -> dict[Any, int]:
-    """Read the label values that mean a pass, each with the code of its kind in `PASSES`.
-
-    Parameters
-    ----------
-    abstain, skip : str, int, sequence of these, or None
-    classes : array, optional
-        All classes, where they are known.
-
-    Raises
-    ------
-    AnnotationError
-        If a value stands twice, is missing, or is a class.
-    """
-    marks: dict[Any, int] = {}
-    for kind, given in enumerate((abstain, skip)):
-        single = isinstance(given, str) or not isinstance(given, Iterable)
-        listed = [] if given is None else [given] if single else list(given)
-        for value in make_vocabulary(listed, PASSES[kind]).tolist():
-            if value in marks:
-                raise AnnotationError(
-                    f"{value!r} stands in abstain and in skip; name it in one of them"
-                )
-            marks[value] = kind
-    check_no_class(marks, () if classes is None else classes.tolist())
-    return marks
-
-
-def check_no_class(marks: Mapping[Any, int], classes: Container[Any]) -> None:
-    """Refuse marks that are classes."""
-    for value, kind in marks.items():
-        if value in classes:
-            raise AnnotationError(
-                f"{PASSES[kind]} holds {value!r}, which is also among classes; leave it out of one"
-            )
-
-
-def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> None:
-    """Refuse a mark of a type that no label has: it would never be found."""
-    if not labels.size:
-        return
-    objects = labels.dtype.kind == "O"
-    kinds = {isinstance(v, str) for v in labels.ravel()} if objects else {is_text(labels)}
-    for value, kind in marks.items():
-        if isinstance(value, str) not in kinds:
-            names = {True: "strings", False: "numbers"}
-            raise AnnotationError(
-                f"{argument} holds {names[True in kinds]} (such as {labels.ravel()[0]!r}) but "
-                f"{PASSES[kind]} holds {value!r}; write it as {argument} has it"
-            )
-
-
-def pass_kinds(labels: AnyArray, marks: Mapping[Any, int]) -> IntArray:
-    """Code in `PASSES` of every label that means a pass; -1 of the others."""
-    kinds = np.full(labels.shape, -1, dtype=np.int8)
-    for value, kind in marks.items():
-        kinds[labels == value] = kind
-    return kinds
-
-
-def recode_passes(
-    passes: IntArray,
-    *,
-    instance: IntArray | None = None,
-    annotator: IntArray | None = None,
-) -> IntArray:
-    """Give passes new codes, ``instance[old]`` and ``annotator[old]``; where it is -1 they leave.
-
-    Parameters
-    ----------
-    passes : integer array of shape (k, 3)
-        Instance code, annotator code, kind.
-    instance, annotator : integer arrays, optional
-        The new code of every old one; default: as they are.
-
-    Returns
-    -------
-    integer array of shape (at most k, 3)
-    """
-    new = np.array(passes)
-    for column, codes in enumerate((instance, annotator)):
-        if codes is not None:
-            new[:, column] = codes[new[:, column]]
-    return new[(new >= 0).all(axis=1)]
-
-
 def resolve(
     key: Any,
     vocabulary: AnyArray,
@@ -312,36 +219,23 @@ def check_positions(key: IntArray, n: int, argument: str) -> IntArray:
     return np.where(key < 0, key + n, key)
 
 
-def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
-    """Read the target of ``fit``: a table as it is, (n, R) as a matrix, (n,) as a crowd of one.
+def merge_vocabularies(mine: AnyArray, theirs: AnyArray) -> tuple[IntArray, AnyArray]:
+    """Append to one vocabulary what is new in another.
 
-    In one dimension every value, -1 included, is a class (scikit-learn's convention).
+    Returns
+    -------
+    codes : integer array, the shape of ``theirs``
+        Code of each of their values in the merged vocabulary.
+    merged : array
     """
-    from manyhands.annotations.table import AnnotationTable
-
-    if isinstance(y, AnnotationTable):
-        return y
-    if hasattr(y, "toarray"):
+    if np.array_equal(mine, theirs):
+        return np.arange(len(mine), dtype=np.int32), mine
+    if len(mine) and len(theirs) and (mine.dtype.kind in "UT") != (theirs.dtype.kind in "UT"):
         raise AnnotationError(
-            f"{argument} is a scipy.sparse matrix, where a stored 0 and a gap look alike; "
-            "use AnnotationTable.from_arrays(row, column, data)"
+            f"the added table has ids such as {theirs[0].item()!r}, this one such as "
+            f"{mine[0].item()!r}; convert one to the other's type"
         )
-    if hasattr(y, "columns") and hasattr(y, "shape"):
-        raise AnnotationError(
-            f"{argument} is a data frame; use AnnotationTable.from_frame(frame) for a long one, "
-            "AnnotationTable.from_matrix(frame.to_numpy()) for a wide one"
-        )
-    values = as_values(y)
-    if values.ndim == 2:
-        return AnnotationTable.from_matrix(values)
-    if values.ndim != 1:
-        raise AnnotationError(
-            f"{argument} must be an AnnotationTable, an (n_samples, n_annotators) array or one "
-            f"label per instance, got shape {values.shape}"
-        )
-    if missing_mask(values).any():
-        raise AnnotationError(f"Input {argument} contains NaN or None; leave such rows out")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise AnnotationError(f"Input {argument} contains infinity; leave such rows out")
-    n = len(values)
-    return AnnotationTable.from_arrays(np.arange(n), np.zeros(n, dtype=np.int64), values)
+    new = theirs[~np.isin(theirs, mine)]
+    merged = np.concatenate([mine, new]) if len(new) else mine
+    positions, _ = encode(theirs, merged, argument="ids", vocabulary_name="the merged ids")
+    return positions, merged

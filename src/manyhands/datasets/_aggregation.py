@@ -6,7 +6,7 @@ import csv
 from functools import partial
 from pathlib import Path
 
-from manyhands.annotations.table import Duplicates
+from manyhands.annotations.duplicates import Duplicates
 from manyhands.datasets._base import CrowdDataset, PathLike
 from manyhands.datasets._fetch import Layout, Source, load_set
 from manyhands.exceptions import AnnotationError

@@ -25,8 +25,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode
-from manyhands.annotations.table import Duplicates
 from manyhands.datasets._base import CrowdDataset, Features, PathLike, data_home, user_cache
 from manyhands.exceptions import DataNotFoundError
 from manyhands.io.columns import canonical

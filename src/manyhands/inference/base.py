@@ -16,8 +16,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode
-from manyhands.annotations.table import Duplicates
 from manyhands.decision.labels import generator, pick
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference.em import counted_confusions

@@ -180,7 +180,8 @@ def hold_out(
     if not 0 < fraction < 1:
         raise AnnotationError(f"fraction={fraction!r} must lie between 0 and 1")
     rng = generator(random_state)
-    usable = np.flatnonzero((table._source_codes == 0) & (table.weight > 0))
+    observed = True if table.sources is None else table.sources == 0
+    usable = np.flatnonzero(observed & (table.weight > 0))
     pairs = np.unique(np.column_stack([table.instance[usable], table.annotator[usable]]), axis=0)
     n_annotators = np.bincount(pairs[:, 0], minlength=table.n_instances)
     order = rng.permutation(usable)

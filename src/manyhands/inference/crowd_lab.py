@@ -19,7 +19,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.table import Duplicates
+from manyhands.annotations.duplicates import Duplicates
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.inputs import checked_posterior

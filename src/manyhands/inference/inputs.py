@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import as_values, encode, missing_mask, recode_passes
+from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.passes import recode_passes
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.probability import normalise_rows

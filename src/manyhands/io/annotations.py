@@ -10,16 +10,9 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
-from manyhands.annotations.encoding import (
-    check_no_class,
-    encode,
-    make_vocabulary,
-    missing_mask,
-    pass_kinds,
-    recode_passes,
-    tidy,
-)
-from manyhands.annotations.table import Duplicates
+from manyhands.annotations.duplicates import Duplicates
+from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask, tidy
+from manyhands.annotations.passes import check_no_class, pass_kinds, recode_passes
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     find_column,

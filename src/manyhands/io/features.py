@@ -9,9 +9,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from manyhands.annotations.encoding import (
-    make_vocabulary,
-)
+from manyhands.annotations.encoding import make_vocabulary
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     canonical,

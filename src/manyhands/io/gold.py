@@ -7,11 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.encoding import (
-    encode,
-    make_vocabulary,
-    missing_mask,
-)
+from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.io.columns import (
     find_column,
     require_column,

@@ -6,11 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.encoding import (
-    make_vocabulary,
-    missing_mask,
-    tidy,
-)
+from manyhands.annotations.encoding import make_vocabulary, missing_mask, tidy
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     Frame,

@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import PASSES
-from manyhands.annotations.encoding import (
-    make_vocabulary,
-    missing_mask,
-    pass_kinds,
-    read_marks,
-)
+from manyhands.annotations.encoding import make_vocabulary, missing_mask
+from manyhands.annotations.passes import pass_kinds, read_marks
 from manyhands.io.columns import (
     Frame,
     canonical,

@@ -23,8 +23,8 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable, as_table, label_certainty
+from manyhands.annotations.columns import SOURCES
 from manyhands.annotations.encoding import encode
-from manyhands.annotations.table import SOURCES
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import check_annotations, gold_codes

@@ -1,0 +1,239 @@
+"""Arrays and matrices: tables made from them, and made into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from manyhands.annotations.columns import Columns, read_sources
+from manyhands.annotations.duplicates import (
+    Duplicates,
+    ages_of,
+    has_repeats,
+    pairs_of,
+    without_duplicates,
+)
+from manyhands.annotations.encoding import (
+    as_values,
+    check_no_mixture,
+    encode,
+    is_text,
+    make_vocabulary,
+    missing_mask,
+    tidy,
+)
+from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import MISSING, AnyArray, IntArray
+
+Table = TypeVar("Table")
+
+
+def from_matrix(
+    cls: Callable[..., Table],
+    A: Any,
+    classes: Any = None,
+    *,
+    instances: Any = None,
+    annotators: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+) -> Table:
+    """Read a dense (n_instances, n_annotators) matrix of class values.
+
+    Parameters
+    ----------
+    A : array-like of shape (n, R)
+        Missing: NaN or None, and -1 unless ``classes``, ``abstain`` or ``skip`` names it.
+    classes : sequence, optional
+        All classes, in the order wanted; default: the sorted values.
+    instances, annotators : sequence, optional
+        Ids of the rows and columns; default: their numbers.
+    abstain, skip : str, int or sequence of these, optional
+        Values that mean a pass, as in `from_frame`.
+
+    Raises
+    ------
+    AnnotationError
+        If A is not two-dimensional or holds a value outside ``classes``, or ``abstain`` and
+        ``skip`` fit neither it nor each other, as in `from_frame`.
+    """
+    if isinstance(A, np.ma.MaskedArray):
+        A = np.ma.filled(A.astype(object), None)
+    A = as_values(A)
+    if A.ndim != 2:
+        raise AnnotationError(f"A must have two dimensions (n, R), got shape {A.shape}")
+    vocabulary = None if classes is None else make_vocabulary(classes, "classes")
+    marks = read_marks(abstain, skip, vocabulary)
+    gaps = missing_mask(A)
+    minus_one_is_class = vocabulary is not None and bool((vocabulary == MISSING).any())
+    if A.dtype.kind != "U" and not minus_one_is_class and MISSING not in marks:
+        gaps = gaps | np.asarray(A == MISSING, dtype=bool)
+    rows, columns = np.nonzero(~gaps)
+    labels = A[rows, columns]
+    check_marks(marks, labels, "A")
+    kinds = pass_kinds(labels, marks)
+    given, passed = kinds < 0, kinds >= 0
+    codes, vocabulary = encode(labels[given], vocabulary, argument="A", vocabulary_name="classes")
+    n, r = A.shape
+    return cls(
+        rows[given],
+        columns[given],
+        codes,
+        _ids(instances, n, "instances"),
+        _ids(annotators, r, "annotators"),
+        vocabulary,
+        passes=np.column_stack([rows[passed], columns[passed], kinds[passed]]),
+    )
+
+
+def from_arrays(
+    cls: Callable[..., Table],
+    instance: Any,
+    annotator: Any,
+    label: Any,
+    *,
+    classes: Any = None,
+    instances: Any = None,
+    annotators: Any = None,
+    n_instances: int | None = None,
+    n_annotators: int | None = None,
+    weight: Any = None,
+    source: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    duplicates: Duplicates = "error",
+) -> Table:
+    """Read three equally long arrays.
+
+    Parameters
+    ----------
+    instance, annotator : array-like of shape (m,)
+        Integers are positions (0-based); strings are ids, coded in sorted order or by
+        ``instances`` / ``annotators``.
+    label : array-like of shape (m,)
+        Class values.
+    classes, instances, annotators : sequence, optional
+        Vocabularies; default: the sorted labels, and the positions or sorted ids.
+    n_instances, n_annotators : int, optional
+        Lengths of the axes where no vocabulary is given; default: the largest position + 1.
+    weight : array-like of shape (m,), optional
+    source : str, array of str, or array of codes, optional
+        See `SOURCES`; default: observed.
+    abstain, skip : str, int or sequence of these, optional
+        Values of ``label`` that mean a pass, as in `from_frame`.
+    duplicates : {"error", "last", "keep"}
+
+    Raises
+    ------
+    AnnotationError
+        If lengths differ, a value is outside its vocabulary, a pair is repeated, or
+        ``abstain`` and ``skip`` fit neither the labels nor each other, as in `from_frame`.
+    """
+    labels = as_values(label)
+    _check_lengths(instance, annotator, labels, weight)
+    rows, instances = _axis(instance, instances, n_instances, "instance")
+    columns, annotators = _axis(annotator, annotators, n_annotators, "annotator")
+    vocabulary = None if classes is None else make_vocabulary(classes, "classes")
+    marks = read_marks(abstain, skip, vocabulary)
+    check_marks(marks, labels, "label")
+    kinds = pass_kinds(labels, marks)
+    given, passed = kinds < 0, kinds >= 0
+    codes, vocabulary = encode(
+        labels[given], vocabulary, argument="label", vocabulary_name="classes"
+    )
+    found = Columns(
+        rows[given],
+        columns[given],
+        codes,
+        instances,
+        annotators,
+        vocabulary,
+        None if weight is None else np.asarray(weight)[given],
+        None if source is None else read_sources(source, len(labels))[given],
+        np.column_stack([rows[passed], columns[passed], kinds[passed]]),
+    )
+    return cls(*without_duplicates(found, duplicates, ages_of(given, passed)))
+
+
+def to_matrix(columns: Columns, *, codes: bool) -> AnyArray:
+    """Return the dense (n_instances, n_annotators) matrix; see `AnnotationTable.to_matrix`."""
+    if has_repeats(pairs_of(columns)):
+        raise AnnotationError(
+            "this table keeps repeated (instance, annotator) pairs, which a matrix cannot "
+            'hold; build it with duplicates="last"'
+        )
+    shape = len(columns.instances), len(columns.annotators)
+    dense = np.full(shape, MISSING, dtype=columns.label.dtype)
+    dense[columns.instance, columns.annotator] = columns.label
+    classes = columns.classes
+    if codes:
+        return dense
+    if classes.dtype.kind not in "iub":
+        values = np.array([*classes.tolist(), None], dtype=object)
+    elif (classes == MISSING).any():
+        values = np.append(classes.astype(np.float64), np.nan)
+    else:
+        values = np.append(classes.astype(np.int64), MISSING)
+    return values[dense]
+
+
+def _check_lengths(instance: Any, annotator: Any, labels: AnyArray, weight: Any) -> None:
+    """Refuse columns of different lengths, and missing labels."""
+    shapes = [np.shape(v) for v in (instance, annotator, labels)]
+    if len(set(shapes)) != 1 or labels.ndim != 1:
+        raise AnnotationError(
+            "instance, annotator and label must be one-dimensional and equally long, got "
+            f"shapes {', '.join(map(str, shapes))}"
+        )
+    if weight is not None and np.shape(weight) != labels.shape:
+        raise AnnotationError(
+            f"weight has shape {np.shape(weight)}; one weight per label, {labels.shape}, is needed"
+        )
+    gaps = missing_mask(labels)
+    if gaps.any():
+        raise AnnotationError(
+            f"label is missing in row {np.flatnonzero(gaps)[0]} and {gaps.sum() - 1} more; "
+            "leave these rows out (n_instances= keeps the instances)"
+        )
+
+
+def _axis(
+    values: Any, vocabulary: Any, length: int | None, argument: str
+) -> tuple[IntArray, AnyArray]:
+    values = as_values(values)
+    if missing_mask(values).any():
+        raise AnnotationError(f"{argument} holds a missing value; leave such rows out")
+    check_no_mixture(values, argument)
+    plural = f"{argument}s"
+    if values.size and is_text(values):
+        ids = None if vocabulary is None else make_vocabulary(vocabulary, plural)
+        return encode(values, ids, argument=argument, vocabulary_name=plural)
+    values = tidy(values, argument) if values.size else values.astype(np.int64)
+    if vocabulary is not None:
+        length = len(vocabulary)
+    elif length is None:
+        length = int(values.max()) + 1 if values.size else 0
+        if length > 1_000_000 + 100 * len(values):
+            raise AnnotationError(
+                f"{argument} holds {length - 1} for {len(values)} annotations: integers are "
+                f"positions here, and these look like ids. Pass them as strings, or give n_{plural}"
+            )
+    outside = (values < 0) | (values >= length)
+    if outside.any():
+        raise AnnotationError(
+            f"{argument} holds the position {values[outside][0]}, outside 0..{length - 1}; "
+            f"raise n_{plural}, or correct the rows"
+        )
+    return values, _ids(vocabulary, length, plural)
+
+
+def _ids(given: Any, n: int, argument: str) -> AnyArray:
+    if given is None:
+        return np.arange(n)
+    ids = make_vocabulary(given, argument)
+    if len(ids) != n:
+        raise AnnotationError(f"{argument} has {len(ids)} ids for an axis of length {n}")
+    return ids

@@ -1,0 +1,165 @@
+"""The columns of an annotation table, and the checks they pass before they are frozen."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from manyhands.annotations.passes import PASSES
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+SOURCES = ("observed", "pseudo", "generated", "synthetic")
+"""Where an annotation comes from; its position is its code in ``AnnotationTable.sources``."""
+
+
+class Columns(NamedTuple):
+    """What an `AnnotationTable` is made of; its fields are those of the table, in that order.
+
+    Functions that build, select and merge tables work on columns, so that none of them needs to
+    know the table.
+    """
+
+    instance: IntArray
+    annotator: IntArray
+    label: IntArray
+    instances: AnyArray
+    annotators: AnyArray
+    classes: AnyArray
+    weights: FloatArray | None = None
+    sources: IntArray | None = None
+    passes: IntArray | None = None
+
+    @property
+    def pass_rows(self) -> IntArray:
+        """The passes; an empty array of shape (0, 3) where there are none."""
+        return np.zeros((0, 3), dtype=np.int32) if self.passes is None else self.passes
+
+    @property
+    def weight(self) -> FloatArray:
+        """Weight of every annotation, shape (n_annotations,); 1 where none was given."""
+        if self.weights is not None:
+            return self.weights
+        return cast(FloatArray, np.broadcast_to(np.float32(1.0), self.instance.shape))
+
+    @property
+    def source_codes(self) -> IntArray:
+        """Code of every annotation's source, shape (n_annotations,); 0 where none was given."""
+        if self.sources is not None:
+            return self.sources
+        return np.broadcast_to(np.int8(0), self.instance.shape)
+
+    def take(self, rows: IntArray) -> Columns:
+        """Keep the annotations at the given positions (or under a mask), and all passes."""
+        return self._replace(
+            instance=self.instance[rows],
+            annotator=self.annotator[rows],
+            label=self.label[rows],
+            weights=None if self.weights is None else self.weights[rows],
+            sources=None if self.sources is None else self.sources[rows],
+        )
+
+
+def checked(columns: Columns) -> Columns:
+    """Return the columns in their smallest types and frozen.
+
+    Raises
+    ------
+    AnnotationError
+        If shapes differ, a code is outside its vocabulary, or a weight or a source is impossible.
+    """
+    n = len(np.atleast_1d(np.asarray(columns.instance)))
+    label_type = np.int16 if len(columns.classes) < np.iinfo(np.int16).max else np.int32
+    return Columns(
+        _codes(columns.instance, n, len(columns.instances), "instance", np.int32),
+        _codes(columns.annotator, n, len(columns.annotators), "annotator", np.int32),
+        _codes(columns.label, n, len(columns.classes), "label", label_type),
+        weights=None if columns.weights is None else _weights(columns.weights, n),
+        sources=None if columns.sources is None else _sources(columns.sources, n),
+        passes=None if columns.passes is None else _passes(columns),
+        instances=frozen(np.asarray(columns.instances), None),
+        annotators=frozen(np.asarray(columns.annotators), None),
+        classes=frozen(np.asarray(columns.classes), None),
+    )
+
+
+def _codes(values: Any, n: int, limit: int, name: str, dtype: Any) -> IntArray:
+    codes = np.asarray(values)
+    if codes.shape != (n,) or codes.ndim != 1:
+        raise AnnotationError(
+            f"{name} has shape {codes.shape}; instance, annotator and label must be "
+            f"one-dimensional and equally long ({n})"
+        )
+    if len(codes) and (codes.min() < 0 or codes.max() >= limit):
+        bad = codes[(codes < 0) | (codes >= limit)][0]
+        raise AnnotationError(f"{name} holds the code {bad}, outside 0..{limit - 1}")
+    return frozen(codes, dtype)
+
+
+def _weights(values: Any, n: int) -> FloatArray | None:
+    weights = np.asarray(values, dtype=np.float32)
+    if weights.shape != (n,):
+        raise AnnotationError(
+            f"weight has shape {weights.shape}; one weight per annotation ({n}) is needed"
+        )
+    bad = ~np.isfinite(weights) | (weights < 0)
+    if bad.any():
+        raise AnnotationError(
+            f"weight holds {weights[bad][0].item()!r}; weights are finite and not negative"
+        )
+    return None if (weights == 1).all() else frozen(weights, np.float32)
+
+
+def _sources(values: Any, n: int) -> IntArray | None:
+    codes = np.asarray(values)
+    if codes.shape != (n,) or not np.isin(codes, range(len(SOURCES))).all():
+        raise AnnotationError(
+            f"source must hold one code 0..{len(SOURCES) - 1} per annotation ({SOURCES})"
+        )
+    return frozen(codes, np.int8) if codes.any() else None
+
+
+def _passes(columns: Columns) -> IntArray | None:
+    passes = np.asarray(columns.passes)
+    if not passes.size:
+        return None
+    if passes.ndim != 2 or passes.shape[1] != 3:
+        raise AnnotationError(
+            f"passes has shape {passes.shape}; (n_passes, 3) is needed, one row [instance, "
+            "annotator, kind] per pass"
+        )
+    shape = len(columns.instances), len(columns.annotators)
+    outside = ((passes < 0) | (passes >= (*shape, len(PASSES)))).any(axis=1)
+    if outside.any():
+        raise AnnotationError(
+            f"passes holds {passes[outside][0].tolist()}, outside {shape[0]} "
+            f"instances, {shape[1]} annotators and the kinds {PASSES}"
+        )
+    return frozen(passes, np.int32)
+
+
+def frozen(values: AnyArray, dtype: Any) -> AnyArray:
+    """Copy (unless frozen and nobody else's) and forbid writing: a table cannot change."""
+    borrowed = values.flags.writeable or values.base is not None
+    if borrowed or (dtype is not None and values.dtype != dtype):
+        values = np.array(values, dtype=dtype)
+        values.flags.writeable = False
+    return values
+
+
+def read_sources(source: Any, n: int) -> IntArray:
+    """Codes of n sources, given as one name, n names or n codes (see `SOURCES`).
+
+    Raises
+    ------
+    AnnotationError
+        If a name is unknown.
+    """
+    names = np.broadcast_to(np.asarray(source), (n,))
+    if names.dtype.kind in "iu":
+        return names
+    unknown = set(names.tolist()) - set(SOURCES)
+    if unknown:
+        raise AnnotationError(f"source holds {sorted(unknown)[0]!r}; use one of {SOURCES}")
+    return np.array([SOURCES.index(name) for name in names.tolist()], dtype=np.int8)

@@ -1,0 +1,94 @@
+"""Repeated (instance, annotator) pairs, and the policies that say what becomes of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from manyhands.annotations.columns import Columns
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import BoolArray, IntArray
+
+Duplicates = Literal["error", "last", "keep"]
+
+
+def without_duplicates(columns: Columns, policy: Duplicates, ages: IntArray | None) -> Columns:
+    """Apply a policy to repeated pairs.
+
+    Parameters
+    ----------
+    columns : Columns
+    policy : {"error", "last", "keep"}
+    ages : integer array of shape (n_annotations + n_passes,) or None
+        Which of the annotations, and of the passes after them, came last. Without passes it may
+        be None: the order they stand in.
+
+    Raises
+    ------
+    AnnotationError
+        If the policy is unknown, or it is "error" and a pair is repeated.
+    """
+    if policy not in ("error", "last", "keep"):
+        raise AnnotationError(f"duplicates={policy!r} is unknown; use 'error', 'last' or 'keep'")
+    passes, pairs = columns.pass_rows, _pairs_and_passes(columns)
+    if policy == "keep" or not has_repeats(pairs):
+        return columns
+    if policy == "last":
+        order = np.arange(len(pairs)) if ages is None else np.argsort(ages, kind="stable")
+        _, last = np.unique(pairs[order][::-1], return_index=True)
+        kept = np.sort(order[len(order) - 1 - last])
+        m = len(columns.instance)
+        return columns.take(kept[kept < m])._replace(passes=passes[kept[kept >= m] - m])
+    unique, counts = np.unique(pairs, return_counts=True)
+    raise _repeated(columns, unique[counts > 1])
+
+
+def check_no_clash(columns: Columns, added: BoolArray) -> None:
+    """Refuse pairs that stand both among the added rows and among the others.
+
+    Parameters
+    ----------
+    columns : Columns
+    added : bool array of shape (n_annotations + n_passes,)
+    """
+    pairs = _pairs_and_passes(columns)
+    both = np.intersect1d(pairs[added], pairs[~added])
+    if len(both):
+        raise _repeated(columns, both)
+
+
+def ages_of(given: BoolArray, passed: BoolArray) -> IntArray | None:
+    """Rows that the annotations, and after them the passes, come from; None without passes."""
+    if not passed.any():
+        return None
+    return np.concatenate([np.flatnonzero(given), np.flatnonzero(passed)])
+
+
+def pairs_of(columns: Columns) -> IntArray:
+    """One integer per annotation for its pair (instance, annotator), shape (n_annotations,)."""
+    return columns.instance.astype(np.int64) * max(len(columns.annotators), 1) + columns.annotator
+
+
+def has_repeats(pairs: IntArray) -> bool:
+    """Tell whether a pair occurs twice."""
+    pairs = np.sort(pairs)
+    return bool((pairs[1:] == pairs[:-1]).any())
+
+
+def _pairs_and_passes(columns: Columns) -> IntArray:
+    """Pairs of the annotations, then of the passes."""
+    passes = columns.pass_rows.astype(np.int64)
+    of_passes = passes[:, 0] * max(len(columns.annotators), 1) + passes[:, 1]
+    return np.concatenate([pairs_of(columns), of_passes])
+
+
+def _repeated(columns: Columns, pairs: IntArray) -> AnnotationError:
+    instance, annotator = divmod(int(pairs[0]), max(len(columns.annotators), 1))
+    passes = ", abstentions and skips counted," if len(columns.pass_rows) else ","
+    return AnnotationError(
+        f"{len(pairs)} (instance, annotator) pairs are repeated{passes} the first being "
+        f"instance {columns.instances[instance].item()!r} by annotator "
+        f"{columns.annotators[annotator].item()!r}. Remove them, or say what to do: "
+        'duplicates="last" keeps the last, duplicates="keep" keeps all'
+    )

@@ -1,0 +1,268 @@
+"""Long data frames of pandas, polars and pyarrow: tables made from them, and made into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+from warnings import warn
+
+import narwhals as nw
+import numpy as np
+
+from manyhands.annotations.columns import SOURCES, Columns, read_sources
+from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
+from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
+from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
+
+Backend = Literal["pandas", "polars", "pyarrow"]
+Table = TypeVar("Table")
+
+
+def from_frame(
+    cls: Callable[..., Table],
+    df: Any,
+    *,
+    task: str = "task",
+    worker: str = "worker",
+    label: str = "label",
+    weight: str | None = None,
+    source: str | None = None,
+    classes: Any = None,
+    tasks: Any = None,
+    workers: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    passes: str | None = None,
+    duplicates: Duplicates = "error",
+) -> Table:
+    """Read a long data frame: one row per annotation.
+
+    Parameters
+    ----------
+    df : pandas, polars or pyarrow data frame
+    task, worker, label, weight, source, passes : str
+        Names of the columns with the instance, the annotator, the class and (optional) the
+        weight, the source and, where the label is missing, the pass (one of `PASSES`).
+    classes : sequence, optional
+        All classes, in the order wanted; default: the sorted labels.
+    tasks : sequence, optional
+        All instance ids, **in the order of the rows of X**; default: the sorted ids.
+    workers : sequence, optional
+        All annotator ids; default: the sorted ids.
+    abstain, skip : str, int or sequence of these, optional
+        Values in the column of labels which are no classes, but mean that the annotator
+        looked and declined to choose ("unsure"), or passed on ("broken image").
+    duplicates : {"error", "last", "keep"}
+        What to do with repeated (instance, annotator) pairs, be they annotated or passed.
+
+    Returns
+    -------
+    AnnotationTable
+        A row whose label is missing adds no annotation, but its instance and annotator
+        stay in the vocabularies (with a warning that says how many). Passes go to
+        ``passes``; they have neither weight nor source.
+
+    Raises
+    ------
+    AnnotationError
+        If a column is unknown, an id is missing, a label is outside ``classes`` or an id
+        outside ``tasks`` or ``workers``, a pair is repeated, a value of ``abstain`` or
+        ``skip`` stands in both, is a class or of another type than the labels, or a row has
+        both a label and a pass.
+    """
+    data = nw.from_native(df, eager_only=True)
+    names = {"task": task, "worker": worker, "label": label}
+    optional = {"weight": weight, "source": source, "passes": passes}
+    names |= {argument: name for argument, name in optional.items() if name is not None}
+    _check_columns(data, names)
+    vocabulary = None if classes is None else make_vocabulary(classes, "classes")
+    marks = read_marks(abstain, skip, vocabulary)
+    labels, given, kinds = _read_responses(data, label, passes, marks)
+    passed = kinds >= 0
+    _warn_of_missing_labels(int((~given & ~passed).sum()), len(data), label)
+    instance, instances = _encode_ids(data, task, tasks, "tasks")
+    if tasks is None:
+        _warn_of_numbers_as_text(instances, task)
+    annotator, annotators = _encode_ids(data, worker, workers, "workers")
+    _warn_of_minus_one(labels, classes, label)
+    codes, vocabulary = encode(
+        labels, vocabulary, argument=f"column {label!r}", vocabulary_name="classes"
+    )
+    columns = Columns(
+        instance[given],
+        annotator[given],
+        codes,
+        instances,
+        annotators,
+        vocabulary,
+        None if weight is None else data[weight].to_numpy()[given],
+        None if source is None else read_sources(data[source].to_numpy()[given], len(codes)),
+        np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
+    )
+    return cls(*without_duplicates(columns, duplicates, ages_of(given, passed)))
+
+
+def to_frame(columns: Columns, backend: Backend) -> Any:
+    """Return a long data frame; see `AnnotationTable.to_frame`."""
+    values: dict[str, AnyArray] = {
+        "task": columns.instances[columns.instance],
+        "worker": columns.annotators[columns.annotator],
+        "label": columns.classes[columns.label],
+        "weight": np.array(columns.weight),
+        "source": np.array(SOURCES)[columns.source_codes],
+    }
+    if columns.passes is not None:
+        values = _with_pass_rows(values, columns, columns.passes)
+    try:
+        # polars infers a type from a list, not from an array of objects.
+        frame = nw.from_dict(
+            {
+                name: column.tolist() if backend == "polars" and column.dtype == "O" else column
+                for name, column in values.items()
+            },
+            backend=backend,
+        )
+    except ImportError as error:
+        raise_missing_extra(f"to_frame(backend={backend!r})", "io", error)
+    return frame.to_native()
+
+
+def _with_pass_rows(
+    values: dict[str, AnyArray], columns: Columns, passes: IntArray
+) -> dict[str, AnyArray]:
+    """Append the passes to the values of the annotations."""
+    k = len(passes)
+    more = {
+        "task": columns.instances[passes[:, 0]],
+        "worker": columns.annotators[passes[:, 1]],
+        "label": np.full(k, None),
+        "weight": np.full(k, np.nan, dtype=np.float32),
+        "source": np.full(k, SOURCES[0]),
+    }
+    joined = {name: np.concatenate([values[name], more[name]]) for name in more}
+    names = np.array(PASSES, dtype=object)[passes[:, 2]]
+    kinds = np.concatenate([np.full(len(columns.instance), None), names])
+    return joined | {"pass": kinds}
+
+
+def _check_columns(data: Any, names: dict[str, str]) -> None:
+    """Refuse names that are no columns, and ids that are missing."""
+    for argument, name in names.items():
+        if name not in data.columns:
+            raise AnnotationError(
+                f"{argument}={name!r} is not a column; the columns are "
+                f"{', '.join(map(repr, data.columns))}. Pass {argument}=<name of the column>"
+            )
+    if "source" not in names and "source" in data.columns:
+        _warn_of_marks(data["source"].to_numpy())
+    for argument in ("task", "worker"):
+        gaps = missing_mask(data[names[argument]].to_numpy())
+        if gaps.any():
+            raise AnnotationError(
+                f"column {names[argument]!r} ({argument}) is empty in row "
+                f"{np.flatnonzero(gaps)[0]} and {gaps.sum() - 1} more; fill or drop these rows"
+            )
+
+
+def _encode_ids(data: Any, column: str, known: Any, argument: str) -> tuple[IntArray, AnyArray]:
+    """Codes of a column of ids, and their vocabulary: the one given, or the sorted ids."""
+    return encode(
+        data[column].to_numpy(),
+        None if known is None else make_vocabulary(known, argument),
+        argument=f"column {column!r}",
+        vocabulary_name=argument,
+    )
+
+
+def _warn_of_missing_labels(n_missing: int, n: int, column: str) -> None:
+    if n_missing:
+        warn(
+            f"{n_missing} of {n} rows have no label in column {column!r}: they count "
+            "as missing annotations (their instances and annotators are kept)",
+            stacklevel=3,
+        )
+
+
+def _read_responses(
+    data: Any, label: str, passes: str | None, marks: dict[Any, int]
+) -> tuple[AnyArray, BoolArray, IntArray]:
+    """Labels that are there, the mask of their rows, and every row's kind of pass (-1: none)."""
+    labels, gaps = _labels_and_gaps(data[label])
+    check_marks(marks, labels, f"column {label!r}")
+    kinds = np.full(len(gaps), -1, dtype=np.int8)
+    kinds[~gaps] = pass_kinds(labels, marks)
+    labels, given = labels[kinds[~gaps] < 0], ~gaps & (kinds < 0)
+    if passes is None:
+        return labels, given, kinds
+    named = _named_kinds(data[passes].to_numpy(), passes)
+    both = np.flatnonzero(~gaps & (named >= 0))
+    if len(both):
+        raise AnnotationError(
+            f"row {both[0]} and {len(both) - 1} more have both a label (column {label!r}) and a "
+            f"pass (column {passes!r}); empty one of the two"
+        )
+    return labels, given, np.maximum(kinds, named)
+
+
+def _labels_and_gaps(column: Any) -> tuple[AnyArray, BoolArray]:
+    """Labels that are there, and a mask of the rows where they are missing.
+
+    Nulls leave before the conversion: a gap would turn large integers into inexact floats.
+    """
+    gaps = np.array(column.is_null().to_numpy(), dtype=bool)
+    labels = column.filter(~column.is_null()).to_numpy()
+    nan = missing_mask(labels)
+    gaps[np.flatnonzero(~gaps)[nan]] = True
+    return labels[~nan], gaps
+
+
+def _named_kinds(values: AnyArray, column: str) -> IntArray:
+    """Code of every named pass, -1 where there is none."""
+    gaps = missing_mask(values)
+    unknown = [value for value in values[~gaps].tolist() if value not in PASSES]
+    if unknown:
+        raise AnnotationError(
+            f"column {column!r} (passes) holds {unknown[0]!r}; use one of {PASSES}, and nothing "
+            "where there is an annotation"
+        )
+    kinds = np.full(len(values), -1, dtype=np.int8)
+    kinds[~gaps] = pass_kinds(values[~gaps], {name: kind for kind, name in enumerate(PASSES)})
+    return kinds
+
+
+def _warn_of_numbers_as_text(ids: AnyArray, column: str) -> None:
+    """Ids "0", "1", "10", "2" sort as text, which is hardly the order of the rows of X."""
+    if ids.dtype.kind not in "UT" or not all(v.isdecimal() for v in ids.tolist()):
+        return
+    if (np.diff([int(v) for v in ids.tolist()]) < 0).any():
+        warn(
+            f"column {column!r} holds numbers as text, which sort as text ({ids[0].item()!r}, "
+            f"{ids[1].item()!r}, ...); pass tasks= in the order of the rows of X, or convert "
+            "the column to integers",
+            stacklevel=3,
+        )
+
+
+def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
+    """In a long table -1 is a class like others; beside 0, 1, 2 it looks like a gap."""
+    if classes is not None or labels.dtype.kind not in "if":
+        return
+    if (labels == MISSING).any() and not np.isin(labels, [-1, 1]).all():
+        warn(
+            f"column {column!r} holds -1, which counts as a class in a long table; drop these "
+            "rows if it stands for a missing annotation, or name the classes in classes=",
+            stacklevel=3,
+        )
+
+
+def _warn_of_marks(values: AnyArray) -> None:
+    """Say that marks of what was not observed, such as `to_frame` writes, are not read."""
+    made = np.isin(values.astype(str), SOURCES[1:]).sum()
+    if made:
+        warn(
+            f"column 'source' marks {made} rows as not observed (pseudo, ...); they count as "
+            "observed unless source='source' is given",
+            stacklevel=4,
+        )

@@ -1,0 +1,91 @@
+"""Parts of a table: some instances in any order, some annotators; and two tables as one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manyhands.annotations.columns import Columns
+from manyhands.annotations.duplicates import Duplicates, check_no_clash, without_duplicates
+from manyhands.annotations.encoding import merge_vocabularies
+from manyhands.annotations.passes import recode_passes
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import IntArray
+
+
+def at_instances(columns: Columns, positions: IntArray) -> Columns:
+    """Keep the instances at the given positions, in that order and as often as they occur."""
+    n = len(columns.instances)
+    rows, instance = _rows_at(positions, columns.instance, n)
+    passes = columns.pass_rows
+    kept, where = _rows_at(positions, passes[:, 0], n)
+    return columns.take(rows)._replace(
+        instance=instance,
+        instances=columns.instances[positions],
+        passes=np.column_stack([where, passes[kept, 1:]]),
+    )
+
+
+def of_annotators(columns: Columns, positions: IntArray) -> Columns:
+    """Keep the annotators at the given positions, in that order.
+
+    Raises
+    ------
+    AnnotationError
+        If a position occurs twice.
+    """
+    if len(np.unique(positions)) < len(positions):
+        raise AnnotationError("annotators names an annotator twice; name each once")
+    new = np.full(len(columns.annotators), -1)
+    new[positions] = np.arange(len(positions))
+    kept = columns.take(np.flatnonzero(new[columns.annotator] >= 0))
+    return kept._replace(
+        annotator=new[kept.annotator],
+        annotators=columns.annotators[positions],
+        passes=recode_passes(columns.pass_rows, annotator=new),
+    )
+
+
+def sorted_rows(codes: IntArray, n: int) -> tuple[IntArray | None, IntArray]:
+    """Order that sorts codes below n (None: sorted already), and where each code starts."""
+    sorted_already = bool((np.diff(codes) >= 0).all())
+    order = None if sorted_already else np.argsort(codes, kind="stable")
+    return order, np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])
+
+
+def _rows_at(positions: IntArray, codes: IntArray, n: int) -> tuple[IntArray, IntArray]:
+    """Rows whose code (below n) is at each position in turn, and the number of that position."""
+    order, start = sorted_rows(codes, n)
+    counts = start[positions + 1] - start[positions]
+    first = np.cumsum(counts) - counts
+    rows = np.arange(counts.sum()) - np.repeat(first - start[positions], counts)
+    return rows if order is None else order[rows], np.repeat(np.arange(len(positions)), counts)
+
+
+def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
+    """Append annotations and passes; see `AnnotationTable.with_added`."""
+    if not np.array_equal(columns.classes, added.classes):
+        raise AnnotationError(
+            f"the added table has classes {added.classes.tolist()}, this one "
+            f"{columns.classes.tolist()}; build both with the same classes="
+        )
+    rows, instances = merge_vocabularies(columns.instances, added.instances)
+    annotators_of_added, annotators = merge_vocabularies(columns.annotators, added.annotators)
+    passes = recode_passes(added.pass_rows, instance=rows, annotator=annotators_of_added)
+    parts = len(columns.instance), len(added.instance), len(columns.pass_rows), len(passes)
+    ages = np.repeat(np.array([1, 3, 0, 2], dtype=np.int8), parts)
+    both = Columns(
+        np.concatenate([columns.instance, rows[added.instance]]),
+        np.concatenate([columns.annotator, annotators_of_added[added.annotator]]),
+        np.concatenate([columns.label, added.label]),
+        instances,
+        annotators,
+        columns.classes,
+        np.concatenate([columns.weight, added.weight]),
+        np.concatenate([columns.source_codes, added.source_codes]),
+        np.concatenate([columns.pass_rows, passes]),
+    )
+    if duplicates == "error":
+        # What either table was built to keep is no clash between the two.
+        check_no_clash(both, ages >= 2)
+        return both
+    return without_duplicates(both, duplicates, ages)

@@ -1,0 +1,44 @@
+"""What `fit` accepts as its target: a table, a matrix, or one label per instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations.encoding import as_values, missing_mask
+from manyhands.annotations.table import AnnotationTable
+from manyhands.exceptions import AnnotationError
+
+
+def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
+    """Read the target of ``fit``: a table as it is, (n, R) as a matrix, (n,) as a crowd of one.
+
+    In one dimension every value, -1 included, is a class (scikit-learn's convention).
+    """
+    if isinstance(y, AnnotationTable):
+        return y
+    if hasattr(y, "toarray"):
+        raise AnnotationError(
+            f"{argument} is a scipy.sparse matrix, where a stored 0 and a gap look alike; "
+            "use AnnotationTable.from_arrays(row, column, data)"
+        )
+    if hasattr(y, "columns") and hasattr(y, "shape"):
+        raise AnnotationError(
+            f"{argument} is a data frame; use AnnotationTable.from_frame(frame) for a long one, "
+            "AnnotationTable.from_matrix(frame.to_numpy()) for a wide one"
+        )
+    values = as_values(y)
+    if values.ndim == 2:
+        return AnnotationTable.from_matrix(values)
+    if values.ndim != 1:
+        raise AnnotationError(
+            f"{argument} must be an AnnotationTable, an (n_samples, n_annotators) array or one "
+            f"label per instance, got shape {values.shape}"
+        )
+    if missing_mask(values).any():
+        raise AnnotationError(f"Input {argument} contains NaN or None; leave such rows out")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise AnnotationError(f"Input {argument} contains infinity; leave such rows out")
+    n = len(values)
+    return AnnotationTable.from_arrays(np.arange(n), np.zeros(n, dtype=np.int64), values)
