@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import manyhands
-from manyhands import AnnotationTable, all_aggregators
+from manyhands import AnnotationTable
 from manyhands.datasets import (
     AGGREGATION_SETS,
     load_aggregation,
@@ -40,6 +40,7 @@ from manyhands.datasets import (
 from manyhands.datasets._base import data_home
 from manyhands.io import read_annotations, read_gold, write_atomically
 from manyhands.metrics import accuracy, macro_f1
+from manyhands.registry import all_aggregators
 
 LOADERS = {
     "labelme": load_labelme,

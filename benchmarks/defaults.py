@@ -19,13 +19,8 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 import manyhands
-from manyhands import (
-    CoNALClassifier,
-    CrowdLayerClassifier,
-    load_demo,
-    load_labelme,
-    load_music,
-)
+from manyhands import CoNALClassifier, CrowdLayerClassifier, load_demo
+from manyhands.datasets import load_labelme, load_music
 from manyhands.io import write_atomically
 
 SETTINGS: tuple[dict[str, Any], ...] = (

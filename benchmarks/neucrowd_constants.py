@@ -30,7 +30,6 @@ from manyhands import (
     MetricLearningClassifier,
     NeuCrowdClassifier,
     SoftProbClassifier,
-    TunedLogisticRegression,
 )
 from manyhands.datasets import (
     load_colposcopy,
@@ -41,6 +40,7 @@ from manyhands.datasets import (
 )
 from manyhands.inference import MajorityVote
 from manyhands.io import write_atomically
+from manyhands.linear import TunedLogisticRegression
 
 OUT = Path("docs/results/neucrowd_constants.md")
 COMMAND = "OMP_NUM_THREADS=1 python benchmarks/neucrowd_constants.py --jobs 1"

@@ -31,9 +31,8 @@ from manyhands import (
     CrowdLayerClassifier,
     DawidSkene,
     MajorityVote,
-    load_labelme,
-    load_music,
 )
+from manyhands.datasets import load_labelme, load_music
 from manyhands.io import write_atomically
 
 LABELME = {"max_epochs": 25, "batch_size": 512, "weight_decay": 5e-4, "scaling": None}

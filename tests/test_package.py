@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import manyhands
-from manyhands import all_aggregators, all_classifiers
+from manyhands import all_classifiers
+from manyhands.registry import all_aggregators
 
 ROOT = Path(__file__).parent.parent
 METHODS = all_classifiers() + all_aggregators()

@@ -1,76 +1,174 @@
-"""Find classifiers by walking what the package exports: to export a method is to register it."""
+"""One list of everything that can be named: on the command line, in YAML, in a saved model.
+
+The list is what the packages of methods export: to export a class is to register it. What a class
+is for is read off the class. A name is found in a list of names, so that finding one method
+imports no other.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.classifier import BaseCrowdClassifier
 
 
-def all_classifiers() -> list[tuple[str, type[BaseCrowdClassifier]]]:
-    """List every crowd classifier as (name, class), sorted by name."""
-    import manyhands.classifiers as package
+@dataclass(frozen=True)
+class _Kind:
+    package: str
+    includes: Callable[[type], bool]
 
-    exported = [(name, getattr(package, name)) for name in package.__all__]
-    return sorted(
-        (name, cls)
-        for name, cls in exported
-        if isinstance(cls, type)
-        and issubclass(cls, BaseCrowdClassifier)
-        and cls is not BaseCrowdClassifier
+
+def _can(method: str) -> Callable[[type], bool]:
+    return lambda cls: hasattr(cls, method)
+
+
+def _predicts(cls: type) -> bool:
+    return hasattr(cls, "predict_proba")
+
+
+def _wraps(cls: type) -> bool:
+    return _predicts(cls) and "estimator" in signature(cls).parameters
+
+
+_KINDS = {
+    "aggregator": _Kind("manyhands.inference", _can("fit_predict_proba")),
+    "classifier": _Kind("manyhands.classifiers", lambda cls: _predicts(cls) and not _wraps(cls)),
+    # A classifier made around another one, its ``estimator``.
+    "wrapper": _Kind("manyhands.classifiers", _wraps),
+    # What fills in annotations without being a classifier.
+    "completer": _Kind("manyhands.classifiers", _can("complete")),
+    "sampler": _Kind("manyhands.sampling", _can("fit_resample")),
+    "selector": _Kind("manyhands.sampling", _can("select")),
+}
+
+
+_PACKAGES = sorted({kind.package for kind in _KINDS.values()} | {"manyhands.linear"})
+
+
+def names() -> dict[str, str]:
+    """Everything that can be named, and the package that exports it. Imports no method."""
+    return {name: package for package in _PACKAGES for name in import_module(package).__all__}
+
+
+def get(name: str, *kinds: str) -> Any:
+    """Give what is exported under exactly this name, as YAML and saved models spell it.
+
+    Parameters
+    ----------
+    name : str
+    *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector"}
+        What it may be. Default: anything.
+
+    Raises
+    ------
+    AnnotationError
+        If there is none of that name.
+    """
+    known = names()
+    if name in known:
+        found = getattr(import_module(known[name]), name)
+        if not kinds or any(_is(found, known[name], kind) for kind in kinds):
+            return found
+    raise AnnotationError(f"manyhands has no {' or '.join(kinds) or 'method'} {name!r}")
+
+
+def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
+    """Find a class as people spell it: case, hyphens and "Classifier" at the end do not count.
+
+    Parameters
+    ----------
+    name : str
+        Such as "CoNALClassifier", "conal", "dawid-skene" or "Distribution_Aware".
+    *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector"}
+        What it may be.
+    argument : str
+        What an error calls the name.
+
+    Raises
+    ------
+    AnnotationError
+        If there is none of that name. The message lists all there are.
+    """
+    wanted = _plain(name)
+    for known, package in names().items():
+        if wanted in _spellings(known):
+            found = getattr(import_module(package), known)
+            if any(_is(found, package, kind) for kind in kinds):
+                return found
+    there_are = [short_name(cls) for kind in kinds for _, cls in _all(kind)]
+    close = get_close_matches(name.lower(), there_are, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    raise AnnotationError(
+        f"{argument}={name!r} is unknown{hint}; use one of {', '.join(there_are)}"
     )
-
-
-def all_wrappers() -> list[tuple[str, type]]:
-    """List every classifier made around another one (``estimator``) as (name, class), sorted."""
-    import manyhands.classifiers as package
-    from manyhands.classifiers.self_training import SelfTrainingCrowdClassifier
-
-    exported = [(name, getattr(package, name)) for name in package.__all__]
-    return sorted(
-        (name, cls)
-        for name, cls in exported
-        if isinstance(cls, type) and issubclass(cls, SelfTrainingCrowdClassifier)
-    )
-
-
-def short_name(cls: type) -> str:
-    """Name of a method on the command line: ``CoNALClassifier`` -> ``conal``."""
-    # "Crowd" is part of NeuCrowd's name, and of no other but that of self-training.
-    return cls.__name__.removesuffix("Classifier").replace("TrainingCrowd", "Training").lower()
 
 
 def find_classifier(name: str) -> type[Any]:
-    """Find a classifier by class name or short name; hyphens, underscores and case do not count.
+    """Find a crowd classifier, or one made around another; see `find`."""
+    return find(name, "classifier", "wrapper")
 
-    Raises
-    ------
-    AnnotationError
-        If there is none of that name.
+
+def find_aggregator(name: str) -> type[Any]:
+    """Find a truth-inference method; see `find`."""
+    return find(name, "aggregator")
+
+
+def find_selector(name: str) -> type[Any]:
+    """Find a selector of pseudo-annotations; see `find`."""
+    return find(name, "selector", argument="selector")
+
+
+def all_classifiers() -> list[tuple[str, type[Any]]]:
+    """List every crowd classifier as (name, class), sorted by name."""
+    return _all("classifier")
+
+
+def all_wrappers() -> list[tuple[str, type[Any]]]:
+    """List every classifier made around another one (``estimator``) as (name, class), sorted."""
+    return _all("wrapper")
+
+
+def all_aggregators() -> list[tuple[str, type[Any]]]:
+    """List every truth-inference method as (name, class), sorted by name."""
+    return _all("aggregator")
+
+
+def short_name(cls: type) -> str:
+    """Name of a class on the command line: ``DawidSkene`` -> ``dawid-skene``.
+
+    Examples
+    --------
+    >>> from manyhands.inference import DawidSkene, EBCC
+    >>> short_name(DawidSkene), short_name(EBCC)
+    ('dawid-skene', 'ebcc')
     """
-    wanted = _plain(name)
-    found = [*all_classifiers(), *all_wrappers()]
-    for known, cls in found:
-        if wanted in (short_name(cls), _plain(known)):
-            return cls
-    names = ", ".join(short_name(cls) for _, cls in found)
-    raise AnnotationError(f"method={name!r} is unknown; use one of {names}")
+    name = re.sub(r"((?<=Training)Crowd)?Classifier$|Selector$", "", cls.__name__)
+    # Words and acronyms at the end are set off, but CrowdInG and CoNAL are names.
+    return re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})|(?<=[a-z]{2})(?=[A-Z]{2,}$)", "-", name).lower()
 
 
-def find_annotator(name: str) -> type[Any]:
-    """Find what fills in annotations: "graph-completer", or a classifier by `find_classifier`.
+def _all(kind: str) -> list[tuple[str, type[Any]]]:
+    package = _KINDS[kind].package
+    exported = [(name, get(name)) for name, place in sorted(names().items()) if place == package]
+    return [(name, thing) for name, thing in exported if _is(thing, package, kind)]
 
-    Raises
-    ------
-    AnnotationError
-        If there is none of that name.
-    """
-    from manyhands.classifiers.graph_completion import GraphCompleter
 
-    return GraphCompleter if _plain(name) == "graphcompleter" else find_classifier(name)
+def _is(thing: Any, package: str, kind: str) -> bool:
+    known = _KINDS[kind]
+    return package == known.package and isinstance(thing, type) and known.includes(thing)
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("classifier")
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _spellings(name: str) -> set[str]:
+    plain = _plain(name)
+    endings = ("classifier", "crowdclassifier", "selector")
+    return {plain, *(plain.removesuffix(ending) for ending in endings)}

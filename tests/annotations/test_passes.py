@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from manyhands import PASSES, AnnotationTable, DawidSkene, MajorityVote
-from manyhands.annotations import as_table
+from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands.annotations import PASSES, as_table
 from manyhands.annotations.encoding import encode
 from manyhands.exceptions import AnnotationError
 

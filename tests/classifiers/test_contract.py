@@ -5,8 +5,10 @@ import warnings
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manyhands.classifiers import CrowdLayerClassifier, all_classifiers, all_wrappers
+from manyhands import all_classifiers
+from manyhands.classifiers import CrowdLayerClassifier
 from manyhands.estimator_checks import parametrize_with_crowd_checks
+from manyhands.registry import all_wrappers
 
 INSTANCES = [cls() for _, cls in all_classifiers()]
 INSTANCES += [cls(CrowdLayerClassifier(), n_rounds=1) for _, cls in all_wrappers()]

@@ -16,7 +16,6 @@ from manyhands import (
     DoctorNetClassifier,
     TraceRegClassifier,
     load,
-    with_protocol,
 )
 from manyhands.classifiers.crowding.adversarial import MU_GRID, AdversarialStep
 from manyhands.classifiers.crowding.augmentation import (
@@ -39,6 +38,7 @@ from manyhands.datasets import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.fitting import with_protocol
 from manyhands.fitting.watching import CROWD_ANNOTATIONS, ClassifierMonitor
 from manyhands.objectives import (
     Annotations,

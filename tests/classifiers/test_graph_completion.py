@@ -9,11 +9,12 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from torch.utils.data import TensorDataset
 
-from manyhands import AnnotationTable, GraphCompleter, all_classifiers, find_annotator
+from manyhands import AnnotationTable, GraphCompleter, all_classifiers
 from manyhands.classifiers import graph_completion
 from manyhands.classifiers.graph_completion import _Graph
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.registry import find
 from manyhands.training import hold_out
 
 QUICK = {"max_epochs": 5, "random_state": 0, "device": "cpu"}
@@ -246,9 +247,9 @@ def test_progress_is_shown_where_asked(capsys):
 
 
 def test_it_is_found_by_name_and_is_no_classifier():
-    assert find_annotator("graph-completer") is GraphCompleter
-    assert find_annotator("GraphCompleter") is GraphCompleter
-    assert find_annotator("conal").__name__ == "CoNALClassifier"
+    assert find("graph-completer", "completer", "classifier") is GraphCompleter
+    assert find("GraphCompleter", "completer") is GraphCompleter
+    assert find("conal", "completer", "classifier").__name__ == "CoNALClassifier"
     assert "GraphCompleter" not in dict(all_classifiers())
 
 

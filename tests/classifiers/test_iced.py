@@ -9,14 +9,7 @@ import torch
 from torch import nn
 
 import manyhands
-from manyhands import (
-    AggregatedClassifier,
-    AnnotationTable,
-    CrowdSMOTE,
-    DawidSkene,
-    ICEDClassifier,
-    make_crowd,
-)
+from manyhands import AggregatedClassifier, AnnotationTable, DawidSkene, ICEDClassifier, make_crowd
 from manyhands.annotations import certainty_groups, label_certainty
 from manyhands.classifiers.iced import _Rounds
 from manyhands.estimator_checks import make_crowd_problem
@@ -26,7 +19,7 @@ from manyhands.fitting.watching import watching
 from manyhands.metrics import minority_recall
 from manyhands.nn import MLP, SynthesisModule
 from manyhands.nn.synthesis import Decoder
-from manyhands.sampling import FewCandidatesWarning
+from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning
 from manyhands.training import Checkpoint
 
 QUICK = {

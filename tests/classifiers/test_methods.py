@@ -23,10 +23,10 @@ from manyhands import (
     load_demo,
     make_crowd,
 )
-from manyhands.classifiers import find_classifier
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.nn import CONNECTIONS
+from manyhands.registry import find_classifier
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
@@ -443,7 +443,7 @@ def test_classifiers_are_found_by_name():
     for name in ("conal", "CoNALClassifier", "co-nal"):
         assert find_classifier(name) is CoNALClassifier
     assert find_classifier("crowd-layer") is CrowdLayerClassifier
-    with pytest.raises(AnnotationError, match="aggregated, conal, crossfittedem, crowding, "):
+    with pytest.raises(AnnotationError, match="aggregated, conal, cross-fitted-em, crowding, "):
         find_classifier("oracle")
 
 

@@ -15,9 +15,9 @@ from manyhands import (
     DawidSkene,
     MetricLearningClassifier,
     MetricLearningEmbedding,
+    load,
     make_crowd,
 )
-from manyhands.classifiers import load
 from manyhands.classifiers.metric_learning import MARGINS, _Comparison, _shuffled_batches
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError

@@ -1031,5 +1031,5 @@ def test_a_similarity_constant_that_is_none_is_named(value):
 
 
 def test_the_command_line_knows_its_name():
-    assert short_name(NeuCrowdClassifier) == "neucrowd"
-    assert short_name(SelfTrainingCrowdClassifier) == "selftraining"
+    assert short_name(NeuCrowdClassifier) == "neu-crowd"
+    assert short_name(SelfTrainingCrowdClassifier) == "self-training"

@@ -11,17 +11,13 @@ from sklearn.base import BaseEstimator, clone
 from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
-    ConfidenceSelector,
     CrowdLayerClassifier,
     DASCClassifier,
     DawidSkene,
-    DistributionAwareSelector,
     GraphCompleter,
-    RandomSelector,
     SelfTrainingCrowdClassifier,
     agreement,
     all_classifiers,
-    find_classifier,
     load,
 )
 from manyhands.classifiers import self_training
@@ -31,7 +27,9 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.watching import watching
 from manyhands.io import read_annotations
 from manyhands.metrics import annotator_reliability
+from manyhands.registry import find_classifier
 from manyhands.report import summarize
+from manyhands.sampling import ConfidenceSelector, DistributionAwareSelector, RandomSelector
 from manyhands.training import hold_out
 
 QUICK = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}

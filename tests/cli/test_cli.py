@@ -17,13 +17,14 @@ import pytest
 from typer.testing import CliRunner
 
 import manyhands
-from manyhands import all_aggregators
 from manyhands.agreement import krippendorff_alpha
 from manyhands.cli import main
 from manyhands.cli.app import app
 from manyhands.cli.errors import exit_code, message_of
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.fitting import PROTOCOLS
 from manyhands.io import read_annotations
+from manyhands.registry import all_aggregators
 from manyhands.training.checkpoint import Checkpoint
 
 COMMANDS = [
@@ -443,7 +444,7 @@ def test_a_protocol_reaches_the_method_and_own_values_go_before_it(home):
 
 def test_help_names_every_protocol():
     text = " ".join(done("fit", "--help").stdout.split())
-    assert all(name in text for name in manyhands.PROTOCOLS)
+    assert all(name in text for name in PROTOCOLS)
 
 
 def test_demo(home):

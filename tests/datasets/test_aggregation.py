@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 import manyhands
-from manyhands.datasets import AGGREGATION_SETS, load_aggregation
+from manyhands.datasets import (
+    AGGREGATION_SETS,
+    load_aggregation,
+    load_music,
+    load_sentiment,
+)
 from manyhands.datasets._aggregation import SOURCES, _source, convert
 from manyhands.datasets._base import user_cache
 from manyhands.datasets._fetch import BASE_URL
@@ -91,8 +96,8 @@ def toy_home(toy, tmp_path):
 
 def test_the_sets_are_named_and_exported():
     assert tuple(sorted(STATISTICS)) == AGGREGATION_SETS
-    assert manyhands.AGGREGATION_SETS is AGGREGATION_SETS
-    assert manyhands.load_aggregation is load_aggregation
+    assert manyhands.datasets.AGGREGATION_SETS is AGGREGATION_SETS
+    assert manyhands.datasets.load_aggregation is load_aggregation
     for name in AGGREGATION_SETS:
         assert name in load_aggregation.__doc__
 
@@ -220,7 +225,10 @@ def test_statistics(data_home, name):
 
 @pytest.mark.data
 def test_views_of_sets_with_features_are_the_same_crowd(data_home):
-    for name, load in (("ms", manyhands.load_music), ("sp", manyhands.load_sentiment)):
+    for name, load in (
+        ("ms", load_music),
+        ("sp", load_sentiment),
+    ):
         view, data = load_aggregation(name, data_home), load(data_home)
         for counts in ("annotations_per_instance", "annotations_per_annotator"):
             np.testing.assert_array_equal(

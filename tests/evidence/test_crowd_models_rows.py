@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-import manyhands
-from manyhands import CoNALClassifier, all_classifiers, training_protocol
+from manyhands import CoNALClassifier, all_classifiers, registry
 from manyhands.evidence import load_row
+from manyhands.fitting import training_protocol
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
@@ -65,7 +65,7 @@ def test_every_classifier_of_the_library_stands_in_the_table(rows):
 def test_rows_of_the_classifiers_there_are_can_be_run(script, rows):
     dear = {f"{folder}/crowd_models_{name}" for folder, name in script.DEAR}
     for name, row in rows.items():
-        if row["estimator"]["class"] in manyhands.__all__:
+        if row["estimator"]["class"] in registry.names():
             found = load_row(EXPERIMENTS / name)
             one = "personal" in found.id or found.id in dear
             assert found.seeds == ((0,) if one else (0, 1, 2, 3, 4))

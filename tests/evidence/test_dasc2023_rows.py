@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from manyhands import DASCClassifier, training_protocol
+from manyhands import DASCClassifier
 from manyhands.evidence.experiments.loading import load_experiments, load_row
+from manyhands.fitting import training_protocol
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 

@@ -129,7 +129,7 @@ WRONG = {
     "no folder": ("{name: demo, random_state: 1}", "{folder: x}", 5, "there is no .*features.npz"),
     "unknown class": ("CoNALClassifier", "CoNAL", 7, r"manyhands has no 'CoNAL'"),
     "no classifier": ("CoNALClassifier", "DawidSkene", 7, "DawidSkene is not a classifier"),
-    "no class": ("CoNALClassifier", "load_demo", 7, "load_demo is not a classifier"),
+    "no class": ("CoNALClassifier", "safe_instances", 7, "safe_instances is not a classifier"),
     "unknown parameter": ("max_epochs:", "epochs:", 9, "'epochs'.*did you mean max_epochs"),
     "value of a parameter": ("max_epochs: 2", "max_epochs: 0", 9, "'max_epochs' parameter"),
     "type of a parameter": ("gap_weight: 1e-5", "gap_weight: few", 10, "'gap_weight' parameter"),

@@ -9,9 +9,7 @@ import pytest
 import yaml
 from sklearn.linear_model import LogisticRegression
 
-import manyhands
 from manyhands import (
-    PROTOCOLS,
     AggregatedClassifier,
     CoNALClassifier,
     CrowdLayerClassifier,
@@ -19,11 +17,10 @@ from manyhands import (
     RaykarClassifier,
     SoftProbClassifier,
     all_classifiers,
-    training_protocol,
-    with_protocol,
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting import PROTOCOLS, training_protocol, with_protocol
 
 ROOT = Path(__file__).parents[2]
 ROWS = {
@@ -114,10 +111,6 @@ def test_unknown_names_and_other_second_stages_are_refused():
     with pytest.raises(AnnotationError, match="LogisticRegression is fitted by its own rules"):
         with_protocol(stage, "dasc_labelme")
     assert with_protocol(stage, "default").backbone is not None
-
-
-def test_they_are_exported():
-    assert {"PROTOCOLS", "training_protocol", "with_protocol"} <= set(manyhands.__all__)
 
 
 # -- the page ------------------------------------------------------------------------------------

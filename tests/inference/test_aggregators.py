@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
-from manyhands import AnnotationTable, DawidSkene, MajorityVote, all_aggregators
+from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import find_aggregator
 from manyhands.inference.inputs import gold_codes
 from manyhands.inference.votes import Votes
+from manyhands.registry import all_aggregators, find_aggregator
 
 # Random tables need not have two annotations of any instance.
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from manyhands import AnnotationTable, DawidSkene, MajorityVote, all_aggregators
+from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import compare
-from manyhands.inference.comparison import held_out_log_likelihood, hold_out
+from manyhands.inference.comparison import compare, held_out_log_likelihood, hold_out
+from manyhands.registry import all_aggregators
 
 
 def crowd(n=200):

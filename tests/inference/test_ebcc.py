@@ -247,7 +247,7 @@ def test_abstentions_tell_of_the_class():
 @pytest.mark.parametrize(("name", "published"), [("rte", -9075.35), ("dog", -27934.8)])
 def test_reaches_the_published_bound(data_home, name, published):
     """The authors' notebook prints the bound without the normalisers of the priors."""
-    from manyhands import load_aggregation
+    from manyhands.datasets import load_aggregation
 
     table = load_aggregation(name, data_home).annotations
     model = EBCC(n_restarts=2, random_state=0).fit(table)

@@ -9,10 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manyhands import AggregatedClassifier, SoftProbClassifier, TunedLogisticRegression
+from manyhands import AggregatedClassifier, SoftProbClassifier
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.linear import regression
+from manyhands.linear import TunedLogisticRegression, regression
 from manyhands.linear.regression import UNSEEN_LOGIT, fit_regression, predicted
 
 

@@ -14,7 +14,6 @@ from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
     AnnotationTable,
-    ClassBalance,
     CoNALClassifier,
     CrowdLayerClassifier,
     DawidSkene,
@@ -26,6 +25,7 @@ from manyhands import (
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.functional import annotation_nll, focal_nll, soft_cross_entropy
+from manyhands.sampling import ClassBalance
 from manyhands.sampling.class_balance import BALANCES, make_balance
 from manyhands.training import hold_out
 

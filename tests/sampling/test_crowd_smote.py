@@ -10,10 +10,10 @@ from imblearn.over_sampling import SMOTE
 from scipy import sparse
 from scipy.stats import kstest
 
-from manyhands import AnnotationTable, CrowdSMOTE, make_crowd
+from manyhands import AnnotationTable, make_crowd
 from manyhands.annotations import label_certainty
 from manyhands.exceptions import AnnotationError
-from manyhands.sampling import FewCandidatesWarning
+from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning
 
 
 def _problem(n_frequent=40, n_rare=9, n_annotators=5, seed=0, dimensions=3):

@@ -18,7 +18,8 @@ from manyhands.annotations.encoding import encode
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
 from manyhands.fitting.second_stage import SecondStageClassifier, seeded
-from manyhands.inference import BaseAggregator, MajorityVote
+from manyhands.inference import MajorityVote
+from manyhands.inference.base import BaseAggregator
 from manyhands.nn import FixedConfusionModule, ScaledClassifier
 from manyhands.training import AnnotationBatches, CrowdBatch, Features
 from manyhands.typing import FloatArray

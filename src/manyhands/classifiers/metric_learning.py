@@ -23,7 +23,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
 from manyhands.fitting.latent import balancing_rng
-from manyhands.inference import BaseAggregator
+from manyhands.inference.base import BaseAggregator
 from manyhands.nn import CrowdModule
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
 from manyhands.training import Features

@@ -23,7 +23,8 @@ from manyhands.annotations import label_assurance
 from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
 from manyhands.fitting.latent import balancing_rng
 from manyhands.functional import SOFTMAX_FORMS
-from manyhands.inference import BaseAggregator, MajorityVote
+from manyhands.inference import MajorityVote
+from manyhands.inference.base import BaseAggregator
 from manyhands.nn import FixedConfusionModule, SamplingNetwork
 from manyhands.objectives import TupletLoss, hardness_error
 from manyhands.sampling import TupletSampler, safe_instances

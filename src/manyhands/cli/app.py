@@ -357,9 +357,9 @@ def aggregate(
     Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     """
-    from manyhands.inference import find_aggregator
     from manyhands.io import read_annotations
     from manyhands.jobs import aggregate_table, compare_methods
+    from manyhands.registry import find_aggregator
 
     refuse_overwriting([out], [table, gold, known, classes])
     options = _options(task, worker, label, duplicates, classes, abstain, skip)
@@ -456,9 +456,10 @@ def fit(
     Example: ... --protocol dasc_labelme --set max_epochs=50
     Example: ... --method dasc --set estimator=conal --set n_rounds=3
     """
-    from manyhands.classifiers import find_classifier, with_protocol
+    from manyhands.fitting import with_protocol
     from manyhands.io import read_aligned
     from manyhands.jobs import OUTPUTS, match_gold, run_job
+    from manyhands.registry import find_classifier
 
     refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
     options = _options(task, worker, label, duplicates, classes, abstain, skip)

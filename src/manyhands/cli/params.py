@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import find_aggregator
+from manyhands.registry import all_classifiers, all_wrappers, find
 
 
 class Duplicates(StrEnum):
@@ -217,24 +217,8 @@ def _make_part(
     protocol: str,
 ) -> Any:
     """Make an object from its name (or a dict of its name and parameters) and its settings."""
-    from manyhands.classifiers import (
-        all_classifiers,
-        all_wrappers,
-        find_annotator,
-        find_classifier,
-        find_selector,
-        with_protocol,
-    )
-    from manyhands.sampling import find_sampler
+    from manyhands.fitting import with_protocol
 
-    finders: dict[str, Callable[[str], type[Any]]] = {
-        "aggregator": find_aggregator,
-        "annotator": find_annotator,
-        "estimator": find_classifier,
-        "pretrainer": find_classifier,
-        "sampler": find_sampler,
-        "selector": find_selector,
-    }
     if not isinstance(spec, str | dict) and not settings:
         return spec
     parameters = dict(spec) if isinstance(spec, dict) else {"name": spec}
@@ -245,7 +229,7 @@ def _make_part(
             f"{part}={_SUCH_AS[part]}"
         )
     try:
-        kind = finders[part](name)
+        kind = find(name, *_MAY_BE[part])
     except AnnotationError as error:
         raise AnnotationError(f"--set {part}={name}: {error}") from error
     for parameter in parameters:
@@ -257,6 +241,15 @@ def _make_part(
     return made.set_params(**over(parameters, made.get_params(deep=False)))
 
 
+_MAY_BE = {
+    "aggregator": ("aggregator",),
+    "annotator": ("completer", "classifier", "wrapper"),
+    "estimator": ("classifier", "wrapper"),
+    "pretrainer": ("classifier", "wrapper"),
+    "sampler": ("sampler",),
+    "selector": ("selector",),
+}
+"""Parameters that are objects, and the kinds of the registry that fit them."""
 _SUCH_AS = {
     "aggregator": "dawid-skene",
     "annotator": "graph-completer",
@@ -265,5 +258,5 @@ _SUCH_AS = {
     "sampler": "crowd-smote",
     "selector": "confidence",
 }
-"""Parameters that are objects, and an example of what may be named."""
+"""An example of what may be named."""
 _BY_DEFAULT = {"estimator": "crowd-layer", "sampler": "crowd-smote"}

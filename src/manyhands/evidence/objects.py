@@ -6,12 +6,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import cache
 from importlib import import_module, invalidate_caches
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from manyhands import registry
 from manyhands.exceptions import AnnotationError
 
 _MOVED = {
@@ -68,7 +68,12 @@ def find_object(name: str, folder: str | Path | None = None) -> Any:
     """
     module_name, colon, attribute = name.partition(":")
     if not colon:
-        return _find_public(name)
+        if name in registry.names():
+            return registry.get(name)
+        raise AnnotationError(
+            f"manyhands has no {name!r}{did_you_mean(name, registry.names())}; write its name, or "
+            "module:Class for one of your own"
+        )
     module_name = _MOVED.get(module_name, module_name)
     try:
         module = _import(module_name, folder)
@@ -81,19 +86,6 @@ def find_object(name: str, folder: str | Path | None = None) -> Any:
         hint = did_you_mean(attribute, vars(module))
         raise AnnotationError(f"the module {module_name!r} has no {attribute!r}{hint}")
     return getattr(module, attribute)
-
-
-@cache
-def _find_public(name: str) -> Any:
-    """Find a name of manyhands; its list of names is read from sources, which takes a while."""
-    import manyhands
-
-    if name in manyhands.__all__:
-        return getattr(manyhands, name)
-    raise AnnotationError(
-        f"manyhands has no {name!r}{did_you_mean(name, manyhands.__all__)}; write its name, or "
-        "module:Class for one of your own"
-    )
 
 
 def _import(name: str, folder: str | Path | None) -> ModuleType:

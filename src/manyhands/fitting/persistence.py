@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError, ModelFolderError
-from manyhands.inference import all_aggregators
 from manyhands.io import write_atomically
 from manyhands.io.files import check_writable
 from manyhands.nn import ScaledClassifier, Standardize, make_backbone
-from manyhands.sampling import all_samplers
 from manyhands.training import History, pick_device
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 FORMAT = "manyhands model"
 VERSION = 1
+ClassOf = Callable[..., type[Any]]
+"""What gives the class of a name: persistence knows no method."""
 NOT_SAVED = {"checkpoint", "validation"}
 """Parameters about a run rather than the model."""
 
@@ -153,14 +154,11 @@ def _weights_named_in(folder: Path) -> str | None:
 
 
 def _check_loadable(model: BaseCrowdClassifier) -> None:
-    """Refuse to save what `load` could not make again: classes it does not know."""
-    from manyhands.registry import all_classifiers
-
-    known = {cls for _, cls in (*all_classifiers(), *all_aggregators(), *all_samplers())}
+    """Refuse to save what `load` could not make again: classes that are not ours."""
     kept = (v for v in model.get_params().values() if v is not None)
     parts = [model, *(v for v in kept if isinstance(v, BaseEstimator) or _makes_instances(v))]
     for part in parts:
-        if type(part) not in known:
+        if not type(part).__module__.startswith("manyhands."):
             raise AnnotationError(
                 f"{type(part).__name__} is not a class of manyhands, so load() could not make it "
                 "again; save it with joblib"
@@ -171,30 +169,23 @@ def _makes_instances(value: Any) -> bool:
     return hasattr(value, "fit_resample")
 
 
-def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> BaseCrowdClassifier:
-    """Read a model folder written by ``save``.
+def read_model(
+    folder: str | Path, find_class: ClassOf, *, device: str = "auto", backbone: Any = None
+) -> BaseCrowdClassifier:
+    """Read a model folder; see `manyhands.load`.
 
     Parameters
     ----------
     folder : str or Path
-    device : str
-    backbone : nn.Module or callable, optional
-        The network, where the model was trained with one of your own: no code is stored in the
-        folder, so it must be handed in.
-
-    Returns
-    -------
-    A fitted classifier of the class that was saved.
-
-    Raises
-    ------
-    ModelFolderError
-        If the folder is missing, truncated, of another version, or not a model of manyhands.
+    find_class : callable
+        `manyhands.registry.get`: gives the class of a name and, optionally, of a kind; raises
+        `AnnotationError` where there is none.
+    device, backbone : as in `manyhands.load`
     """
     folder = Path(folder)
     description = _read_description(folder)
     try:
-        model = _make_estimator(description, backbone)
+        model = _make_estimator(description, find_class, backbone)
         for name, values in (("classes_", "classes"), ("annotators_", "annotators")):
             vocabulary = np.asarray(description[values])
             if vocabulary.ndim != 1:
@@ -260,19 +251,20 @@ def _read_description(folder: Path) -> dict[str, Any]:
     return description
 
 
-def _make_estimator(description: dict[str, Any], backbone: Any) -> BaseCrowdClassifier:
-    from manyhands.registry import all_classifiers
-
-    known: dict[str, Any] = dict(all_classifiers())
+def _make_estimator(
+    description: dict[str, Any], find_class: ClassOf, backbone: Any
+) -> BaseCrowdClassifier:
     name = description["class"]
-    if name not in known:
+    try:
+        cls = find_class(name, "classifier")
+    except AnnotationError as error:
         raise ModelFolderError(
             f"the folder holds a {name!r}, which this manyhands does not know; install the "
             f"version that wrote it ({description.get('manyhands')})"
-        )
-    accepted = inspect.signature(known[name]).parameters
+        ) from error
+    accepted = inspect.signature(cls).parameters
     parameters = {
-        key: _read_parameter(value)
+        key: _read_parameter(value, find_class)
         for key, value in description["parameters"].items()
         if not _is_description(value)
     }
@@ -287,7 +279,7 @@ def _make_estimator(description: dict[str, Any], backbone: Any) -> BaseCrowdClas
                 "in: load(folder, backbone=...)"
             )
         parameters["backbone"] = backbone
-    model: BaseCrowdClassifier = known[name](**parameters)
+    model: BaseCrowdClassifier = cls(**parameters)
     return model
 
 
@@ -296,24 +288,23 @@ def _is_description(value: Any) -> bool:
     return isinstance(value, dict) and ("__object__" in value or "__array__" in value)
 
 
-def _read_parameter(value: Any) -> Any:
+def _read_parameter(value: Any, find_class: ClassOf) -> Any:
     """Undo `describe_parameter` for what may be rebuilt: plain values and our estimators."""
-    from manyhands.registry import all_classifiers
-
     if isinstance(value, dict) and "__estimator__" in value:
-        known: dict[str, Any] = dict([*all_aggregators(), *all_samplers(), *all_classifiers()])
-        if value["__estimator__"] not in known:
+        try:
+            cls = find_class(value["__estimator__"])
+        except AnnotationError as error:
             raise ModelFolderError(
                 f"the folder holds an estimator {value['__estimator__']!r} unknown here"
-            )
+            ) from error
         parameters = {
-            key: _read_parameter(part)
+            key: _read_parameter(part, find_class)
             for key, part in value["parameters"].items()
             if key not in NOT_SAVED and not _is_description(part)
         }
-        return known[value["__estimator__"]](**parameters)
+        return cls(**parameters)
     if isinstance(value, dict) and "__pairs__" in value:
-        return {key: _read_parameter(part) for key, part in value["__pairs__"]}
+        return {key: _read_parameter(part, find_class) for key, part in value["__pairs__"]}
     return value
 
 

@@ -160,7 +160,7 @@ def training_protocol(name: str) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from manyhands import training_protocol
+    >>> from manyhands.fitting import training_protocol
     >>> training_protocol("dasc_labelme")["batch_size"]
     512
     """
@@ -197,7 +197,8 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
 
     Examples
     --------
-    >>> from manyhands import CrowdLayerClassifier, with_protocol
+    >>> from manyhands import CrowdLayerClassifier
+    >>> from manyhands.fitting import with_protocol
     >>> model = with_protocol(CrowdLayerClassifier(random_state=0), "dasc_labelme")
     >>> model.max_epochs, model.scaling, model.random_state
     (25, None, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
@@ -293,36 +292,3 @@ def _believed(votes: Votes) -> Votes:
     if votes.gold is not None:
         gold = np.where(votes.gold >= 0, votes.gold, gold)
     return replace(votes, gold=gold)
-
-
-def all_aggregators() -> list[tuple[str, type[BaseAggregator]]]:
-    """List every truth-inference method as (name, class), sorted by name."""
-    import manyhands.inference as package
-
-    found = [(name, getattr(package, name)) for name in package.__all__]
-    return sorted(
-        (name, cls)
-        for name, cls in found
-        if isinstance(cls, type) and issubclass(cls, BaseAggregator) and cls is not BaseAggregator
-    )
-
-
-def find_aggregator(name: str) -> type[BaseAggregator]:
-    """Find a method by class name; hyphens, underscores and case do not count.
-
-    Raises
-    ------
-    AnnotationError
-        If there is none of that name.
-    """
-    wanted = re.sub(r"[^a-z0-9]", "", name.lower())
-    for known, cls in all_aggregators():
-        if known.lower() == wanted:
-            return cls
-    names = ", ".join(kebab(known) for known, _ in all_aggregators())
-    raise AnnotationError(f"method={name!r} is unknown; use one of {names}")
-
-
-def kebab(name: str) -> str:
-    """Name of a method on the command line: ``DawidSkene`` -> ``dawid-skene``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from manyhands import inference
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.base import BaseAggregator, all_aggregators
+from manyhands.inference.base import BaseAggregator
 from manyhands.inference.em import count_rows
 from manyhands.inference.inputs import check_annotations, gold_codes
 from manyhands.inference.probability import floored_log, normalise_rows
@@ -106,7 +107,7 @@ def _named(
     methods: Mapping[str, BaseAggregator] | Iterable[BaseAggregator] | None,
 ) -> dict[str, BaseAggregator]:
     if methods is None:
-        return {name: cls() for name, cls in all_aggregators()}
+        return {name: getattr(inference, name)() for name in dir(inference)}
     if isinstance(methods, Mapping):
         return dict(methods)
     return {str(method): method for method in methods}

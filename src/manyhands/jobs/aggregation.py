@@ -11,8 +11,8 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision import decide
-from manyhands.inference import BaseAggregator, compare
-from manyhands.inference.comparison import against_gold
+from manyhands.inference.base import BaseAggregator
+from manyhands.inference.comparison import against_gold, compare
 from manyhands.io import GoldFile, write_atomically
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.labels import label_rows, labels_csv
@@ -106,7 +106,7 @@ def _metrics(
 def compare_methods(
     table: AnnotationTable, gold: GoldFile | None = None, *, seed: int = 0
 ) -> dict[str, Any]:
-    """Score every method on a table; see `manyhands.inference.compare`."""
+    """Score every method on a table; see `manyhands.inference.comparison.compare`."""
     values = np.array([*table.classes.tolist(), None], dtype=object)
     truth = None if gold is None else values[match_gold(gold, table).codes]
     scores = compare(table, gold=truth, random_state=seed)

@@ -9,11 +9,11 @@ from typing import Any
 from manyhands.annotations import AnnotationTable
 from manyhands.classifiers import (
     AggregatedClassifier,
-    BaseCrowdClassifier,
     CoNALClassifier,
     CrowdLayerClassifier,
 )
 from manyhands.datasets import load_demo
+from manyhands.fitting import BaseCrowdClassifier
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.jobs.outputs import job_folder, keep_model
 from manyhands.metrics import accuracy

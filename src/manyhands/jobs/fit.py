@@ -11,8 +11,8 @@ import numpy as np
 from sklearn.base import clone
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers import BaseCrowdClassifier
 from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.fitting import BaseCrowdClassifier
 from manyhands.jobs.gold import GoldRows, training_part
 from manyhands.jobs.outputs import job_folder, keep_model
 from manyhands.metrics import accuracy, macro_f1

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers import BaseCrowdClassifier, load
 from manyhands.exceptions import MissingExtraError, ModelFolderError, WriteError
+from manyhands.fitting import BaseCrowdClassifier
 from manyhands.io import read_features, write_atomically
 from manyhands.io.files import check_writable
 from manyhands.jobs.gold import GoldRows
 from manyhands.jobs.labels import label_rows, labels_csv
+from manyhands.models import load
 from manyhands.report import summarize, write_report
 
 LABELS, SUMMARY = "labels.csv", "summary.json"

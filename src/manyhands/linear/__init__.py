@@ -1,1 +1,5 @@
 """Linear models on inferred labels, chosen on these labels alone (no torch)."""
+
+from manyhands.linear.regression import TunedLogisticRegression
+
+__all__ = ["TunedLogisticRegression"]

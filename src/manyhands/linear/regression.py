@@ -185,7 +185,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from manyhands import SoftProbClassifier, TunedLogisticRegression, load_demo
+    >>> from manyhands import SoftProbClassifier, load_demo
+    >>> from manyhands.linear import TunedLogisticRegression
     >>> demo = load_demo()
     >>> model = SoftProbClassifier(TunedLogisticRegression(C=0.1))
     >>> model.fit(demo.X_train, demo.annotations).estimator_.C_

@@ -1,18 +1,26 @@
-"""What is made or drawn to train on: instances of rare classes, n-tuplets (no torch)."""
+"""What is made, drawn or weighted to train on (no torch).
 
-from manyhands.sampling.crowd_smote import (
-    CrowdSMOTE,
-    FewCandidatesWarning,
-    all_samplers,
-    find_sampler,
+Instances of rare classes, n-tuplets, pseudo-annotations, class balance.
+"""
+
+from manyhands.sampling.class_balance import ClassBalance
+from manyhands.sampling.crowd_smote import CrowdSMOTE, FewCandidatesWarning
+from manyhands.sampling.selectors import (
+    ConfidenceSelector,
+    DistributionAwareSelector,
+    RandomSelector,
+    SamplingSelector,
 )
 from manyhands.sampling.tuplets import TupletSampler, safe_instances
 
 __all__ = [
+    "ClassBalance",
+    "ConfidenceSelector",
     "CrowdSMOTE",
+    "DistributionAwareSelector",
     "FewCandidatesWarning",
+    "RandomSelector",
+    "SamplingSelector",
     "TupletSampler",
-    "all_samplers",
-    "find_sampler",
     "safe_instances",
 ]

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -129,7 +128,8 @@ class CrowdSMOTE(BaseEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from manyhands import AnnotationTable, CrowdSMOTE
+    >>> from manyhands import AnnotationTable
+    >>> from manyhands.sampling import CrowdSMOTE
     >>> X = np.array([[0.0], [0.1], [0.2], [0.3], [1.0], [1.2]])
     >>> table = AnnotationTable.from_matrix([[0, 0], [0, 0], [0, 1], [0, 0], [1, 1], [1, 1]])
     >>> sampler = CrowdSMOTE(random_state=0)
@@ -492,24 +492,3 @@ def _with_new_ids(ids: AnyArray, n: int) -> AnyArray:
     together = np.empty(len(ids) + n, dtype=object)
     together[: len(ids)], together[len(ids) :] = ids, new
     return together
-
-
-def find_sampler(name: str) -> type[BaseEstimator]:
-    """Find a sampler by class name; hyphens, underscores and case do not count.
-
-    Raises
-    ------
-    AnnotationError
-        If there is none of that name.
-    """
-    wanted = re.sub(r"[^a-z0-9]", "", name.lower())
-    for known, cls in all_samplers():
-        if known.lower() == wanted:
-            return cls
-    names = ", ".join(known for known, _ in all_samplers())
-    raise AnnotationError(f"sampler={name!r} is unknown; use {names}")
-
-
-def all_samplers() -> list[tuple[str, type[BaseEstimator]]]:
-    """List every sampler that makes instances as (name, class)."""
-    return [("CrowdSMOTE", CrowdSMOTE)]

@@ -11,7 +11,6 @@ instance and annotator.
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -210,24 +209,6 @@ class SamplingSelector(RandomSelector):
         up_to = distribution.cumsum(axis=1)
         label = (up_to <= (place * up_to[:, -1])[:, None]).sum(axis=1)
         return np.minimum(label, distribution.shape[1] - 1), rank
-
-
-def find_selector(name: str) -> type[Selector]:
-    """Find a selector: "confidence", "distribution-aware", "random", "sampling"; or a class's name.
-
-    Raises
-    ------
-    AnnotationError
-        If there is none of that name.
-    """
-    wanted = re.sub(r"[^a-z]", "", name.lower()).removesuffix("selector")
-    kinds = (ConfidenceSelector, DistributionAwareSelector, RandomSelector, SamplingSelector)
-    for kind in kinds:
-        if kind.__name__.removesuffix("Selector").lower() == wanted:
-            return kind
-    raise AnnotationError(
-        f"selector={name!r} is unknown; use confidence, distribution-aware, random or sampling"
-    )
 
 
 def entropy(distribution: FloatArray) -> FloatArray:

@@ -41,7 +41,7 @@ def safe_instances(
     labels : integer array of shape (n,)
         Class codes.
     assurance : array of shape (n,)
-        See `manyhands.label_assurance`.
+        See `manyhands.annotations.label_assurance`.
     n_neighbors : int
         k; of n instances n - 1 at the most.
     margin : float, default=0.0

@@ -16,7 +16,7 @@ from manyhands.evidence.experiments.document import Document, Where
 from manyhands.evidence.objects import data_source, did_you_mean, find_object
 from manyhands.evidence.records.records import SHORT, is_share
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import BaseAggregator
+from manyhands.inference.base import BaseAggregator
 from manyhands.typing import LARGEST_SEED
 
 WATCHED = ("train",)

@@ -115,26 +115,20 @@ def _home(module: str, name: str) -> str | None:
         return None if _is_package(inner) else inner
     path = _file(module)
     assert path is not None
-    for node in ast.walk(_tree(path)):
+    stub = path.with_suffix(".pyi")
+    for node in ast.walk(_tree(stub if stub.exists() else path)):
         if isinstance(node, ast.ImportFrom) and node.module:
+            source = f"{module}.{node.module}" if node.level else node.module
             given = [alias.name for alias in node.names]
-            if name in given or ("*" in given and name in _exports(node.module)):
-                return _home(node.module, name)
+            found = _home(source, name) if name in given or "*" in given else None
+            if found is not None:
+                return found
     return None
 
 
 def _is_package(module: str) -> bool:
     path = _file(module)
     return path is not None and path.name == "__init__.py"
-
-
-def _exports(module: str) -> set[str]:
-    """Names in a module's ``__all__``, read from its source."""
-    path = _file(module)
-    for node in [] if path is None else _tree(path).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value))
-    return set()
 
 
 @cache

@@ -1,0 +1,21 @@
+from . import agreement as agreement
+from . import annotations as annotations
+from . import classifiers as classifiers
+from . import datasets as datasets
+from . import estimator_checks as estimator_checks
+from . import inference as inference
+from . import io as io
+from . import linear as linear
+from . import metrics as metrics
+from . import sampling as sampling
+from ._version import __version__ as __version__
+from .annotations import AnnotationTable as AnnotationTable
+from .classifiers import *
+from .datasets import load_demo as load_demo
+from .datasets import make_crowd as make_crowd
+from .decision import decide as decide
+from .inference import *
+from .models import load as load
+from .registry import all_classifiers as all_classifiers
+from .report import render_report as render_report
+from .report import summarize as summarize

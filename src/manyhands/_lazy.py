@@ -1,0 +1,48 @@
+"""Packages whose names are imported on first use: `lazy_loader`, and which extra a name needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import lazy_loader
+
+from manyhands.exceptions import raise_missing_extra
+
+_EXTRAS = {"torch": "torch", "safetensors": "torch"}
+"""Optional packages that our modules import as soon as they are imported, and their extras."""
+
+Attached = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
+"""What a lazy package assigns to ``__getattr__, __dir__, __all__``."""
+
+
+def attach_stub(package: str, file: str) -> Attached:
+    """Attach the names that the package's stub file (``__init__.pyi``) imports.
+
+    Parameters
+    ----------
+    package, file : str
+        ``__name__`` and ``__file__`` of the package.
+    """
+    return _naming_extras(package, lazy_loader.attach_stub(package, file))
+
+
+def attach(package: str, modules: Iterable[str], names: Mapping[str, Iterable[str]]) -> Attached:
+    """Attach modules of the package, and names by the module that defines them."""
+    return _naming_extras(package, lazy_loader.attach(package, modules, names))
+
+
+def _naming_extras(package: str, attached: Attached) -> Attached:
+    """Turn a failed import of an optional package into an error that names the extra."""
+    getattribute, directory, names = attached
+
+    def __getattr__(name: str) -> Any:
+        try:
+            return getattribute(name)
+        except ModuleNotFoundError as error:
+            extra = _EXTRAS.get(error.name or "")
+            if extra is None:
+                raise
+            raise_missing_extra(f"{package}.{name}", extra, error)
+
+    return __getattr__, directory, names

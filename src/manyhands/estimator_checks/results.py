@@ -1,0 +1,207 @@
+"""Checks of what a fit gives: probabilities, reproducibility, history, models that are saved."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection import cross_validate
+
+from manyhands.annotations import AnnotationTable
+from manyhands.estimator_checks.problem import (
+    expect_error,
+    expect_same_fit,
+    make_crowd_problem,
+    quick,
+)
+from manyhands.fitting import BaseCrowdClassifier
+from manyhands.models import load
+
+
+def check_batch_of_one(estimator: BaseCrowdClassifier) -> None:
+    """A single instance keeps its axes, and equals its row in a larger batch."""
+    X, A, _ = make_crowd_problem(n=33)
+    fitted = quick(estimator, batch_size=8).fit(X, A)
+    assert fitted.predict(X[:1]).shape == (1,)
+    for name in ("predict_proba", "predict_annotation_proba", "transform"):
+        if hasattr(fitted, name):
+            method = getattr(fitted, name)
+            one, many = method(X[:1]), method(X)
+            assert one.shape == (1, *many.shape[1:]), f"{name} drops an axis for one instance"
+            np.testing.assert_allclose(one[0], many[0], rtol=1e-4, atol=1e-5)
+
+
+def check_every_parameter_moves(estimator: BaseCrowdClassifier) -> None:
+    """Every trainable parameter receives a gradient within a few steps."""
+    X, A, _ = make_crowd_problem()
+    rates: dict[str, Any] = {"weight_decay": 0.0}
+    if "noise_lr" in estimator.get_params():
+        rates["noise_lr"] = None
+    still = quick(estimator, lr=1e-12, **rates).fit(X, A)
+    moved = quick(estimator, lr=1e-2, **rates).fit(X, A)
+    after = dict(moved.module_.named_parameters())
+    for name, before in still.module_.named_parameters():
+        change = float((after[name] - before).detach().abs().max())
+        assert not before.requires_grad or change > 1e-6, f"parameter {name} never moved"
+
+
+def check_probabilities(estimator: BaseCrowdClassifier) -> None:
+    """Probabilities are non-negative and sum to 1; ``predict`` is their argmax."""
+    X, A, _ = make_crowd_problem()
+    fitted = quick(estimator).fit(X, A)
+    proba = fitted.predict_proba(X)
+    assert proba.shape == (len(X), 3)
+    assert proba.min() >= 0
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-9)
+    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[proba.argmax(axis=1)])
+    if hasattr(fitted, "predict_annotation_proba"):
+        annotations = fitted.predict_annotation_proba(X)
+        assert annotations.shape == (len(X), 5, 3)
+        assert annotations.min() >= 0
+        np.testing.assert_allclose(annotations.sum(axis=2), 1.0, rtol=1e-5)
+        if hasattr(fitted, "predict_observed_proba"):
+            rows, columns = np.nonzero(A >= 0)
+            observed = fitted.predict_observed_proba(X, A)
+            np.testing.assert_allclose(observed, annotations[rows, columns], rtol=1e-4, atol=1e-6)
+    if hasattr(fitted, "confusion_"):
+        assert fitted.confusion_.shape == (5, 3, 3)
+        np.testing.assert_allclose(fitted.confusion_.sum(axis=2), 1.0, rtol=1e-5)
+
+
+def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
+    """Asking for some annotators equals slicing the answer for all."""
+    X, A, _ = make_crowd_problem()
+    fitted = quick(estimator).fit(X, A)
+    if hasattr(fitted, "predict_annotation_proba"):
+        some = fitted.predict_annotation_proba(X, annotators=[3, 1])
+        every = fitted.predict_annotation_proba(X)
+        np.testing.assert_allclose(some, every[:, [3, 1]], rtol=1e-4, atol=1e-6)
+
+
+def check_global_random_state_untouched(estimator: BaseCrowdClassifier) -> None:
+    """Numpy's and torch's global generators are where they were."""
+    X, A, _ = make_crowd_problem()
+    numpy_state: Any = np.random.get_state()  # noqa: NPY002
+    torch_state = torch.get_rng_state()
+    quick(estimator, validation=0.2).fit(X, A).predict(X)
+    after: Any = np.random.get_state()  # noqa: NPY002
+    np.testing.assert_array_equal(numpy_state[1], after[1])
+    assert numpy_state[2] == after[2]
+    assert torch.equal(torch_state, torch.get_rng_state())
+
+
+def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
+    """Two fits with one seed agree to the bit, with and without held-out annotations."""
+    X, A, _ = make_crowd_problem()
+    for validation in (None, 0.2):
+        first = quick(estimator, validation=validation).fit(X, A)
+        torch.rand(3)
+        expect_same_fit(first, quick(estimator, validation=validation).fit(X, A), X)
+
+
+def check_history(estimator: BaseCrowdClassifier) -> None:
+    """``history_`` has a row an epoch: stage, epoch, named terms that sum to the loss, seconds."""
+    X, A, _ = make_crowd_problem()
+    fitted = quick(estimator, validation=0.2).fit(X, A)
+    assert fitted.history_
+    for row in fitted.history_:
+        assert {"stage", "epoch", "loss", "seconds", "validation_nll"} <= set(row)
+        others = {"stage", "epoch", "loss", "seconds"}
+        terms = [v for k, v in row.items() if k not in others and not k.startswith("validation")]
+        assert terms, "no named loss term"
+        np.testing.assert_allclose(sum(terms), row["loss"])
+    assert 1 <= fitted.best_epoch_ <= max(row["epoch"] for row in fitted.history_)
+
+
+def check_pickle(estimator: BaseCrowdClassifier) -> None:
+    """A fitted estimator survives pickling."""
+    X, A, _ = make_crowd_problem()
+    fitted = quick(estimator).fit(X, A)
+    expect_same_fit(fitted, pickle.loads(pickle.dumps(fitted)), X)
+
+
+def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
+    """A saved model predicts the same after loading, annotations included."""
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], annotators=list("vwxyz"))
+    fitted = quick(estimator).fit(X, table)
+    with tempfile.TemporaryDirectory() as folder:
+        fitted.save(folder)
+        loaded = load(folder, device="cpu")
+    expect_same_fit(fitted, loaded, X)
+    assert type(loaded) is type(fitted)
+    assert loaded.classes_.tolist() == fitted.classes_.tolist()
+    assert loaded.annotators_.tolist() == list("vwxyz")
+    assert loaded.history_ == fitted.history_
+    if hasattr(fitted, "predict_annotation_proba"):
+        np.testing.assert_array_equal(
+            fitted.predict_annotation_proba(X, ["y"]), loaded.predict_annotation_proba(X, ["y"])
+        )
+    if hasattr(fitted, "confusion_"):
+        np.testing.assert_array_equal(fitted.confusion_, loaded.confusion_)
+
+
+def check_cross_validation(estimator: BaseCrowdClassifier) -> None:
+    """A table passes as y through scikit-learn's ``cross_validate``."""
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A)
+
+    def score(fitted: Any, X_part: Any, y_part: Any) -> float:
+        return float(fitted.n_annotators_ == 5 and len(y_part) == len(X_part))
+
+    result = cross_validate(quick(estimator), X, table, cv=3, scoring=score, error_score="raise")
+    assert (result["test_score"] == 1.0).all()
+
+
+def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
+    """An annotator not there in fit is expected to do what the crowd does; a warning says so."""
+    X, A, _ = make_crowd_problem()
+    fitted = quick(estimator).fit(X, A)
+    if not hasattr(fitted, "predict_annotation_proba"):
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        proba = fitted.predict_annotation_proba(X, [3, 99])
+        score = fitted.score(X, AnnotationTable.from_matrix(A, annotators=[0, 1, 2, 3, 99]))
+    assert any("99" in str(warning.message) for warning in caught), "no warning names 99"
+    assert proba.shape == (len(X), 2, 3)
+    np.testing.assert_allclose(proba.sum(axis=2), 1.0, rtol=1e-5)
+    expected = fitted.predict_proba(X)
+    if hasattr(fitted, "confusion_"):
+        pooled = fitted.pooled_confusion_
+        np.testing.assert_allclose(pooled.sum(axis=1), 1.0, rtol=1e-5)
+        assert (pooled > fitted.confusion_.min(axis=0) - 1e-6).all(), "no mean of confusion_"
+        assert (pooled < fitted.confusion_.max(axis=0) + 1e-6).all(), "no mean of confusion_"
+        expected = expected @ fitted.pooled_confusion_
+    np.testing.assert_allclose(proba[:, 1], expected, atol=1e-5)
+    every = fitted.predict_annotation_proba(X)
+    every[:, 4] = expected
+    rows, columns = np.nonzero(A >= 0)
+    by_hand = np.log(every[rows, columns, A[rows, columns]]).mean()
+    np.testing.assert_allclose(score, by_hand, rtol=1e-4)
+
+
+def check_class_balance(estimator: BaseCrowdClassifier) -> None:
+    """Every option for rare classes ends in finite probabilities; a wrong one in an error."""
+    X, A, y = make_crowd_problem()
+    rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
+    for option in ("resample", "reweight", "focal", {"name": "cb_focal", "gamma": 1, "beta": 0.9}):
+        fitted = quick(estimator, class_balance=option).fit(X, rare)
+        assert np.isfinite(fitted.predict_proba(X)).all(), f"class_balance={option!r}"
+    fresh = quick(estimator, class_balance="reweigh")
+    expect_error("class_balance='reweigh' is unknown", fresh.fit, X, A)
+
+
+def check_reweighting_balanced_annotations_changes_nothing(
+    estimator: BaseCrowdClassifier,
+) -> None:
+    """With as many annotations of every class, "reweight" and "resample" do nothing."""
+    X, _, y = make_crowd_problem()
+    A = np.where(np.arange(5) < 3, y[:, None], -1)
+    plain = quick(estimator).fit(X, A)
+    for option in ("resample", "reweight"):
+        expect_same_fit(plain, quick(estimator, class_balance=option).fit(X, A), X)

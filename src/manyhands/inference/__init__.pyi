@@ -1,0 +1,12 @@
+from .crowd_lab import CrowdLab as CrowdLab
+from .dawid_skene import DawidSkene as DawidSkene
+from .ebcc import EBCC as EBCC
+from .glad import GLAD as GLAD
+from .ibcc import IBCC as IBCC
+from .kos import KOS as KOS
+from .mace import MACE as MACE
+from .majority_vote import MajorityVote as MajorityVote
+from .one_coin_dawid_skene import OneCoinDawidSkene as OneCoinDawidSkene
+from .weighted_majority_vote import WeightedMajorityVote as WeightedMajorityVote
+from .worker_clustering import WorkerClustering as WorkerClustering
+from .zero_based_skill import ZeroBasedSkill as ZeroBasedSkill

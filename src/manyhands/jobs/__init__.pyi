@@ -1,0 +1,10 @@
+from .aggregation import aggregate_table as aggregate_table
+from .aggregation import compare_methods as compare_methods
+from .demo import run_demo as run_demo
+from .fit import run_job as run_job
+from .gold import GoldRows as GoldRows
+from .gold import match_gold as match_gold
+from .gold import training_part as training_part
+from .outputs import OUTPUTS as OUTPUTS
+from .outputs import predict_file as predict_file
+from .outputs import report_folder as report_folder
