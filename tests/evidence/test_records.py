@@ -1,17 +1,24 @@
 """Records: written whole, read only if sound."""
 
 import json
-import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from manyhands import DawidSkene, load_demo
 from manyhands.evidence import Data, Record, load_data, read_records, write_record
 from manyhands.evidence.data.sets import checksum
-from manyhands.evidence.records.records import cell_key
-from manyhands.evidence.records.store import find, record_path
+from manyhands.evidence.records import packed
+from manyhands.evidence.records.histories import Histories, to_parquet
+from manyhands.evidence.records.records import cell_key, digest_of_figures
+from manyhands.evidence.records.store import find, find_equal, find_runs, pack
+from manyhands.io.files import write_atomically
 
 
 def make_record(row="conal/demo", seed=0, specification=None, **fields):
@@ -34,36 +41,38 @@ def make_record(row="conal/demo", seed=0, specification=None, **fields):
 
 def test_a_record_comes_back_as_it_was(tmp_path):
     record = make_record(extra={"error": 0.25}, history={"nll": [1.0, None]})
-    path = write_record(tmp_path, record)
-    assert path == tmp_path / "records" / "conal" / "demo" / f"0-{record.key[:12]}.json"
-    assert find(tmp_path, "conal/demo", 0, record.key) == record
-    assert read_records(tmp_path) == [record]
-    first = path.read_bytes()
-    assert write_record(tmp_path, record).read_bytes() == first
+    path = write_record(tmp_path, record, "p")
+    assert path.parent == tmp_path / ".spool" / "p"
+    for is_packed in (False, True):
+        assert path.exists() is not is_packed
+        assert find(tmp_path, "conal/demo", 0, record.key) == record
+        assert find(tmp_path, "conal/other", 0, record.key) is None
+        assert find_equal(tmp_path, "conal/other", 0, record.key).row == "conal/other"
+        assert find_runs(tmp_path, "conal/demo", 0) == [record]
+        assert find_runs(tmp_path, "conal/demo", 1) == []
+        assert read_records(tmp_path) == [record]
+        pack(tmp_path)
+    (line,) = (tmp_path / "p.jsonl").read_text().splitlines()
+    assert json.loads(line)["rows"] == ["conal/demo"]
+    assert "history" not in json.loads(line)
 
 
 def test_records_come_by_row_and_seed(tmp_path):
     for row, seed in (("b/x", 0), ("a/x", 10), ("a/x", 2)):
         write_record(tmp_path, make_record(row, seed))
-    assert [(r.row, r.seed) for r in read_records(tmp_path)] == [
-        ("a/x", 2),
-        ("a/x", 10),
-        ("b/x", 0),
-    ]
+    for _ in range(2):
+        assert [(r.row, r.seed) for r in read_records(tmp_path)] == [
+            ("a/x", 2),
+            ("a/x", 10),
+            ("b/x", 0),
+        ]
+        pack(tmp_path)
     assert read_records(tmp_path / "nowhere") == []
-
-
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-40])
-
-
-def empty(path):
-    path.write_bytes(b"")
 
 
 def change(**values):
     def apply(path):
-        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}) + "\n")
 
     return apply
 
@@ -74,47 +83,216 @@ def forget_a_field(path):
     path.write_text(json.dumps(content))
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        truncate,
-        empty,
-        forget_a_field,
-        change(seed=1),
-        change(row="conal/other"),
-        change(key="0" * 64),
-        change(specification={"data": {"name": "music"}}),
-        change(data_checksum="other"),
-        change(code="other"),
-        change(status="half"),
-        change(metrics=[]),
-        change(row=3),
-        change(more=1),
-        lambda path: path.write_text("[]"),
-        lambda path: path.write_bytes(b"\xff\xfe"),
-    ],
-)
-def test_what_is_not_sound_counts_as_absent(tmp_path, damage):
-    record = make_record()
-    damage(write_record(tmp_path, record))
-    assert find(tmp_path, record.row, record.seed, record.key) is None
-    assert read_records(tmp_path) == []
-    write_record(tmp_path, record)
-    assert find(tmp_path, record.row, record.seed, record.key) == record
+DAMAGES = [
+    lambda path: path.write_bytes(path.read_bytes()[:-40]),
+    forget_a_field,
+    change(seed=1),
+    change(key="0" * 64),
+    change(specification={"data": {"name": "music"}}),
+    change(data_checksum="other"),
+    change(code="other"),
+    change(status="half"),
+    change(metrics=[]),
+    change(metrics={"last epoch": {"accuracy": 0.6}}),
+    change(more=1),
+    lambda path: path.write_text("[]"),
+    lambda path: path.write_bytes(b"\xff\xfe"),
+]
 
 
-def test_a_record_under_another_name_counts_as_absent(tmp_path):
+@pytest.mark.parametrize("damage", [*DAMAGES, change(row=3), lambda path: path.write_bytes(b"")])
+def test_what_is_not_sound_in_the_spool_counts_as_absent(tmp_path, damage, caplog):
     record = make_record()
     path = write_record(tmp_path, record)
-    shutil.copy(path, path.with_name("1-" + path.name.split("-")[1]))
+    damage(path)
+    assert find(tmp_path, record.row, record.seed, record.key) is None
+    assert read_records(tmp_path) == []
+    assert path.name in caplog.text
+    write_record(tmp_path, record)
+    assert find(tmp_path, record.row, record.seed, record.key) == record
+    pack(tmp_path)
     assert read_records(tmp_path) == [record]
+    assert path.exists()
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, change(rows=3), change(rows=[]), change(rows=[3])])
+def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path, damage, caplog):
+    first, second = make_record("a/x", history={"loss": [1.0]}), make_record("b/x")
+    for record in (first, second):
+        write_record(tmp_path, record)
+    pack(tmp_path)
+    file, line = tmp_path / "own.jsonl", tmp_path / "line"
+    lines = file.read_bytes().splitlines(keepends=True)
+    line.write_bytes(lines[1])
+    damage(line)
+    file.write_bytes(lines[0] + line.read_bytes())
+    assert read_records(tmp_path) == [first]
+    assert f"{file}, line 2: no usable record" in caplog.text
+    assert find(tmp_path, "b/x", 0, second.key) is None
+
+    # A damaged file is not written over: nothing that could be mended is lost.
+    damaged = file.read_bytes()
+    write_record(tmp_path, second)
+    pack(tmp_path)
+    assert file.read_bytes() == damaged
+    assert "own.jsonl is not written: restore it" in caplog.text
+    assert read_records(tmp_path) == [first, second]
+    file.write_bytes(b"".join(lines))
+    pack(tmp_path)
+    assert not list((tmp_path / ".spool" / "own").iterdir())
+    assert read_records(tmp_path) == [first, second]
+
+
+def write_two(folder):
+    """Pack a record with a history and one without; return them."""
+    records = [make_record("a/x", history={"loss": [1.0, 0.5]}), make_record("b/x")]
+    for record in records:
+        write_record(folder, record)
+    pack(folder)
+    return records
+
+
+def flip(path):
+    """Change one bit in the middle of the values."""
+    content = bytearray(path.read_bytes())
+    content[content.index(b"\x28\xb5\x2f\xfd") + 12] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (lambda path: path.unlink(), "own.histories.parquet is missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "damaged"),
+        (lambda path: path.write_bytes(b""), "damaged"),
+        (flip, "damaged"),
+        (lambda path: path.write_bytes(to_parquet({})), "is not in own.histories.parquet"),
+    ],
+)
+def test_damaged_histories_are_named_and_the_others_are_read(tmp_path, damage, why, caplog):
+    _, plain = write_two(tmp_path)
+    damage(tmp_path / "own.histories.parquet")
+    assert read_records(tmp_path) == [plain]
+    assert "own.jsonl, line 1: no usable record" in caplog.text
+    assert why in caplog.text
+
+
+def test_another_history_is_not_taken_for_the_runs_own(tmp_path, caplog):
+    record, plain = write_two(tmp_path)
+    other = to_parquet({digest_of_figures(record): {"loss": [1.0, 0.25]}})
+    (tmp_path / "own.histories.parquet").write_bytes(other)
+    assert read_records(tmp_path) == [plain]
+    assert "line 1: no usable record (altered)" in caplog.text
+
+
+@pytest.mark.parametrize("killed_before", ["own.histories.parquet", "own.jsonl", "unlink"])
+def test_a_packing_that_is_killed_loses_nothing(tmp_path, monkeypatch, killed_before, caplog):
+    records = write_two(tmp_path)
+    records.append(make_record("c/x", history={"loss": [2.0]}))
+    write_record(tmp_path, records[-1])
+
+    def killed(path, content):
+        if path.name == killed_before:
+            raise KeyboardInterrupt
+        return write_atomically(path, content)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(packed, "write_atomically", killed)
+        if killed_before == "unlink":
+            patch.setattr(Path, "unlink", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pack(tmp_path)
+    assert read_records(tmp_path) == records
+    cut_short = "own.histories.parquet has 1 histories of no run in own.jsonl"
+    assert (cut_short in caplog.text) is (killed_before == "own.jsonl")
+    pack(tmp_path)
+    caplog.clear()
+    assert read_records(tmp_path) == records
+    assert not caplog.text
+    assert not list((tmp_path / ".spool" / "own").iterdir())
+
+
+def test_processes_that_pack_at_once_lose_nothing(tmp_path):
+    script = tmp_path / "call.py"
+    script.write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from test_records import make_record\n"
+        "from manyhands.evidence.records.store import pack, write_record\n"
+        "for seed in range(6):\n"
+        "    record = make_record(sys.argv[1], seed, history={'loss': [float(seed)]})\n"
+        f"    write_record({str(tmp_path)!r}, record)\n"
+        f"    pack({str(tmp_path)!r})\n",
+        encoding="utf-8",
+    )
+    calls = [subprocess.Popen([sys.executable, script, f"row/{k}"]) for k in range(3)]
+    assert [call.wait(timeout=300) for call in calls] == [0, 0, 0]
+    expected = [make_record(f"row/{k}", seed) for k in range(3) for seed in range(6)]
+    found = read_records(tmp_path)
+    assert [replace(record, history={}) for record in found] == expected
+    assert all(record.history == {"loss": [float(record.seed)]} for record in found)
+    assert not list((tmp_path / ".spool" / "own").iterdir())
+
+
+def test_a_finished_run_counts_before_a_failed_one_and_the_last_before_others(tmp_path):
+    first = make_record(history={"loss": [1.0]})
+    failed = replace(first, status="failed", metrics={}, history={}, reason="no luck")
+    last = replace(first, confirmed="2027-01-01T00:00:00+00:00")
+    steps = [(failed, failed), (first, first), (failed, first), (last, last), (failed, last)]
+    for record, counts in steps:
+        write_record(tmp_path, record)
+        assert read_records(tmp_path) == [counts]
+        pack(tmp_path)
+        assert read_records(tmp_path) == [counts]
+        assert find(tmp_path, first.row, 0, first.key) == counts
+
+
+def test_rows_that_share_a_run_share_a_line(tmp_path):
+    first = make_record("a/x", history={"loss": [1.0]})
+    for record in (first, replace(first, row="b/x"), make_record("c/x", seed=1)):
+        write_record(tmp_path, record)
+    before = read_records(tmp_path)
+    pack(tmp_path)
+    assert read_records(tmp_path) == before
+    lines = [json.loads(line) for line in (tmp_path / "own.jsonl").read_text().splitlines()]
+    assert [line["rows"] for line in lines] == [["a/x", "b/x"], ["c/x"]]
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=3),
+)
+COLUMNS = st.one_of(
+    st.lists(st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))),
+    st.lists(st.one_of(st.none(), st.integers())),
+    st.lists(st.one_of(st.none(), st.text())),
+    st.lists(VALUES),
+)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=3), COLUMNS, max_size=4), max_size=5))
+def test_histories_come_back_to_the_bit(histories):
+    named = {f"{number:064x}": history for number, history in enumerate(histories)}
+    content = to_parquet(named)
+    found = Histories(content)
+    assert set(found) == set(named)
+    for name, history in named.items():
+        # As texts: 1, 1.0 and True, and 0.0 and -0.0, are equal; the order of columns counts too.
+        assert json.dumps(found[name]) == json.dumps(history)
+    assert to_parquet({name: named[name] for name in reversed(named)}) == content
 
 
 def test_what_json_cannot_hold_is_not_written(tmp_path):
     record = make_record(extra={"error": float("nan")})
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_record(tmp_path, record)
-    assert not record_path(tmp_path, record.row, 0, record.key).exists()
+    assert read_records(tmp_path) == []
 
 
 def test_the_key_is_of_all_four():

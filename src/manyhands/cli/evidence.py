@@ -203,7 +203,7 @@ def _print_outcomes(outcomes: list[Outcome], results: Path) -> None:
         for line in shown + more:
             say(visible(f"    {line}"))
     say(", ".join(f"{n} {status}" for status, n in counts.items()) or "no run")
-    say(f"records: {results / 'records'}  (next: manyhands results --results {results})")
+    say(f"records: {results}  (next: manyhands results --results {results})")
 
 
 def _first_line(reason: str | None) -> str:

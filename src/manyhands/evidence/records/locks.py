@@ -1,19 +1,34 @@
-"""Lock files."""
+"""Lock files, which the system frees when their holder dies."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+PAUSE = 0.05
+"""Seconds between two tries for a lock that another process holds."""
+
+
+@contextmanager
+def waiting_lock(path: Path) -> Iterator[None]:
+    """Wait for a lock file, and hold it."""
+    while True:
+        with file_lock(path) as held:
+            if held:
+                yield
+                return
+        time.sleep(PAUSE)
+
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[bool]:
-    """Hold a lock file, and say whether it could be had; the system frees that of a dead process.
+    """Try to hold a lock file, and say whether it could be had.
 
-    Where the system has no such locks (Windows), two calls may run the same cell, to the same
-    record.
+    Where the system has no such locks (Windows), every try succeeds: two calls may then run the
+    same cell, and only one call at a time may pack.
     """
     try:
         import fcntl

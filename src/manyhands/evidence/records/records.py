@@ -181,3 +181,37 @@ def cell_key(specification: Mapping[str, Any], seed: int, data_checksum: str, co
             "code": code,
         }
     )
+
+
+def digest_of_figures(record: Record) -> str:
+    """Digest of what was measured: a record with a figure altered by hand is no record."""
+    # Through JSON: tuples come back as lists, and whole numbers in keys as texts.
+    return digest(json.loads(json.dumps([record.metrics, record.extra, record.history])))
+
+
+def sound_record(content: Any) -> Record | None:
+    """Make a record from its fields and ``figures``, the digest of its figures.
+
+    Returns
+    -------
+    Record or None
+        None where a field is missing or unknown, or where the key is not that of the
+        specification, seed, data and code, or ``figures`` not that of the figures.
+    """
+    try:
+        values = dict(content)
+        figures = values.pop("figures")
+        record = Record(**values)
+        key = cell_key(record.specification, record.seed, record.data_checksum, record.code)
+        sound = (
+            isinstance(record.row, str)
+            and record.key == key
+            and record.status in STATUSES
+            and all(
+                isinstance(part, dict) for part in (record.metrics, record.extra, record.history)
+            )
+            and figures == digest_of_figures(record)
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+    return record if sound else None

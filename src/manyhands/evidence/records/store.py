@@ -1,77 +1,55 @@
-"""Where records are kept."""
+"""Where records are kept: run by run in the spool, then packed, one pair of files per paper."""
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import asdict, fields, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from manyhands.evidence.records.records import STATUSES, Record, cell_key, digest
-from manyhands.io.files import write_atomically
+from manyhands.evidence.records.locks import waiting_lock
+from manyhands.evidence.records.packed import open_packed, packed_papers, write_packed
+from manyhands.evidence.records.records import Record
+from manyhands.evidence.records.spool import SPOOL, read_spooled, spool, spooled
+
+OWN = "own"
+"""What rows stand under that stand in no paper's table."""
 
 _LOG = logging.getLogger("manyhands")
 
 
-def record_path(results: str | Path, row: str, seed: int, key: str) -> Path:
-    """Return the file of a record: ``<results>/records/<row>/<seed>-<first 12 of key>.json``."""
-    return Path(results) / "records" / row / f"{seed}-{key[:12]}.json"
+def write_record(results: str | Path, record: Record, paper: str = OWN) -> Path:
+    """Write a record, atomically; `pack` later puts it with the others of its paper.
 
-
-def write_record(results: str | Path, record: Record) -> Path:
-    """Write a record, atomically, over an earlier one of the same key; never over a finished one.
+    Of several records of a run under one key, a finished one counts, and of these the last.
 
     Raises
     ------
     WriteError
         If the folder cannot be written.
+    ValueError
+        If a figure is not finite.
     """
-    path = record_path(results, record.row, record.seed, record.key)
-    if record.status != "done":
-        kept = read_record(path)
-        if kept is not None and kept.status == "done":
-            return path
-    content = {**asdict(record), "figures": _digest_of_figures(record)}
-    # A field a line: to be read by people and compared by git, and no larger than it must be.
-    lines = [
-        f"{json.dumps(name)}: {json.dumps(content[name], sort_keys=True, allow_nan=False)}"
-        for name in sorted(content)
-    ]
-    text = "{\n" + ",\n".join(lines) + "\n}\n"
-    return write_atomically(path, text)
+    return spool(results, record, paper)
 
 
-def read_record(path: str | Path) -> Record | None:
-    """Read a record; None if it is absent, truncated, altered, or not the one its name says."""
-    path = Path(path)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        figures = content.pop("figures")
-        record = Record(**content)
-        key = cell_key(record.specification, record.seed, record.data_checksum, record.code)
-        expected = record_path("", record.row, record.seed, key).parts
-    except (OSError, ValueError, TypeError, AttributeError, KeyError):
-        return None
-    sound = (
-        set(content) == {f.name for f in fields(Record)}
-        and record.key == key
-        and figures == _digest_of_figures(record)
-        and record.status in STATUSES
-        and all(isinstance(part, dict) for part in (record.metrics, record.extra, record.history))
-        and path.parts[-len(expected) :] == expected
-    )
-    return record if sound else None
-
-
-def _digest_of_figures(record: Record) -> str:
-    """Digest of what was measured: a figure altered by hand is no record."""
-    # Through JSON: tuples come back as lists, and whole numbers in keys as texts.
-    return digest(json.loads(json.dumps([record.metrics, record.extra, record.history])))
+def read_records(results: str | Path) -> list[Record]:
+    """Return all usable records of a results folder, by row, seed and key; warn of the others."""
+    # What is packed in between is found again among the packed ones.
+    waiting = _read_spool(results)
+    found: list[Record] = []
+    for paper in packed_papers(results):
+        packed = open_packed(results, paper)
+        found += packed.records()
+        for problem in packed.problems():
+            _LOG.warning("%s", problem)
+    return _merge([*found, *waiting])
 
 
 def find(results: str | Path, row: str, seed: int, key: str) -> Record | None:
     """Return the record of a run, or None if there is no usable one."""
-    return read_record(record_path(results, row, seed, key))
+    found = [record for record in _of_key(results, seed, key) if record.row == row]
+    return found[0] if found else None
 
 
 def find_equal(results: str | Path, row: str, seed: int, key: str) -> Record | None:
@@ -79,22 +57,92 @@ def find_equal(results: str | Path, row: str, seed: int, key: str) -> Record | N
 
     Two tables may show one experiment.
     """
-    for path in sorted((Path(results) / "records").glob(f"*/*/{seed}-{key[:12]}.json")):
-        record = read_record(path)
-        if record is not None and record.key == key and record.status == "done":
-            return replace(record, row=row)
-    return None
+    done = [record for record in _of_key(results, seed, key) if record.status == "done"]
+    return replace(done[0], row=row) if done else None
 
 
-def read_records(results: str | Path) -> list[Record]:
-    """Return all usable records of a results folder, by row, seed and key."""
-    records = []
-    for path in sorted((Path(results) / "records").rglob("*.json")):
-        if path.name.startswith("."):
-            continue
-        record = read_record(path)
-        if record is None:
+def find_runs(results: str | Path, row: str, seed: int) -> list[Record]:
+    """Return the records of a row with one seed, of whatever data and code."""
+    waiting = _read_spool(results, f"{seed}-*")
+    packed = [
+        record
+        for paper in packed_papers(results)
+        for record in open_packed(results, paper).records(
+            lambda line: line.get("seed") == seed and row in line.get("rows", ())
+        )
+    ]
+    return [record for record in _merge([*packed, *waiting]) if record.row == row]
+
+
+def pack(results: str | Path) -> None:
+    """Move what is in the spool into the packed files of every paper.
+
+    Several processes may do so at once. Wherever one is killed, no record is lost: a file leaves
+    the spool only after its record is packed. Packed files that are damaged are left as they are,
+    with a warning, and their papers' new records in the spool.
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be written.
+    MissingExtraError
+        Without the extra 'io'.
+    """
+    for paper in sorted(path.name for path in (Path(results) / SPOOL).glob("*") if path.is_dir()):
+        lock = Path(results) / ".locks" / f"{paper}.packing"
+        with waiting_lock(lock):
+            _pack_paper(results, paper)
+
+
+def _pack_paper(results: str | Path, paper: str) -> None:
+    read = {path: read_spooled(path) for path in spooled(results, paper)}
+    new = {path: record for path, record in read.items() if record is not None}
+    if not new:
+        return
+    packed = open_packed(results, paper)
+    old = packed.records()
+    if packed.broken:
+        for problem in packed.problems():
+            _LOG.warning("%s", problem)
+        _LOG.warning(
+            "%s is not written: restore it, such as from git, and its %d new records in %s are "
+            "packed with the next run",
+            packed.file,
+            len(new),
+            Path(results) / SPOOL / paper,
+        )
+        return
+    write_packed(results, paper, _merge([*old, *new.values()]))
+    for path in new:
+        path.unlink(missing_ok=True)
+
+
+def _read_spool(results: str | Path, cell: str = "*") -> list[Record]:
+    found = []
+    for path in spooled(results, cell=cell):
+        record = read_spooled(path)
+        if record is not None:
+            found.append(record)
+        elif path.exists():
             _LOG.warning("%s is no usable record (truncated or altered): left out", path)
-        else:
-            records.append(record)
-    return sorted(records, key=lambda r: (r.row, r.seed, r.key))
+    return found
+
+
+def _of_key(results: str | Path, seed: int, key: str) -> list[Record]:
+    waiting = _read_spool(results, f"{seed}-{key[:12]}")
+    packed = [
+        record
+        for paper in packed_papers(results)
+        for record in open_packed(results, paper).records(lambda line: line.get("key") == key)
+    ]
+    return [record for record in _merge([*packed, *waiting]) if record.key == key]
+
+
+def _merge(records: Iterable[Record]) -> list[Record]:
+    """Keep one record of every run and key: a finished one before others, then the last."""
+    kept: dict[tuple[str, int, str], Record] = {}
+    for record in records:
+        place = (record.row, record.seed, record.key)
+        if record.status == "done" or place not in kept or kept[place].status != "done":
+            kept[place] = record
+    return [kept[place] for place in sorted(kept)]

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from multiprocessing.connection import wait
 
+from manyhands.evidence.experiments.papers import paper_of
 from manyhands.evidence.records.records import Record, cell_key
 from manyhands.evidence.records.store import write_record
 from manyhands.evidence.running.plan import (
@@ -162,7 +163,7 @@ def _record_death(cell: Cell, worker: _Worker, job: Job) -> Outcome:
             status="failed",
             reason=reason,
         )
-        write_record(job.results, record)
+        write_record(job.results, record, paper_of(cell.row))
     return Outcome(cell.row.id, cell.seed, "failed", reason, seconds)
 
 

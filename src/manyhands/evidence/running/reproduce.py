@@ -2,8 +2,9 @@
 
 A *cell* is a row with one seed. Processes with one thread each take cells; each cell ends in a
 record (see `manyhands.evidence.records`), written atomically, so that the machine can be killed
-anywhere and the next call goes on. A cell whose record is there is not run again; one that fails,
-or whose process dies, is recorded as failed, and the others go on.
+anywhere and the next call goes on; when all cells have ended, their records are packed. A cell
+whose record is there is not run again; one that fails, or whose process dies, is recorded as
+failed, and the others go on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from manyhands.evidence.experiments.rows import Row
 from manyhands.evidence.records.records import digest
-from manyhands.evidence.records.store import read_records
+from manyhands.evidence.records.store import pack, read_records
 from manyhands.evidence.running.plan import (
     Cell,
     Job,
@@ -68,7 +69,9 @@ def reproduce(
     check_positive(seeds=seeds, budget_minutes=budget_minutes)
     cells = list_cells(rows, seeds)
     job = Job(str(results), _deadline(budget_minutes), check=False)
-    return run_cells(cells, job, jobs, progress or _Silent())
+    outcomes = run_cells(cells, job, jobs, progress or _Silent())
+    pack(results)
+    return outcomes
 
 
 def recheck(

@@ -17,9 +17,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from manyhands.evidence.experiments.papers import paper_of
 from manyhands.evidence.records.locks import file_lock
 from manyhands.evidence.records.records import Record, cell_key
-from manyhands.evidence.records.store import find, find_equal, read_record, write_record
+from manyhands.evidence.records.store import find, find_equal, find_runs, write_record
 from manyhands.evidence.running.comparing import first_difference
 from manyhands.evidence.running.plan import (
     BUSY,
@@ -82,7 +83,7 @@ def _run(cell: Cell, job: Job) -> Outcome:
             return outcome("skipped", lacking)
         data, kept = _look_up(cell, job)
         if kept is not None and not job.check:
-            _confirm(kept, job)
+            _confirm(kept, cell, job)
             return outcome(KEPT)
         if late or not held:
             return outcome(NOT_RUN, "the budget is spent")
@@ -92,7 +93,7 @@ def _run(cell: Cell, job: Job) -> Outcome:
         if kept is not None:
             differing = first_difference(kept, record)
             return outcome(SAME if differing is None else DIFFERENT, differing)
-        write_record(job.results, record)
+        write_record(job.results, record, paper_of(cell.row))
         return outcome(record.status, record.reason)
 
 
@@ -110,18 +111,17 @@ def _look_up(cell: Cell, job: Job) -> tuple[Any, Record | None]:
     if record is None and not job.check:
         record = find_equal(job.results, cell.row.id, cell.seed, key)
         if record is not None:
-            write_record(job.results, record)
+            write_record(job.results, record, paper_of(cell.row))
     return data, record if record is not None and record.status == "done" else None
 
 
-def _confirm(kept: Record, job: Job) -> None:
+def _confirm(kept: Record, cell: Cell, job: Job) -> None:
     """Let a finished run count again where runs with other data or code came after it."""
-    others = Path(job.results, "records", kept.row).glob(f"{kept.seed}-*.json")
-    found = [record for path in others if (record := read_record(path)) is not None]
+    found = find_runs(job.results, kept.row, kept.seed)
     when = max(record.confirmed or record.started for record in found)
     if when > (kept.confirmed or kept.started):
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        write_record(job.results, replace(kept, confirmed=now))
+        write_record(job.results, replace(kept, confirmed=now), paper_of(cell.row))
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,209 @@
+"""Packed records of a paper: one readable line per run, and one file of all histories.
+
+``<paper>.jsonl`` has a line for every run, with everything but the history; rows that share a run
+share its line. ``<paper>.histories.parquet`` has the histories by the digest of their runs'
+figures, so that a line finds its own history or none, whichever of the two files was written last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from manyhands.evidence.records.histories import Histories, to_parquet
+from manyhands.evidence.records.records import Record, digest_of_figures, sound_record
+from manyhands.io.files import write_atomically
+
+_ORDER = (
+    "seed",
+    "status",
+    "reason",
+    "metrics",
+    "extra",
+    "started",
+    "confirmed",
+    "seconds",
+    "peak_memory_mb",
+    "commit",
+    "versions",
+    "specification",
+    "data_checksum",
+    "code",
+    "key",
+    "figures",
+    "trace",
+)
+"""Fields of a line after ``rows``, as people want to read them."""
+
+_ABSENT_IF_NONE = ("reason", "confirmed", "trace")
+
+_NAMED = 5
+"""Lines that a warning names; of more it gives the number."""
+
+
+@dataclass
+class Packed:
+    """The packed records of one paper, made from their lines as they are asked for.
+
+    Attributes
+    ----------
+    lines : dict of int to dict
+        Number of a line, from 1 -> its content, where that can be read.
+    broken : dict of int to str
+        Number of a line -> why it is no record.
+    """
+
+    file: Path
+    histories: Histories | None
+    why: str = ""
+    lines: dict[int, dict[str, Any]] = field(default_factory=dict)
+    broken: dict[int, str] = field(default_factory=dict)
+
+    def records(self, wanted: Callable[[dict[str, Any]], bool] | None = None) -> list[Record]:
+        """Return the sound records, or those of the lines that are wanted; note what is broken."""
+        found = []
+        for number, line in list(self.lines.items()):
+            if number not in self.broken and (wanted is None or wanted(line)):
+                found += self._records_of(number, line)
+        return found
+
+    def _records_of(self, number: int, line: dict[str, Any]) -> list[Record]:
+        figures, rows = line.get("figures"), line.get("rows")
+        history = {}
+        if isinstance(figures, str) and self.histories is not None and figures in self.histories:
+            history = self.histories[figures]
+        fields = {name: value for name, value in line.items() if name != "rows"}
+        records = [
+            sound_record({**fields, "row": row, "history": history})
+            for row in (rows if isinstance(rows, list) and rows else [None])
+        ]
+        if None not in records:
+            return [record for record in records if record is not None]
+        # Whatever else is wrong, without its history the figures' digest cannot be right.
+        self.broken[number] = "altered" if history else f"altered, or {self._no_history()}"
+        return []
+
+    def _no_history(self) -> str:
+        return self.why or f"its history is not in {histories_file(self.file).name}"
+
+    def left_over(self) -> int:
+        """Count histories of no line: a packing was cut short between the two files."""
+        named = {line.get("figures") for line in self.lines.values()}
+        return 0 if self.histories is None else sum(name not in named for name in self.histories)
+
+    def problems(self) -> list[str]:
+        """Say what is wrong with the files, as far as they have been read."""
+        found = []
+        if self.left_over():
+            found.append(
+                f"{histories_file(self.file)} has {self.left_over()} histories of no run in "
+                f"{self.file.name}: a packing was cut short, and the next one completes it"
+            )
+        for why in dict.fromkeys(self.broken.values()):
+            numbers = [number for number, reason in self.broken.items() if reason == why]
+            named = ", ".join(map(str, numbers[:_NAMED]))
+            more = f" and {len(numbers) - _NAMED} more" if len(numbers) > _NAMED else ""
+            found.append(f"{self.file}, line {named}{more}: no usable record ({why}); left out")
+        return found
+
+
+def packed_file(results: str | Path, paper: str) -> Path:
+    """Return the file of a paper's packed records."""
+    return Path(results) / f"{paper}.jsonl"
+
+
+def histories_file(file: Path) -> Path:
+    """Return the file of the histories beside that of the records."""
+    return file.with_suffix(".histories.parquet")
+
+
+def packed_papers(results: str | Path) -> list[str]:
+    """Return the papers that have packed records."""
+    return sorted(path.stem for path in Path(results).glob("*.jsonl"))
+
+
+def open_packed(results: str | Path, paper: str) -> Packed:
+    """Open the packed records of a paper, as another process may have written them last."""
+    file = packed_file(results, paper)
+    while True:
+        state = _state(file)
+        found = _open(file, state, _state(histories_file(file)))
+        # Written while it was read: the two files may not belong together.
+        if _state(file) == state:
+            return found
+
+
+def _state(file: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = file.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+@lru_cache(maxsize=16)
+def _open(file: Path, state: object, state_of_histories: object) -> Packed:
+    """Read the two files; the states are those of the files that a cached reading is of."""
+    content = file.read_bytes() if state is not None else b""
+    packed = Packed(file, *_read_histories(histories_file(file)))
+    for number, text in enumerate(content.split(b"\n"), start=1):
+        if not text.strip():
+            continue
+        try:
+            line = json.loads(text)
+        except ValueError:
+            packed.broken[number] = "truncated or altered"
+            continue
+        if isinstance(line, dict):
+            packed.lines[number] = line
+        else:
+            packed.broken[number] = "truncated or altered"
+    return packed
+
+
+def _read_histories(file: Path) -> tuple[Histories | None, str]:
+    """Return the histories, or None and why there are none."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return None, f"{file.name} is missing"
+    try:
+        return Histories(content), ""
+    except ValueError as error:
+        return None, f"{file.name} is damaged: {error}"
+
+
+def write_packed(results: str | Path, paper: str, records: Iterable[Record]) -> None:
+    """Write a paper's records anew: the histories first, then the lines that refer to them.
+
+    Between the two, and if the process is killed there, every line of the old file still finds
+    its history.
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be written.
+    MissingExtraError
+        Without the extra 'io'.
+    """
+    lines: dict[str, list[str]] = {}
+    histories = {}
+    for record in sorted(records, key=lambda r: (r.row, r.seed, r.key)):
+        figures = digest_of_figures(record)
+        if record.history:
+            histories[figures] = record.history
+        fields = {**asdict(record), "figures": figures}
+        kept = {
+            name: fields[name]
+            for name in _ORDER
+            if fields[name] is not None or name not in _ABSENT_IF_NONE
+        }
+        lines.setdefault(json.dumps(kept, allow_nan=False), []).append(record.row)
+    file = packed_file(results, paper)
+    text = "".join(f'{{"rows": {json.dumps(rows)}, {line[1:]}\n' for line, rows in lines.items())
+    write_atomically(histories_file(file), to_parquet(histories))
+    write_atomically(file, text)
