@@ -140,8 +140,9 @@ def test_failures_stay_alone_and_finished_cells_are_not_run_again(mine, tmp_path
 
     # Half a record, such as a full disk or a copy broken off leaves, is no record.
     file = results / "own.jsonl"
-    lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(line if '"seed": 1' not in line else line[:200] for line in lines))
+    lines = file.read_text().splitlines()
+    halved = [line[:200] if '"seed": 1' in line else line for line in lines]
+    file.write_text("\n".join(halved) + "\n")
     (mine / "log.txt").unlink()
     again = statuses(reproduce([rows[0], rows[1]], results, jobs=1))
     assert again == {("good", 0): "done before", ("good", 1): "done", ("bad", 0): "failed"}
