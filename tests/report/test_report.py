@@ -204,8 +204,8 @@ def test_warnings_in_words():
     assert (
         found["few-annotations"] == "1 annotator gave fewer than 5 annotations: too few to judge."
     )
-    assert found["silent"] == "1 annotator gave no annotation."
-    assert found["unannotated"] == "1 instance has no annotation."
+    assert found["silent"] == "1 annotator gave no annotations."
+    assert found["unannotated"] == "1 instance has no annotations."
     assert "below 0" in found["alpha-below-0"]
     assert found["always-the-same-class"] == "1 annotator always gave the same class: “2”."
     assert "no-overlap" in {w["code"] for w in summarize(np.array([[0, -1], [-1, 1]]))["warnings"]}
@@ -350,7 +350,7 @@ def test_overconfidence_is_a_warning():
     summary = summarize(table, posterior=wrong, gold=gold)
     assert summary["warnings"][0]["code"] == "overconfident"
     assert (
-        "100\u202f% of its labels to be right; against gold 0\u202f% are"
+        "100\u202f% of its labels to be right; against gold, 0\u202f% are"
         in summary["warnings"][0]["text"]
     )
 
@@ -509,7 +509,7 @@ def test_an_empty_table_has_a_page():
     table = AnnotationTable.from_matrix(np.full((3, 2), -1), classes=["a", "b"])
     summary = summarize(table, gold=["a", "b", "a"])
     assert summary["warnings"] == [
-        {"code": "empty", "text": "There is no observed annotation to report on."}
+        {"code": "empty", "text": "There are no observed annotations to report on."}
     ]
     page = Page(render_report(summary))
     page.check_harmless()

@@ -18,8 +18,8 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.report import _foreseen, render_report, summarize
-from manyhands.report._foreseen import foresee
+from manyhands.report import _expectations, render_report, summarize
+from manyhands.report._expectations import find_expectations
 from manyhands.report._limits import LIMITS
 
 BY_HAND = np.array(
@@ -123,7 +123,7 @@ def test_annotators_have_their_share():
     assert rows["ann"] == {"n": 2, "foreseen": pytest.approx(0.03 + 0.06)}
     assert rows["bob"] == {"n": 0, "foreseen": 0}
     assert sum(row["n"] for row in rows.values()) == summary["unexpected"]["n_unexpected"]
-    assert "Unexpected (foreseen)" in render_report(summary)
+    assert "Unexpected (estimated)" in render_report(summary)
     plain = summarize(table)
     assert all(row["unexpected"] is None for row in plain["annotators"]["rows"])
     assert "Unexpected" not in render_report(plain)
@@ -271,7 +271,7 @@ def test_classes_of_the_classifier_in_another_order_or_missing():
     ("grid", "message"),
     [
         (np.full((30, 5, 4), 0.25), r"predict_annotation_proba\(X\) has shape \(30, 5, 4\)"),
-        (np.full((30, 6, 3), 1 / 3), r"has shape \(30, 6, 3\); \(30, 6, 4\) is needed"),
+        (np.full((30, 6, 3), 1 / 3), r"has shape \(30, 6, 3\); it must have shape \(30, 6, 4\)"),
         (np.full((30, 6, 4), 0.5), "sum to 1"),
         (np.full((30, 6, 4), np.nan), "sum to 1"),
     ],
@@ -293,7 +293,7 @@ def assert_same(a, b):
 
 @pytest.mark.parametrize("entries", [1, 40, 100, 1 << 23])
 def test_blocks_equal_one_answer(monkeypatch, entries):
-    monkeypatch.setattr(_foreseen, "ENTRIES", entries)
+    monkeypatch.setattr(_expectations, "MAX_ENTRIES", entries)
     A, _, grid = crowd(n=40)
     grid = np.random.default_rng(2).dirichlet(np.ones(4), size=(40, 6))
     A[::3] = -1
@@ -302,10 +302,10 @@ def test_blocks_equal_one_answer(monkeypatch, entries):
     table = table.take(np.random.default_rng(0).permutation(table.n_annotations))
     given = grid[table.instance, table.annotator, table.label]
     for fake in (Fake(grid, range(4)), ByPairs(grid, range(4))):
-        found = foresee(fake, column(40), table, np.arange(4))
-        np.testing.assert_allclose(found.given, given)
+        found = find_expectations(fake, column(40), table, np.arange(4))
+        np.testing.assert_allclose(found.given_probability, given)
         top = grid[table.instance, table.annotator].max(axis=1)
-        np.testing.assert_allclose(found.probability, top)
+        np.testing.assert_allclose(found.expected_probability, top)
         one = 4 if isinstance(fake, ByPairs) else 6 * 4
         assert max(fake.sizes) <= max(1, entries // one)
 
@@ -315,7 +315,7 @@ def test_the_grid_is_asked_for_annotated_instances_only():
     A[5:] = -1
     fake = Fake(grid, range(4))
     table = AnnotationTable.from_matrix(A, classes=range(4))
-    foresee(fake, column(40), table, np.arange(4))
+    find_expectations(fake, column(40), table, np.arange(4))
     assert fake.sizes == [5]
 
 
@@ -337,8 +337,10 @@ def test_instances_of_any_kind(make):
     A, _, grid = crowd(n=20)
     A[::2] = -1
     table = AnnotationTable.from_matrix(A, classes=range(4))
-    found = foresee(Fake(grid, range(4)), make(20), table, np.arange(4))
-    np.testing.assert_allclose(found.given, grid[table.instance, table.annotator, table.label])
+    found = find_expectations(Fake(grid, range(4)), make(20), table, np.arange(4))
+    np.testing.assert_allclose(
+        found.given_probability, grid[table.instance, table.annotator, table.label]
+    )
 
 
 SMALL = {"max_epochs": 2, "random_state": 0}
@@ -372,8 +374,11 @@ def test_pairs_are_cells_of_the_grid(model):
     by_grid = Fake(grid, range(3))
     assert summarize(table, classifier=model, X=X)["unexpected"]["n"] == table.n_annotations
     numbers = column(len(X))
-    a, b = foresee(model, X, table, positions), foresee(by_grid, numbers, table, positions)
-    np.testing.assert_allclose(a.given, b.given, rtol=1e-4, atol=1e-6)
+    a, b = (
+        find_expectations(model, X, table, positions),
+        find_expectations(by_grid, numbers, table, positions),
+    )
+    np.testing.assert_allclose(a.given_probability, b.given_probability, rtol=1e-4, atol=1e-6)
 
 
 def test_new_and_silent_annotators_are_those_of_the_grid():

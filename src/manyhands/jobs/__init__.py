@@ -1,4 +1,4 @@
-"""A user's jobs: what the command line does with annotations, features and models.
+"""Jobs of the command line: aggregate, fit, predict, report, and the demo.
 
 Names are imported on first use, so that aggregating labels needs no deep-learning stack.
 """

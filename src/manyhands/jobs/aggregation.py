@@ -1,4 +1,4 @@
-"""Truth inference as a job: one method's labels, or all methods side by side (no torch)."""
+"""Truth inference jobs: the labels of one method, or all methods compared (without torch)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manyhands.io import GoldFile, write_atomically
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.labels import label_rows, labels_csv
 
-NAMES = {
+METRIC_NAMES = {
     "accuracy": "accuracy",
     "macro_f1": "macro-F1",
     "minority_recall": "minority recall",
@@ -35,31 +35,32 @@ def aggregate_table(
     rule: str = "argmax",
     threshold: float | None = None,
 ) -> dict[str, Any]:
-    """Aggregate a table; write all labels as CSV if ``out`` is given.
+    """Aggregate a table, and write all labels as CSV if ``out`` is given.
 
     Parameters
     ----------
     table : AnnotationTable
     aggregator : BaseAggregator
     gold : GoldFile, optional
-        For evaluation only.
+        Gold labels, used for evaluation only.
     out : str or Path, optional
+        CSV file to write.
     known : GoldFile, optional
-        Classes that are known, for the method to use (gold questions).
+        Known classes (gold questions), which the method uses.
     rule, threshold : as in `manyhands.decide`
 
     Returns
     -------
     dict
-        ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability),
-        ``gold`` (metrics on the instances with annotations and gold that ``known`` does not name,
-        or None).
+        ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability) and
+        ``gold``: metrics on the annotated instances that have gold and are not in ``known``, or
+        None.
     """
     clamped = None if known is None else match_gold(known, table).codes
     if known is not None and clamped is not None:
         lost = int(known.known.sum() - (clamped >= 0).sum())
         if lost:
-            warn(f"{lost} of the known labels are of tasks that have no annotations", stacklevel=2)
+            warn(f"{lost} of the known labels belong to tasks without annotations", stacklevel=2)
     values = np.array([*table.classes.tolist(), None], dtype=object)
     aggregator.fit(table, gold=None if clamped is None else values[clamped])
     posterior = aggregator.posterior_
@@ -91,16 +92,16 @@ def aggregate_table(
 def _metrics(
     table: AnnotationTable, posterior: Any, codes: Any, truth: Any, rows: Any
 ) -> dict[str, Any]:
-    """Figures against gold, on the instances where something was decided."""
-    decided = rows[codes[rows] >= 0]
-    found: dict[str, Any] = {"instances with gold": len(rows)}
-    if len(decided) < len(rows):
-        found["of them decided"] = len(decided)
-    if len(decided):
-        labels = table.classes[codes[decided]]
-        figures = against_gold(table.classes, truth[decided], labels, posterior[decided])
-        found |= {NAMES[key]: value for key, value in figures.items() if value is not None}
-    return found
+    """Metrics against gold, on the instances that received a label."""
+    labelled = rows[codes[rows] >= 0]
+    metrics: dict[str, Any] = {"instances with gold": len(rows)}
+    if len(labelled) < len(rows):
+        metrics["of them decided"] = len(labelled)
+    if len(labelled):
+        labels = table.classes[codes[labelled]]
+        values = against_gold(table.classes, truth[labelled], labels, posterior[labelled])
+        metrics |= {METRIC_NAMES[key]: value for key, value in values.items() if value is not None}
+    return metrics
 
 
 def compare_methods(

@@ -1,4 +1,4 @@
-"""The first run: four ways to learn from a simulated crowd, and the gold-trained ceiling."""
+"""The demo: four ways to learn from a simulated crowd, and a classifier trained on gold."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def run_demo(
     seed: int = 0,
     verbose: int = 0,
 ) -> dict[str, Any]:
-    """Train on the embedded crowd, keep CoNAL's model and summary in a folder.
+    """Train on the demo data set, and save CoNAL's model and summary in a folder.
 
     Parameters
     ----------
     folder : str or Path
     seed : int
-        Of the networks; the crowd is always the same.
+        Seed of the networks; the crowd is always the same.
     verbose : int
         1 shows progress bars.
 
     Returns
     -------
     dict
-        ``data`` (counts), ``rows`` (method, test accuracy, train label accuracy where labels are
-        inferred without features, seconds) and ``seed``.
+        ``data`` (counts), ``rows`` (method, test accuracy, seconds, and train label accuracy for
+        methods that infer labels without features) and ``seed``.
     """
     demo = load_demo()
     crowd = demo.annotations
@@ -79,7 +79,7 @@ def run_demo(
 
 
 def _label_accuracy(model: BaseCrowdClassifier, target: Any, y: Any) -> float | None:
-    """Share of right training labels an aggregator inferred; None where there is none."""
+    """Accuracy of the training labels that an aggregator inferred; None without an aggregator."""
     if not isinstance(model, AggregatedClassifier) or not isinstance(target, AnnotationTable):
         return None
     return accuracy(y, model.aggregator_.labels_)

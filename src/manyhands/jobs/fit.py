@@ -1,4 +1,4 @@
-"""One job: fit a method on a table (over some seeds), keep the model, and say how good it is."""
+"""The fit job: fit a method on a table with one or more seeds, save the model and evaluate it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_job(
     holdout: float | None = None,
     on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
-    """Fit, keep the model of the first seed in a folder, and measure every seed.
+    """Fit with every seed, evaluate each fit, and save the model of the first seed in a folder.
 
     Parameters
     ----------
@@ -39,33 +39,33 @@ def run_job(
     X : array of shape (n_instances, ...)
     table : AnnotationTable
     folder : str or Path
-        Gets the model, ``labels.csv`` (every row's inferred label) and ``summary.json`` (what the
-        report shows). Until the job is done, every fit has its checkpoint here; an interrupted
-        job run again goes on from them.
+        Receives the model, ``labels.csv`` (the inferred label of each row) and ``summary.json``
+        (the content of the report). Until the job is done, it also holds a checkpoint per fit; an
+        interrupted job resumes from them when it is run again.
     gold : GoldRows, optional
-        For evaluation alone, and to leave annotations of test rows out.
+        Used for evaluation, and to exclude the annotations of test rows from training.
     seeds : iterable of int
     holdout : float, optional
-        Fit every seed once more with this fraction of annotations held out and the epoch chosen
-        on them.
+        With every seed, fit a second time with this fraction of annotations held out, and choose
+        the epoch on them.
     on_seed : callable
-        Hears every seed's record.
+        Called with the record of each seed.
 
     Returns
     -------
     dict
-        ``method``, ``data`` (counts of what was trained on), ``seeds``, ``left_out`` (annotations
-        of rows outside the train split), ``records`` (a dict a seed: protocol -> split -> metrics)
-        and ``table`` (protocol -> split -> mean and sd over seeds).
+        ``method``, ``data`` (counts of the training data), ``seeds``, ``left_out`` (number of
+        annotations of rows outside the train split), ``records`` (one dict per seed: protocol ->
+        split -> metrics) and ``table`` (protocol -> split -> mean and sd over seeds).
 
     Raises
     ------
     AnnotationError
-        If ``seeds`` or ``holdout`` cannot be used, or no annotation is left to train on.
+        If ``seeds`` or ``holdout`` is invalid, or no annotation is left to train on.
     ModelFolderError
         If a checkpoint in the folder belongs to another run.
     WriteError
-        If the folder cannot be written, or holds a ``labels.csv`` of somebody else.
+        If the folder cannot be written, or holds a ``labels.csv`` that is not from manyhands.
     """
     train = training_part(table, gold)
     seeds = _check_seeds(seeds)
@@ -90,7 +90,7 @@ def run_job(
                     keep_model(model, X, train, place, gold=gold)
             records.append(record)
             on_seed(record)
-        # Only now: a job killed after its first seed goes on from what it has.
+        # Cleared only at the end, so that a job killed after some seeds resumes from them.
         _clear_checkpoints(place)
     return {
         "method": type(estimator).__name__,
@@ -111,15 +111,15 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
     seeds = list(seeds)
     wrong = [seed for seed in seeds if not 0 <= seed <= LARGEST_SEED]
     if wrong or not seeds:
-        found = f"seeds hold {wrong[0]}" if wrong else "seeds are empty"
-        raise AnnotationError(f"{found}; give integers from 0 to {LARGEST_SEED}")
+        problem = f"seeds contains {wrong[0]}" if wrong else "seeds is empty"
+        raise AnnotationError(f"{problem}; give integers from 0 to {LARGEST_SEED}")
     return seeds
 
 
 def _protocols(
     estimator: BaseCrowdClassifier, holdout: float | None, train: AnnotationTable
 ) -> dict[str, Any]:
-    """Name every way to choose the epoch, with the ``validation`` it stands for."""
+    """Map the name of each way to choose the epoch to its ``validation`` parameter."""
     own = estimator.get_params(deep=False)["validation"]
     protocols = {"last epoch" if own is None else "chosen on validation": own}
     if holdout is not None:
@@ -138,25 +138,25 @@ def _checkpoint(folder: Path, number: int) -> Path:
 
 
 def _fit(model: BaseCrowdClassifier, X: Any, train: AnnotationTable, folder: Path) -> float:
-    """Fit and return the seconds it took, those before an interruption included."""
+    """Fit and return the seconds it took, including those before an interruption."""
     started = perf_counter()
     try:
         model.fit(X, train)
     except DivergenceError:
-        # It would diverge again: checkpoints would only stand in the way of other parameters.
+        # A resumed run would diverge again, and one with other parameters would be refused.
         _clear_checkpoints(folder)
         raise
     return max(perf_counter() - started, sum(row["seconds"] for row in model.history_))
 
 
 def _clear_checkpoints(folder: Path) -> None:
-    """Remove checkpoints, and what a killed process left of one."""
+    """Remove checkpoints, including partial ones left by a killed process."""
     for path in [*folder.glob("checkpoint*.safetensors"), *folder.glob(".checkpoint*.part")]:
         path.unlink(missing_ok=True)
 
 
 def _kept_epoch(model: BaseCrowdClassifier) -> int | None:
-    """Epoch whose weights were kept; of self-training, the round."""
+    """Epoch whose weights were kept; for self-training, the round."""
     last = model.history_[-1] if model.history_ else {}
     if "round" in last:
         return int(getattr(model, "best_round_", last["round"]))
@@ -170,7 +170,7 @@ def _measure(
     gold: GoldRows | None,
     train: AnnotationTable,
 ) -> dict[str, dict[str, float]]:
-    """Accuracy and macro-F1 on every split that has gold."""
+    """Accuracy and macro-F1 on each split that has gold."""
     if gold is None:
         return {}
     predicted = model.predict(X)

@@ -1,4 +1,4 @@
-"""Gold labels laid over a table: for evaluation, and to keep test rows out of training."""
+"""Gold labels matched to a table, for evaluation and to keep test rows out of training."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from manyhands.typing import AnyArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class GoldRows:
-    """Gold labels laid over the rows of a table.
+    """Gold labels matched to the rows of a table.
 
     Attributes
     ----------
     codes : integer array of shape (n_instances,)
         Class codes, -1 where unknown.
     splits : array of str of shape (n_instances,)
-        Split of every row, "" where unknown ("all" without a split column).
+        Split of each row, "" where unknown ("all" if the gold file has no split column).
     """
 
     codes: IntArray
     splits: AnyArray
 
     def parts(self, annotated: AnyArray) -> dict[str, IntArray]:
-        """Rows with gold by split; without splits, by whether a row has annotations."""
+        """Rows with gold, by split; without splits, by whether they have annotations."""
         known = self.codes >= 0
         names = self.splits
         if not self.has_splits:
@@ -41,7 +41,7 @@ class GoldRows:
 
     @property
     def has_splits(self) -> bool:
-        """Whether rows belong to splits."""
+        """Whether the gold file assigns rows to splits."""
         return not set(self.splits) <= {"all", ""}
 
 
@@ -51,7 +51,7 @@ def _split_order(name: str) -> tuple[int, str]:
 
 
 def match_gold(gold: GoldFile, table: AnnotationTable) -> GoldRows:
-    """Lay gold labels over the instances of a table.
+    """Match gold labels to the instances of a table.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def match_gold(gold: GoldFile, table: AnnotationTable) -> GoldRows:
     if not known.any():
         raise AnnotationError(
             f"none of the {len(theirs)} tasks with gold (such as {theirs[0].item()!r}) is among "
-            f"the {len(mine)} instances (such as {mine[0].item()!r}); use the same ids"
+            f"the {len(mine)} instances (such as {mine[0].item()!r}); use the same ids in both"
         )
     place, _ = encode(theirs[known], mine, argument="task of gold", vocabulary_name="instances")
     codes = np.full(table.n_instances, -1)
@@ -87,7 +87,7 @@ def _gold_codes(labels: AnyArray, classes: AnyArray) -> IntArray:
 
 
 def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTable:
-    """Leave out annotations of rows that the gold file assigns to another split than train.
+    """Leave out annotations of rows that the gold file assigns to a split other than train.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTa
     if not train.n_annotations:
         found = ", ".join(map(repr, sorted(set(gold.splits) - {""})))
         raise AnnotationError(
-            f"no annotation is of a row in split 'train'; the splits in gold are {found}. Name "
-            "the rows to train on 'train', or leave the split column out"
+            f"no annotation belongs to a row in split 'train'; the splits in gold are {found}. "
+            "Assign the rows to train on to 'train', or leave out the split column"
         )
     return train

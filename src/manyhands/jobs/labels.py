@@ -1,4 +1,4 @@
-"""Inferred labels as rows: for JSON and CSV."""
+"""Inferred labels as rows for JSON and CSV."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from manyhands.typing import AnyArray, IntArray
 def label_rows(
     codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
 ) -> list[dict[str, Any]]:
-    """Label of every instance with its probability, as plain values.
+    """Label and probability of each instance, as plain values.
 
-    Where the code is -1 nothing was decided: the label is None, the probability the largest.
+    A code of -1 means undecided: the label is None and the probability is the largest one.
     """
     values = [*classes.tolist(), None]
     top = proba.max(axis=1)
@@ -27,9 +27,9 @@ def label_rows(
 
 
 def labels_csv(codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray) -> str:
-    """Every instance's label, its probability, and the probabilities of all classes, as CSV."""
+    """CSV of each instance's label, its probability, and the probabilities of all classes."""
     text = io.StringIO()
-    # The csv module leaves a lone carriage return unquoted, and readers end the row there.
+    # The csv module does not quote a lone carriage return, at which readers end the row.
     names = map(str, [*tasks.tolist(), *classes.tolist()])
     quote_all = any("\r" in name for name in names)
     writer = csv.writer(

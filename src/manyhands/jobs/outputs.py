@@ -1,4 +1,4 @@
-"""What a job leaves in its folder: model, labels, summary and report; and what reads it."""
+"""Output files of a job (model, labels, summary, report), and jobs that read them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from manyhands.report import summarize, write_report
 
 LABELS, SUMMARY = "labels.csv", "summary.json"
 OUTPUTS = ("model.json", LABELS, SUMMARY, "report.html")
-"""What a job's folder comes to hold, beside the weights (named by their content)."""
+"""Files in a job's folder, besides the weights (named by their content)."""
 
 
 @contextmanager
 def job_folder(folder: str | Path) -> Iterator[Path]:
-    """Make a folder to write into; a failure leaves no empty folder behind.
+    """Create a folder to write into; a failure leaves no empty folder behind.
 
     Raises
     ------
     WriteError
-        If it cannot be written, or holds a ``labels.csv`` (such as gold labels) of somebody else.
+        If it cannot be written, or holds a ``labels.csv`` that is not from manyhands (such as gold
+        labels).
     """
     folder = Path(folder)
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         check_writable(folder)
         if (folder / LABELS).exists() and not any(
@@ -44,12 +45,12 @@ def job_folder(folder: str | Path) -> Iterator[Path]:
         ):
             raise WriteError(
                 errno.EEXIST,
-                f"{str(folder / LABELS)!r} stands there and is not of manyhands (there is no model "
+                f"{str(folder / LABELS)!r} exists and is not from manyhands (there is no model "
                 "beside it); it would be overwritten. Choose another folder",
             )
         yield folder
     except BaseException:
-        for path in made:
+        for path in created:
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
         raise
@@ -64,8 +65,8 @@ def keep_model(
     gold: GoldRows | None = None,
     title: str | None = None,
 ) -> None:
-    """Write model, inferred labels and summary: all is computed before the first is written."""
-    # What annotations and features say together, where the method infers that.
+    """Write model, inferred labels and summary; all are computed before the first is written."""
+    # posterior_ combines annotations and features, if the method infers it.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
     codes = proba.argmax(axis=1)
     if not hasattr(model, "posterior_") and hasattr(model, "_decide"):
@@ -73,7 +74,7 @@ def keep_model(
     content = labels_csv(codes, proba, train.instances, model.classes_)
     gold_values = None
     if gold is not None:
-        # Gold of test rows has no place in a report on the annotated ones.
+        # The report covers annotated rows only, so gold of test rows is left out.
         annotated = train.annotations_per_instance() > 0
         codes = np.where(annotated, gold.codes, -1)
         values = np.array([*train.classes.tolist(), None], dtype=object)
@@ -89,7 +90,7 @@ def keep_model(
 def predict_file(
     folder: str | Path, features: str | Path, out: str | Path | None = None
 ) -> dict[str, Any]:
-    """Predict the rows of a feature file with a saved model; write CSV if ``out`` is given."""
+    """Predict the rows of a feature file with a saved model, and write CSV if ``out`` is given."""
     model = load(folder)
     data = read_features(features)
     tasks = np.arange(len(data)) if data.tasks is None else data.tasks
@@ -101,12 +102,12 @@ def predict_file(
 
 
 def report_folder(folder: str | Path, out: str | Path | None = None) -> Path:
-    """Write the HTML report on a job's folder, by default into it.
+    """Write the HTML report on a job's folder, by default into that folder.
 
     Raises
     ------
     ModelFolderError
-        If there is no summary in the folder, or it cannot be rendered.
+        If the folder has no summary, or the summary cannot be rendered.
     WriteError
         If the page cannot be written.
     """
@@ -120,8 +121,8 @@ def report_folder(folder: str | Path, out: str | Path | None = None) -> Path:
     except (WriteError, MissingExtraError):
         raise
     except Exception as error:
-        # A summary changed by hand can make a template fail in any way.
+        # A summary edited by hand can make a template fail in any way.
         raise ModelFolderError(
-            f"{str(path)!r} cannot be shown ({error}); it was truncated or altered, or another "
+            f"{str(path)!r} cannot be rendered ({error}); it was truncated or edited, or another "
             "version of manyhands wrote it: run fit again"
         ) from error

@@ -1,4 +1,4 @@
-"""One report on a crowd's annotations: `summarize` to a dict, then one self-contained HTML file.
+"""Reports on a crowd's annotations: `summarize` makes a dict, `write_report` one HTML file of it.
 
 `summarize` needs no optional dependency; rendering needs the extra 'report'.
 """

@@ -1,4 +1,4 @@
-"""Every annotator: how much, how well, which mistakes, and what to look into."""
+"""The annotators section: number of annotations, accuracy, mistakes and flags per annotator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLAGS = ("fewer than 5", "at or below chance", "always the same class")
 
 
 def annotators_section(inputs: Inputs) -> dict[str, Any] | None:
-    """Reliability, flags and confusion matrices, annotators with most annotations first."""
+    """Reliability, flags and confusion matrices; most active annotators first."""
     table, inferred = inputs.table, inputs.inferred
     if inferred is None:
         return None
@@ -54,7 +54,7 @@ def annotators_section(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def _flags(table: AnnotationTable, found: AnnotatorReliability) -> dict[str, BoolArray]:
-    """Mark the annotators to look into; see `FLAGS`."""
+    """Mask of the annotators with each of the `FLAGS`."""
     n = found.n_annotations
     pairs = np.unique(table.annotator.astype(np.int64) * table.n_classes + table.label)
     n_given = np.bincount(pairs // table.n_classes, minlength=table.n_annotators)
@@ -100,7 +100,7 @@ def _rows(
 def _rest(
     found: AnnotatorReliability, flags: dict[str, BoolArray], rest: IntArray
 ) -> dict[str, Any] | None:
-    """One line on the annotators that the table leaves out."""
+    """Summarise the annotators that the table leaves out."""
     if not len(rest):
         return None
     n = found.n_annotations[rest]
@@ -115,14 +115,14 @@ def _rest(
 
 
 def _common_proportion(inputs: Inputs) -> FloatArray | None:
-    """Return how much every annotator follows the common confusion, if a classifier learnt it."""
+    """How much each annotator follows the common confusion, if a classifier learnt it."""
     values = getattr(inputs.classifier, "common_proportion_", None)
     if values is None:
         return None
     values = np.asarray(values, dtype=np.float64)
     if values.shape != (inputs.table.n_annotators,):
         raise AnnotationError(
-            f"classifier.common_proportion_ has shape {values.shape}; one value an annotator of "
-            f"the table, ({inputs.table.n_annotators},), is needed"
+            f"classifier.common_proportion_ has shape {values.shape}; it must have one value per "
+            f"annotator of the table, shape ({inputs.table.n_annotators},)"
         )
     return values

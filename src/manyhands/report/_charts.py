@@ -1,8 +1,8 @@
-"""Small charts as inline SVG: a few lines each, coloured by the page's CSS, no plotting library.
+"""Small charts as inline SVG, coloured by the page's CSS, without a plotting library.
 
-Colours are classes and ``currentColor``, so that one drawing serves light, dark and print; every
-text is escaped on its way in; a bar tells its number in a ``<title>``, the whole chart in its
-``aria-label``. Sizes are in CSS pixels: charts are laid out side by side, not stretched.
+Colours are CSS classes and ``currentColor``, so one drawing serves light, dark and print. All text
+is escaped. A bar's ``<title>`` holds its number, and the chart's ``aria-label`` all of its numbers.
+Sizes are in CSS pixels: charts are laid out side by side, not stretched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Bins = Sequence[dict[str, Any]]
 
 
 def count_bars(bins: Bins, title: str, x: str, y: str) -> Markup:
-    """Draw a histogram of whole numbers: one bar a bin, each bin named beneath."""
+    """Draw a histogram of whole numbers: one bar per bin, labelled below."""
     names = [_range_name(b) for b in bins]
     ticks = [((k + 0.5) / len(bins), names[k]) for k in range(len(bins))]
     return _bars([b["count"] for b in bins], names, ticks, (title, x, y))
@@ -44,7 +44,7 @@ def curves(
     unit: str = "epoch",
     colours: int = 4,
 ) -> Markup:
-    """Draw the series of one measure over the epochs, with a line where a stage begins."""
+    """Draw the series of one measure over the epochs, with a line where each stage begins."""
     series = chart["series"]
     values = [v for s in series for _, v in s["points"] if v is not None]
     scale = nice_ticks(min(values), max(values))
@@ -58,23 +58,23 @@ def curves(
         ]
         parts.append(_line(points, k % colours))
     parts.append(_x_axis(_epoch_ticks(n_epochs, first=0 if unit == "round" else 1), unit))
-    told = "; ".join(
+    ranges = "; ".join(
         f"{clipped(s['name'])} from {short(s['first'])} to {short(s['last'])}" for s in series
     )
-    return _svg(parts, f"{clipped(chart['name'])} over {n_epochs} {unit}s: {told}")
+    return _svg(parts, f"{clipped(chart['name'])} over {n_epochs} {unit}s: {ranges}")
 
 
 def nice_ticks(
     low: float, high: float, n: int = 4, multiples: Sequence[float] = (1, 2, 2.5, 5, 10)
 ) -> list[float]:
-    """Round numbers, at most about ``n`` steps, that enclose [low, high].
+    """Round numbers that enclose [low, high], in about ``n`` steps at most.
 
     Examples
     --------
     >>> nice_ticks(0, 87)
     [0.0, 25.0, 50.0, 75.0, 100.0]
     """
-    # Flat or nearly flat data still needs a span that floats can divide.
+    # For (nearly) flat data, the span must still be large enough to be divided in floats.
     span = max(high - low, 1e-6 * max(abs(low), abs(high)), 1e-12)
     raw = span / n
     power = 10.0 ** math.floor(math.log10(raw))
@@ -93,7 +93,7 @@ def _range_name(b: dict[str, Any]) -> str:
 
 
 def _compact(n: int) -> str:
-    """Write whole thousands and millions shortly: 2k, 5M."""
+    """Abbreviate thousands and millions: 2k, 5M."""
     for size, letter in ((1_000_000, "M"), (1_000, "k")):
         if n >= size and n % (size // 10) == 0:
             return f"{n / size:g}{letter}"
@@ -121,15 +121,15 @@ def _bars(
             )
         )
     parts.append(_x_axis(ticks, x))
-    told = "; ".join(f"{text}: {n:,}" for n, text in zip(counts, names, strict=True) if n)
-    return _svg(parts, f"{title} ({y} by {x}). {told}")
+    numbers = "; ".join(f"{text}: {n:,}" for n, text in zip(counts, names, strict=True) if n)
+    return _svg(parts, f"{title} ({y} by {x}). {numbers}")
 
 
 def _bar(left: float, width: float, height: float, text: str) -> Markup:
     x0, x1 = _x(left), _x(left + width)
-    # A lone bar is not a wall.
+    # Limits the width of bars where there are few.
     gap = max(min(2.0, (x1 - x0) / 6), x1 - x0 - WIDEST_BAR)
-    # A filled bin of a tall histogram is still a pixel high.
+    # The bar of a nonempty bin is at least one pixel high.
     top = min(_y(height), HEIGHT - BOTTOM - 1)
     return Markup(
         '<rect class="bar" x="{}" y="{}" width="{}" height="{}" rx="1"><title>{}</title></rect>'
@@ -143,7 +143,7 @@ def _bar(left: float, width: float, height: float, text: str) -> Markup:
 
 
 def _grid(ticks: Iterable[tuple[float, str]]) -> Markup:
-    """Horizontal lines with their values at the left."""
+    """Draw horizontal lines with their values on the left."""
     line = Markup('<line class="grid" x1="{}" x2="{}" y1="{y}" y2="{y}"/>')
     text = Markup('<text class="tick" text-anchor="end" x="{}" y="{}">{}</text>')
     return Markup("").join(
@@ -154,7 +154,7 @@ def _grid(ticks: Iterable[tuple[float, str]]) -> Markup:
 
 
 def _x_axis(ticks: Iterable[tuple[float, str]], label: str) -> Markup:
-    """Values beneath the axis, thinned where they would touch, and what they are."""
+    """Draw tick labels below the axis, skipping those that would overlap, and the axis label."""
     text = Markup('<text class="tick" text-anchor="middle" x="{}" y="{}">{}</text>')
     parts, free = [], 0.0
     for at, name in ticks:
@@ -172,7 +172,7 @@ def _x_axis(ticks: Iterable[tuple[float, str]], label: str) -> Markup:
 
 
 def _line(points: Sequence[tuple[float, float | None]], colour: int) -> Markup:
-    """Draw a polyline that breaks at gaps; a lone point is a dot."""
+    """Draw a polyline that breaks at gaps; a single point becomes a dot."""
     parts = []
     for known, run in groupby(points, key=lambda p: p[1] is not None):
         if not known:

@@ -1,4 +1,4 @@
-"""Confusions that annotators share: counted, and as a classifier learnt them."""
+"""The sections on confusions that annotators share: counted, and learnt by a classifier."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.agreement import common_confusions
-from manyhands.report._inputs import Inputs, class_positions, spread
+from manyhands.report._inputs import Inputs, class_positions, to_table_classes
 from manyhands.report._limits import LIMITS
 from manyhands.typing import FloatArray
 
@@ -30,13 +30,13 @@ def common_section(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def learnt_section(inputs: Inputs) -> dict[str, Any] | None:
-    """Return the common confusion matrix of a classifier that learns one."""
+    """Common confusion matrix of a classifier that learns one, else None."""
     matrix = getattr(inputs.classifier, "common_confusion_", None)
     if matrix is None:
         return None
     positions = class_positions(inputs.classifier, inputs.table, "classifier")
     argument = "classifier.common_confusion_"
-    shares = spread(matrix, positions, inputs.table.n_classes, argument)
+    shares = to_table_classes(matrix, positions, inputs.table.n_classes, argument)
     return {
         "source": type(inputs.classifier).__name__,
         **_matrix_and_pairs(inputs, shares, None),
@@ -46,7 +46,7 @@ def learnt_section(inputs: Inputs) -> dict[str, Any] | None:
 def _matrix_and_pairs(
     inputs: Inputs, shares: FloatArray, n_annotators: int | None
 ) -> dict[str, Any]:
-    """Return the matrix, if the classes are few, and its largest entries off the diagonal."""
+    """The matrix, if there are few enough classes, and its largest off-diagonal entries."""
     small = inputs.table.n_classes <= LIMITS["matrix_classes"]
     return {
         "classes": inputs.table.classes.tolist() if small else None,

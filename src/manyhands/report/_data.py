@@ -1,4 +1,4 @@
-"""What was annotated, by how many, how much they agree; and the classes."""
+"""The sections on the data (counts, agreement, ties) and on the classes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def data_section(inputs: Inputs) -> dict[str, Any]:
 
 
 def classes_section(inputs: Inputs) -> dict[str, Any] | None:
-    """Annotations and inferred labels of every class; the most frequent ones of many."""
+    """Annotations and inferred labels per class; only the most frequent of many classes."""
     table, inferred = inputs.table, inputs.inferred
     if not table.n_classes:
         return None
@@ -56,7 +56,7 @@ def classes_section(inputs: Inputs) -> dict[str, Any] | None:
     return {
         "total": table.n_classes,
         "shown": len(shown),
-        # What the bars of the class table are drawn against.
+        # The bars of the class table are drawn relative to this share.
         "largest_share": max(given_share.max(), inferred_share.max(), 1e-9),
         "rows": [
             {
@@ -72,7 +72,7 @@ def classes_section(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def spread_of_counts(counts: IntArray) -> dict[str, Any]:
-    """Mean, median and range of the counts above 0, and a histogram of all."""
+    """Mean, median and range of the counts above 0, and a histogram of all counts."""
     some = counts[counts > 0]
     return {
         "mean": float(some.mean()) if len(some) else None,
@@ -84,7 +84,7 @@ def spread_of_counts(counts: IntArray) -> dict[str, Any]:
 
 
 def count_histogram(counts: IntArray) -> list[dict[str, int]]:
-    """Histogram of whole numbers: one bin a number up to 12, else bins from 1, 2, 5, 10, 20 ..."""
+    """Histogram of counts: one bin per number up to 12, else bins from 1, 2, 5, 10, 20, ..."""
     if not len(counts):
         return []
     top = int(counts.max())
@@ -97,7 +97,7 @@ def count_histogram(counts: IntArray) -> list[dict[str, int]]:
 
 
 def _round_starts(counts: IntArray) -> IntArray:
-    """Return starts 0, 1, 2, 5, 10, 20, 50 ... around the counts."""
+    """Bin starts from 0, 1, 2, 5, 10, 20, 50, ... that cover the counts."""
     decades = 10 ** np.arange(len(str(int(counts.max()))) + 1)
     starts = np.concatenate([[0], np.outer(decades, [1, 2, 5]).ravel()])
     first = np.searchsorted(starts, counts.min(), side="right") - 1
@@ -116,7 +116,7 @@ def _share(marked: Any, among: Any) -> float | None:
 
 
 def _imbalance(inputs: Inputs) -> dict[str, Any] | None:
-    """Most over least frequent class among the annotations; the ratio is None if one is absent."""
+    """Most and least frequent class and their ratio, which is None if a class is absent."""
     table = inputs.table
     if not table.n_annotations:
         return None
@@ -139,7 +139,7 @@ def _agreement(inputs: Inputs, per_instance: IntArray) -> dict[str, Any]:
 
 
 def _inferred_counts(inputs: Inputs) -> IntArray:
-    """Annotated instances of every inferred class."""
+    """Number of annotated instances per inferred class."""
     c = inputs.table.n_classes
     if inputs.inferred is None:
         return np.zeros(c, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Labels against gold, where gold is given: the one section that knows the truth."""
+"""The section that compares labels with gold, if gold is given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 def gold_section(inputs: Inputs) -> dict[str, Any] | None:
-    """Compare majority vote, inferred labels and predictions on the same gold instances."""
+    """Compare majority vote, inferred labels and predictions on the same instances with gold."""
     if inputs.gold is None or inputs.inferred is None:
         return None
     judged = inputs.annotated & (inputs.gold >= 0)
@@ -43,7 +43,7 @@ def _rows(inputs: Inputs, judged: BoolArray) -> list[dict[str, Any]]:
     if inputs.predicted is not None and inferred is not None and inferred.kind != "classifier":
         name = f"{type(inputs.classifier).__name__} (prediction)"
         proba = inputs.predicted
-        # A classifier may decide by another rule than the most probable class.
+        # A classifier need not predict the most probable class.
         decide = getattr(inputs.classifier, "_decide", lambda proba: proba.argmax(axis=1))
         rows.append(_row(name, inputs, judged, decide(proba), proba))
     return rows
@@ -67,7 +67,7 @@ def _row(
 def _calibration(
     proba: FloatArray | None, predicted: IntArray, y: IntArray
 ) -> dict[str, float | None]:
-    """Mean probability of the labels, which is their expected accuracy, and the ECE."""
+    """Mean probability of the labels (their expected accuracy), and the ECE."""
     if proba is None:
         return {"expected": None, "ece": None}
     return {
@@ -77,7 +77,7 @@ def _calibration(
 
 
 def _annotations(inputs: Inputs, judged: BoolArray) -> dict[str, float]:
-    """Share of right annotations of the judged instances: by gold, and as inferred."""
+    """Share of correct annotations of the judged instances, by gold and as inferred."""
     table, gold, inferred = inputs.table, inputs.gold, inputs.inferred
     if gold is None or inferred is None:
         raise ValueError("gold and inferred labels are needed")

@@ -1,6 +1,6 @@
-"""From a summary to one HTML file: templates do the wording, nothing here computes.
+"""Render a summary as one HTML file; the text is in the templates.
 
-A section is a key of the summary, a line in `SECTIONS` and a template of that name.
+A section consists of a key of the summary, an entry of `SECTIONS` and a template with that name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SECTIONS = (
     ("training", "Training"),
     ("methods", "How this was made"),
 )
-"""Key and heading of every section, in the order of the page."""
+"""Key and heading of each section, in page order."""
 
 
 def render_report(summary: Mapping[str, Any]) -> str:
@@ -38,20 +38,20 @@ def render_report(summary: Mapping[str, Any]) -> str:
     Parameters
     ----------
     summary : dict
-        Made by `summarize`, or read back from its JSON.
+        Result of `summarize`, possibly read back from JSON.
 
     Returns
     -------
     str
-        HTML that needs no network and no JavaScript, in light, dark and print. The same summary
-        gives the same page.
+        HTML without network access or JavaScript, with styles for light, dark and print. The same
+        summary gives the same page.
 
     Raises
     ------
     ValueError
-        If the summary is of another version, or none at all.
+        If ``summary`` is not a summary of the current version.
     MissingExtraError
-        Without the extra 'report'.
+        If the extra 'report' is not installed.
 
     Examples
     --------
@@ -70,13 +70,13 @@ def render_report(summary: Mapping[str, Any]) -> str:
 def write_report(
     summary_or_path: Mapping[str, Any] | str | os.PathLike[str], path: str | os.PathLike[str]
 ) -> Path:
-    """Write the HTML page of a summary; the file is the whole new one or the whole old one.
+    """Write the HTML page of a summary atomically.
 
     Parameters
     ----------
     summary_or_path : dict, or path of its JSON file
     path : str or Path
-        The HTML file; missing parent folders are made.
+        The HTML file; missing parent folders are created.
 
     Returns
     -------
@@ -85,9 +85,9 @@ def write_report(
     Raises
     ------
     ValueError
-        If the JSON is not that of a summary.
+        If the JSON file does not hold a summary.
     WriteError
-        If the file cannot be written; what stood there before is untouched.
+        If the file cannot be written; an existing file is left unchanged.
     """
     summary = (
         summary_or_path if isinstance(summary_or_path, Mapping) else _read_summary(summary_or_path)
@@ -114,8 +114,8 @@ def _check_version(summary: Mapping[str, Any]) -> None:
     found = summary.get("version")
     if found != VERSION:
         raise ValueError(
-            f"summary['version'] is {found!r}; this manyhands renders version {VERSION}. Make the "
-            "summary anew with summarize(...)"
+            f"summary['version'] is {found!r}; this version of manyhands renders version {VERSION}."
+            " Create the summary again with summarize(...)"
         )
 
 
@@ -128,7 +128,7 @@ def _environment() -> Environment:
 
     environment = Environment(
         loader=PackageLoader("manyhands.report", "templates"),
-        # Always, not by file name: every name in a summary is somebody else's text.
+        # For every template: all names in a summary are untrusted text.
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

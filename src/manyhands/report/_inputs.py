@@ -1,4 +1,4 @@
-"""Read what `summarize` is given: duck-typed, checked against the table, never importing torch."""
+"""Read and check the arguments of `summarize`: duck-typed, without importing torch."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
-from manyhands.report._foreseen import Foreseen, foresee
+from manyhands.report._expectations import Expectations, find_expectations
 from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
 class Inferred:
-    """Inferred labels: codes (-1 unknown), posterior, and where they come from.
+    """Inferred labels: codes (-1 unknown), posterior, and their origin.
 
-    ``probable`` tells whether the posterior holds probabilities or only marks the labels.
+    ``probable`` says whether the posterior holds probabilities or is one-hot encoded labels.
     """
 
     name: str
@@ -36,9 +36,9 @@ class Inferred:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything a section may look at, read and checked once.
+    """The checked inputs of all sections.
 
-    ``table`` holds the observed rows, each counting once; ``whole`` is the table as given.
+    ``table`` holds the observed annotations without weights; ``whole`` is the table as given.
     """
 
     whole: AnnotationTable
@@ -48,16 +48,16 @@ class Inputs:
     classifier: Any = None
     predicted: FloatArray | None = None
     gold: IntArray | None = None
-    foreseen: Foreseen | None = None
+    expectations: Expectations | None = None
 
     @cached_property
     def annotated(self) -> BoolArray:
-        """Mark the instances with an observed annotation, shape (n_instances,)."""
+        """Mask of the instances with an observed annotation, shape (n_instances,)."""
         return self.table.annotations_per_instance() > 0
 
     @cached_property
     def votes(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Non-empty cells of the vote counts: instance, class and count, sorted by instance."""
+        """Nonzero vote counts as (instance, class, count), sorted by instance."""
         c = max(self.table.n_classes, 1)
         flat = self.table.instance.astype(np.int64) * c + self.table.label
         cells, counts = np.unique(flat, return_counts=True)
@@ -65,7 +65,7 @@ class Inputs:
 
     @cached_property
     def top_votes(self) -> IntArray:
-        """Votes of the most chosen class of every instance, shape (n_instances,)."""
+        """Number of votes for each instance's most chosen class, shape (n_instances,)."""
         instance, _, count = self.votes
         top = np.zeros(self.table.n_instances, dtype=np.int64)
         np.maximum.at(top, instance, count)
@@ -73,7 +73,7 @@ class Inputs:
 
     @cached_property
     def tied(self) -> BoolArray:
-        """Mark the instances where several classes have the most votes."""
+        """Mask of the instances where several classes have the most votes."""
         instance, _, count = self.votes
         winners = instance[count == self.top_votes[instance]]
         return np.bincount(winners, minlength=self.table.n_instances) > 1
@@ -92,7 +92,7 @@ def read_inputs(
     whole = as_table(table, argument="table")
     observed = replace(whole.observed, weights=None)
     if X is not None and classifier is None:
-        raise AnnotationError("X is for a classifier's predictions; pass classifier= as well")
+        raise AnnotationError("X is only used with a classifier; pass classifier= as well")
     _check_fitted(aggregator, "posterior_", "aggregator", "fit(table)")
     _check_fitted(classifier, "classes_", "classifier", "fit(X, table)")
     _check_annotators(aggregator, observed, "aggregator")
@@ -100,34 +100,34 @@ def read_inputs(
     predicted = None if X is None else _predict(classifier, X, observed)
     inferred = _infer(observed, aggregator, classifier, predicted, labels, posterior)
     gold_codes = None if gold is None else read_labels(gold, observed, "gold")
-    foreseen = None if X is None else _foresee(classifier, X, observed)
+    expectations = None if X is None else _expect(classifier, X, observed)
     return Inputs(
-        whole, observed, inferred, aggregator, classifier, predicted, gold_codes, foreseen
+        whole, observed, inferred, aggregator, classifier, predicted, gold_codes, expectations
     )
 
 
 def read_labels(values: Any, table: AnnotationTable, argument: str) -> IntArray:
-    """Class codes of one value an instance; -1 where it is missing (None, NaN, or -1)."""
+    """Class codes of one value per instance; -1 where it is missing (None, NaN, or -1)."""
     values = np.asarray(values)
     if values.shape != (table.n_instances,):
         raise AnnotationError(
-            f"{argument} has shape {values.shape}; one value an instance of the table, "
-            f"({table.n_instances},), is needed (None, NaN or -1 where unknown)"
+            f"{argument} has shape {values.shape}; it must have one value per instance of the "
+            f"table, shape ({table.n_instances},) (None, NaN or -1 where unknown)"
         )
-    gaps = missing_mask(values)
-    # In an object column -1 may stand beside strings; it is compared by value there too.
+    missing = missing_mask(values)
+    # An object array may hold -1 next to strings.
     if not (table.classes == MISSING).any():
-        gaps = gaps | np.array(values == MISSING, dtype=bool)
+        missing = missing | np.array(values == MISSING, dtype=bool)
     codes = np.full(table.n_instances, MISSING, dtype=np.int64)
-    if not gaps.all():
-        codes[~gaps] = encode(
-            values[~gaps], table.classes, argument=argument, vocabulary_name="classes"
+    if not missing.all():
+        codes[~missing] = encode(
+            values[~missing], table.classes, argument=argument, vocabulary_name="classes"
         )[0]
     return codes
 
 
 def class_positions(estimator: Any, table: AnnotationTable, argument: str) -> IntArray:
-    """Code, in the table, of every class of an estimator; the table's order if it names none."""
+    """The table's codes of an estimator's classes; in table order if it has no ``classes_``."""
     classes = getattr(estimator, "classes_", None)
     if classes is None:
         return np.arange(table.n_classes)
@@ -136,13 +136,14 @@ def class_positions(estimator: Any, table: AnnotationTable, argument: str) -> In
     )[0]
 
 
-def spread(matrix: Any, positions: IntArray, n_classes: int, argument: str) -> FloatArray:
-    """Bring the last two axes of (..., k, k) into the table's class order; NaN where absent."""
+def to_table_classes(matrix: Any, positions: IntArray, n_classes: int, argument: str) -> FloatArray:
+    """Expand the last two axes of (..., k, k) to the table's classes; NaN for absent classes."""
     matrix = np.asarray(matrix, dtype=np.float64)
     k = len(positions)
     if matrix.shape[-2:] != (k, k):
         raise AnnotationError(
-            f"{argument} has shape {matrix.shape}; its last two axes must be the {k} classes"
+            f"{argument} has shape {matrix.shape}; its last two axes must have length {k}, the "
+            "number of classes"
         )
     out = np.full((*matrix.shape[:-2], n_classes, n_classes), np.nan)
     out[..., positions[:, None], positions] = matrix
@@ -150,7 +151,7 @@ def spread(matrix: Any, positions: IntArray, n_classes: int, argument: str) -> F
 
 
 def describe_estimator(estimator: Any) -> dict[str, Any] | None:
-    """Name and parameters of an estimator, as short texts."""
+    """Name and parameters of an estimator, as short strings."""
     if estimator is None:
         return None
     get_params = getattr(estimator, "get_params", None)
@@ -162,29 +163,29 @@ def describe_estimator(estimator: Any) -> dict[str, Any] | None:
 
 
 def _short_repr(value: Any, limit: int = 120) -> str:
-    # An address in memory differs from run to run and tells a reader nothing.
+    # Memory addresses differ from run to run.
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
     text = " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _check_fitted(estimator: Any, attribute: str, argument: str, mend: str) -> None:
+def _check_fitted(estimator: Any, attribute: str, argument: str, call: str) -> None:
     if estimator is not None and not hasattr(estimator, attribute):
         raise NotFittedError(
             f"{argument} ({type(estimator).__name__}) has no {attribute}: it is not fitted. "
-            f"Call {argument}.{mend} first"
+            f"Call {argument}.{call} first"
         )
 
 
 def _check_annotators(estimator: Any, table: AnnotationTable, argument: str) -> None:
-    """Refuse an estimator fitted on other annotators or rows: its results get wrong names."""
+    """Refuse an estimator fitted on other annotators or instances, or in another order."""
     for name in ("annotators", "instances"):
         theirs = getattr(estimator, f"{name}_", None)
         ours = getattr(table, name)
         if theirs is not None and not np.array_equal(np.asarray(theirs), ours):
             raise AnnotationError(
-                f"{argument} was fitted on {len(theirs)} {name}, which are not the table's "
-                f"{len(ours)} (or in another order); fit it on this table"
+                f"{argument} was fitted on {len(theirs)} {name}, which differ from the table's "
+                f"{len(ours)} {name} or are in another order; fit it on this table"
             )
 
 
@@ -193,16 +194,17 @@ def _predict(classifier: Any, X: Any, table: AnnotationTable) -> FloatArray:
     positions = class_positions(classifier, table, "classifier")
     if proba.shape != (table.n_instances, len(positions)):
         raise AnnotationError(
-            f"classifier.predict_proba(X) has shape {proba.shape}; the table needs one row an "
-            f"instance, {(table.n_instances, len(positions))}. X must be what it annotates"
+            f"classifier.predict_proba(X) has shape {proba.shape}; it must have one row per "
+            f"instance of the table, {(table.n_instances, len(positions))}. Pass the features of "
+            "the annotated instances as X"
         )
     out = np.zeros((table.n_instances, table.n_classes))
     out[:, positions] = proba
     return _checked_posterior(out, table, "classifier.predict_proba(X)")
 
 
-def _foresee(classifier: Any, X: Any, table: AnnotationTable) -> Foreseen | None:
-    return foresee(classifier, X, table, class_positions(classifier, table, "classifier"))
+def _expect(classifier: Any, X: Any, table: AnnotationTable) -> Expectations | None:
+    return find_expectations(classifier, X, table, class_positions(classifier, table, "classifier"))
 
 
 def _infer(
@@ -213,7 +215,7 @@ def _infer(
     labels: Any,
     posterior: Any,
 ) -> Inferred | None:
-    """Take the labels given, else the aggregator's, the classifier's, or the majority vote."""
+    """Take the given labels, else the aggregator's, the classifier's, or the majority vote."""
     if not table.n_annotations:
         return None
     if labels is not None or posterior is not None:
@@ -227,9 +229,9 @@ def _infer(
             codes = _known(codes, table, "aggregator.labels_")
         return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
     if predicted is not None:
-        # Some classifiers infer the labels of what they were trained on apart from predicting.
-        apart = " (prediction)" if hasattr(classifier, "posterior_") else ""
-        return _inferred(type(classifier).__name__ + apart, "classifier", predicted)
+        # Some classifiers also infer labels of their training instances, other than predictions.
+        suffix = " (prediction)" if hasattr(classifier, "posterior_") else ""
+        return _inferred(type(classifier).__name__ + suffix, "classifier", predicted)
     return _inferred("majority vote", "majority", vote_shares(make_votes(table)))
 
 
@@ -244,8 +246,8 @@ def _aggregated(aggregator: Any, table: AnnotationTable) -> FloatArray:
     positions = class_positions(aggregator, table, "aggregator")
     if proba.shape != (table.n_instances, len(positions)):
         raise AnnotationError(
-            f"aggregator.posterior_ has shape {proba.shape}, the table {table.n_instances} "
-            f"instances and {table.n_classes} classes; fit it on this table"
+            f"aggregator.posterior_ has shape {proba.shape}, but the table has "
+            f"{table.n_instances} instances and {table.n_classes} classes; fit it on this table"
         )
     out = np.zeros((table.n_instances, table.n_classes))
     out[:, positions] = proba
@@ -260,8 +262,8 @@ def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
     posterior = np.asarray(posterior, dtype=np.float64)
     if posterior.shape != (table.n_instances, table.n_classes):
         raise AnnotationError(
-            f"posterior has shape {posterior.shape}; the table needs one row an instance and one "
-            f"column a class, {(table.n_instances, table.n_classes)}"
+            f"posterior has shape {posterior.shape}; it must have one row per instance and one "
+            f"column per class of the table, {(table.n_instances, table.n_classes)}"
         )
     proba = _checked_posterior(posterior, table, "posterior")
     if labels is not None:
@@ -271,7 +273,7 @@ def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
 
 
 def _known(codes: IntArray, table: AnnotationTable, argument: str) -> IntArray:
-    """Refuse labels with gaps where there are annotations."""
+    """Refuse labels that are missing for annotated instances."""
     unknown = (codes < 0) & (table.annotations_per_instance() > 0)
     if unknown.any():
         raise AnnotationError(
@@ -289,7 +291,7 @@ def _checked_posterior(proba: FloatArray, table: AnnotationTable, argument: str)
     if bad.any():
         raise AnnotationError(
             f"{argument} of instance {table.instances[bad][0].item()!r} is "
-            f"{_short_repr(proba[bad][0].round(4).tolist(), 60)}; probabilities that sum to 1 are "
-            "needed"
+            f"{_short_repr(proba[bad][0].round(4).tolist(), 60)}; it must hold probabilities that "
+            "sum to 1"
         )
     return np.nan_to_num(proba).clip(0.0, 1.0)

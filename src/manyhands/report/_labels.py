@@ -1,4 +1,4 @@
-"""Inferred labels: how certain, which ones to look at again, which ones overrule the majority."""
+"""The section on inferred labels: confidence, the least certain, and those against the majority."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from manyhands.report._limits import LIMITS
 from manyhands.typing import FloatArray, IntArray
 
 CERTAIN = 0.95
-"""Labels with this probability or more are called nearly certain."""
+"""Labels with at least this probability count as certain."""
 
 
 def labels_section(inputs: Inputs) -> dict[str, Any] | None:
-    """Inferred labels of the annotated instances; None where nothing is annotated."""
+    """Inferred labels of the annotated instances; None if nothing is annotated."""
     inferred = inputs.inferred
     if inferred is None:
         return None
@@ -35,7 +35,7 @@ def labels_section(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def confidence(inferred: Inferred) -> FloatArray:
-    """Probability of every instance's inferred label, shape (n_instances,)."""
+    """Probability of each instance's inferred label, shape (n_instances,)."""
     taken = np.take_along_axis(inferred.posterior, inferred.codes[:, None].clip(0), axis=1)
     return taken[:, 0]
 
@@ -63,13 +63,13 @@ def _uncertain(inputs: Inputs, inferred: Inferred, rows: IntArray) -> dict[str, 
         return None
     values = confidence(inferred)[rows]
     order = rows[np.argsort(values, kind="stable")]
-    # A list of labels that all print as 100 % helps nobody.
+    # Leaves out labels that would print as 100 %.
     doubtful = order[np.sort(values) < 0.9995]
     return _listing(inputs, doubtful, "uncertain")
 
 
 def _against_majority(inputs: Inputs, inferred: Inferred) -> IntArray:
-    """Votes the most chosen class is ahead of the inferred one, shape (n_instances,)."""
+    """How many more votes the most chosen class has than the inferred one, (n_instances,)."""
     instance, label, count = inputs.votes
     mine = label == inferred.codes[instance]
     own = np.zeros(inputs.table.n_instances, dtype=np.int64)
@@ -83,7 +83,7 @@ def _most_overruled(inputs: Inputs, against: IntArray) -> IntArray:
 
 
 def _listing(inputs: Inputs, rows: IntArray, limit: str) -> dict[str, Any]:
-    """Describe the first rows of a list, and of how many they are the first."""
+    """Describe the first rows of a list, and count all of its rows."""
     shown = rows[: LIMITS[limit]]
     return {"total": len(rows), "shown": len(shown), "rows": _describe(inputs, shown)}
 

@@ -1,4 +1,4 @@
-"""How much of a large table a report shows; every list says how many it shows of how many."""
+"""Limits on what a report shows of a large table, and thresholds of its warnings."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ LIMITS: Final[dict[str, int]] = {
     "series": 4,
     "named": 5,
 }
-"""Rows of each kind. Stored in the summary, so that a report states the limits it was made with."""
+"""Maximal number of entries of each kind; stored in the summary for the report to state."""
 
 MATRIX_CELLS: Final = 12_000
-"""Cells of all annotators' confusion matrices together; about 40 bytes of HTML each."""
+"""Maximal number of cells of all annotators' confusion matrices, at about 40 bytes of HTML each."""
 
 FEW: Final = 5
-"""An annotator with fewer annotations than this is flagged: no rate is worth reading."""
+"""An annotator with fewer annotations than this is flagged: too few for a meaningful rate."""
 
 IMBALANCED: Final = 10.0
-"""A most frequent class this many times the least frequent one is worth a warning."""
+"""Ratio of the most to the least frequent class from which the report warns of imbalance."""
 
 OVERCONFIDENT: Final = 0.05
-"""Labels that expect to be right this much more often than gold says are worth a warning."""
+"""Excess of expected accuracy over accuracy against gold above which the report warns."""

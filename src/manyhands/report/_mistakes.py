@@ -1,4 +1,4 @@
-"""Which class annotators give for which: counts, most frequent mistakes, confusion matrices."""
+"""Annotators' confusions: counts, most frequent mistakes and confusion matrices."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
-from manyhands.report._inputs import Inferred, Inputs, class_positions, spread
+from manyhands.report._inputs import Inferred, Inputs, class_positions, to_table_classes
 from manyhands.report._limits import LIMITS, MATRIX_CELLS
 from manyhands.typing import FloatArray, IntArray
 
 Counts: TypeAlias = list[dict[tuple[int, int], int]]
-"""Of every annotator: (inferred, given) -> count. Sparse: few of 1,000 x 1,000 cells are met."""
+"""One dict per annotator: (inferred, given) -> count. With many classes, most cells are empty."""
 
 
 def count_mistakes(table: AnnotationTable, codes: IntArray, shown: IntArray) -> Counts:
-    """Count what each of the shown annotators gave to instances of which inferred class."""
+    """Count the classes each shown annotator gave, by inferred class of the instance."""
     place = np.full(table.n_annotators, -1, dtype=np.int64)
     place[shown] = np.arange(len(shown))
     rows = np.flatnonzero(place[table.annotator] >= 0)
@@ -35,7 +35,7 @@ def count_mistakes(table: AnnotationTable, codes: IntArray, shown: IntArray) -> 
 def top_mistake(
     table: AnnotationTable, counts: dict[tuple[int, int], int]
 ) -> dict[str, Any] | None:
-    """Return an annotator's most frequent mistake, and how often its occasion arose."""
+    """An annotator's most frequent mistake, its count, and that of the true class."""
     wrong = {pair: n for pair, n in counts.items() if pair[0] != pair[1]}
     if not wrong:
         return None
@@ -51,10 +51,10 @@ def top_mistake(
 def matrices_section(
     inputs: Inputs, inferred: Inferred, shown: IntArray, counts: Counts
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """Confusion matrices of the first shown annotators, and where they come from.
+    """Confusion matrices of the first shown annotators, and their origin.
 
-    Shares are the model's, where it has confusion matrices, else counted against the inferred
-    labels; ``met`` counts the annotations each row rests on.
+    Shares come from the model if it has confusion matrices; otherwise they are counted against the
+    inferred labels. ``met`` counts the annotations behind each row.
     """
     table = inputs.table
     n = min(_n_matrices(table.n_classes), len(shown))
@@ -76,7 +76,7 @@ def _n_matrices(n_classes: int) -> int:
 
 
 def _counted(counts: dict[tuple[int, int], int], n_classes: int) -> tuple[FloatArray, IntArray]:
-    """Shares given, by inferred class (NaN where it was not met), and how often it was met."""
+    """Shares of the given classes by inferred class (NaN where absent), and counts of these."""
     matrix = np.zeros((n_classes, n_classes))
     for (true, given), count in counts.items():
         matrix[true, given] = count
@@ -87,9 +87,9 @@ def _counted(counts: dict[tuple[int, int], int], n_classes: int) -> tuple[FloatA
 def _learnt(
     inputs: Inputs, inferred: Inferred, shown: IntArray
 ) -> tuple[str | None, FloatArray | None]:
-    """Name of the model and its matrices of the shown annotators; None where none has any."""
+    """Name and confusion matrices of the model that has any; (None, None) if none does."""
     candidates = [("aggregator", inputs.aggregator), ("classifier", inputs.classifier)]
-    # Labels and matrices of one page come from one model where that is possible.
+    # Labels and matrices of a page come from the same model if possible.
     if inferred.kind == "classifier":
         candidates.reverse()
     for argument, estimator in candidates:
@@ -105,7 +105,7 @@ def _confusion_of(estimator: Any, argument: str, inputs: Inputs, shown: IntArray
     k = len(positions)
     if matrix.shape != (table.n_annotators, k, k):
         raise AnnotationError(
-            f"{argument}.confusion_ has shape {matrix.shape}; one matrix an annotator of the "
-            f"table, ({table.n_annotators}, {k}, {k}), is needed"
+            f"{argument}.confusion_ has shape {matrix.shape}; it must hold one matrix per "
+            f"annotator of the table, shape ({table.n_annotators}, {k}, {k})"
         )
-    return spread(matrix[shown], positions, table.n_classes, f"{argument}.confusion_")
+    return to_table_classes(matrix[shown], positions, table.n_classes, f"{argument}.confusion_")

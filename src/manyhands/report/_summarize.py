@@ -1,4 +1,4 @@
-"""`summarize`: everything a report says, as one dict of plain values."""
+"""`summarize`: the content of a report as one dict of plain values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from manyhands.report._unexpected import unexpected_section
 from manyhands.report._warnings import find_warnings
 
 VERSION = 1
-"""Of the dict's layout: raised when a key changes its meaning or goes away."""
+"""Version of the dict's layout; increased when a key changes its meaning or is removed."""
 
 Summary: TypeAlias = dict[str, Any]
 
@@ -39,31 +39,31 @@ def summarize(
 
     Parameters
     ----------
-    table : AnnotationTable, or what ``fit`` takes in its place
-        Observed annotations only are counted, each once, whatever its weight.
+    table : AnnotationTable, or anything that ``fit`` accepts in its place
+        Only observed annotations are counted, each once, whatever its weight.
     aggregator : fitted truth-inference method, optional
-        Has ``posterior_``, and maybe ``labels_`` and ``confusion_``.
+        Must have ``posterior_``; may have ``labels_`` and ``confusion_``.
     classifier : fitted crowd classifier, optional
-        Has ``classes_``, and maybe ``predict_proba``, ``predict_observed_proba`` or
+        Must have ``classes_``; may have ``predict_proba``, ``predict_observed_proba`` or
         ``predict_annotation_proba``, ``confusion_``, ``common_confusion_``,
         ``common_proportion_`` and ``history_``.
     X : array-like, optional
-        The instances of the table, row by row, for the classifier's predictions, and for what it
-        expects of the annotators there.
+        Features, one row per instance of the table, for the classifier's predictions of classes
+        and of annotations.
     labels : array-like of shape (n_instances,), optional
-        Inferred class values; missing for instances without annotations only.
+        Inferred class values; may be missing only for instances without annotations.
     posterior : array-like of shape (n_instances, n_classes), optional
     gold : array-like of shape (n_instances,), optional
-        Gold class values; None, NaN or -1 where unknown. Used in the sections that say so.
+        Gold class values; None, NaN or -1 where unknown. The sections that use them say so.
     title : str, optional
         Heading of the report.
 
     Returns
     -------
     dict
-        Plain values (``json.dumps(summary, allow_nan=False)`` works; NaN became None), with
+        Plain values (``json.dumps(summary, allow_nan=False)`` works; NaN becomes None), with
         ``"version": 1``. A section without content is None. Lists of a large table are cut to
-        ``summary["limits"]`` and give the total beside.
+        ``summary["limits"]`` and state the total.
 
     Raises
     ------
@@ -74,8 +74,8 @@ def summarize(
 
     Notes
     -----
-    Inferred labels are, in this order: ``labels`` and ``posterior`` if given, the aggregator's,
-    the classifier's predictions for ``X``, the majority vote.
+    Inferred labels are the first available of: ``labels`` and ``posterior``, the aggregator's
+    labels, the classifier's predictions for ``X``, the majority vote.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def _sections(inputs: Inputs) -> Summary:
 
 
 def plain_values(value: Any) -> Any:
-    """Turn arrays, NumPy scalars and tuples into JSON's types; NaN and infinity into None."""
+    """Convert arrays, NumPy scalars and tuples to JSON types; NaN and infinity to None."""
     if isinstance(value, dict):
         return {str(key): plain_values(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray):

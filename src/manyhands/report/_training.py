@@ -1,4 +1,4 @@
-"""Learning curves out of a classifier's ``history_``: one chart a measure, thinned when long."""
+"""The training section: learning curves from ``history_``, one chart per measure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFIXES = ("train_", "validation_", "valid_", "val_")
 
 
 def training_section(classifier: Any) -> dict[str, Any] | None:
-    """Stages, seconds and curves of the training; None without a history."""
+    """Stages, seconds and learning curves; None without a history."""
     found = getattr(classifier, "history_", None)
     history: History = [] if found is None else [dict(row) for row in found]
     if not history:
@@ -27,7 +27,7 @@ def training_section(classifier: Any) -> dict[str, Any] | None:
     return {
         "classifier": type(classifier).__name__,
         "n_epochs": len(history),
-        # Of self-training a row is a whole fit: of round 0, before anything was added.
+        # In self-training a row is a whole fit; round 0 is the one before anything is added.
         "unit": "round" if "round" in history[0] else "epoch",
         "kept": _kept(classifier, history),
         "seconds": _seconds(history),
@@ -40,7 +40,7 @@ def training_section(classifier: Any) -> dict[str, Any] | None:
 
 
 def _kept(classifier: Any, history: History) -> int | None:
-    """Round whose classifier was kept; None where there are no rounds."""
+    """Round whose classifier was kept; None if there are no rounds."""
     if "round" not in history[0]:
         return None
     kept: Any = getattr(classifier, "best_round_", history[-1]["round"])
@@ -48,14 +48,14 @@ def _kept(classifier: Any, history: History) -> int | None:
 
 
 def _shown(names: list[str]) -> list[str]:
-    """Choose the measures that get a chart; what classes added share one, if they are few."""
+    """Choose the measures to draw; ``added_`` measures share a chart, if there are few."""
     added = [name for name in names if name.startswith("added_")]
     others = [name for name in names if name not in added][: LIMITS["curves"]]
     return others + (added if len(added) <= LIMITS["series"] else [])
 
 
 def _measures(history: History) -> list[str]:
-    """Names of the numbers logged, in order of appearance."""
+    """Names of the logged numbers, in order of appearance."""
     names = dict.fromkeys(str(key) for row in history for key in row)
     return [
         name
@@ -76,7 +76,7 @@ def _seconds(history: History) -> float | None:
 
 
 def _stages(history: History) -> list[dict[str, Any]]:
-    """List the runs of rows with one stage: name, first row (from 1), epochs, seconds."""
+    """Name, first row (from 1), number of epochs and seconds of each stage."""
     starts = [
         k
         for k, row in enumerate(history)
@@ -95,7 +95,7 @@ def _stages(history: History) -> list[dict[str, Any]]:
 
 
 def _charts(history: History, names: list[str]) -> list[dict[str, Any]]:
-    """Group what belongs in one chart: ``nll`` and ``validation_nll``, or all that was added."""
+    """Group series by chart: ``nll`` with ``validation_nll``, and all ``added_`` series."""
     groups: dict[str, list[str]] = {}
     for name in names:
         base = next((name.removeprefix(p) for p in PREFIXES if name.startswith(p)), name)
@@ -109,7 +109,7 @@ def _charts(history: History, names: list[str]) -> list[dict[str, Any]]:
 
 
 def _thinned(n: int) -> list[int]:
-    """Evenly spaced rows, the first and the last among them."""
+    """Evenly spaced rows, including the first and the last."""
     limit = LIMITS["curve_points"]
     if n <= limit:
         return list(range(n))

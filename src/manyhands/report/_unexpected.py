@@ -1,4 +1,4 @@
-"""Annotations that their annotators were not expected to give, the least probable first."""
+"""The section on annotations that a classifier did not expect."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.report._foreseen import UNEXPECTED, Foreseen
+from manyhands.report._expectations import UNEXPECTED, Expectations
 from manyhands.report._inputs import Inputs
 from manyhands.report._limits import LIMITS
 from manyhands.typing import FloatArray, IntArray
 
 
 def unexpected_section(inputs: Inputs) -> dict[str, Any] | None:
-    """Compare the annotations with what a classifier expected of every annotator there."""
-    foreseen, predicted, table = inputs.foreseen, inputs.predicted, inputs.table
-    if foreseen is None or predicted is None:
+    """Compare the annotations with what a classifier expected of their annotators."""
+    expectations, predicted, table = inputs.expectations, inputs.predicted, inputs.table
+    if expectations is None or predicted is None:
         return None
-    listed = _least_probable(table, foreseen)
+    listed = _least_probable(table, expectations)
     shown = listed[: LIMITS["unexpected"]]
     edges = np.linspace(0.0, 1.0, 21)
-    counts, _ = np.histogram(foreseen.given, bins=edges)
+    counts, _ = np.histogram(expectations.given_probability, bins=edges)
     return {
         "source": type(inputs.classifier).__name__,
         "n": table.n_annotations,
         "below": UNEXPECTED,
-        "n_unexpected": int(foreseen.unexpected.sum()),
-        "n_unexpected_foreseen": float(foreseen.unexpected_chance.sum()),
+        "n_unexpected": int(expectations.unexpected.sum()),
+        "n_unexpected_foreseen": float(expectations.unexpected_chance.sum()),
         "n_second": len(listed),
-        "n_second_foreseen": float(foreseen.second_chance.sum()),
-        "median": float(np.median(foreseen.given)),
+        "n_second_foreseen": float(expectations.second_chance.sum()),
+        "median": float(np.median(expectations.given_probability)),
         "histogram": [
             {"from": float(low), "to": float(high), "count": int(n)}
             for low, high, n in zip(edges[:-1].round(2), edges[1:].round(2), counts, strict=True)
@@ -38,34 +38,34 @@ def unexpected_section(inputs: Inputs) -> dict[str, Any] | None:
         "least": {
             "total": len(listed),
             "shown": len(shown),
-            "rows": [_describe(table, foreseen, predicted, k) for k in shown.tolist()],
+            "rows": [_describe(table, expectations, predicted, k) for k in shown.tolist()],
         },
     }
 
 
 def unexpected_by_annotator(inputs: Inputs) -> list[dict[str, Any]] | None:
-    """Count the unexpected annotations of every annotator, beside how many were foreseen."""
-    foreseen, table = inputs.foreseen, inputs.table
-    if foreseen is None:
+    """Actual and expected number of unexpected annotations per annotator."""
+    expectations, table = inputs.expectations, inputs.table
+    if expectations is None:
         return None
     seen, chance = (
         np.bincount(table.annotator, weights=values, minlength=table.n_annotators)
-        for values in (foreseen.unexpected, foreseen.unexpected_chance)
+        for values in (expectations.unexpected, expectations.unexpected_chance)
     )
     return [
         {"n": int(n), "foreseen": float(expected)} for n, expected in zip(seen, chance, strict=True)
     ]
 
 
-def _least_probable(table: AnnotationTable, foreseen: Foreseen) -> IntArray:
-    """Annotations with a more probable class, least probable first; ties as in the vocabularies."""
-    rows = np.flatnonzero(foreseen.second)
-    keys = (table.label, table.annotator, table.instance, foreseen.given)
+def _least_probable(table: AnnotationTable, expectations: Expectations) -> IntArray:
+    """Annotations with a more probable class, least probable first; ties in vocabulary order."""
+    rows = np.flatnonzero(expectations.second)
+    keys = (table.label, table.annotator, table.instance, expectations.given_probability)
     return rows[np.lexsort([key[rows] for key in keys])]
 
 
 def _describe(
-    table: AnnotationTable, foreseen: Foreseen, predicted: FloatArray, k: int
+    table: AnnotationTable, expectations: Expectations, predicted: FloatArray, k: int
 ) -> dict[str, Any]:
     i = table.instance[k]
     label = predicted[i].argmax()
@@ -73,9 +73,9 @@ def _describe(
         "id": table.instances[i].item(),
         "annotator": table.annotators[table.annotator[k]].item(),
         "given": table.classes[table.label[k]].item(),
-        "given_probability": float(foreseen.given[k]),
-        "expected": table.classes[foreseen.expected[k]].item(),
-        "expected_probability": float(foreseen.probability[k]),
+        "given_probability": float(expectations.given_probability[k]),
+        "expected": table.classes[expectations.expected[k]].item(),
+        "expected_probability": float(expectations.expected_probability[k]),
         "predicted": table.classes[label].item(),
         "predicted_probability": float(predicted[i, label]),
     }

@@ -1,4 +1,4 @@
-"""What a lead should know before trusting the rest, in words, gravest first."""
+"""Warnings of a report, in words, the most serious first."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Warnings = Iterator[tuple[str, str]]
 
 
 def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str]]:
-    """List the warnings of a summary: a code for machines, a text for people."""
+    """List the warnings of a summary, each with a code for programs and a text for readers."""
     data = summary["data"]
     if not data["n_annotations"]:
-        return [{"code": "empty", "text": "There is no observed annotation to report on."}]
+        return [{"code": "empty", "text": "There are no observed annotations to report on."}]
     parts = (_about_agreement(data), _about_classes(inputs, data), _about_coverage(data))
     found = [*_about_gold(summary), *parts[0], *parts[1], *parts[2]]
     found += [*_about_annotators(summary), *_about_counting(data)]
@@ -49,8 +49,8 @@ def _about_gold(summary: dict[str, Any]) -> Warnings:
             yield (
                 "overconfident",
                 f"{row['name']} expects {100 * expected:.0f}\u202f% of its labels to be right; "
-                f"against gold {100 * row['accuracy']:.0f}\u202f% are. Read its probabilities, and "
-                "whatever rests on them, as too high.",
+                f"against gold, {100 * row['accuracy']:.0f}\u202f% are. Its probabilities, and "
+                "everything derived from them, are too high.",
             )
 
 
@@ -59,15 +59,15 @@ def _about_agreement(data: dict[str, Any]) -> Warnings:
     if not agreement["n_instances"]:
         yield (
             "no-overlap",
-            "No instance has two annotations: agreement cannot be measured, and every reliability "
-            "rests on the model's assumptions alone.",
+            "No instance has two annotations: agreement cannot be measured, and all reliabilities "
+            "depend on the model's assumptions alone.",
         )
     alpha = agreement["alpha"]
     if alpha is not None and alpha < 0:
         yield (
             "alpha-below-0",
             f"Krippendorff's alpha is {alpha:.2f}, below 0: annotators agree less than by chance. "
-            "Look for swapped classes or misread instructions.",
+            "Check for swapped classes or misunderstood instructions.",
         )
 
 
@@ -90,13 +90,10 @@ def _about_classes(inputs: Inputs, data: dict[str, Any]) -> Warnings:
 def _about_coverage(data: dict[str, Any]) -> Warnings:
     if data["n_unannotated"]:
         verb = "has" if data["n_unannotated"] == 1 else "have"
-        yield "unannotated", f"{count(data['n_unannotated'], 'instance')} {verb} no annotation."
+        yield "unannotated", f"{count(data['n_unannotated'], 'instance')} {verb} no annotations."
     if data["n_single"] and data["agreement"]["n_instances"]:
-        verb = "rests" if data["n_single"] == 1 else "rest"
-        yield (
-            "single",
-            f"{count(data['n_single'], 'instance')} {verb} on a single annotation.",
-        )
+        verb = "has" if data["n_single"] == 1 else "have"
+        yield "single", f"{count(data['n_single'], 'instance')} {verb} only one annotation."
 
 
 def _about_annotators(summary: dict[str, Any]) -> Warnings:
@@ -121,7 +118,7 @@ def _about_annotators(summary: dict[str, Any]) -> Warnings:
             f"{count(few, 'annotator')} gave fewer than {FEW} annotations: too few to judge.",
         )
     if summary["data"]["n_silent"]:
-        yield "silent", f"{count(summary['data']['n_silent'], 'annotator')} gave no annotation."
+        yield "silent", f"{count(summary['data']['n_silent'], 'annotator')} gave no annotations."
 
 
 def _about_counting(data: dict[str, Any]) -> Warnings:
@@ -129,13 +126,14 @@ def _about_counting(data: dict[str, Any]) -> Warnings:
         verb = "is" if data["n_added"] == 1 else "are"
         yield (
             "added",
-            f"{count(data['n_added'], 'annotation')} made by a program (pseudo, generated or "
+            f"{count(data['n_added'], 'annotation')} added by a program (pseudo, generated or "
             f"synthetic) {verb} not counted here.",
         )
     if data["n_repeated"]:
+        verb = "repeats" if data["n_repeated"] == 1 else "repeat"
         yield (
             "repeated",
-            f"{count(data['n_repeated'], 'annotation')} repeat a pair of instance and annotator.",
+            f"{count(data['n_repeated'], 'annotation')} {verb} a pair of instance and annotator.",
         )
     if data["weighted"]:
-        yield "weights", "The table has weights; this report counts every annotation once."
+        yield "weights", "The table has weights; this report counts each annotation once."

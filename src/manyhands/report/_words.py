@@ -1,8 +1,8 @@
-"""Template filters: numbers as people read them, and names that may be hostile made harmless.
+"""Template filters that format numbers for readers and make untrusted names harmless.
 
-Names of instances, annotators and classes are other people's data. Autoescaping keeps their
-markup from acting; `visible` keeps control and format characters (bidirectional overrides,
-zero-width spaces, line breaks) from reordering or hiding text; `name` clips and isolates them.
+Names of instances, annotators and classes are untrusted data. Autoescaping disables any markup in
+them. `visible` prevents control and format characters (bidirectional overrides, zero-width spaces,
+line breaks) from reordering or hiding text. `name` clips and isolates names.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from markupsafe import Markup
 DASH, MINUS = "\u2013", "\u2212"
 
 CLIP = 32
-"""Characters of a name that are shown; the title attribute has more."""
+"""Maximal length of a displayed name; the title attribute shows more."""
 
 LONGEST = 300
-"""Characters of a name that are written at all: a name of a megabyte would fill the page."""
+"""Maximal length of a name in a title attribute; longer names would fill the page."""
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories that show nothing and change how their neighbours are shown."""
+"""Unicode categories of characters that are invisible and affect how others are displayed."""
 
 
 def visible(value: Any) -> str:
@@ -36,7 +36,7 @@ def visible(value: Any) -> str:
 
 
 def clipped(value: Any, limit: int = CLIP) -> str:
-    """Return the visible form of a name, cut to ``limit`` characters; “ ” where it is empty."""
+    """Return the visible form of a name, cut to ``limit`` characters; quoted if it is blank."""
     text = visible(str(value)[: LONGEST + 1])
     if not text.strip():
         return f"“{text[: limit - 2]}”"
@@ -44,7 +44,7 @@ def clipped(value: Any, limit: int = CLIP) -> str:
 
 
 def name(value: Any, limit: int = CLIP) -> Markup:
-    """Isolate a name from the text around it; the title attribute holds it whole if clipped."""
+    """Isolate a name from the surrounding text; if clipped, the title attribute shows more."""
     short = clipped(value, limit)
     full = clipped(value, LONGEST)
     title = Markup(' title="{}"').format(full) if short != full else ""
@@ -71,7 +71,7 @@ def short(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    r"""Write a share in percent; what is not quite 0 or 1 does not look like it.
+    r"""Write a share in percent; only exactly 0 and 1 are written as 0 % and 100 %.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def percent(share: float | None) -> str:
 
 
 def fine_percent(share: float | None) -> str:
-    r"""Write a share in percent with two digits, however small down to 0.01 %.
+    r"""Write a share in percent with two digits, down to 0.01 %.
 
     Examples
     --------
@@ -101,12 +101,12 @@ def fine_percent(share: float | None) -> str:
 
 
 def interval(lower: float, upper: float) -> str:
-    """Write an interval of shares in percent, plainly rounded: 65 to 100 is no claim of either."""
+    """Write an interval of shares in percent, simply rounded: its bounds are not exact."""
     return f"{100 * lower:.0f}{DASH}{100 * upper:.0f}\u202f%"
 
 
 def cell(share: float | None) -> str:
-    """Write a share in percent without the sign, for cells of a matrix."""
+    """Write a share in percent without the percent sign, for cells of a matrix."""
     return percent(share).replace("\u202f%", "")
 
 

@@ -1,7 +1,7 @@
-"""What a classifier expects of the annotators where they annotated: pairs, never the whole grid.
+"""What a classifier expects the annotators to answer, for the observed pairs only.
 
-A classifier of this library is asked for the pairs that the table holds. Of another, which answers
-for every annotator of an instance, blocks of instances are read, and all but these pairs dropped.
+Classifiers of this library are asked for the pairs in the table. Other classifiers answer for all
+annotators of an instance; they are asked in blocks of instances, and only those pairs are kept.
 """
 
 from __future__ import annotations
@@ -17,63 +17,65 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
-ENTRIES = 1 << 23
+MAX_ENTRIES = 1 << 23
 """Probabilities held at once: 64 MiB."""
 
 UNEXPECTED = 0.05
-"""A class less probable than this, with a more probable one, is called unexpected."""
+"""An annotation is unexpected if its class is less probable than this and not the most probable."""
 
 
 @dataclass(frozen=True)
-class Foreseen:
-    """How every annotation compares with what was expected; all of shape (n_annotations,).
+class Expectations:
+    """What was expected of each annotation; all arrays have shape (n_annotations,).
 
     Attributes
     ----------
-    given : array
-        Probability of the class given.
+    given_probability : array
+        Probability of the given class.
     expected : array of int
         Most probable class, as a code of the table.
-    probability : array
-        Its probability.
+    expected_probability : array
+        Probability of that class.
     second : array of bool
-        Whether another class was more probable than the one given.
+        Whether another class was more probable than the given one.
     second_chance : array
-        Probability that it would be.
+        Expected value of ``second``: the total probability of such classes.
     unexpected : array of bool
-        Whether that given was, besides, less probable than `UNEXPECTED`.
+        Whether, in addition, the given class was less probable than `UNEXPECTED`.
     unexpected_chance : array
-        Probability that it would be.
+        Expected value of ``unexpected``: the total probability of such classes.
     """
 
-    given: FloatArray
+    given_probability: FloatArray
     expected: IntArray
-    probability: FloatArray
+    expected_probability: FloatArray
     second: BoolArray
     second_chance: FloatArray
     unexpected: BoolArray
     unexpected_chance: FloatArray
 
 
-def foresee(
+def find_expectations(
     classifier: Any, X: Any, table: AnnotationTable, positions: IntArray
-) -> Foreseen | None:
-    """Compare a table's annotations with what a classifier expected; None where it does not say.
+) -> Expectations | None:
+    """Compare a table's annotations with what a classifier expected.
+
+    The result is None if the classifier does not predict annotations.
 
     Parameters
     ----------
     classifier : fitted classifier
-        Has ``predict_observed_proba(X, table)`` or ``predict_annotation_proba(X)``.
+        Asked for ``predict_observed_proba(X, table)``, else for ``predict_annotation_proba(X)``.
     X : array-like
-        The instances of the table, row by row.
+        One row per instance of the table.
     table : AnnotationTable
     positions : array of shape (k,)
-        Codes, in the table, of the classifier's classes.
+        The table's codes of the classifier's classes.
 
     Raises
     ------
     AnnotationError
-        If the answer has another shape, or is no probability.
+        If the answer has the wrong shape or does not hold probabilities.
     """
     pairs = hasattr(classifier, "predict_observed_proba")
     if not table.n_annotations or not (pairs or hasattr(classifier, "predict_annotation_proba")):
@@ -85,9 +87,9 @@ def foresee(
     columns = np.full(table.n_classes, len(positions))
     columns[positions] = np.arange(len(positions))
     for rows, answer in blocks:
-        # Rows of single precision sum to 1 up to their rounding.
+        # Rows in single precision sum to 1 only up to rounding.
         proba = answer / answer.sum(axis=1, keepdims=True)
-        # A class that the classifier does not have was impossible.
+        # A class that the classifier does not know has probability 0.
         proba = np.append(proba, np.zeros((len(rows), 1)), axis=1)
         top = proba.max(axis=1)
         given[rows] = proba[np.arange(len(rows)), columns[table.label[rows]]]
@@ -98,13 +100,13 @@ def foresee(
         unexpected_chance[rows] = proba.sum(axis=1, where=lower & (proba < UNEXPECTED))
     second = given < probability
     unexpected = second & (given < UNEXPECTED)
-    return Foreseen(
+    return Expectations(
         given, expected, probability, second, second_chance, unexpected, unexpected_chance
     )
 
 
 def _first_of_table(top: BoolArray, positions: IntArray) -> IntArray:
-    """Of the most probable classes the first of the table, whatever the classifier's order."""
+    """Among the most probable classes, the first in the table's order (not the classifier's)."""
     order = np.argsort(positions)
     first: IntArray = positions[order][top[:, order].argmax(axis=1)]
     return first
@@ -113,9 +115,9 @@ def _first_of_table(top: BoolArray, positions: IntArray) -> IntArray:
 def _by_pairs(
     classifier: Any, X: Any, table: AnnotationTable, n_classes: int
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    # One instance after the other, so that hardly any is fetched for two blocks.
+    # Sorted by instance, so that hardly any instance is fetched for two blocks.
     order, _ = _by_instance(table)
-    size = max(1, ENTRIES // n_classes)
+    size = max(1, MAX_ENTRIES // n_classes)
     for start in range(0, table.n_annotations, size):
         rows = order[start : start + size]
         answer = classifier.predict_observed_proba(X, table.take(rows))
@@ -128,7 +130,7 @@ def _by_grid(
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     order, start = _by_instance(table)
     annotated = np.flatnonzero(np.diff(start))
-    size = max(1, ENTRIES // (table.n_annotators * n_classes))
+    size = max(1, MAX_ENTRIES // (table.n_annotators * n_classes))
     for first in range(0, len(annotated), size):
         instances = annotated[first : first + size]
         answer = classifier.predict_annotation_proba(_rows_of(X, instances))
@@ -148,11 +150,11 @@ def _checked(answer: Any, shape: tuple[int, ...], source: str) -> FloatArray:
     proba = np.asarray(answer, dtype=np.float64)
     if proba.shape != shape:
         raise AnnotationError(
-            f"{source} has shape {proba.shape}; {shape} is needed: the annotators and classes are "
-            "those of the table it was fitted on"
+            f"{source} has shape {proba.shape}; it must have shape {shape}: the annotators and "
+            "classes are those of the table it was fitted on"
         )
     if not ((proba > -1e-6).all() and (np.abs(proba.sum(axis=-1) - 1) < 1e-3).all()):
-        raise AnnotationError(f"{source} holds rows that are no probabilities that sum to 1")
+        raise AnnotationError(f"{source} has rows that are not probabilities that sum to 1")
     return proba.clip(0.0, 1.0)
 
 
@@ -162,7 +164,7 @@ def _rows_of(X: Any, rows: IntArray) -> Any:
         return X.tocsr()[rows]
     if hasattr(X, "shape") or isinstance(X, list):
         return _safe_indexing(X, rows)
-    # A classifier that takes a Dataset has loaded torch before.
+    # A classifier that takes a Dataset has already imported torch.
     from torch.utils.data import Subset
 
     return Subset(X, rows.tolist())
