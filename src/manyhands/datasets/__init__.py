@@ -1,4 +1,4 @@
-"""Data sets and simulators; nothing is fetched at import."""
+"""Data sets and simulators of crowds; importing the package downloads nothing."""
 
 from manyhands.datasets._aggregation import AGGREGATION_SETS, load_aggregation
 from manyhands.datasets._balance import thin_to_imbalance, with_balanced_test

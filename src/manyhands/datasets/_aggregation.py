@@ -1,4 +1,4 @@
-"""Sets for truth inference alone: annotations and gold, no features."""
+"""Data sets for truth inference only: annotations and gold, without features."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ZHANG = (
 def load_aggregation(
     name: str, data_home: PathLike | None = None, *, duplicates: Duplicates = "keep"
 ) -> CrowdDataset:
-    """Load one of 17 sets of annotations without features (see `AGGREGATION_SETS`).
+    """Load one of 17 data sets of annotations without features (see `AGGREGATION_SETS`).
 
     Parameters
     ----------
@@ -39,32 +39,32 @@ def load_aggregation(
         sp_amt, temp, trec, web, zencrowd_in or zencrowd_us.
     data_home : str or Path, optional
         Folder of data sets, with this one in ``aggregation/<name>``; default: the environment
-        variable MANYHANDS_DATA, else the user's cache. A set that is in neither is fetched into
-        the cache, after a log message saying so.
+        variable MANYHANDS_DATA, else the user's cache. A data set that is in neither is fetched
+        into the cache, with a log message.
     duplicates : {"keep", "last", "error"}
-        What to do with repeated (instance, annotator) pairs, which adult_content, cf_amt,
-        relevance, zencrowd_in and zencrowd_us hold: keep all, as in the source; keep the last of
-        each; or refuse them.
+        How to treat repeated (instance, annotator) pairs, which occur in adult_content, cf_amt,
+        relevance, zencrowd_in and zencrowd_us: keep all, as in the source; keep the last of each;
+        or raise an error.
 
     Returns
     -------
     CrowdDataset
         All tasks are training instances, in the order of the source; ``X_train`` and the other
-        parts are None. Classes are the integers 0..C-1. ``y_train`` (integers) is the gold for
-        evaluation and **-1 where a task has none**, in adult_content, relevance, trec and web:
-        evaluate where ``y_train >= 0``.
+        parts are None. Classes are the integers 0..C-1. ``y_train`` (integers) holds the gold
+        labels for evaluation and is **-1 for a task without gold** (in adult_content, relevance,
+        trec and web): evaluate where ``y_train >= 0``.
 
     Raises
     ------
     AnnotationError
         If ``name`` is not one of the 17, or pairs are repeated and ``duplicates="error"``.
     DataNotFoundError
-        If the set is not found and cannot be fetched, or a file is not the known one.
+        If the set is not found and cannot be fetched, or a file has an unexpected checksum.
 
     References
     ----------
     Y. Zheng, G. Li, Y. Li, C. Shan, R. Cheng. Truth Inference in Crowdsourcing: Is the Problem
-    Solved? VLDB 2017. The ``description`` of a set names its own.
+    Solved? VLDB 2017. The ``description`` of each set names its own reference.
 
     Examples
     --------
@@ -144,7 +144,7 @@ _ALL = (
     ),
     _source(
         "cf_amt",
-        "The 300 tweets of cf, annotated anew by about 20 Amazon Mechanical Turk annotators each.",
+        "The 300 tweets of cf, each annotated again by about 20 Amazon Mechanical Turk annotators.",
         _VENANZI,
         n_classes=5,
         labels="0a535b03c25f98a6562769a49d53e34c4a37dce8cad5c6089f90417ab74f569c",
@@ -196,7 +196,7 @@ _ALL = (
     ),
     _source(
         "ms",
-        "Genres of 700 songs: the annotations of `load_music` under other ids.",
+        "Genres of 700 songs: the annotations of `load_music` with different ids.",
         _VENANZI + " Original: F. Rodrigues et al.",
         n_classes=10,
         labels="4fd288c8d1413e4660a87ea39fd46e49628bb243c4d2919d618bb3fd56f28a88",
@@ -226,7 +226,7 @@ _ALL = (
     ),
     _source(
         "sp",
-        "Polarity of 4999 sentences: the annotations of `load_sentiment` under other ids.",
+        "Polarity of 4999 sentences: the annotations of `load_sentiment` with different ids.",
         _VENANZI + " Original: F. Rodrigues et al. 2013.",
         n_classes=2,
         labels="c87b7cda62e2beb6b0659ca94a076c5201445271ce4412d4b220de43ba66b030",
@@ -236,7 +236,7 @@ _ALL = (
     ),
     _source(
         "sp_amt",
-        "Polarity of 500 sentences, annotated by 20 Amazon Mechanical Turk annotators each.",
+        "Polarity of 500 sentences, each annotated by 20 Amazon Mechanical Turk annotators.",
         _VENANZI,
         n_classes=2,
         labels="bc6f544aac3ac303be723d479a2e8f1cd6ae08b5e3cf3ec016cdfb13acf68f54",
@@ -302,4 +302,4 @@ _ALL = (
 SOURCES = {source.name.removeprefix("aggregation/"): source for source in _ALL}
 
 AGGREGATION_SETS = tuple(SOURCES)
-"""Names of the sets of `load_aggregation`."""
+"""Names of the data sets that `load_aggregation` loads."""

@@ -1,4 +1,4 @@
-"""Data sets with a rare class thinned, or with a balanced test part."""
+"""Data sets with a thinned rare class or a balanced test part."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ def thin_to_imbalance(
     parts: Sequence[str] = ("train",),
     random_state: Any = 0,
 ) -> AnyData:
-    """Remove instances of one class until the greatest class has ``ratio`` times as many.
+    """Remove instances of one class until the largest class has ``ratio`` times as many.
 
     Parameters
     ----------
     data : CrowdDataset, or another dataclass with its attributes
-        Left as it is. Its true classes (``y_train``) decide what is removed.
+        Not modified. Its true classes (``y_train``) decide what is removed.
     ratio : float
-        1 or more; ``round(n / ratio)`` instances stay, n the size of the greatest other class.
+        At least 1; ``round(n / ratio)`` instances of the rare class remain, where n is the size of
+        the largest other class.
     rare : class value, optional
-        Default: the smallest class of the training part (of equals, the first). For more than one
-        rare class use the function once for each.
+        Default: the smallest class of the training part (the first one on ties). To thin several
+        classes, call the function once for each.
     parts : sequence of {"train", "valid", "test"}
-        Parts to thin, each by its own greatest class; a part that the data do not have is passed
-        over. By default the test part stays as it comes.
+        Parts to thin, each relative to its own largest class; parts that the data lack are skipped.
+        By default the test part is unchanged.
     random_state : int, RandomState or None
-        One order of removal for a seed: what a ratio removes of the training part, every greater
-        one removes, too.
+        A seed fixes the order of removal: a larger ratio also removes all training instances that
+        a smaller one removes.
 
     Returns
     -------
     data : like ``data``
-        The instances that stay keep their order and all of their annotations; annotators and
-        classes stay, though an annotator may have nothing left. The truth of a simulated set is
-        cut likewise.
+        The remaining instances keep their order and all their annotations. Annotators and classes
+        are unchanged, though an annotator may have no annotations left. The truth of a simulated
+        data set is reduced accordingly.
 
     Raises
     ------
     AnnotationError
-        If a parameter is out of its range, there are no true classes, or the class is rarer
-        already.
+        If a parameter is out of range, there are no true classes, or the class is already rarer.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def thin_to_imbalance(
     908
     """
     if not isinstance(ratio, int | float | np.number) or not 1 <= ratio < np.inf:
-        raise AnnotationError(f"ratio={ratio!r} must be finite, and 1 or more")
+        raise AnnotationError(f"ratio={ratio!r} must be finite and at least 1")
     unknown = [part for part in parts if part not in _PARTS]
     if isinstance(parts, str) or unknown:
         raise AnnotationError(f"parts={parts!r} must be a list of {', '.join(map(repr, _PARTS))}")
@@ -85,21 +85,21 @@ def thin_to_imbalance(
 
 
 def with_balanced_test(data: AnyData, *, random_state: Any = 0) -> AnyData:
-    """Draw as many test instances of every class as the smallest class has.
+    """Draw as many test instances from each class as the smallest class has.
 
-    Accuracy on what is left is, in expectation, the balanced accuracy (mean recall of the classes)
-    on the whole test part, which varies less: see `manyhands.metrics`.
+    The accuracy on the result is, in expectation, the balanced accuracy (mean recall of the
+    classes) on the whole test part. The latter varies less: see `manyhands.metrics`.
 
     Parameters
     ----------
     data : CrowdDataset, or another dataclass with its attributes
-        Left as it is.
+        Not modified.
     random_state : int, RandomState or None
 
     Returns
     -------
     data : like ``data``
-        All but the test part is unchanged; its instances keep their order.
+        With a smaller test part, whose instances keep their order; the rest is unchanged.
 
     Raises
     ------
@@ -123,7 +123,8 @@ def with_balanced_test(data: AnyData, *, random_state: Any = 0) -> AnyData:
     if not size:
         absent = next(name for name, found in sizes.items() if not found)
         raise AnnotationError(
-            f"the test part has no instance of class {absent!r}, and cannot be balanced"
+            f"the test part has no instance of class {absent!r} and cannot be balanced; leave "
+            "the class out of the data"
         )
     rows = [rng.permutation(np.flatnonzero(y == name))[:size] for name in sizes]
     changed = _rows_of(data, "test", np.sort(np.concatenate(rows)))
@@ -131,15 +132,15 @@ def with_balanced_test(data: AnyData, *, random_state: Any = 0) -> AnyData:
 
 
 def _thinned(data: Any, part: str, rare: Any, ratio: float, rng: np.random.RandomState) -> IntArray:
-    """Rows of a part that stay."""
+    """Rows of a part that remain."""
     y = _known_gold(data, part)
     sizes = _sizes(data, y)
     has = sizes.pop(rare)
     wanted = max(1, round(max(sizes.values()) / ratio))
     if has < wanted:
         raise AnnotationError(
-            f"the {part} part has {has} of class {rare!r}, less than the {wanted} that "
-            f"ratio={ratio:g} leaves of it; use a greater ratio"
+            f"the {part} part has {has} instances of class {rare!r}, fewer than the {wanted} that "
+            f"ratio={ratio:g} would leave; use a larger ratio"
         )
     gone = rng.permutation(np.flatnonzero(y == rare))[wanted:]
     return np.delete(np.arange(len(y)), gone)
@@ -150,12 +151,12 @@ def _rare_class(data: Any, rare: Any) -> Any:
     if rare is None:
         return min(sizes, key=lambda name: sizes[name])
     if rare not in sizes:
-        raise AnnotationError(f"rare={rare!r} is no class of the data; these are {list(sizes)}")
+        raise AnnotationError(f"rare={rare!r} is not a class of the data; use one of {list(sizes)}")
     return rare
 
 
 def _sizes(data: Any, y: AnyArray) -> dict[Any, int]:
-    """Number of instances of every class (those without gold are of none)."""
+    """Number of instances per class; those without gold do not count."""
     return {name: int((y == name).sum()) for name in data.annotations.classes.tolist()}
 
 
@@ -166,16 +167,19 @@ def _gold(data: Any, part: str) -> AnyArray | None:
 def _known_gold(data: Any, part: str) -> AnyArray:
     y = _gold(data, part)
     if y is None:
-        raise AnnotationError(f"the data have no true classes of a {part} part (y_{part} is None)")
+        raise AnnotationError(
+            f"the data have no true classes for the {part} part (y_{part} is None); use data "
+            "that have them"
+        )
     return np.asarray(y)
 
 
 def _rows_of(data: Any, part: str, rows: IntArray) -> dict[str, Any]:
-    """Fields of a part with some of its rows."""
+    """Fields of the data set for some rows of a part."""
     X = getattr(data, f"X_{part}")
     if X is not None and not hasattr(X, "shape"):
         raise AnnotationError(
-            f"X_{part} is a {type(X).__name__}, of which no rows can be taken; give an array"
+            f"X_{part} is a {type(X).__name__}, whose rows cannot be selected; give an array"
         )
     changed: dict[str, Any] = {f"y_{part}": np.asarray(_gold(data, part))[rows]}
     changed[f"X_{part}"] = None if X is None else X[rows]
@@ -189,6 +193,6 @@ def _rows_of(data: Any, part: str, rows: IntArray) -> dict[str, Any]:
 
 
 def _annotations_of(table: AnnotationTable, rows: IntArray) -> IntArray:
-    """Positions of the annotations of ascending rows, in the order in which ``table[rows]`` is."""
+    """Positions of the annotations of ascending rows, in the order of ``table[rows]``."""
     order = np.argsort(table.instance, kind="stable")
     return order[np.isin(table.instance[order], rows)]

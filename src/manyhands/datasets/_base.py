@@ -1,4 +1,4 @@
-"""What every data set is, and where data sets live."""
+"""The class of all data sets, and the folders in which data sets are stored."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ Features: TypeAlias = "AnyArray | csr_array"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CrowdDataset:
-    """A crowdsourced data set, in its official splits.
+    """A crowdsourced data set with its official splits.
 
     Attributes
     ----------
     X_train : array of shape (n_train, ...), csr_array of shape (n_train, n_features) or None
-        Features; row i is instance i of ``annotations``. None where the set has none.
+        Features; row i is instance i of ``annotations``. None if the set has no features.
     annotations : AnnotationTable
         Annotations of the training instances.
     y_train : array of shape (n_train,)
-        True classes of the training instances, for **evaluation** only. Complete, but for the
+        True classes of the training instances, for **evaluation** only. Complete except in the
         sets of `load_aggregation`, where -1 marks an instance without gold.
     X_valid, y_valid : arrays as above, or None
     X_test, y_test : arrays as above, or None
     classes : array of shape (n_classes,)
-        Class values, those of ``annotations.classes`` and of every ``y``.
+        Class values, the same as in ``annotations.classes`` and in every ``y``.
     description : str
         Origin, content and reference.
     licence : str
@@ -70,7 +70,7 @@ class CrowdDataset:
 
 
 def user_cache() -> Path:
-    """Return the per-user folder of fetched data sets (it may not exist yet)."""
+    """Return the user's folder of fetched data sets (it may not exist yet)."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -86,10 +86,10 @@ def data_home(data_home: PathLike | None = None) -> Path:
     Raises
     ------
     DataNotFoundError
-        If a folder is named that does not exist.
+        If the argument or the variable names a folder that does not exist.
     """
-    named = {"data_home": data_home, "MANYHANDS_DATA": os.environ.get("MANYHANDS_DATA")}
-    for origin, folder in named.items():
+    candidates = {"data_home": data_home, "MANYHANDS_DATA": os.environ.get("MANYHANDS_DATA")}
+    for origin, folder in candidates.items():
         if folder:
             home = Path(folder).expanduser()
             if not home.is_dir():

@@ -1,4 +1,4 @@
-"""CIFAR-10H and CIFAR-10N: images of CIFAR-10 with the annotations that people gave to them."""
+"""CIFAR-10H and CIFAR-10N: images of CIFAR-10 with real annotations."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ pixels, (3, 32, 32), from 0 to 1. Images: A. Krizhevsky. Learning Multiple Layer
 Tiny Images. 2009."""
 
 _CIFAR10H_DESCRIPTION = """\
-CIFAR-10H: the 10000 test images of CIFAR-10 are the training part here, labelled by 2567 Amazon
-Mechanical Turk annotators, 50 annotations for each image. The published set has 514200 of 2571
-annotators: those of an image were sorted by annotator and cut at 50. The 3000 test images are
-training images of CIFAR-10. The pictures were decoded from JPEG copies (lossy).
+CIFAR-10H: the 10000 test images of CIFAR-10 are the training part here. 2567 Amazon Mechanical Turk
+annotators labelled them, with 50 annotations per image. The published set has 514200 annotations by
+2571 annotators; here, those of each image were sorted by annotator and cut at 50. The 3000 test
+images are training images of CIFAR-10. The images were decoded from JPEG copies (lossy).
 
 J. C. Peterson, R. M. Battleday, T. L. Griffiths, O. Russakovsky. Human Uncertainty Makes
 Classification More Robust. ICCV 2019.
@@ -49,9 +49,9 @@ Classification More Robust. ICCV 2019.
 
 _CIFAR10N_DESCRIPTION = """\
 CIFAR-10N: 10000 training images of CIFAR-10, each labelled by 3 Amazon Mechanical Turk annotators.
-The labels are real; which annotator gave which is not to be trusted (the published assignment is
-no better than chance at telling annotators apart). The 2000 test images are of CIFAR-10's training
-part, too.
+The labels are real, but the annotators assigned to them cannot be trusted: the published assignment
+is no better than chance at telling annotators apart. The 2000 test images are also from CIFAR-10's
+training part.
 
 J. Wei, Z. Zhu, H. Cheng, T. Liu, G. Niu, Y. Liu. Learning with Noisy Labels Revisited: A Study
 Using Real-World Human Annotations. ICLR 2022.
@@ -68,29 +68,29 @@ def load_cifar10h(data_home: PathLike | None = None, features: str = "compact") 
         Folder of data sets; default: the environment variable MANYHANDS_DATA, else the user's
         cache. The set cannot be fetched: the public source of the annotations has no images.
     features : {"compact", "images"}
-        "compact": 256 values an image, for quick experiments (logistic regression on the gold
-        labels is right for .61 of the test images). "images": pixels from 0 to 1, of shape
+        "compact": 256 values per image, for quick experiments (logistic regression on the gold
+        labels reaches a test accuracy of .61). "images": pixels from 0 to 1, of shape
         (n, 3, 32, 32).
 
     Returns
     -------
     CrowdDataset
-        X is float32. Classes are names; ``annotations.instances`` are "test_<i>", i the place in
-        CIFAR-10's test part. There is no validation part.
+        X is float32. Classes are names; ``annotations.instances`` are "test_<i>", where i is the
+        position in CIFAR-10's test part. There is no validation part.
 
     Raises
     ------
     AnnotationError
         If ``features`` is unknown.
     DataNotFoundError
-        If the set is not found, or a file is not the known one.
+        If the set is not found, or a file has an unexpected checksum.
 
     Notes
     -----
-    Every image has exactly 50 annotations: those with the lowest numbers of annotators of the 51
-    or so that were published (500,000 of 514,200), so that annotators with high numbers have fewer
-    than the 200 that each gave, and 4 of 2,571 have none. The licence of the annotations is CC
-    BY-NC-SA 4.0.
+    Every image has exactly 50 of the roughly 51 annotations that were published (500,000 of 514,200
+    in total): those with the lowest annotator numbers. Annotators with high numbers therefore have
+    fewer than the 200 annotations that each gave, and 4 of 2,571 have none. The licence of the
+    annotations is CC BY-NC-SA 4.0.
 
     References
     ----------
@@ -116,27 +116,27 @@ def load_cifar10n(data_home: PathLike | None = None, features: str = "compact") 
         Folder of data sets; default: the environment variable MANYHANDS_DATA, else the user's
         cache. The set cannot be fetched: the public source of the annotations has no images.
     features : {"compact", "images"}
-        As in `load_cifar10h` (.64 of the test images).
+        As in `load_cifar10h` (with a test accuracy of .64).
 
     Returns
     -------
     CrowdDataset
-        X is float32. Classes are names; ``annotations.instances`` are places in CIFAR-10's training
-        part. There is no validation part.
+        X is float32. Classes are names; ``annotations.instances`` are positions in CIFAR-10's
+        training part. There is no validation part.
 
     Raises
     ------
     AnnotationError
         If ``features`` is unknown.
     DataNotFoundError
-        If the set is not found, or a file is not the known one.
+        If the set is not found, or a file has an unexpected checksum.
 
     Notes
     -----
-    The labels are real, their annotators are not to be trusted: with the published assignment the
-    annotators' accuracies differ no more than by chance. Take the set for "3 noisy labels an
-    image"; it says nothing about a method's view of annotators. The licence of the annotations is
-    CC BY-NC 4.0.
+    The labels are real, but their annotators cannot be trusted: with the published assignment, the
+    annotators' accuracies differ no more than by chance. Use the set as "3 noisy labels per image";
+    it cannot show how well a method models annotators. The licence of the annotations is CC BY-NC
+    4.0.
 
     References
     ----------
@@ -165,14 +165,14 @@ def _load(sources: Mapping[str, Source], data_home: PathLike | None, features: A
 
 
 def _pixels(X: Any) -> FloatArray:
-    """Colours first, from 0 to 1; the files have them last, from 0 to 255."""
+    """Convert channels-last pixels from 0 to 255 to channels-first pixels from 0 to 1."""
     pixels: FloatArray = np.ascontiguousarray(X.transpose(0, 3, 1, 2))
     pixels /= np.float32(255)
     return pixels
 
 
 def _variants(compact: str, images: str, **source: Any) -> dict[str, Source]:
-    """Sources of a set by ``features``, which differ in the array and its digest."""
+    """Sources of a set by ``features``; they differ only in the array and its digest."""
     files = source.pop("sha256")
     return {
         "compact": Source(**source, sha256={**files, "X": compact}, array="F"),

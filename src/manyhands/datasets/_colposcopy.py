@@ -1,4 +1,4 @@
-"""Colposcopy: the quality of digital colposcopies, judged by six experts."""
+"""Colposcopy: the quality of digital colposcopies, assessed by six experts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from manyhands.datasets._fetch import Source, load_set
 __all__ = ["load_colposcopy"]
 
 _DESCRIPTION = """\
-Colposcopy: is an image of the cervix good enough to be used? 287 images; 6 experts judged each of
-them, the classes are 0 and 1. The gold is the experts' consensus, so it is not independent of the
-annotations. Features: 62 measures of an image, raw: standardise them. The split (70 / 30 %,
-stratified) is not the papers'; of the 1722 annotations the 1200 of the training images are given.
-The repository they come from calls the set "medical" without a reference; that it is the following
-is inferred from its shape and experts.
+Colposcopy: is an image of the cervix good enough to be used? 287 images, each assessed by 6
+experts; the classes are 0 and 1. The gold is the experts' consensus, so it is not independent of
+the annotations. Features: 62 raw measures per image; standardise them. The split (70 / 30 %,
+stratified) is not the papers'. Only the 1200 annotations of the training images are included, of
+1722. The source repository calls the set "medical" and gives no reference; that it is the following
+set is inferred from its shape and experts.
 
 K. Fernandes, J. S. Cardoso, J. Fernandes. Transfer Learning with Partial Observability Applied to
 Cervical Cancer Screening. IbPRIA 2017 (UCI Quality Assessment of Digital Colposcopies)."""
@@ -31,13 +31,13 @@ def load_colposcopy(data_home: PathLike | None = None) -> CrowdDataset:
     Returns
     -------
     CrowdDataset
-        Classes are 0 and 1, imbalanced (three in four images are 1); every expert judged every
+        Classes are 0 and 1, imbalanced (three in four images are 1); every expert assessed every
         image. Features are raw (not standardised). There is no validation part.
 
     Raises
     ------
     DataNotFoundError
-        If the set is not found, or a file is not the known one.
+        If the set is not found, or a file has an unexpected checksum.
 
     References
     ----------

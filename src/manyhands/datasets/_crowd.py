@@ -1,4 +1,4 @@
-"""Simulated annotators for any labelled data: the place where the truth is known.
+"""Simulated annotators for any labelled data; the truth of the simulation is known.
 
 References
 ----------
@@ -27,27 +27,27 @@ Rng: TypeAlias = np.random.RandomState
 
 _NUMBERS = (int, float, np.integer, np.floating)
 _PATTERNS = ("asymmetric", "symmetric", "uniform")
-# Cells (rows times columns) worked on at a time; bounds the memory of a simulation.
+# Cells (rows times columns) processed at a time; bounds the memory of a simulation.
 _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
 class CrowdTruth:
-    """What `make_crowd` knows and an analyst does not.
+    """The truth of a crowd simulated by `make_crowd`, which is unknown for a real crowd.
 
     Attributes
     ----------
     confusion : array of shape (n_annotators, n_classes, n_classes)
-        Individual confusion, [annotator, true, given]; rows sum to 1.
+        Individual confusion matrices, indexed [annotator, true, given]; rows sum to 1.
     common_confusion : array of shape (n_classes, n_classes) or None
-        [true, given]; None without common noise.
+        Common confusion matrix, indexed [true, given]; None without common noise.
     gate : array of shape (n_annotations,)
         Probability that the annotation comes from the common confusion, in the table's order.
     from_common : bool array of shape (n_annotations,)
-        Whether it does.
+        Whether the annotation comes from the common confusion.
     guessed : bool array of shape (n_annotations,)
-        Whether the annotator guessed blindly instead (``difficulty_drift``); ``from_common`` is
-        False there.
+        Whether the annotator guessed blindly instead (``difficulty_drift``), in which case
+        ``from_common`` is False.
     kind : array of str of shape (n_annotators,)
         "honest", "spammer" or "adversary".
     """
@@ -60,7 +60,7 @@ class CrowdTruth:
     kind: AnyArray
 
     def take(self, rows: Any) -> CrowdTruth:
-        """Keep what is said of some annotations, as ``AnnotationTable.take`` keeps these."""
+        """Select annotations as ``AnnotationTable.take`` does."""
         return replace(
             self,
             gate=self.gate[rows],
@@ -122,49 +122,51 @@ def make_crowd(
     Parameters
     ----------
     y : array-like of shape (n_instances,)
-        True classes. Imbalance of the classes is that of ``y``.
+        True classes; their imbalance is kept.
     X : array-like of shape (n_instances, ...), optional
-        Features, on which the gate of the common confusion depends; default: random ones.
+        Features, on which the gate of the common confusion depends; default: random features.
     n_annotators : int
     annotations_per_instance : float, or one per class
-        Mean number of annotations of an instance; their number is 1 + a binomial count, so every
-        instance has one at least, and nobody annotates an instance twice. One mean per class (in
-        the order of ``classes``) makes annotations imbalanced.
+        Mean number of annotations per instance. The number is 1 plus a binomial count, so every
+        instance has at least one annotation; no annotator annotates an instance twice. One mean per
+        class (in the order of ``classes``) makes the annotations imbalanced.
     noise : {"asymmetric", "symmetric", "uniform"} or array of shape (C, C) or (R, C, C)
-        Individual confusion. "asymmetric": each annotator mistakes every class for one other,
-        uniformly chosen class; "symmetric": classes are paired at random and taken for each other
-        (of an odd number one class is left, and never mistaken); "uniform": for all others
-        alike. An array [annotator, true, given] is taken as it is.
+        Individual confusion. "asymmetric": each annotator mistakes each class for one other class,
+        chosen uniformly. "symmetric": classes are paired at random and mistaken for each other
+        (with an odd number of classes, one remains that is never mistaken). "uniform": each class
+        is mistaken for all others with equal probability. An array [annotator, true, given] is used
+        as it is.
     noise_strength : float, (low, high) or array of shape (n_annotators,)
-        Probability of a mistake, for all, drawn uniformly for each, or given for each annotator.
+        Probability of a mistake: one for all annotators, a range from which each annotator's is
+        drawn uniformly, or one per annotator.
     common_noise : {"asymmetric", "symmetric", "uniform"} or array of shape (C, C), optional
-        Confusion that all honest annotators share, as in ``noise``; default: none.
+        Confusion that all honest annotators share, as in ``noise``; default: no common confusion.
     common_strength : float
         Probability of a mistake under the common confusion.
     common_proportion : float
         Mean, over the annotations of honest annotators, of the probability omega that an
         annotation comes from the common confusion.
     gate_temperature : float
-        Spread of omega (see Notes); 0: omega is the same everywhere.
+        Spread of omega (see Notes); 0 makes omega constant.
     embedding_dim : int
         Dimension of the hidden embeddings of annotators and instances.
     spammers : float
-        Share of annotators who answer independently of the truth: one half at random, the others
-        one and the same class each.
+        Share of annotators who answer independently of the truth. Half of them answer uniformly at
+        random; each of the others always gives the same class.
     adversaries : float
-        Share of annotators who recognise as the honest ones do, then name another class according
-        to a permutation of their own that leaves no class in its place.
+        Share of annotators who perceive classes like honest annotators but then permute them, each
+        by a permutation without fixed points.
     activity : {"even", "skewed"} or array of shape (n_annotators,)
-        Relative workloads: equal, falling as 1/rank (Zipf) in random order, or given.
+        Relative workloads: equal, proportional to 1/rank (Zipf) in random order, or given.
     difficulty_drift : float
-        Growth of noise over an annotator's work, which goes through the instances in their order:
-        the probability of a blind guess rises linearly from 0 at the first annotation to
+        Growth of noise while an annotator works through the instances in order: the probability of
+        a blind guess rises linearly from 0 at the annotator's first annotation to
         ``difficulty_drift`` at the last.
     classes : sequence, optional
-        All classes, in the order wanted; default: the sorted values of ``y``.
+        All classes, in the desired order; default: the sorted values of ``y``.
     random_state : int, RandomState or None
     return_truth : bool
-        Return the truth of the simulation, too.
+        Whether to also return the truth of the simulation.
 
     Returns
     -------
@@ -176,14 +178,14 @@ def make_crowd(
     Raises
     ------
     AnnotationError
-        If a parameter is out of its range.
+        If a parameter is out of range.
 
     Notes
     -----
-    For annotator r and instance n, omega = sigmoid(T u_r . v_n + b), Eq. (3) of [1]_, where u_r
-    and v_n are unit vectors, random linear maps of hidden features of the annotator and of the
-    standardised X, and the bias b makes the mean of omega ``common_proportion``. As printed T is
-    1, and omega hardly leaves its mean; ``gate_temperature`` gives it spread.
+    For annotator r and instance n, omega = sigmoid(T u_r . v_n + b), Eq. (3) of [1]_. u_r and v_n
+    are unit vectors: random affine maps of hidden features of the annotator and of the standardised
+    X. The bias b makes the mean of omega equal to ``common_proportion``. In the paper T is 1, which
+    keeps omega close to its mean; ``gate_temperature`` spreads it.
 
     References
     ----------
@@ -200,7 +202,7 @@ def make_crowd(
     """
     rng = check_random_state(random_state)
     true, classes = _true_classes(y, classes)
-    n, r, c = len(true), _whole(n_annotators, "n_annotators"), len(classes)
+    n, r, c = len(true), _check_whole(n_annotators, "n_annotators"), len(classes)
     _check_share(common_strength, "common_strength")
     _check_share(difficulty_drift, "difficulty_drift")
     kind = _kinds(r, spammers, adversaries, rng)
@@ -236,24 +238,24 @@ def make_crowd(
 def _true_classes(y: Any, classes: Any) -> tuple[IntArray, AnyArray]:
     y = np.asarray(y)
     if y.ndim != 1 or not len(y):
-        raise AnnotationError(f"y must hold one true class an instance, got shape {y.shape}")
+        raise AnnotationError(f"y must hold one true class per instance, got shape {y.shape}")
     if missing_mask(y).any():
         raise AnnotationError(
-            f"y is missing for instance {int(np.argmax(missing_mask(y)))}; an annotator needs a "
-            "true class to confuse. Leave such instances out"
+            f"y is missing for instance {int(np.argmax(missing_mask(y)))}; simulating annotations "
+            "requires true classes. Leave such instances out"
         )
     known = None if classes is None else make_vocabulary(classes, "classes")
     true, vocabulary = encode(y, known, argument="y", vocabulary_name="classes")
     if len(vocabulary) < 2:
         raise AnnotationError(
-            f"y holds one class only, {vocabulary[0].item()!r}; name all in classes="
+            f"y holds only one class, {vocabulary[0].item()!r}; name all classes in classes="
         )
     return true, vocabulary
 
 
-def _whole(value: Any, argument: str) -> int:
+def _check_whole(value: Any, argument: str) -> int:
     if not isinstance(value, _NUMBERS) or isinstance(value, bool) or value % 1 != 0 or value < 1:
-        raise AnnotationError(f"{argument}={value!r} must be a whole number, 1 or more")
+        raise AnnotationError(f"{argument}={value!r} must be a whole number of at least 1")
     return int(value)
 
 
@@ -263,7 +265,7 @@ def _check_share(value: Any, argument: str) -> None:
 
 
 def _means(mean: Any, true: IntArray, c: int, r: int) -> FloatArray:
-    """Mean number of annotations of every instance."""
+    """Mean number of annotations of each instance, shape (n_instances,)."""
     means = np.asarray(mean, dtype=np.float64)
     if means.shape not in ((), (c,)):
         raise AnnotationError(
@@ -274,23 +276,24 @@ def _means(mean: Any, true: IntArray, c: int, r: int) -> FloatArray:
     if bad.any():
         raise AnnotationError(
             f"annotations_per_instance={means[bad].ravel()[0]} must lie in [1, {r}]: every "
-            f"instance has an annotator, and nobody of the n_annotators={r} annotates it twice"
+            f"instance has an annotator, and none of the n_annotators={r} annotates it twice"
         )
     return np.array(np.broadcast_to(means, (c,))[true])
 
 
 def _workloads(activity: Any, r: int, rng: Rng) -> FloatArray:
-    """Relative workload of every annotator."""
+    """Relative workload of each annotator, shape (n_annotators,)."""
     if isinstance(activity, str):
         if activity not in ("even", "skewed"):
             raise AnnotationError(
-                f"activity={activity!r} is unknown; use 'even', 'skewed' or one weight an annotator"
+                f"activity={activity!r} is unknown; use 'even', 'skewed' or one weight per "
+                "annotator"
             )
         return np.asarray(1.0 / (1.0 + rng.permutation(r)) if activity == "skewed" else np.ones(r))
     weights: FloatArray = np.asarray(activity, dtype=np.float64)
     if weights.shape != (r,) or not (np.isfinite(weights) & (weights > 0)).all():
         raise AnnotationError(
-            f"activity must hold one positive weight for each of {r} annotators, got shape "
+            f"activity must hold one positive weight for each of the {r} annotators, got shape "
             f"{weights.shape}" + (f", minimum {weights.min()}" if weights.size else "")
         )
     return np.asarray(weights / weights.max())
@@ -314,7 +317,7 @@ def _kinds(r: int, spammers: float, adversaries: float, rng: Rng) -> AnyArray:
 
 
 def _individual(noise: Any, strength: Any, kind: AnyArray, c: int, rng: Rng) -> FloatArray:
-    """Confusion of every annotator, spammers and adversaries included."""
+    """Confusion matrix of each annotator, including spammers and adversaries."""
     r = len(kind)
     confusion = _confusions(noise, _strengths(strength, r, rng), c, "noise", rng)
     for index in np.flatnonzero(kind == "adversary"):
@@ -334,16 +337,16 @@ def _strengths(strength: Any, r: int, rng: Rng) -> FloatArray:
     values: FloatArray = np.asarray(strength, dtype=np.float64)
     if values.shape not in ((), (r,)) or not ((values >= 0) & (values <= 1)).all():
         raise AnnotationError(
-            f"noise_strength={strength!r} must be a probability, a tuple (low, high) or one for "
-            f"each of {r} annotators"
+            f"noise_strength={strength!r} must be a probability, a tuple (low, high) or one "
+            f"probability for each of the {r} annotators"
         )
     return np.array(np.broadcast_to(values, (r,)))
 
 
 def _confusions(noise: Any, strength: FloatArray, c: int, argument: str, rng: Rng) -> FloatArray:
-    """One confusion matrix for every entry of ``strength``."""
+    """One confusion matrix per entry of ``strength``."""
     if not isinstance(noise, str):
-        return _given(noise, len(strength), c, argument)
+        return _check_confusions(noise, len(strength), c, argument)
     if noise not in _PATTERNS:
         raise AnnotationError(
             f"{argument}={noise!r} is unknown; use {', '.join(map(repr, _PATTERNS))} or an array"
@@ -358,12 +361,12 @@ def _confusions(noise: Any, strength: FloatArray, c: int, argument: str, rng: Rn
 
 
 def _one_other(c: int, rng: Rng) -> IntArray:
-    """Another class for every class, chosen uniformly."""
+    """For each class, another class chosen uniformly."""
     return (np.arange(c) + 1 + rng.randint(c - 1, size=c)) % c
 
 
 def _paired(c: int, rng: Rng) -> IntArray:
-    """Pair the classes at random; of an odd number one is its own partner."""
+    """Pair the classes at random; with an odd number, one class is its own partner."""
     order, partner = rng.permutation(c), np.arange(c)
     first, second = order[: c - 1 : 2], order[1::2]
     partner[first], partner[second] = second, first
@@ -371,31 +374,31 @@ def _paired(c: int, rng: Rng) -> IntArray:
 
 
 def _derangement(c: int, rng: Rng) -> IntArray:
-    """Draw a permutation that leaves nothing in its place."""
+    """Draw a permutation without fixed points."""
     while True:
         order = rng.permutation(c)
         if (order != np.arange(c)).all():
             return order
 
 
-def _given(noise: Any, k: int, c: int, argument: str) -> FloatArray:
+def _check_confusions(noise: Any, k: int, c: int, argument: str) -> FloatArray:
     matrices = np.asarray(noise, dtype=np.float64)
     shapes = [(c, c), (k, c, c)]
     if matrices.shape not in shapes:
         raise AnnotationError(
-            f"{argument} has shape {matrices.shape}; an array of confusions [true, given] has "
-            f"shape {(c, c)}" + (f", or {(k, c, c)} with one an annotator" if k > 1 else "")
+            f"{argument} has shape {matrices.shape}; an array of confusions [true, given] must "
+            f"have shape {(c, c)}" + (f", or {(k, c, c)} with one per annotator" if k > 1 else "")
         )
     sums = matrices.sum(axis=-1)
     if not (matrices >= 0).all() or not np.allclose(sums, 1.0):
         raise AnnotationError(
-            f"{argument} holds a row that is no distribution (minimum {matrices.min()}, sums from "
-            f"{sums.min()} to {sums.max()}); rows [true, given] are non-negative and sum to 1"
+            f"{argument} has rows that are not distributions (minimum {matrices.min()}, sums from "
+            f"{sums.min()} to {sums.max()}); rows [true, given] must be nonnegative and sum to 1"
         )
     return np.array(np.broadcast_to(matrices / sums[..., None], (k, c, c)))
 
 
-# -- who annotates what -----------------------------------------------------------------------
+# -- assignment of annotators -----------------------------------------------------------------
 
 
 def _blocks(n: int, width: int) -> Iterator[slice]:
@@ -405,14 +408,14 @@ def _blocks(n: int, width: int) -> Iterator[slice]:
 
 
 def _assign(means: FloatArray, weights: FloatArray, rng: Rng) -> tuple[IntArray, IntArray]:
-    """Draw the annotators of every instance, without repetition, by their weights."""
+    """Draw the annotators of each instance by their weights, without repetition."""
     r = len(weights)
     counts = 1 + (
         rng.binomial(r - 1, (means - 1) / (r - 1)) if r > 1 else np.zeros(len(means), int)
     )
     chosen = []
     for block in _blocks(len(counts), r):
-        # Of exponential clocks with these rates, the k that ring first are k successive draws.
+        # The k smallest of exponential variables with these rates are k draws without replacement.
         clocks = rng.standard_exponential((block.stop - block.start, r)) / weights
         k = counts[block]
         chosen.append(_smallest(clocks, int(k.max()))[np.arange(k.max()) < k[:, None]])
@@ -420,14 +423,14 @@ def _assign(means: FloatArray, weights: FloatArray, rng: Rng) -> tuple[IntArray,
 
 
 def _smallest(values: FloatArray, k: int) -> IntArray:
-    """Return the columns of the k smallest values of every row, in their order."""
+    """Return the columns of the k smallest values of each row, in ascending order of value."""
     columns = np.argpartition(values, k - 1, axis=1)[:, :k]
     order = np.argsort(np.take_along_axis(values, columns, axis=1), axis=1)
     return np.take_along_axis(columns, order, axis=1)
 
 
 def _progress(annotator: IntArray, r: int) -> FloatArray:
-    """How far its annotator had come at every annotation, from 0 to 1."""
+    """Position of each annotation in its annotator's work, from 0 to 1."""
     order = np.argsort(annotator, kind="stable")
     counts = np.bincount(annotator, minlength=r)
     rank = np.empty(len(annotator))
@@ -448,10 +451,10 @@ class _Gate:
 
     def __post_init__(self) -> None:
         _check_share(self.proportion, "common_proportion")
-        _whole(self.dim, "embedding_dim")
+        _check_whole(self.dim, "embedding_dim")
         if not (isinstance(self.temperature, _NUMBERS) and 0 <= self.temperature < np.inf):
             raise AnnotationError(
-                f"gate_temperature={self.temperature!r} must be finite and not negative"
+                f"gate_temperature={self.temperature!r} must be finite and nonnegative"
             )
 
     def omega(
@@ -469,24 +472,24 @@ class _Gate:
 
 
 def _features(X: Any, n: int, rng: Rng) -> FloatArray:
-    """Standardised features, random ones where there are none."""
+    """Standardised features, or random ones if X is None."""
     if X is None:
         return rng.standard_normal((n, 10))
     X = np.asarray(X, dtype=np.float64)
     if X.ndim == 0 or len(X) != n:
         raise AnnotationError(
-            f"X has shape {X.shape} for {n} true classes; give one row an instance"
+            f"X has shape {X.shape} for {n} true classes; give one row per instance"
         )
     X = X.reshape(n, -1)
     if not np.isfinite(X).all():
-        raise AnnotationError("X holds NaN or infinity; impute or drop these cells")
+        raise AnnotationError("X contains NaN or infinity; impute these values or drop the rows")
     spread = X.std(axis=0)
     standard: FloatArray = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return standard
 
 
 def _unit(features: FloatArray, dim: int, rng: Rng) -> FloatArray:
-    """Random affine map to ``dim`` axes, then rows of length 1."""
+    """Map features to ``dim`` dimensions by a random affine map, and normalise the rows."""
     d = features.shape[1]
     weight: FloatArray = rng.standard_normal((d, dim)) / np.sqrt(d)
     bias: FloatArray = rng.standard_normal(dim) / 10
@@ -496,7 +499,7 @@ def _unit(features: FloatArray, dim: int, rng: Rng) -> FloatArray:
 
 
 def _shifted(logits: FloatArray, proportion: float) -> FloatArray:
-    """Bisect for the bias that gives the sigmoids of the logits the mean wanted."""
+    """Find, by bisection, the bias for which the mean sigmoid is ``proportion``."""
     high = 50.0 + np.abs(logits).max(initial=0.0)
     low = -high
     for _ in range(45):
@@ -513,9 +516,9 @@ def _shifted(logits: FloatArray, proportion: float) -> FloatArray:
 
 
 def _draw(tables: FloatArray, which: IntArray, true: IntArray, rng: Rng) -> IntArray:
-    """Draw a class from row ``true`` of the confusion ``which``, for every annotation."""
+    """Draw the class of each annotation from row ``true`` of confusion ``which``."""
     cumulative = tables.cumsum(axis=2)
-    # Rounding may leave the last sum below 1, and a draw beyond it without a class.
+    # Rounding may leave the last sum below 1, so that a draw could exceed it.
     cumulative[..., -1] = 1.0
     label = np.empty(len(which), dtype=np.int64)
     for block in _blocks(len(which), tables.shape[2]):

@@ -1,4 +1,4 @@
-"""The embedded set: handwritten digits with a simulated crowd, nothing to fetch."""
+"""The demo data set: handwritten digits with a simulated crowd, without a download."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from manyhands.typing import FloatArray
 
 __all__ = ["load_demo"]
 
-# The digit that each digit is commonly taken for.
+# The digit that each digit is commonly mistaken for.
 _LOOK_ALIKE = (6, 7, 3, 8, 9, 6, 0, 1, 3, 4)
 
 _DESCRIPTION = """\
 Demo: scikit-learn's 1797 handwritten digits (8 x 8 pixels, scaled to [0, 1]) with a simulated crowd
 of 30 annotators, about 3 annotations for each of 1000 training images. Annotators share confusions
-of digits that look alike, each has one of its own, and some are spammers; workloads are skewed.
+of digits that look alike; each also has an individual confusion, and some are spammers. Workloads
+are skewed.
 
 Digits: E. Alpaydin, C. Kaynak. Optical Recognition of Handwritten Digits. UCI Machine Learning
 Repository 1998. doi:10.24432/C50P49"""
@@ -82,5 +83,5 @@ def load_demo(random_state: Any = 0) -> CrowdDataset:
 
 
 def _look_alikes(strength: float) -> FloatArray:
-    """Build the common confusion [true, given]: every digit is taken for its look-alike."""
+    """Build the common confusion [true, given]: each digit is mistaken for its look-alike."""
     return (1.0 - strength) * np.eye(10) + strength * np.eye(10)[list(_LOOK_ALIKE)]

@@ -1,9 +1,9 @@
-"""Sets of one layout: found in the data home, or fetched from their public source into the cache.
+"""Data sets in a common layout, from the data home or fetched into the cache.
 
-The layout of a set is a folder with ``labels.csv`` (task, label, split; the rows of X in order; no
-label where there is no gold) and, where the set has them, ``annotations.csv`` (task, worker,
-label), ``classes.txt`` (a name a line) and ``features.npz``. Of some sets of two classes only the
-totals are known: ``votes.csv`` (task, n_positive, n_workers) stands for their annotations.
+A data set is a folder with ``labels.csv`` (task, label, split; in the order of the rows of X; with
+an empty label for tasks without gold). It may also hold ``annotations.csv`` (task, worker, label),
+``classes.txt`` (one name per line) and ``features.npz``. For some sets with two classes only vote
+totals are known: they have ``votes.csv`` (task, n_positive, n_workers) instead of annotations.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ Layout = tuple[list[list[Any]], list[list[Any]], AnyArray | None]
 
 @dataclass(frozen=True)
 class Source:
-    """A data set: what it must hold, and where it comes from.
+    """A data set: its expected content and its public source.
 
     Attributes
     ----------
     name : str
-        Of the set, and of its folder in the data home (with "/" for a folder in a folder).
+        Name of the set and of its folder in the data home (with "/" for nested folders).
     classes : tuple
-        Class values; names stand in ``classes.txt``, too.
+        Class values; names are also in ``classes.txt``.
     sha256 : mapping
-        Digests of the text files; "X" is that of the bytes of X (C order, little-endian float32),
-        as archives of the same arrays differ between versions of NumPy and zlib. What has no
-        digest is no part of the set.
+        Digests of the text files, and of the bytes of X (C order, little-endian float32) under the
+        key "X": archives of the same arrays differ between versions of NumPy and zlib. A file
+        without a digest does not belong to the set.
     repository, commit, folder
         Public source on GitHub.
     files : tuple of str
-        What is fetched from there.
+        Files that are fetched from there.
     size : str
-        Of the files, in words.
+        Size of the files, in words.
     convert : function or None
-        From the folder with the fetched files to the layout; None: X cannot be made from them.
+        Maps the folder of fetched files to the layout; None if X cannot be made from them.
     sparse : bool
-        Give X as a sparse array.
+        Whether X is returned as a sparse array.
     array : str
-        Array of ``features.npz`` that is X, where there are several.
+        Name of X among the arrays of ``features.npz``.
     derived : str
-        What is not in the source of a set without ``convert``: the end of "it cannot be fetched:
-        its ...".
+        For a set without ``convert``, what the source lacks: completes the message "cannot be
+        fetched: its ...".
     """
 
     name: str
@@ -91,19 +91,19 @@ class Source:
 
     @property
     def url(self) -> str:
-        """Address of the folder with the files."""
+        """URL of the folder with the raw files."""
         return f"{BASE_URL}/{self.repository}/{self.commit}/{quote(self.folder)}"
 
     @property
     def page(self) -> str:
-        """Address at which a reader finds the files."""
+        """URL of the web page that shows the files."""
         return f"https://github.com/{self.repository}/tree/{self.commit}/{quote(self.folder)}"
 
 
 def load_set(
     source: Source, home: PathLike | None, duplicates: Duplicates = "error"
 ) -> CrowdDataset:
-    """Load a set from the data home or the cache; fetch it if neither has it."""
+    """Load a set from the data home or the cache; fetch it if it is in neither."""
     folders = [data_home(home) / source.name, user_cache() / source.name]
     folder = next((f for f in folders if f.is_dir()), None) or _fetch(source, folders)
     return _read(source, folder, duplicates)
@@ -141,7 +141,7 @@ def _read(source: Source, folder: Path, duplicates: Duplicates) -> CrowdDataset:
 
 
 def _gold(cells: AnyArray, classes: AnyArray) -> AnyArray:
-    """Class values; -1 where a cell is empty (only sets whose classes are integers have such)."""
+    """Class values; -1 for an empty cell (which occurs only in sets with integer classes)."""
     known = cells != ""
     values = classes[cells[known].astype(np.int64)]
     if known.all():
@@ -158,14 +158,14 @@ def _annotations(
     classes: AnyArray,
     duplicates: Duplicates,
 ) -> AnnotationTable:
-    """Table of the annotations of training instances; some sets have them for the others, too."""
+    """Table of the training instances' annotations; some sets also annotate other instances."""
     task, _ = encode(
         canonical(votes["task"]), tasks, argument="annotations.csv", vocabulary_name="labels.csv"
     )
     instance = np.full(len(tasks), MISSING)
     instance[train] = np.arange(len(train))
     kept = instance[task] != MISSING
-    # Integers would be taken for positions, and gaps between them for annotators who were silent.
+    # Integers would be read as positions, and gaps as annotators without annotations.
     annotator, annotators = encode(
         canonical(votes["worker"][kept]),
         None,
@@ -184,7 +184,7 @@ def _annotations(
 
 
 def _votes(source: Source, folder: Path) -> dict[str, AnyArray]:
-    """Columns of annotations.csv; of a set that nobody annotated, empty ones."""
+    """Columns of annotations.csv; empty columns for a set without annotations."""
     if "votes.csv" in source.sha256:
         return _slots(_table(source, folder, "votes.csv"))
     if "annotations.csv" not in source.sha256:
@@ -193,7 +193,7 @@ def _votes(source: Source, folder: Path) -> dict[str, AnyArray]:
 
 
 def _slots(totals: dict[str, AnyArray]) -> dict[str, AnyArray]:
-    """Give every vote of a total a slot for its annotator, the positive ones the first slots."""
+    """Assign the votes of each total to numbered annotator slots, positive votes first."""
     votes = totals["n_workers"].astype(np.int64)
     place = np.arange(votes.sum()) - np.repeat(np.cumsum(votes) - votes, votes)
     positive = place < np.repeat(totals["n_positive"].astype(np.int64), votes)
@@ -236,8 +236,8 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise DataNotFoundError(
-            f"{path} cannot be read ({error.strerror}); restore the file, or, if the set can be "
-            f"fetched, delete the folder {path.parent} to have it fetched"
+            f"{path} cannot be read ({error.strerror}); restore the file or, if the set can be "
+            f"fetched, delete the folder {path.parent} to fetch it again"
         ) from error
 
 
@@ -250,8 +250,8 @@ def _compare(path: Path, content: bytes | memoryview, expected: str, subject: st
 def _damaged(path: Path, reason: str) -> DataNotFoundError:
     return DataNotFoundError(
         f"{path} is not the file this loader knows: {reason}. It was changed or is damaged; "
-        f"restore it, or, if the set can be fetched, delete the folder {path.parent} to have it "
-        "fetched again"
+        f"restore it or, if the set can be fetched, delete the folder {path.parent} to fetch it "
+        "again"
     )
 
 
@@ -259,25 +259,25 @@ def _damaged(path: Path, reason: str) -> DataNotFoundError:
 
 
 def _fetch(source: Source, looked_in: Iterable[Path]) -> Path:
-    """Fetch, convert and verify a set; leave it in the cache, or leave nothing."""
+    """Fetch, convert and verify a set, and store it in the cache; a failure leaves nothing."""
     target = user_cache() / source.name
     places = " or ".join(dict.fromkeys(str(folder) for folder in looked_in))
     if source.convert is None:
         files = ", ".join(name for name in source.sha256 if name != "X")
         raise DataNotFoundError(
-            f"{source.name} is not in {places}, and cannot be fetched: its {source.derived} from "
+            f"{source.name} is not in {places} and cannot be fetched: its {source.derived} from "
             f"{source.page}, which does not hold them. Set MANYHANDS_DATA or data_home= to a "
             f"folder that holds {source.name!r} ({files} and features.npz)"
         )
-    mend = (
-        f"{source.name} is not in {places}, and could not be fetched: {{}}. Set MANYHANDS_DATA or "
+    message = (
+        f"{source.name} is not in {places} and could not be fetched: {{}}. Set MANYHANDS_DATA or "
         f"data_home= to a folder that holds {source.name!r}, or make it from {source.page}"
     )
     try:
         import pooch
     except ImportError as error:
         raise DataNotFoundError(
-            mend.format("pooch is not installed (pip install 'manyhands[io]')")
+            message.format("pooch is not installed (pip install 'manyhands[io]')")
         ) from error
     _LOG.warning(
         "%s is not in %s: fetching %d files, %s, from %s into %s. Licence: %s",
@@ -291,15 +291,19 @@ def _fetch(source: Source, looked_in: Iterable[Path]) -> Path:
             layout = source.convert(Path(raw))
         return _install(source, layout, target)
     except DataNotFoundError as error:
-        raise DataNotFoundError(mend.format(f"what came is another version ({error})")) from error
+        raise DataNotFoundError(
+            message.format(f"the fetched files are another version ({error})")
+        ) from error
     except OSError as error:
-        raise DataNotFoundError(mend.format(error)) from error
+        raise DataNotFoundError(message.format(error)) from error
     except (ValueError, KeyError, IndexError, EOFError) as error:
-        raise DataNotFoundError(mend.format(f"what came cannot be read ({error})")) from error
+        raise DataNotFoundError(
+            message.format(f"the fetched files cannot be read ({error})")
+        ) from error
 
 
 def _install(source: Source, layout: Layout, target: Path) -> Path:
-    """Write the layout, verify it, then move it to its place in one step."""
+    """Write the layout to a temporary folder, verify it, then move it into place atomically."""
     labels, votes, X = layout
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as partial:

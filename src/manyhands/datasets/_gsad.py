@@ -1,4 +1,4 @@
-"""GSAD: measurements of gases that nobody annotated, for simulated crowds."""
+"""GSAD: measurements of gases without annotations, for simulated crowds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from manyhands.datasets._fetch import Source, load_set
 __all__ = ["load_gsad"]
 
 _DESCRIPTION = """\
-GSAD (Gas Sensor Array Drift): which of six gases did an array of 16 sensors meet? 6697 of the 13910
-measurements, of batches 1 to 6, 8 and 9: batches 7 (3613) and 10 (3600) are MISSING. There are no
-annotations: a base for simulated crowds (make_crowd, make_iced_synthetic). Features: 8 of each
-sensor, raw (up to 10^5): standardise them. There is no official split: all are in the training
-part. Sensors drift from batch to batch; the batch is the number in an instance's name.
+GSAD (Gas Sensor Array Drift): which of six gases did an array of 16 sensors measure? 6697 of the
+13910 measurements, from batches 1 to 6, 8 and 9; batches 7 (3613) and 10 (3600) are MISSING. There
+are no annotations: the set is a basis for simulated crowds (make_crowd, make_iced_synthetic).
+Features: 8 raw values per sensor (up to 10^5); standardise them. There is no official split: all
+measurements are in the training part. Sensors drift from batch to batch; an instance's name
+contains the number of its batch.
 
 A. Vergara, S. Vembu, T. Ayhan, M. A. Ryan, M. L. Homer, R. Huerta. Chemical gas sensor drift
 compensation using classifier ensembles. Sensors and Actuators B: Chemical 2012."""
@@ -30,20 +31,20 @@ def load_gsad(data_home: PathLike | None = None) -> CrowdDataset:
     Returns
     -------
     CrowdDataset
-        X has 128 raw values (not standardised); classes are names of gases. ``annotations`` has an
-        instance for every measurement, no annotator and no annotation: give ``y_train`` to
-        `make_crowd`. There is no test part, as the set has no official split.
+        X has 128 raw values (not standardised); classes are names of gases. ``annotations`` has one
+        instance per measurement but no annotators and no annotations: pass ``y_train`` to
+        `make_crowd`. There is no test part, because the set has no official split.
 
     Raises
     ------
     DataNotFoundError
-        If the set is not found, or a file is not the known one.
+        If the set is not found, or a file has an unexpected checksum.
 
     Notes
     -----
-    Batches 7 and 10 of the ten are missing from this copy, 7,213 of 13,910 measurements. Instances
-    are named "b<batch>_<row>": measurements of one batch resemble each other more than those of
-    others, and a random split tests within batches.
+    This copy lacks batches 7 and 10 of ten, with 7,213 of 13,910 measurements. Instances are named
+    "b<batch>_<row>". Measurements of the same batch resemble each other more than those of
+    different batches; a random split puts the same batches into both parts.
 
     References
     ----------

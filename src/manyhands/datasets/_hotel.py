@@ -1,4 +1,4 @@
-"""Hotel: reviews of hotels of which only the totals of seven votes are known."""
+"""Hotel: reviews of hotels for which only the totals of seven votes are known."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from manyhands.datasets._fetch import Source, load_set
 __all__ = ["load_hotel"]
 
 _DESCRIPTION = """\
-Hotel: is a review of a hotel positive (1) or negative (0)? 699 reviews, 300 values of a text
-embedding each, 7 votes each. Only the TOTALS of the votes are published: the 7 annotators here are
-anonymous slots, with the votes of a review in random ones. The labels, those of the TEST PART
-INCLUDED, are majority votes of the same 7 annotators: there is no gold.
+Hotel: is a review of a hotel positive (1) or negative (0)? 699 reviews, each with a text embedding
+of 300 values and 7 votes. Only the TOTALS of the votes are published: the 7 annotators here are
+anonymous slots, and each review's votes are assigned to them at random. The labels, INCLUDING THOSE
+OF THE TEST PART, are majority votes of the same 7 annotators: there is no gold.
 
 Y. Hao, W. Ding, Z. Liu. NeuCrowd: Neural Sampling Network for Representation Learning with
 Crowdsourced Labels. Knowledge and Information Systems 2022."""
@@ -33,30 +33,30 @@ def load_hotel(data_home: PathLike | None = None, random_state: Any = 0) -> Crow
         Folder of data sets, with ``neucrowd_hotel``; default: the environment variable
         MANYHANDS_DATA, else the user's cache. The set cannot be fetched.
     random_state : int, RandomState or None
-        Of which slot holds which vote of a review.
+        Seed of the assignment of votes to slots.
 
     Returns
     -------
     CrowdDataset
         X has 300 values; classes are 0 (negative) and 1 (positive). The annotators "slot_0" to
-        "slot_6" are no persons; see the notes.
+        "slot_6" are not persons; see the notes.
 
     Raises
     ------
     DataNotFoundError
-        If the set is not found, or a file is not the known one.
+        If the set is not found, or a file has an unexpected checksum.
 
     Notes
     -----
-    * **Totals.** The source has the number of positive votes of seven, and no annotators. Each vote
-      of a review is given one of seven slots at random, so that the slots are equally good and
-      nothing can be learned by telling them apart. What depends on totals alone (majority vote,
+    * **Totals.** The source holds the number of positive votes out of seven, but no annotators. The
+      votes of each review are assigned to seven slots at random, so all slots are equally good and
+      nothing can be learned by telling them apart. Whatever depends on totals alone (majority vote,
       soft labels, Fleiss' kappa, label certainty) does not depend on the seed.
-    * **Kappa.** Of the training reviews .83; of all 699 .80, as in the paper.
-    * **No gold.** ``y_train``, ``y_valid`` and ``y_test`` are majority votes (4 or more of 7); they
-      agree with majority vote on ``annotations`` without exception. Accuracy says how well a
-      method predicts what such a crowd would decide. Of the votes those of the training reviews
-      are given.
+    * **Kappa** is .83 on the training reviews and .80 on all 699, as in the paper.
+    * **No gold.** ``y_train``, ``y_valid`` and ``y_test`` are majority votes (at least 4 of 7) and
+      always agree with the majority vote of ``annotations``. Accuracy therefore measures how well a
+      method predicts what such a crowd would decide. Only the votes on training reviews are
+      included.
 
     References
     ----------
@@ -76,7 +76,7 @@ def load_hotel(data_home: PathLike | None = None, random_state: Any = 0) -> Crow
 
 
 def _in_random_slots(table: AnnotationTable, rng: np.random.RandomState) -> AnnotationTable:
-    """Permute the labels of every instance among its annotators."""
+    """Permute the labels of each instance among its annotators."""
     slots = np.argsort(table.instance, kind="stable")
     votes = rng.permutation(table.n_annotations)
     votes = votes[np.argsort(table.instance[votes], kind="stable")]

@@ -1,4 +1,4 @@
-"""ICED's imbalanced tasks with simulated crowds, made anew."""
+"""ICED's imbalanced tasks with simulated crowds, reconstructed."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ SDM 2022."""
 
 @dataclass(frozen=True)
 class _Task:
-    """A pair of classes, and the crowd that annotates it.
+    """A pair of classes, and the crowd that annotates them.
 
     Attributes
     ----------
     frequent, rare
         Classes of the set.
     n_annotators : int
-        Of Table 1.
+        Number of annotators in Table 1.
     error : tuple of float
         Range of the annotators' error rates.
     n_features : int or None
-        Features to pad to, half of them distractors; None: the set's own.
+        Number of features after padding, half of them distractors; None: no padding.
     """
 
     load: Callable[[PathLike | None], CrowdDataset]
@@ -58,7 +58,7 @@ TASKS = {
 }
 
 ICED_TASKS = tuple(TASKS)
-"""Names that `make_iced_synthetic` knows."""
+"""Names of the tasks of `make_iced_synthetic`."""
 
 
 def make_iced_synthetic(
@@ -76,22 +76,22 @@ def make_iced_synthetic(
     ----------
     task : one of `ICED_TASKS`
         ``"usps"``: digits, 6 against 0, 9 annotators. ``"gsad"``: gases, ethylene against acetone,
-        11 annotators. ``"gisette_like"``: a stand-in for Gisette, see Notes, 7 annotators.
-        ``"usps_hard"``, not the paper's: digits, 4 against 9, 9 annotators.
+        11 annotators. ``"gisette_like"``: a substitute for Gisette (see Notes), 7 annotators.
+        ``"usps_hard"`` (not in the paper): digits, 4 against 9, 9 annotators.
     imbalance : float
-        Size of the frequent class over that of the rare one, in the training part.
+        Ratio of the sizes of the frequent and the rare class in the training part.
     error : (low, high), optional
-        Range of the error rates, drawn uniformly for every annotator and class. Default: (.2, .5);
-        of ``"gisette_like"`` (.2, .4).
+        Range of the error rates, drawn uniformly for each annotator and class. Default: (.2, .5);
+        for ``"gisette_like"``, (.2, .4).
     balanced_test : bool
-        As many of both classes in the test part, as in the paper; False: with the imbalance of the
-        training part.
+        Whether both classes are equally frequent in the test part, as in the paper. If False, the
+        test part has the imbalance of the training part.
     data_home : str or Path, optional
         Folder of data sets, with ``usps`` and ``gsad``; default: the environment variable
         MANYHANDS_DATA, else the user's cache.
     random_state : int, RandomState or None
-        Of the split, of what is left of the rare class, and of the crowd. Seed for seed the
-        training part is the same whatever ``balanced_test``.
+        Seed of the split, of the choice of rare instances, and of the crowd. For a given seed, the
+        training part does not depend on ``balanced_test``.
 
     Returns
     -------
@@ -102,34 +102,36 @@ def make_iced_synthetic(
     Raises
     ------
     AnnotationError
-        If a parameter is out of its range, or the rare class has too few for it.
+        If a parameter is out of range, or the rare class has too few instances.
     DataNotFoundError
         If the set is not found.
 
     Notes
     -----
-    The paper's appendix with the construction is not public; Table 1 gives sizes. What is open, and
-    what is done here:
+    The paper's appendix, which describes the construction, is not public; Table 1 gives sizes. What
+    the paper leaves open, and what is done here:
 
-    * **Classes.** Training and test part of the frequent class in Table 1 add up to 834, all that
-      USPS has of the digit 6, and to 2,926, all that GSAD has of ethylene (an inference, not the
-      paper's word); acetone is the only gas of which there are more. USPS leaves 0, 1, 2 and 4 as
-      the rare one; here it is 0.
-    * **Split.** Both classes are cut to the size n of the frequent class. Of either n // 5 are for
-      testing, the others for training, drawn from all parts of the set, and of the rare class the
-      n_train // imbalance first stay: 668 + 66 and 166 + 166 of USPS, as in Table 1. GSAD lacks two
-      of ten batches here: 1,332 + 133 and 332 + 332 (2,341 + 234 and 585 + 585). Measurements of
-      one batch are in both parts of it, so that the task is easy.
-    * **Gisette** is not at hand. ``"gisette_like"`` is made in its manner of 4 and 9 of USPS, 682 +
-      68 and 170 + 170 (2,800 + 280 and 700 + 700): 256 pixels, 2,244 products of two random pixels,
-      and 2,500 distractors, each one of these features with its values permuted over the instances.
-    * **Crowd.** Error rates are the annotator's and the class's own, and mistakes independent. The
-      ranges are chosen for the share of instances that the warm-up of Table 3 keeps, those of the
-      three highest levels of agreement: of ``"gsad"`` 21 % (the paper: 19.7 %), of
-      ``"gisette_like"`` 68 % (66.3 %). **The share of USPS, 14.0 %, is out of reach**: nine
-      annotators who toss coins leave 18 %, and no better ones less. The two highest levels of
-      ``"usps"`` hold 12 %, the three highest 35 % (means over the seeds 0 to 19).
-    * **Features** are those of the set: pixels from 0 to 1 of USPS, raw measurements of GSAD.
+    * **Classes.** The training and test sizes of the frequent class in Table 1 add up to 834, the
+      number of 6s in USPS, and to 2,926, the number of ethylene measurements in GSAD (this is an
+      inference, not stated in the paper). Acetone is the only gas with more measurements. For USPS,
+      the rare class could be 0, 1, 2 or 4; here it is 0.
+    * **Split.** Both classes are cut to the size n of the frequent class. From either, n // 5
+      instances are drawn for testing and the others for training, from all parts of the set. The
+      first n_train // imbalance training instances of the rare class are kept. For USPS this gives
+      668 + 66 and 166 + 166, as in Table 1. GSAD lacks two of ten batches here: 1,332 + 133 and
+      332 + 332 (paper: 2,341 + 234 and 585 + 585). Its batches occur in both parts, which makes the
+      task easy.
+    * **Gisette** is not available. ``"gisette_like"`` imitates it with the digits 4 and 9 of USPS,
+      682 + 68 and 170 + 170 (paper: 2,800 + 280 and 700 + 700). It has 256 pixels, 2,244 products
+      of two random pixels, and 2,500 distractors; each distractor is one of these features with its
+      values permuted over the instances.
+    * **Crowd.** Each annotator has an error rate per class, and mistakes are independent. The
+      ranges were chosen to match the share of instances that the warm-up of Table 3 keeps, which
+      are those of the three highest levels of agreement: 21 % for ``"gsad"`` (paper: 19.7 %) and
+      68 % for ``"gisette_like"`` (66.3 %). **The share of USPS, 14.0 %, cannot be reached**: nine
+      annotators who toss coins leave 18 %, and better annotators leave no less. For ``"usps"`` the
+      two highest levels hold 12 %, the three highest 35 % (means over the seeds 0 to 19).
+    * **Features** are those of the set: pixels from 0 to 1 for USPS, raw measurements for GSAD.
 
     References
     ----------
@@ -148,7 +150,7 @@ def make_iced_synthetic(
     chosen = TASKS[task]
     low, high = _error_range(chosen.error if error is None else error)
     if not isinstance(imbalance, int | float | np.number) or not 1 <= imbalance < np.inf:
-        raise AnnotationError(f"imbalance={imbalance!r} must be finite, and 1 or more")
+        raise AnnotationError(f"imbalance={imbalance!r} must be finite and at least 1")
     data = chosen.load(data_home)
     X, gold = _pooled(data)
     rng = check_random_state(random_state)
@@ -211,7 +213,7 @@ def _pooled(data: CrowdDataset) -> tuple[AnyArray, AnyArray]:
 
 
 def _split(gold: AnyArray, task: _Task, imbalance: float, rng: Rng) -> tuple[IntArray, IntArray]:
-    """Rows of the training and of the balanced test part, the frequent class first in either."""
+    """Rows of the training part and of the balanced test part, frequent class first in each."""
     frequent = rng.permutation(np.flatnonzero(gold == task.frequent))
     rare = rng.permutation(np.flatnonzero(gold == task.rare))
     n_test = len(frequent) // 5
@@ -220,7 +222,7 @@ def _split(gold: AnyArray, task: _Task, imbalance: float, rng: Rng) -> tuple[Int
     if not 1 <= n_rare <= most:
         raise AnnotationError(
             f"imbalance={imbalance:g} leaves the rare class {n_rare} training instances; it must "
-            f"leave 1 to {most}, as there are {len(rare)} and {n_test} are for testing"
+            f"leave 1 to {most}, since it has {len(rare)} instances and {n_test} are for testing"
         )
     return (
         np.concatenate([frequent[n_test:], rare[n_test:][:n_rare]]),
@@ -229,14 +231,14 @@ def _split(gold: AnyArray, task: _Task, imbalance: float, rng: Rng) -> tuple[Int
 
 
 def _with_rare_thinned(y: IntArray, imbalance: float) -> IntArray:
-    """Rows of a part that stay for the imbalance, one of the rare class at least."""
+    """Rows of a part that remain at the imbalance, at least one of the rare class."""
     rare = np.flatnonzero(y == 1)
     size = max(1, int((y == 0).sum() // imbalance))
     return np.delete(np.arange(len(y)), rare[size:])
 
 
 def _padded(X: FloatArray, n_features: int | None, rng: Rng) -> FloatArray:
-    """Add products of two features up to half of the number, and distractors for the rest."""
+    """Pad to half of ``n_features`` with products of two features, and add distractors."""
     if n_features is None:
         return X
     half = n_features // 2
@@ -248,7 +250,7 @@ def _padded(X: FloatArray, n_features: int | None, rng: Rng) -> FloatArray:
 
 
 def _confusions(error: FloatArray) -> FloatArray:
-    """Confusions [annotator, true, given] of error rates [annotator, true]."""
+    """Confusion matrices [annotator, true, given] from error rates [annotator, true]."""
     confusion = np.empty((*error.shape, 2))
     confusion[:, [0, 1], [1, 0]] = error
     confusion[:, [0, 1], [0, 1]] = 1 - error
