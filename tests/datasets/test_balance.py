@@ -79,7 +79,7 @@ def test_the_rare_class_alone_is_thinned_to_the_ratio(counts, rare, ratio, seed)
     others = [n for k, n in enumerate(counts) if k != place]
     wanted = max(1, round(max(others) / ratio))
     if counts[place] < wanted:
-        with pytest.raises(AnnotationError, match="use a greater ratio"):
+        with pytest.raises(AnnotationError, match="use a larger ratio"):
             thin_to_imbalance(data, ratio, rare=rare, random_state=seed)
         return
     thin = thin_to_imbalance(data, ratio, rare=rare, random_state=seed)
@@ -179,7 +179,7 @@ def test_sparse_features_and_none_are_taken():
         ({"ratio": 0.5}, "ratio=0.5"),
         ({"ratio": np.inf}, "ratio=inf"),
         ({"ratio": "10"}, "ratio='10'"),
-        ({"rare": "w"}, "rare='w' is no class"),
+        ({"rare": "w"}, "rare='w' is not a class"),
         ({"parts": "train"}, "parts='train' must be a list"),
         ({"parts": ["train", "all"]}, "parts="),
     ],

@@ -244,7 +244,7 @@ def test_another_version_of_the_source_is_refused_and_not_kept(toy, cache, serve
 def test_a_source_file_that_is_no_array_is_refused(toy, cache, serve, tmp_path):
     (tmp_path / "source/me/repo/abc/data/x.npy").write_text("version https://git-lfs...")
     serve(tmp_path / "source")
-    with pytest.raises(DataNotFoundError, match="what came cannot be read"):
+    with pytest.raises(DataNotFoundError, match="the fetched files cannot be read"):
         load_set(toy, None)
 
 
