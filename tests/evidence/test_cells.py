@@ -1,5 +1,6 @@
 """One run: what is measured, that watching changes nothing, and what a failure leaves."""
 
+import ast
 import math
 import sys
 from dataclasses import replace
@@ -13,11 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+import manyhands
 from manyhands import AggregatedClassifier, CoNALClassifier, CrowdLayerClassifier
 from manyhands.evidence import load_data, load_row, read_records, run_cell, write_record
 from manyhands.evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
 from manyhands.evidence.running.cells import _chosen, _kept
-from manyhands.evidence.running.code import _closure, _code_hash, _essence, _tree, code_hash
+from manyhands.evidence.running.code import (
+    _closure,
+    _code_hash,
+    _essence,
+    _home,
+    _tree,
+    code_hash,
+)
 from manyhands.fitting.watching import _macro_f1, watched, watching
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.training import GradientStep
@@ -422,7 +431,7 @@ def test_code_is_followed_to_where_it_is_defined():
     assert {
         f"{home}.classifiers.crowd_layer",
         f"{home}.fitting.classifier",
-        f"{home}.nn.noise_adaptation",
+        f"{home}.nn.noise_adaptation.crowd_layer",
         f"{home}.objectives.crowd",
         f"{home}.functional.annotations",
         f"{home}.training.loop",
@@ -439,6 +448,56 @@ def test_comments_and_docstrings_are_no_code(tmp_path):
     told.write_text('"""A."""\n\ndef f(x):\n    """B\n\n    C."""\n    # D\n    return x + 1\n')
     other.write_text("def f(x):\n    return x + 2\n")
     assert _essence(plain) == _essence(told) != _essence(other)
+
+
+WORDS = """\
+import warnings
+
+def f(x):
+    if x == "a":
+        raise ValueError({0})
+    warnings.warn({1}, stacklevel=2)
+    return "b"
+"""
+
+
+def test_words_of_errors_are_no_code(tmp_path):
+    def essence(*words, source=WORDS):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.py"
+        path.write_text(source.format(*words))
+        return _essence(path)
+
+    first = essence('"short"', 'f"{x} is new"')
+    longer = """
+            # why
+            "of more than one line: "
+            f"{x} à la {len('abc')}",
+        """
+    assert essence(longer, "'old'") == first
+    for change in (("x", '""'), ('""', "x"), ('"short", x', '""')):
+        assert essence(*change) != first
+    for old, new in (('"a"', '"c"'), ('"b"', '"c"'), ("ValueError", "KeyError"), ("=2", "=3")):
+        assert essence('""', '""', source=WORDS.replace(old, new)) != first
+
+
+def test_lazy_packages_are_followed_to_where_a_name_is_defined():
+    assert _home("manyhands", "CoNALClassifier") == "manyhands.classifiers.conal"
+    assert _home("manyhands.inference", "DawidSkene") == "manyhands.inference.dawid_skene"
+    assert _home("manyhands.exceptions", "AnnotationError") == "manyhands.exceptions"
+
+
+def test_every_import_of_ours_is_followed():
+    package = Path(manyhands.__file__).parent
+    lost = [
+        (str(path), node.module, alias.name)
+        for path in package.rglob("*.py")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("manyhands")
+        for alias in node.names
+        if _home(node.module, alias.name) is None
+        and not (package.parent / Path(*node.module.split("."), alias.name)).is_dir()
+    ]
+    assert not lost
 
 
 def test_a_row_of_a_history_without_stages_is_found_by_its_round():

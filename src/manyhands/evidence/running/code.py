@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from manyhands.evidence.experiments.rows import Row
 from manyhands.evidence.objects import find_object
@@ -17,7 +18,16 @@ from manyhands.evidence.objects import find_object
 _MEASURES = "manyhands.evidence.running.cells"
 """The module that measures."""
 
-_FREE = ("manyhands._version", "manyhands.datasets.", "manyhands.evidence.", "manyhands.io.")
+_FREE = (
+    "manyhands._lazy",
+    "manyhands._version",
+    "manyhands.datasets.",
+    "manyhands.evidence.",
+    "manyhands.io.",
+    "manyhands.jobs.",
+    "manyhands.registry",
+    "manyhands.report.",
+)
 """Modules that decide no result beyond the data, whose checksum is in the key, too."""
 
 
@@ -27,8 +37,8 @@ def code_hash(row: Row) -> str:
     That is: the module that runs cells, those of every class and measure the row names, the
     modules of manyhands and of the row's own folder which these import, and so on. What loads the
     data is left to the data's checksum, and other packages to a record's versions. Comments,
-    docstrings and blank lines do not count, nor do packages' lists of names, so that another
-    method or a better text leaves records valid.
+    docstrings, blank lines and the words of errors and warnings do not count, nor do packages'
+    lists of names, so that another method or a better text leaves records valid.
     """
     return _code_hash(tuple(sorted({*row.classes, *row.extra})), row.folder)
 
@@ -113,17 +123,27 @@ def _home(module: str, name: str) -> str | None:
     if _file(f"{module}.{name}") is not None:
         inner = f"{module}.{name}"
         return None if _is_package(inner) else inner
-    path = _file(module)
+    for source, given in _given(module):
+        if name in given or ("*" in given and name in _exports(source)):
+            return _home(source, name)
+    # A package's own code counts, where its names of other modules do not.
+    return module if name in _defined(module) else None
+
+
+def _given(package: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield what a package gives from other modules: the module, and the names from there.
+
+    A package that imports lazily says so in the stub file beside its ``__init__.py``.
+    """
+    path = _file(package)
     assert path is not None
-    stub = path.with_suffix(".pyi")
-    for node in ast.walk(_tree(stub if stub.exists() else path)):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            source = f"{module}.{node.module}" if node.level else node.module
-            given = [alias.name for alias in node.names]
-            found = _home(source, name) if name in given or "*" in given else None
-            if found is not None:
-                return found
-    return None
+    for file in (path.with_suffix(".pyi"), path):
+        for node in ast.walk(_tree(file)) if file.is_file() else ():
+            if isinstance(node, ast.ImportFrom):
+                # The leading dots of a relative import: one is the package itself.
+                parents = package.split(".")[: len(package.split(".")) + 1 - node.level]
+                source = [*(parents if node.level else []), *([node.module] if node.module else [])]
+                yield ".".join(source), [alias.name for alias in node.names]
 
 
 def _is_package(module: str) -> bool:
@@ -131,20 +151,98 @@ def _is_package(module: str) -> bool:
     return path is not None and path.name == "__init__.py"
 
 
+def _exports(module: str) -> set[str]:
+    """Names that ``from module import *`` gives, read from its source."""
+    path = _file(module)
+    if path is None:
+        return set()
+    for node in _tree(path).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    if not _is_package(module):
+        return set()
+    return {
+        name
+        for source, given in _given(module)
+        for name in (_exports(source) if "*" in given else given)
+    }
+
+
+def _defined(module: str) -> set[str]:
+    """Names that a module defines itself."""
+    path = _file(module)
+    assert path is not None
+    names = set()
+    for node in _tree(path).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {name.id for name in node.targets if isinstance(name, ast.Name)}
+    return names
+
+
 @cache
 def _essence(path: Path) -> str:
-    """Return a source without docstrings, lines of comments, and blank lines."""
+    """Return a source without docstrings, lines of comments, blank lines, and words of errors."""
+    tree = _tree(path)
     text = {
         line
-        for node in ast.walk(_tree(path))
-        if isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and _is_text(node.value)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = _without_words(path.read_text(encoding="utf-8"), tree).splitlines()
     return "\n".join(
         line.rstrip()
         for number, line in enumerate(lines, start=1)
         if number not in text and line.strip() and not line.lstrip().startswith("#")
     )
+
+
+def _without_words(source: str, tree: ast.Module) -> str:
+    """Empty the texts in ``raise`` and ``warnings.warn``, whose lines become one.
+
+    What is raised, and every value in it that is no text, stays: an exception may carry a result.
+    """
+    lines = source.encode().splitlines(keepends=True)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) or _is_warning(node):
+            first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+            spans = [_span(text) for text in _texts(node)]
+            part = lines[first : last + 1]
+            for (row, start), (end_row, end) in sorted(spans, reverse=True):
+                row, end_row = row - first, end_row - first
+                part[row : end_row + 1] = [
+                    part[row][:start] + b'""' + part[end_row][end:],
+                    *[b"\n"] * (end_row - row),
+                ]
+            words = b"".join(re.sub(rb"#.*", b"", line).strip() for line in part)
+            indent = part[0][: len(part[0]) - len(part[0].lstrip())]
+            joined = indent + re.sub(rb",(?=[)\]}])", b"", words) + b"\n"
+            lines[first : last + 1] = [joined, *[b"\n"] * (last - first)]
+    return b"".join(lines).decode()
+
+
+def _is_warning(node: ast.AST) -> TypeGuard[ast.Expr]:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func) == "warnings.warn"
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _texts(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the texts within a node: strings and whole f-strings."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.JoinedStr) or (isinstance(child, ast.expr) and _is_text(child)):
+            yield child
+        else:
+            yield from _texts(child)
+
+
+def _span(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return line (from 0) and byte at which a node begins and ends."""
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    return (node.lineno - 1, node.col_offset), (node.end_lineno - 1, node.end_col_offset)
