@@ -1,0 +1,108 @@
+"""How the sources stand: no cycles of imports; names and stubs agree."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import manyhands
+
+SOURCE = Path(manyhands.__file__).parent
+MODULES = {
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(SOURCE.rglob("*.py"))
+    if path.name != "__main__.py"
+}
+
+
+def imports_of(path: Path) -> Iterator[ast.ImportFrom | ast.Import]:
+    """Yield the imports of a file, also within functions; those for type checkers left out."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            yield node
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            waiting += ast.iter_child_nodes(node)
+
+
+def files_behind(node: ast.ImportFrom | ast.Import) -> Iterator[str]:
+    """Yield the modules of ours that an import leads to: behind a package's names, their homes."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.name in MODULES)
+        return
+    module = node.module or ""
+    for alias in node.names if module in MODULES else []:
+        if f"{module}.{alias.name}" in MODULES:
+            yield f"{module}.{alias.name}"
+            continue
+        yield module
+        if MODULES[module].name == "__init__.py" and alias.name != "*":
+            home = getattr(getattr(import_module(module), alias.name), "__module__", "")
+            yield from (home,) if home in MODULES else ()
+
+
+def test_no_files_import_each_other():
+    graph = {
+        name: {other for node in imports_of(path) for other in files_behind(node)} - {name}
+        for name, path in MODULES.items()
+    }
+    assert graph["manyhands.jobs.demo"] >= {"manyhands.classifiers.conal"}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a cycle of imports: {' -> '.join(error.args[1])}")
+
+
+STUBS = [name for name, path in MODULES.items() if path.with_suffix(".pyi").exists()]
+
+
+def stubbed_names(name: str) -> set[str]:
+    """Read the names that type checkers see in a package."""
+    found = set()
+    for node in ast.parse(MODULES[name].with_suffix(".pyi").read_text(encoding="utf-8")).body:
+        assert isinstance(node, ast.ImportFrom)
+        for alias in node.names:
+            if alias.name == "*":
+                found |= stubbed_names(f"{name}.{node.module}")
+            else:
+                # Type checkers take "as" for the sign of an export.
+                assert alias.name == alias.asname
+                found.add(alias.name)
+                source = f"{name}.{node.module}" if node.module else name
+                assert find_spec(source)
+    return found
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_stubs_and_names_agree(name):
+    package = import_module(name)
+    assert stubbed_names(name) - {"__version__"} == set(package.__all__) == set(dir(package))
+    for exported in package.__all__:
+        thing = getattr(package, exported)
+        assert getattr(thing, "__name__", exported).rpartition(".")[2] == exported
+    with pytest.raises(AttributeError, match="nonsense"):
+        package.nonsense  # noqa: B018
+
+
+def test_the_top_level_holds_what_a_user_types_and_no_more():
+    names = set(manyhands.__all__)
+    assert len(names) <= 60
+    methods = {*manyhands.classifiers.__all__, *manyhands.inference.__all__}
+    modules = {name for name in names if inspect.ismodule(getattr(manyhands, name))}
+    assert modules >= {"agreement", "datasets", "estimator_checks", "io", "metrics", "sampling"}
+    assert names - methods - modules == {
+        "AnnotationTable",
+        "all_classifiers",
+        "decide",
+        "load",
+        "load_demo",
+        "make_crowd",
+        "render_report",
+        "summarize",
+    }
