@@ -74,7 +74,7 @@ def test_keep_one_keeps_one_or_says_why_not(data, fraction, seed):
     before = data.annotations.annotations_per_instance()
     wanted = round(fraction * before.sum())
     if wanted > before.sum() - np.count_nonzero(before):
-        with pytest.raises(AnnotationError, match=r"keep_one=True leaves one to each of"):
+        with pytest.raises(AnnotationError, match=r"keep_one=True keeps one for each of"):
             remove_annotations(data, fraction, random_state=seed, keep_one=True)
         return
     left = remove_annotations(data, fraction, random_state=seed, keep_one=True).annotations

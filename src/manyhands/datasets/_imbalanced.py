@@ -27,16 +27,16 @@ Rng = np.random.RandomState
 
 @dataclass(frozen=True)
 class _Crowd:
-    """A crowd to simulate: what Table 3 prints of it.
+    """Statistics in Table 3 of a crowd to simulate.
 
     Attributes
     ----------
     per_annotator : float
-        Mean number of annotations of an annotator.
+        Mean number of annotations per annotator.
     spread : float
         Standard deviation of the annotators' accuracies.
     imbalance : float
-        R, of annotations.
+        Imbalance R of the annotations.
     """
 
     n_annotators: int
@@ -55,13 +55,13 @@ class _Task:
     rare
         Class that becomes 1; all others become 0.
     row : str
-        Of Table 3.
+        Row of Table 3.
     n_train, imbalance, n_test_per_class
-        Of that row; fewer where the set has too few.
+        Values in that row; smaller if the set has too few instances.
     thinned_to : int or None
-        Annotations left to an instance; None: all.
+        Number of annotations kept per instance; None: all.
     crowd : _Crowd or None
-        None: the set's own annotators.
+        Crowd to simulate; None: the set's own annotators.
     """
 
     load: Callable[[PathLike | None], CrowdDataset]
@@ -131,7 +131,7 @@ TASKS = {
 }
 
 IMBALANCED_TASKS = tuple(TASKS)
-"""Names that `make_imbalanced_binary` knows."""
+"""Names of the tasks of `make_imbalanced_binary`."""
 
 
 def make_imbalanced_binary(
@@ -141,10 +141,10 @@ def make_imbalanced_binary(
     data_home: PathLike | None = None,
     random_state: Any = 0,
 ) -> CrowdDataset:
-    """Make one of six heavily imbalanced binary tasks, in the manner of Table 3 of [1]_.
+    """Make one of six heavily imbalanced binary tasks, modelled on Table 3 of [1]_.
 
-    The paper's Data1 and Data2 are not available. These are the nearest of the sets at hand, each
-    cut to the size and the gold imbalance of one row of the table where it has enough.
+    The paper's Data1 and Data2 are not available. These tasks use the most similar sets that are,
+    each cut to the size and gold imbalance of one row of the table if it has enough instances.
 
     Parameters
     ----------
@@ -152,46 +152,46 @@ def make_imbalanced_binary(
         ``"product"``, ``"colposcopy"``, ``"reports_1"``, ``"reports_2"``: real annotators.
         ``"usps_5"``, ``"usps_8"``: a **simulated** crowd on real digits.
     n_test_per_class : int, optional
-        Default: 100 (``"colposcopy"``: 150), or fewer: half of the rare class at most is for
-        testing.
+        Default: 100 (``"colposcopy"``: 150), but at most half of the rare class.
     data_home : str or Path, optional
         Folder of data sets; default: the environment variable MANYHANDS_DATA, else the user's
         cache.
     random_state : int, RandomState or None
-        Of the choice of instances and annotations, and of a simulated crowd.
+        Seed of the choice of instances and annotations, and of a simulated crowd.
 
     Returns
     -------
     CrowdDataset
-        Class 1 is the rare one, class 0 the rest, of annotations, too. The test part is balanced;
-        there is no validation part. Annotators without an annotation in the training part are not
-        in the table. ``"usps_5"`` and ``"usps_8"`` give a `SimulatedCrowdDataset`.
+        Class 1 is the rare one, class 0 the rest, also in the annotations. The test part is
+        balanced; there is no validation part. Annotators without annotations in the training part
+        are left out of the table. ``"usps_5"`` and ``"usps_8"`` give a `SimulatedCrowdDataset`.
 
     Raises
     ------
     AnnotationError
-        If the task is unknown, or half of the rare class is less than ``n_test_per_class``.
+        If the task is unknown, or ``n_test_per_class`` exceeds half of the rare class.
     DataNotFoundError
         If the set is not found.
 
     Notes
     -----
-    * **Test part**: the same number of both classes, drawn first from what the set's own test (and
-      validation) part holds, which has no annotations here, then from the training part.
-    * **Training part**: of the set's own, the rare class and the rest are drawn in the row's number
-      and ratio; where there are too few of the rare class, all of them and the rest in the row's
-      ratio; where there are too few of the rest, all.
-    * **Repetitions**: the reports hold some equal rows of features, as instances of their own (in
-      the set's own split, too); 15 or so of 200 test instances equal one for training.
-    * **Annotations**: every annotator of ``"colposcopy"`` and of the reports judged everything, so
-      that self-training would find no cell to fill; 2 random annotations of every instance are
-      left. ``"product"`` keeps its 3.
-    * **One against the rest**: an annotation of another class counts as "rest", so that confusing
-      two classes of the rest is no mistake: ``"reports_1"`` is of the class 1 of `load_reports`.
-    * **Simulated crowds** have the row's number of annotators and of annotations, with confusions
-      solved such that the annotations have, in expectation, the row's accuracy *and* its imbalance
-      R. (Mistakes that fall alike on both classes would lower R far more.) Annotators' error rates
-      are normal, with what the row's spread leaves after the chance of counting.
+    * **Test part**: the same number of instances from both classes. They are drawn first from the
+      set's own test (and validation) part, which has no annotations here, then from the training
+      part.
+    * **Training part**: drawn from the set's own training part with the row's size and ratio of the
+      rare class to the rest. If there are too few rare instances, all of them are used, and the
+      rest in the row's ratio; if the rest has too few, all of it is used.
+    * **Repetitions**: the reports contain some identical rows of features as separate instances
+      (also across the set's own split); about 15 of 200 test instances equal a training instance.
+    * **Annotations**: in ``"colposcopy"`` and the reports every annotator judged everything, so
+      self-training would have no cell to fill. Therefore only 2 random annotations per instance
+      are kept. ``"product"`` keeps its 3.
+    * **One against the rest**: an annotation with any other class counts as "rest", so confusing
+      two classes of the rest is not a mistake. ``"reports_1"`` uses class 1 of `load_reports`.
+    * **Simulated crowds** have the row's numbers of annotators and annotations. Their confusions
+      are solved for such that the annotations have, in expectation, the row's accuracy *and* its
+      imbalance R. (Mistakes equally likely on both classes would lower R far more.) The annotators'
+      error rates are normal; their variance is the row's minus that of counting.
 
     References
     ----------
@@ -235,8 +235,8 @@ def make_imbalanced_binary(
             random_state=rng,
             return_truth=True,
         )
-    made = SimulatedCrowdDataset if simulated else CrowdDataset
-    return made(
+    dataset_class = SimulatedCrowdDataset if simulated else CrowdDataset
+    return dataset_class(
         X_train=X[train],
         annotations=table,
         y_train=y[train],
@@ -266,7 +266,7 @@ def _description(task: _Task, data: CrowdDataset) -> str:
 
 
 def _pooled(data: CrowdDataset, rare: int | str) -> tuple[AnyArray, BoolArray]:
-    """Features of all parts, the training part first, and where the rare class is."""
+    """Features of all parts, training part first, and the mask of the rare class."""
     X: list[Any] = [data.X_train, data.X_valid, data.X_test]
     y = [data.y_train, data.y_valid, data.y_test]
     return (
@@ -281,14 +281,14 @@ def _test_size(task: _Task, n_rare: int, wanted: int | None) -> int:
         return min(task.n_test_per_class, most)
     if not isinstance(wanted, int | np.integer) or not 1 <= wanted <= most:
         raise AnnotationError(
-            f"n_test_per_class={wanted!r} must be a whole number, 1 to {most}: the rare class has "
-            f"{n_rare} instances, of which half at least is for training"
+            f"n_test_per_class={wanted!r} must be a whole number from 1 to {most}: the rare class "
+            f"has {n_rare} instances, at least half of which are for training"
         )
     return int(wanted)
 
 
 def _test_rows(rare: BoolArray, own: BoolArray, size: int, rng: Rng) -> IntArray:
-    """Draw the same number of both classes, of rows without annotations first."""
+    """Draw the same number of rows from both classes, rows without annotations first."""
     rows = []
     for of_class in (~rare, rare):
         order = rng.permutation(np.flatnonzero(of_class))
@@ -297,7 +297,7 @@ def _test_rows(rare: BoolArray, own: BoolArray, size: int, rng: Rng) -> IntArray
 
 
 def _train_rows(rare: BoolArray, free: BoolArray, task: _Task, rng: Rng) -> IntArray:
-    """Draw both classes in the number and ratio of the task, as far as there are enough."""
+    """Draw both classes with the task's size and ratio, as far as there are enough instances."""
     n_rare = min(round(task.n_train / (1 + task.imbalance)), int((free & rare).sum()))
     n_rest = round(n_rare * task.imbalance)
     rows = [
@@ -311,7 +311,7 @@ def _train_rows(rare: BoolArray, free: BoolArray, task: _Task, rng: Rng) -> IntA
 
 
 def _against_rest(table: AnnotationTable, rare: int | str) -> AnnotationTable:
-    """Make annotations of the rare class 1, and all others 0."""
+    """Recode annotations of the rare class as 1 and all others as 0."""
     return AnnotationTable(
         table.instance,
         table.annotator,
@@ -323,7 +323,7 @@ def _against_rest(table: AnnotationTable, rare: int | str) -> AnnotationTable:
 
 
 def _thinned(table: AnnotationTable, per_instance: int, rng: Rng) -> AnnotationTable:
-    """Keep some random annotations of every instance."""
+    """Keep ``per_instance`` random annotations of each instance."""
     order = rng.permutation(table.n_annotations)
     order = order[np.argsort(table.instance[order], kind="stable")]
     instance = table.instance[order]
@@ -332,10 +332,10 @@ def _thinned(table: AnnotationTable, per_instance: int, rng: Rng) -> AnnotationT
 
 
 def _confusions(crowd: _Crowd, rare: float, rng: Rng) -> FloatArray:
-    """Confusions [annotator, true, given] with the accuracy and imbalance of the row.
+    """Confusion matrices [annotator, true, given] with the accuracy and imbalance of the row.
 
-    With e the share of mistakes, p the rare class's share of the truth and s that of the
-    annotations, mistakes on the rest minus those on the rare class are s - p, and their sum is e.
+    Let e be the share of mistakes, p the rare class's share of the true classes and s its share of
+    the annotations. Mistakes on the rest and on the rare class then sum to e and differ by s - p.
     """
     error, share = 1 - crowd.accuracy, 1 / (1 + crowd.imbalance)
     on_rest = (error + share - rare) / 2 / (1 - rare)
@@ -343,7 +343,7 @@ def _confusions(crowd: _Crowd, rare: float, rng: Rng) -> FloatArray:
     chance = error * crowd.accuracy / crowd.per_annotator
     spread = np.sqrt(max(crowd.spread**2 - chance, 0.0))
     scale = 1 + spread / error * rng.standard_normal(crowd.n_annotators)
-    # A bound on both sides keeps probabilities in [0, 1], and the mean where it is.
+    # Symmetric bounds keep probabilities in [0, 1] without changing the mean.
     scale = np.clip(scale, 0.0, 2.0)[:, None]
     mistakes = scale * np.array([on_rest, on_rare])
     confusion = np.empty((crowd.n_annotators, 2, 2))

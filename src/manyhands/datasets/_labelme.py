@@ -15,8 +15,8 @@ _SPLITS = ("train", "valid", "test")
 
 _DESCRIPTION = """\
 LabelMe: 2688 outdoor scenes in 8 classes; 59 Amazon Mechanical Turk annotators gave 2547 labels to
-the 1000 training images. Features: last convolutional block of VGG-16 (ImageNet), averaged over
-the image, 512 values; not the 8192 of the papers' augmented images.
+the 1000 training images. Features: the last convolutional block of VGG-16 (ImageNet), averaged over
+the image: 512 values, not the 8192 of the papers' augmented images.
 
 F. Rodrigues, F. C. Pereira. Deep Learning from Crowds. AAAI 2018. Images: B. C. Russell et al.,
 LabelMe: A Database and Web-Based Tool for Image Annotation. IJCV 2008.
@@ -30,7 +30,7 @@ def load_labelme(data_home: PathLike | None = None) -> CrowdDataset:
     ----------
     data_home : str or Path, optional
         Folder of data sets; default: the environment variable MANYHANDS_DATA, else the user's
-        cache. A set that is in neither is fetched into the cache, after a log message saying so.
+        cache. A set that is in neither is fetched into the cache, with a log message.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def load_labelme(data_home: PathLike | None = None) -> CrowdDataset:
     Raises
     ------
     DataNotFoundError
-        If the set is not found and cannot be fetched, or a file is not the known one.
+        If the set is not found and cannot be fetched, or a file has an unexpected checksum.
 
     References
     ----------
@@ -68,7 +68,7 @@ def convert(raw: Path) -> Layout:
         )
     ]
     answers = np.loadtxt(raw / "answers.txt", dtype=np.int64, ndmin=2)
-    # Versions of this file differ in columns of annotators who never answered.
+    # Some versions of this file have columns for annotators who never answered.
     answers = answers[:, (answers >= 0).any(axis=0)]
     task, worker = np.nonzero(answers >= 0)
     votes = np.column_stack([task, worker, answers[task, worker]]).tolist()

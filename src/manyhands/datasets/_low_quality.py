@@ -1,4 +1,4 @@
-"""CIFAR-10H with its least accurate annotators only."""
+"""CIFAR-10H with only its least accurate annotators."""
 
 from __future__ import annotations
 
@@ -30,51 +30,52 @@ def make_low_quality_cifar10h(
 ) -> CrowdDataset:
     """Make CrowdInG's CIFAR-10H: the 103 least accurate annotators and the images they labelled.
 
-    8,654 images have 19,819 annotations, with the defaults; 3,000 other images are for testing.
+    With the defaults, 8,654 images have 19,819 annotations; 3,000 other images are for testing.
 
     Parameters
     ----------
     n_annotators : int
-        The least accurate ones are chosen.
+        Number of annotators; the least accurate ones are chosen.
     features : {"compact", "images"}
         As in `load_cifar10h`.
     n_test : int, optional
-        Test images, drawn at random from the 3,000; default: all.
+        Number of test images, drawn at random from the 3,000; default: all.
     data_home : str or Path, optional
         Folder of data sets, with ``cifar10h``; default: the environment variable MANYHANDS_DATA,
         else the user's cache.
     random_state : int, RandomState or None
-        Of the choice of test images; annotators and training images are the same for every seed.
+        Seed of the choice of test images; annotators and training images do not depend on it.
 
     Returns
     -------
     CrowdDataset
         Without a validation part. Only the chosen annotators are in the table's vocabulary, with
-        all of their annotations, and every training image has one at least.
+        all their annotations, and every training image has at least one annotation.
 
     Raises
     ------
     AnnotationError
-        If a parameter is out of its range.
+        If a parameter is out of range.
     DataNotFoundError
         If CIFAR-10H is not found.
 
     Notes
     -----
-    The paper (Section 4) says "a subset of low-quality annotators": 103 of them with 200
-    annotations each, 78.2 % right on average, 8,687 images, 2.37 annotations an image. What it
-    leaves open, and what is done here:
+    The paper (Section 4) uses "a subset of low-quality annotators": 103 annotators with 200
+    annotations each, 78.2 % of them right on average, on 8,687 images with 2.37 annotations per
+    image. What it leaves open, and what is done here:
 
-    * **Annotators.** The rule is not given. Here they are the least accurate against the **true
-      classes**, over all of their annotations (ties: the lower number). Their mean accuracy is
-      78.0 % (sd 20.0 %), which speaks for this being the rule. Among annotators with all 200
-      annotations in this copy the 103 least accurate are 81.9 % right.
-    * **Truncation.** This copy has 50 annotations of an image, where about 51 were published: the
-      103 have 192 annotations on average, not 200, on 8,654 images, 2.29 an image.
-    * **Images** that none of them labelled are left out.
-    * **Test images.** The paper tests on "the original 10,000 images validation set of CIFAR-10",
-      which are the images of CIFAR-10H: 8,687 of them are the training images. Here the test part
-      is that of `load_cifar10h`, of CIFAR-10's own training images, none of which is annotated.
+    * **Annotators.** The selection rule is not given. Here they are the least accurate against the
+      **true classes**, over all their annotations (ties: the lower number). Their mean accuracy is
+      78.0 % (sd 20.0 %), which suggests that this is the rule. The 103 least accurate of the
+      annotators with all 200 annotations in this copy are 81.9 % right.
+    * **Truncation.** This copy has 50 of the roughly 51 published annotations per image. The 103
+      annotators have 192 annotations on average instead of 200, on 8,654 images with 2.29
+      annotations per image.
+    * **Images** that none of these annotators labelled are left out.
+    * **Test images.** The paper tests on "the original 10,000 images validation set of CIFAR-10".
+      These are the images of CIFAR-10H, 8,687 of which are the training images. Here the test part
+      is that of `load_cifar10h`: training images of CIFAR-10, none of which is annotated.
     * **Features.** The paper trains VGG-16 on images; "compact" features are weaker.
 
     References
@@ -111,7 +112,7 @@ def make_low_quality_cifar10h(
         y_test=y_test[test],
         classes=data.classes,
         description=(
-            f"The {n_annotators} least accurate annotators of CIFAR-10H, chosen by the true "
+            f"The {n_annotators} least accurate annotators of CIFAR-10H, judged by the true "
             f"classes, after {_PAPER}\n\n{data.description}"
         ),
         licence=data.licence,
@@ -121,4 +122,4 @@ def make_low_quality_cifar10h(
 
 def _check_number(value: Any, argument: str, most: int) -> None:
     if not isinstance(value, int | np.integer) or not 1 <= value <= most:
-        raise AnnotationError(f"{argument}={value!r} must be a whole number, 1 to {most}")
+        raise AnnotationError(f"{argument}={value!r} must be a whole number from 1 to {most}")

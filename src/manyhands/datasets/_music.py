@@ -27,8 +27,8 @@ _CLASSES = (
 
 _DESCRIPTION = """\
 Music genre classification: 1000 songs of 30 seconds in 10 genres (GTZAN); 44 Amazon Mechanical
-Turk annotators gave 2945 labels to the 700 training songs. Features: 124 Marsyas statistics, raw:
-standardise them with the mean and spread of the training songs.
+Turk annotators gave 2945 labels to the 700 training songs. Features: 124 raw Marsyas statistics;
+standardise them with the mean and standard deviation of the training songs.
 
 F. Rodrigues, F. C. Pereira, B. Ribeiro. Learning from multiple annotators: distinguishing good
 from random labelers. Pattern Recognition Letters 2013. doi:10.1016/j.patrec.2013.05.012. Audio:
@@ -43,7 +43,7 @@ def load_music(data_home: PathLike | None = None) -> CrowdDataset:
     ----------
     data_home : str or Path, optional
         Folder of data sets; default: the environment variable MANYHANDS_DATA, else the user's
-        cache. A set that is in neither is fetched into the cache, after a log message saying so.
+        cache. A set that is in neither is fetched into the cache, with a log message.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def load_music(data_home: PathLike | None = None) -> CrowdDataset:
     Raises
     ------
     DataNotFoundError
-        If the set is not found and cannot be fetched, or a file is not the known one.
+        If the set is not found and cannot be fetched, or a file has an unexpected checksum.
 
     References
     ----------
@@ -86,7 +86,7 @@ def convert(raw: Path) -> Layout:
 
 
 def _rows(path: Path) -> list[list[str]]:
-    # Some of these files end their lines with a carriage return alone.
+    # Some of these files end their lines with only a carriage return.
     lines = path.read_text(encoding="utf-8").splitlines()
     return [row for row in csv.reader(lines) if row]
 

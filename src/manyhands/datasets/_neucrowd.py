@@ -1,4 +1,4 @@
-"""NeuCrowd's synthetic data, made anew."""
+"""NeuCrowd's synthetic data, reconstructed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def make_neucrowd_synthetic(which: str = "syn1", *, random_state: Any = 0) -> Si
     Parameters
     ----------
     which : {"syn1", "syn2"}
-        7 annotators, or 11, each of whom labels every training instance.
+        With 7 or 11 annotators, each of whom labels every training instance.
     random_state : int, RandomState or None
-        Both sets have the same instances for a seed.
+        With the same seed, both sets have the same instances.
 
     Returns
     -------
@@ -46,19 +46,21 @@ def make_neucrowd_synthetic(which: str = "syn1", *, random_state: Any = 0) -> Si
 
     Notes
     -----
-    What the paper says (Section 4.1): four normal clusters of unit deviation about vertices of a
-    hypercube with sides of length 2, two a class, after `sklearn.datasets.make_classification`; an
-    annotator mislabels with a probability from a normal distribution of mean and deviation .1,
-    truncated to [.01, .5]. What it leaves open, and what is done here:
+    According to the paper (Section 4.1), there are four normal clusters with unit standard
+    deviation around vertices of a hypercube with sides of length 2, two per class, made with
+    `sklearn.datasets.make_classification`. An annotator errs with a probability drawn from a normal
+    distribution with mean and standard deviation .1, truncated to [.01, .5]. What the paper leaves
+    open, and what is done here:
 
-    * **Features.** All 1,200 are informative, as in the part that the authors released: every
-      column of it has a deviation near 20, as here; a noise column would have 1. All else is
-      scikit-learn's default; 1 % of the true classes are drawn at random (``flip_y``).
-    * **Mean .1** is that of the normal distribution before it is truncated; its mean after that is
+    * **Features.** All 1,200 are informative, as in the part that the authors released: all its
+      columns have a standard deviation near 20, as here; that of a noise column would be 1.
+      Everything else is scikit-learn's default; 1 % of the true classes are drawn at random
+      (``flip_y``).
+    * **Mean .1** is the mean of the normal distribution before truncation; after truncation it is
       .133. With seven or eleven annotators a set's kappa depends on the draw: .55 (sd .07) and .55
-      (sd .06) over the seeds 0 to 19, where the paper prints .52 and .44.
-    * **Mistakes** are as likely on both classes, and independent.
-    * **Validation part**: true classes; the released one has majority votes, too.
+      (sd .06) over the seeds 0 to 19; the paper prints .52 and .44.
+    * **Mistakes** are equally likely on both classes, and independent.
+    * **Validation part**: with true classes; the released one also has majority votes.
 
     References
     ----------
@@ -110,7 +112,7 @@ def make_neucrowd_synthetic(which: str = "syn1", *, random_state: Any = 0) -> Si
         X_test=X[test:],
         y_test=y[test:],
         classes=table.classes,
-        description=f"NeuCrowd's {which.capitalize()}, made anew. {_PAPER}",
+        description=f"NeuCrowd's {which.capitalize()}, reconstructed. {_PAPER}",
         licence="none needed: simulated",
         name=f"neucrowd_{which}",
         truth=truth,

@@ -8,11 +8,11 @@ from manyhands.datasets._fetch import Source, load_set
 __all__ = ["load_product"]
 
 _DESCRIPTION = """\
-Product (d_Product, jn-product): do two descriptions name the same product? 8315 pairs of the
-Abt-Buy products, 12 % of them the same; 3 Amazon Mechanical Turk annotators for each pair.
-Features: 20 similarities of names, descriptions and prices, raw: standardise them with the mean
-and spread of the training pairs. The split (60 / 10 / 30 %, stratified) is not the papers'; of the
-24945 annotations the 14967 of the training pairs are given.
+Product (d_Product, jn-product): do two descriptions refer to the same product? 8315 pairs of
+Abt-Buy products, 12 % of them the same; each pair has 3 Amazon Mechanical Turk annotators.
+Features: 20 raw similarities of names, descriptions and prices; standardise them with the mean and
+standard deviation of the training pairs. The split (60 / 10 / 30 %, stratified) is not the papers'.
+Only the 14967 annotations of the training pairs are included, of 24945.
 
 J. Wang, T. Kraska, M. J. Franklin, J. Feng. CrowdER: Crowdsourcing Entity Resolution. VLDB 2012.
 Annotations as packaged for Y. Zheng et al., Truth Inference in Crowdsourcing: Is the Problem
@@ -31,13 +31,13 @@ def load_product(data_home: PathLike | None = None) -> CrowdDataset:
     Returns
     -------
     CrowdDataset
-        Classes are names, and imbalanced; ``annotations.instances`` are the ids of the two
+        Classes are names and imbalanced; ``annotations.instances`` are the ids of the two
         descriptions. Features are raw (not standardised).
 
     Raises
     ------
     DataNotFoundError
-        If the set is not found, or a file is not the known one.
+        If the set is not found, or a file has an unexpected checksum.
 
     References
     ----------

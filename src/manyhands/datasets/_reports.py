@@ -1,4 +1,4 @@
-"""Reports: reports of software issues, their impact judged by five annotators."""
+"""Reports: software issues whose impact five annotators judged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["load_reports"]
 
 _DESCRIPTION = """\
 Reports (Compendium): what does a reported software issue affect? 962 reports of the Compendium
-project, 4 classes, given as the integers 0 to 3; 5 annotators judged each of them. How the gold
-came about is not documented where the set comes from; it agrees with nearly every majority vote.
-Features: 56 (by their values weights of terms), raw: standardise them. The split (70 / 30 %,
-stratified) is not the papers'; of the 4810 annotations the 3365 of the training reports are given.
-That the set is that of the following paper is inferred from its name, shape and annotators.
+project in 4 classes, the integers 0 to 3; 5 annotators judged each report. The source does not
+document the origin of the gold, which agrees with nearly every majority vote. Features: 56 raw
+values (apparently term weights); standardise them. The split (70 / 30 %, stratified) is not the
+papers'. Only the 3365 annotations of the training reports are included, of 4810. That the set is
+that of the following paper is inferred from its name, shape and annotators.
 
 J. Hernandez-Gonzalez, D. Rodriguez, I. Inza, R. Harrison, J. A. Lozano. Learning to classify
 software defects from crowds: a novel approach. Applied Soft Computing 2018."""
@@ -39,7 +39,7 @@ def load_reports(data_home: PathLike | None = None) -> CrowdDataset:
     Raises
     ------
     DataNotFoundError
-        If the set is not found, or a file is not the known one.
+        If the set is not found, or a file has an unexpected checksum.
 
     References
     ----------

@@ -15,10 +15,11 @@ __all__ = ["load_sentiment"]
 
 _DESCRIPTION = """\
 Sentiment polarity: 4999 sentences of film reviews, positive or negative; 203 Amazon Mechanical Turk
-annotators gave 27746 labels to them. The 3848 test sentences are phrases of another collection
-(Rotten Tomatoes), 9 words long on average against 21, not the 5428 of the papers, so accuracy on
-them is lower than within the training sentences; 151 that stand in the training part are left out.
-Features: TF-IDF of 4000 terms (words and pairs of neighbouring words), sparse; not the papers'.
+annotators gave them 27746 labels. The 3848 test sentences are not the 5428 of the papers but
+phrases of another collection (Rotten Tomatoes), 9 words long on average instead of 21; accuracy on
+them is therefore lower than within the training sentences. 151 sentences that also occur in the
+training part are left out. Features: sparse TF-IDF of 4000 terms (words and pairs of neighbouring
+words); not the papers' features.
 
 F. Rodrigues, F. C. Pereira, B. Ribeiro. Learning from multiple annotators: distinguishing good
 from random labelers. Pattern Recognition Letters 2013. doi:10.1016/j.patrec.2013.05.012. Sentences:
@@ -26,9 +27,9 @@ B. Pang, L. Lee. Seeing stars: Exploiting class relationships for sentiment cate
 respect to rating scales. ACL 2005."""
 
 _TERMS = {"ngram_range": (1, 2), "token_pattern": r"(?u)\b\w[\w']*\b"}
-# Terms that occur 6 times are among the 4000 most frequent; of the 891 that occur 5 times some are.
-# Which ones is an accident of a sort that differs between processors, so it is written down here:
-# a bit for each of them, in alphabetical order.
+# The 4000 most frequent terms include all that occur at least 6 times and some of the 891 that
+# occur 5 times. Which of these depends on a sort that differs between processors, so they are
+# listed here: one bit per term, in alphabetical order.
 _LAST_COUNT = 5
 _LAST_TAKEN = bytes.fromhex(
     "be181ffffffc3cff0c1fff3fd8387ffe1ffefff0457d7fffe7ff31fffe1c00003fffff3fffff"
@@ -44,19 +45,20 @@ def load_sentiment(data_home: PathLike | None = None) -> CrowdDataset:
     ----------
     data_home : str or Path, optional
         Folder of data sets; default: the environment variable MANYHANDS_DATA, else the user's
-        cache. A set that is in neither is fetched into the cache, after a log message saying so.
+        cache. A set that is in neither is fetched into the cache, with a log message.
 
     Returns
     -------
     CrowdDataset
         Classes are names; ``annotations.instances`` are the numbers of the sentences. Features are
-        a float32 `scipy.sparse.csr_array` (0.3 % are not 0), which the classifiers take as it is.
+        a float32 `scipy.sparse.csr_array` (0.3 % of entries are nonzero), which the classifiers
+        accept as it is.
         There is no validation part.
 
     Raises
     ------
     DataNotFoundError
-        If the set is not found and cannot be fetched, or a file is not the known one.
+        If the set is not found and cannot be fetched, or a file has an unexpected checksum.
 
     References
     ----------
@@ -95,7 +97,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _letters(sentence: str) -> str:
-    """What two copies of a sentence share, however they are spaced and punctuated."""
+    """Letters and digits of a sentence, for comparison regardless of spacing and punctuation."""
     return "".join(c for c in sentence.lower() if c.isascii() and c.isalnum())
 
 

@@ -1,4 +1,4 @@
-"""Data sets with a part of their annotations removed."""
+"""Data sets with some of their annotations removed."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ AnyData = TypeVar("AnyData")
 def remove_annotations(
     data: AnyData, fraction: float, *, random_state: Any = 0, keep_one: bool = False
 ) -> AnyData:
-    """Remove a uniformly random part of the annotations [1]_.
+    """Remove a uniformly random subset of the annotations [1]_.
 
     Parameters
     ----------
     data : CrowdDataset, or another dataclass with ``annotations``
-        Left as it is.
+        Not modified.
     fraction : float in [0, 1)
-        Of the annotations; ``round(fraction * n_annotations)`` of them go.
+        Share of annotations to remove, ``round(fraction * n_annotations)`` in number.
     random_state : int, RandomState or None
-        One order of removal for a seed: what a fraction removes, every greater one removes, too,
-        so that the points of a curve over fractions can be compared.
+        A seed fixes the order of removal: a larger fraction also removes everything that a smaller
+        one removes, so the points of a curve over fractions are comparable.
     keep_one : bool
-        Leave one annotation at least to every instance that has any. By default an instance may
-        lose all of them, and stays as one without.
+        Whether to keep at least one annotation of every annotated instance. By default an instance
+        may lose all its annotations; it then remains as an instance without annotations.
 
     Returns
     -------
     data : like ``data``
-        All but ``annotations`` is unchanged, and so are the vocabularies of the table (an
-        annotator may have nothing left) and the order of what is left. The truth of a simulated
-        set, which speaks of every annotation, is cut likewise.
+        With fewer ``annotations``. The table's vocabularies are unchanged (an annotator may have
+        nothing left), as is the order of the remaining annotations. The truth of a simulated set,
+        which describes each annotation, is reduced accordingly.
 
     Raises
     ------
     AnnotationError
-        If ``fraction`` is out of its range, or greater than ``keep_one`` allows.
+        If ``fraction`` is out of range, or larger than ``keep_one`` allows.
 
     References
     ----------
@@ -64,7 +64,7 @@ def remove_annotations(
     """
     if not hasattr(data, "annotations"):
         raise AnnotationError(
-            f"data is a {type(data).__name__} without annotations; give a data set"
+            f"data is a {type(data).__name__} without annotations; pass a data set"
         )
     table = cast(Any, data).annotations
     kept = _kept(table, fraction, keep_one, check_random_state(random_state))
@@ -78,7 +78,7 @@ def remove_annotations(
 def _kept(
     table: AnnotationTable, fraction: Any, keep_one: bool, rng: np.random.RandomState
 ) -> BoolArray:
-    """Mask of the annotations that stay."""
+    """Mask of the annotations to keep."""
     if not isinstance(fraction, int | float | np.number) or not 0 <= fraction < 1:
         raise AnnotationError(f"fraction={fraction!r} must lie in [0, 1)")
     n = table.n_annotations
@@ -88,9 +88,9 @@ def _kept(
         order = _without_last(order, table.instance)
         if wanted > len(order):
             raise AnnotationError(
-                f"fraction={fraction} removes {wanted} of {n} annotations, but keep_one=True "
-                f"leaves one to each of {n - len(order)} instances, so that {len(order)} can go; "
-                f"use a fraction up to {_floor(len(order) / n)}, or keep_one=False"
+                f"fraction={fraction} removes {wanted} of {n} annotations, but keep_one=True keeps "
+                f"one for each of {n - len(order)} instances, so at most {len(order)} can be "
+                f"removed; use a fraction up to {_floor(len(order) / n)}, or keep_one=False"
             )
     kept = np.ones(n, dtype=bool)
     kept[order[:wanted]] = False
@@ -98,9 +98,9 @@ def _kept(
 
 
 def _without_last(order: IntArray, instance: IntArray) -> IntArray:
-    """Leave out every instance's last annotation in an order of removal.
+    """Drop each instance's last annotation from an order of removal.
 
-    Whom an instance keeps does not depend on how many go, which keeps the removals nested.
+    Which annotation an instance keeps does not depend on the fraction, so removals are nested.
     """
     _, last = np.unique(instance[order[::-1]], return_index=True)
     kept: IntArray = np.delete(order, len(order) - 1 - last)
@@ -108,5 +108,5 @@ def _without_last(order: IntArray, instance: IntArray) -> IntArray:
 
 
 def _floor(share: float) -> float:
-    """Share that is safe to use, in three digits."""
+    """Share rounded down to three digits."""
     return int(share * 1000) / 1000

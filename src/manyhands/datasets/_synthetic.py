@@ -1,4 +1,4 @@
-"""CoNAL's synthesized data, made anew: crowds with common noise whose truth is known.
+"""CoNAL's synthesized data, reconstructed: crowds with common noise and known truth.
 
 References
 ----------
@@ -28,8 +28,8 @@ _CLASSES = 6
 _PAPER = "Z. Chu, J. Ma, H. Wang. Learning from Crowds by Modeling Common Confusions. AAAI 2021."
 
 _CIFAR10_VALID = 2000
-# Class that each class of CIFAR-10 is taken for, and the other way round: aeroplane and bird, car
-# and truck, cat and dog, deer and horse; frog and ship are what is left.
+# Pairs of CIFAR-10 classes that are mistaken for each other: airplane and bird, automobile and
+# truck, cat and dog, deer and horse, and the remaining frog and ship.
 _SIMILAR = (2, 9, 0, 5, 7, 3, 8, 4, 6, 1)
 
 
@@ -40,7 +40,7 @@ class SimulatedCrowdDataset(CrowdDataset):
     Attributes
     ----------
     truth : CrowdTruth
-        What the simulation knows: confusion matrices, and where every annotation comes from.
+        The truth of the simulation: confusion matrices, and the origin of each annotation.
     """
 
     truth: CrowdTruth
@@ -57,7 +57,7 @@ def make_conal_synthetic(
     gate_temperature: float = 10.0,
     random_state: Any = 0,
 ) -> SimulatedCrowdDataset:
-    """Make CoNAL's Synthetic set [1]_: 10,000 instances, 6 classes, 30 annotators, truth known.
+    """Make CoNAL's Synthetic set [1]_: 10,000 instances, 6 classes, 30 annotators, known truth.
 
     8,000 training instances have about 3 annotations each; 1,000 instances are for validation,
     1,000 for testing.
@@ -65,8 +65,8 @@ def make_conal_synthetic(
     Parameters
     ----------
     common_noise : {"asymmetric", "symmetric"}
-        Common confusion: every class is taken for one other, or classes are paired and taken for
-        each other.
+        Common confusion: each class is mistaken for one other class, or classes are paired and
+        mistaken for each other.
     common_strength : float in [0, 1]
         Probability of a mistake under the common confusion; .4 to .8 in the paper.
     common_proportion : float in [0, 1]
@@ -76,12 +76,12 @@ def make_conal_synthetic(
         Probability of a mistake under the individual confusion, which is asymmetric (see Notes).
     n_features : int
     separation : float
-        Standard deviation of every coordinate of the classes' means.
+        Standard deviation of each coordinate of the class means.
     gate_temperature : float
         Spread of the probability of the common confusion; see `make_crowd`.
     random_state : int, RandomState or None
-        The same seed gives the same instances, annotators' targets and assignments whatever
-        strength and proportion, so that settings can be compared.
+        With the same seed, instances, annotators' target classes and assignments do not depend on
+        strength or proportion, so settings can be compared.
 
     Returns
     -------
@@ -91,27 +91,27 @@ def make_conal_synthetic(
     Raises
     ------
     AnnotationError
-        If a parameter is out of its range.
+        If a parameter is out of range.
 
     Notes
     -----
     What the paper leaves open, and what is done here:
 
-    * Features: 20 of them. A class's mean is drawn from N(0, separation²) in every coordinate,
-      instances around it with unit variance; the classes have the same probability.
-    * Separation: with .7 linear discriminant analysis on the gold labels, which is the right
-      model, is right for .94 of the test instances of ``random_state=0``, and for .87 to .98
-      (mean .93) over the seeds 0 to 9: neither perfect nor bad. With .5 it is .80 in the mean,
-      with 1.5 it is 1.00, and there is nothing to learn from a crowd's mistakes.
-    * Strength: the paper calls it the sum of the off-diagonal entries, and gives "nearly 42 %"
-      flipped annotations for a proportion of .7 and a strength of .6; it is the probability of a
-      mistake, then. All of it falls on the one target of a class.
-    * The individual strength is .7 as printed. An annotator is then wrong in 70 % of what is
-      individual; yet the paper calls such annotators "of high quality", which would be true of
-      ``individual_strength=0.3``. With .7, and common noise strong in half of the annotations,
-      more annotations name the common mistake than the truth.
-    * Gate: Eq. (3) with unit embeddings, times ``gate_temperature``; as printed (1) it would
-      hardly leave its mean. Its bias is set so that its mean is ``common_proportion``.
+    * Features: there are 20. Each coordinate of a class mean is drawn from N(0, separation²), and
+      instances are drawn around it with unit variance. All classes have the same probability.
+    * Separation: at .7, linear discriminant analysis on the gold labels, which is the correct
+      model, reaches a test accuracy of .94 for ``random_state=0``, and .87 to .98 (mean .93) over
+      the seeds 0 to 9: neither perfect nor poor. At .5 the mean is .80. At 1.5 it is 1.00, and
+      nothing can be learned from a crowd's mistakes.
+    * Strength: the paper calls it the sum of the off-diagonal entries, and reports "nearly 42 %"
+      flipped annotations for a proportion of .7 and a strength of .6. It is therefore the
+      probability of a mistake. All of it goes to the one target of a class.
+    * The individual strength is .7 as printed. An annotator is then wrong in 70 % of the individual
+      annotations, yet the paper calls such annotators "of high quality", which would fit
+      ``individual_strength=0.3``. With .7, and strong common noise in half of the annotations, more
+      annotations name the common mistake than the truth.
+    * Gate: Eq. (3) with unit embeddings, times ``gate_temperature``; with the printed factor of 1
+      it would stay close to its mean. Its bias is set such that its mean is ``common_proportion``.
 
     References
     ----------
@@ -129,9 +129,9 @@ def make_conal_synthetic(
     """
     _check_pattern(common_noise)
     if not n_features >= 1:
-        raise AnnotationError(f"n_features={n_features!r} must be 1 or more")
+        raise AnnotationError(f"n_features={n_features!r} must be at least 1")
     if not separation >= 0:
-        raise AnnotationError(f"separation={separation!r} must not be negative")
+        raise AnnotationError(f"separation={separation!r} must be nonnegative")
     rng = check_random_state(random_state)
     means = separation * rng.standard_normal((_CLASSES, n_features))
     y = rng.randint(_CLASSES, size=sum(_SIZES))
@@ -149,7 +149,9 @@ def make_conal_synthetic(
         gate_temperature=gate_temperature,
         rng=rng,
         name="conal_synthetic",
-        description=f"CoNAL's Synthetic set, made anew, with {common_noise} common noise. {_PAPER}",
+        description=(
+            f"CoNAL's Synthetic set, reconstructed, with {common_noise} common noise. {_PAPER}"
+        ),
         licence="none needed: simulated",
     )
 
@@ -174,9 +176,9 @@ def make_conal_cifar10(
     common_noise, common_strength, common_proportion, individual_strength, gate_temperature : \
 as in `make_conal_synthetic`
         Symmetric common noise pairs similar classes: airplane and bird (the paper's example),
-        automobile and truck, cat and dog, deer and horse, and what is left, frog and ship.
+        automobile and truck, cat and dog, deer and horse, and the remaining frog and ship.
     random_state : int, RandomState or None
-        Of the crowd; the images and splits are fixed.
+        Seed of the crowd; the images and splits are fixed.
     data_home : str or Path, optional
         Folder of data sets, with ``cifar10n``; default: the environment variable MANYHANDS_DATA,
         else the user's cache.
@@ -191,7 +193,7 @@ as in `make_conal_synthetic`
     AnnotationError
         If a parameter is out of its range.
     DataNotFoundError
-        If the images are not there: the set cannot be fetched.
+        If the images are not found; they cannot be fetched.
 
     References
     ----------
@@ -244,7 +246,7 @@ def _simulated(
     licence: str,
     pairs: tuple[int, ...] | None = None,
 ) -> SimulatedCrowdDataset:
-    """Split at the two rows given, and let a crowd annotate the first part."""
+    """Split at the two given rows, and simulate annotations of the first part."""
     valid, test = splits
     noise: Any = common_noise
     if pairs is not None and common_noise == "symmetric":

@@ -1,4 +1,4 @@
-"""USPS: handwritten digits that nobody annotated, for simulated crowds."""
+"""USPS: handwritten digits without annotations, for simulated crowds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ __all__ = ["load_usps"]
 
 _DESCRIPTION = """\
 USPS: 9298 handwritten digits from envelopes, 16 x 16 grey values from 0 to 1, row by row. There are
-no annotations: a base for simulated crowds (make_crowd). Split of Hastie, Tibshirani and Friedman
-(The Elements of Statistical Learning).
+no annotations: the set is a basis for simulated crowds (make_crowd). The split is that of Hastie,
+Tibshirani and Friedman (The Elements of Statistical Learning).
 
 J. J. Hull. A Database for Handwritten Text Recognition Research. IEEE Transactions on Pattern
 Analysis and Machine Intelligence 1994."""
@@ -28,14 +28,14 @@ def load_usps(data_home: PathLike | None = None) -> CrowdDataset:
     Returns
     -------
     CrowdDataset
-        X has 256 values from 0 to 1; classes are the integers 0 to 9. ``annotations`` has an
-        instance for every training image, no annotator and no annotation: give ``y_train`` to
+        X has 256 values from 0 to 1; classes are the integers 0 to 9. ``annotations`` has one
+        instance per training image but no annotators and no annotations: pass ``y_train`` to
         `make_crowd`. There is no validation part.
 
     Raises
     ------
     DataNotFoundError
-        If the set is not found, or a file is not the known one.
+        If the set is not found, or a file has an unexpected checksum.
 
     References
     ----------
