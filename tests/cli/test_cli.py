@@ -1037,7 +1037,7 @@ def test_self_training_around_a_named_classifier(tmp_path):
     assert summary["training"]["unit"] == "round"
     assert "added" in [chart["name"] for chart in summary["training"]["charts"]]
     for wrong, message in (
-        ("estimator=none-such", "method='none-such' is unknown"),
+        ("estimator=none-such", "estimator='none-such' is unknown"),
         ("selector=best", "selector='best' is unknown"),
         ("estimator.random_state=1", "give the seed with --seed"),
         ("max_epochs=1", "has no parameter 'max_epochs' (of the classifier inside: estimator.max"),
@@ -1085,7 +1085,7 @@ def test_parts_that_are_models_are_named(method, settings, saved_as, tmp_path):
         assert pretrainer["__estimator__"] == "TraceRegClassifier"
         assert pretrainer["parameters"]["max_epochs"] == 5
     for wrong, message in (
-        ([settings[0].split("=")[0] + "=none-such"], "method='none-such' is unknown"),
+        ([settings[0].split("=")[0] + "=none-such"], "='none-such' is unknown"),
         ([settings[0], settings[0].split("=")[0] + ".random_state=1"], "give the seed with --seed"),
         ([settings[1]], "needs the method too"),
     ):

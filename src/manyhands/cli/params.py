@@ -229,7 +229,7 @@ def _make_part(
             f"{part}={_SUCH_AS[part]}"
         )
     try:
-        kind = find(name, *_MAY_BE[part])
+        kind = find(name, *_MAY_BE[part], argument=part)
     except AnnotationError as error:
         raise AnnotationError(f"--set {part}={name}: {error}") from error
     for parameter in parameters:
