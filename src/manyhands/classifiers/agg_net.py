@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,19 +16,21 @@ from sklearn.utils._param_validation import Interval
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     SoftTargets,
     TargetStep,
     balancing_rng,
-    class_proba,
     read_confusion,
 )
+from manyhands.fitting.prediction import class_proba
 from manyhands.nn import FixedConfusionModule
-from manyhands.training import AnnotationBatches, Stage
+from manyhands.training import Stage
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AggNetClassifier(LatentClassClassifier):
     r"""Learn from crowds by EM, with the network as the prior of the true class [1]_.
 
@@ -84,7 +86,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     """
 
     _starts_anew = "begins with the shares of the votes"
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="left")],
         "em_every": [Interval(Integral, 1, None, closed="left")],
@@ -92,46 +94,11 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "proba_floor": [Interval(Real, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        smoothing: float = 0.01,
-        em_every: int = 1,
-        confusion_floor: float = 1e-4,
-        proba_floor: float = 1e-3,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.smoothing = smoothing
-        self.em_every = em_every
-        self.confusion_floor = confusion_floor
-        self.proba_floor = proba_floor
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    smoothing: float = 0.01
+    em_every: int = 1
+    confusion_floor: float = 1e-4
+    proba_floor: float = 1e-3
 
     def _latent(self, table: AnnotationTable) -> LatentClasses:
         return LatentClasses(
@@ -141,9 +108,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             proba_floor=self.proba_floor,
         )
 
-    def _stages(self, module: FixedConfusionModule, batches: AnnotationBatches) -> list[Stage]:
-        latent = self._latent(batches.table)
-        targets = SoftTargets(self._balance, batches.features.device)
+    def _stages(self, fit: Fit[FixedConfusionModule, None]) -> list[Stage]:
+        module, latent = fit.module, self._latent(fit.table)
+        targets = SoftTargets(self._balance, fit.features.device)
 
         def renew(epoch: int) -> None:
             """E- and M-step. What they start from is in the module, and so in a checkpoint."""
@@ -152,7 +119,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             if epoch == 0:
                 posterior = latent.vote_shares()
             else:
-                proba = class_proba(module, batches.features, latent.instances)
+                proba = class_proba(module, fit.features, latent.instances)
                 posterior, _ = latent.posterior(proba, read_confusion(module))
             module.confusions.copy_(torch.from_numpy(latent.confusion(posterior)))
             targets.set(latent.spread(posterior), balancing_rng(epoch))
@@ -164,4 +131,4 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             lambda: self._make_optimizer(module),
             reset_every_epoch=self.reset_optimizer,
         )
-        return [Stage("train", step, batches.epoch, self.max_epochs)]
+        return [Stage("train", step, fit.batches.epoch, self.max_epochs)]

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
-from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import encode
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.aggregation import infer_targets, targets_of_network
+from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
-from manyhands.fitting.second_stage import SecondStageClassifier, seeded
+from manyhands.fitting.second_stage import SecondStageClassifier
 from manyhands.inference import MajorityVote
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import FixedConfusionModule, ScaledClassifier
-from manyhands.training import AnnotationBatches, CrowdBatch, Features
+from manyhands.training import CrowdBatch
 from manyhands.typing import FloatArray
 
 NO_TARGET = 1e-6
 """Below this, a class of a soft target gets no row in a scikit-learn classifier's data."""
 
 
+AggregatedFit = Fit[FixedConfusionModule, SoftTargets]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class AggregatedClassifier(SecondStageClassifier):
     """Infer labels first, train on them second: the classical two stages.
 
@@ -80,53 +83,20 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     (10,)
     """
 
-    _fitted_arrays: Sequence[str] = (*SecondStageClassifier._fitted_arrays, "class_prior_")
+    _fitted_arrays = (*SecondStageClassifier._fitted_arrays, "class_prior_")
     _adds_the_crowds_answer = True
-    _parameter_constraints: dict[str, list[Any]] = {
+    _balances_annotations = False
+    _parameter_constraints = {
         **SecondStageClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
         "targets": [StrOptions({"soft", "hard"})],
         "decision": [str, "array-like"],
     }
 
-    def __init__(
-        self,
-        aggregator: BaseAggregator | None = None,
-        backbone: Any = None,
-        *,
-        targets: str = "soft",
-        decision: Any = "posterior",
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.aggregator = aggregator
-        self.backbone = backbone
-        self.targets = targets
-        self.decision = decision
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    aggregator: BaseAggregator | None = field(default=None, kw_only=False)
+    backbone: Any = field(default=None, kw_only=False)
+    targets: str = "soft"
+    decision: Any = "posterior"
 
     @property
     def _title(self) -> str:
@@ -138,7 +108,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     def _fit_second_stage(
         self, X: Any, table: AnnotationTable, rng: np.random.Generator
     ) -> tuple[Any, FloatArray]:
-        targets = self._aggregate(table, rng)
+        targets = infer_targets(self, table, rng)
         annotated = np.flatnonzero(table.annotations_per_instance())
         estimator = self._clone_backbone(rng)
         rows = _safe_indexing(X, annotated)
@@ -167,52 +137,20 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
         return self._fit_weighted(estimator, X, final, "soft targets need; use targets='hard'")
 
-    def _aggregate(self, table: AnnotationTable, rng: np.random.Generator) -> FloatArray:
-        """Fit the aggregator and return the training targets, shape (n, n_classes)."""
-        aggregator = MajorityVote() if self.aggregator is None else clone(self.aggregator)
-        self.aggregator_ = seeded(aggregator, rng).fit(table)
-        self.confusion_ = aggregator.confusion_
-        if self.targets == "soft":
-            return aggregator.posterior_
-        codes, _ = encode(
-            aggregator.labels_, self.classes_, argument="labels_", vocabulary_name="classes_"
-        )
-        return np.eye(len(self.classes_))[codes]
-
-    # -- the network as the second stage --------------------------------------------------------
-
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> FixedConfusionModule:
         return FixedConfusionModule(classifier, len(self.classes_), self.n_annotators_)
 
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: FixedConfusionModule,
-        rng: np.random.Generator,
-    ) -> None:
-        targets = self._aggregate(table, rng)
-        annotated = table.annotations_per_instance() > 0
-        self._targets = SoftTargets(self._balance, features.device)
-        self._targets.set(targets * annotated[:, None], rng)
-        self.class_prior_ = self._targets.shares
-        # Held-out annotations are judged by them from the first epoch on.
-        self._set_heard(table, self.aggregator_.posterior_)
-        module.confusions.copy_(torch.from_numpy(self.confusion_))
+    def _prepare(self, fit: AggregatedFit) -> SoftTargets:
+        return targets_of_network(self, fit)
 
-    def _belief(self, module: Any, batches: AnnotationBatches) -> FloatArray:
+    def _objective(self, fit: AggregatedFit, batch: CrowdBatch) -> dict[str, Tensor]:
+        return fit.state.objective(fit.module, batch)
+
+    def _belief(self, fit: AggregatedFit) -> FloatArray:
         """Class probabilities given the annotations."""
         return self.aggregator_.posterior_
 
-    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
-        """Annotations as they are: the inferred labels are balanced."""
-        return table
-
-    def _objective(self, module: FixedConfusionModule, batch: CrowdBatch) -> dict[str, Tensor]:
-        return self._targets.objective(module, batch)
-
-    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
-        del self._targets
+    def _set_fitted(self, fit: AggregatedFit) -> None:
         self.confusion_ = self.aggregator_.confusion_

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,13 @@ from torch import Tensor
 
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
 from manyhands.objectives import common_noise_objective
 from manyhands.training import AnnotationBatches, CrowdBatch
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CoNALClassifier(BaseCrowdClassifier):
     r"""Learn from crowds with common and individual noise adaptation layers [1]_.
 
@@ -93,7 +95,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     (10, 10)
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "gap_weight": [Interval(Real, 0, None, closed="left")],
         "squared_gap": ["boolean"],
@@ -113,58 +115,17 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "common_proportion_",
     )
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        gap_weight: float = 1e-5,
-        squared_gap: bool = False,
-        embedding_dim: int = 20,
-        auxiliary_hidden: int | None = 128,
-        normalize: str = "both",
-        mixture: str = "logits",
-        classifier_output: str = "probabilities",
-        init_scale: float = 2.0,
-        annotator_features: Any = None,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        noise_lr: float | None = 1e-2,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.gap_weight = gap_weight
-        self.squared_gap = squared_gap
-        self.embedding_dim = embedding_dim
-        self.auxiliary_hidden = auxiliary_hidden
-        self.normalize = normalize
-        self.mixture = mixture
-        self.classifier_output = classifier_output
-        self.init_scale = init_scale
-        self.annotator_features = annotator_features
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.noise_lr = noise_lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    gap_weight: float = 1e-5
+    squared_gap: bool = False
+    embedding_dim: int = 20
+    auxiliary_hidden: int | None = 128
+    normalize: str = "both"
+    mixture: str = "logits"
+    classifier_output: str = "probabilities"
+    init_scale: float = 2.0
+    annotator_features: Any = None
+    noise_lr: float | None = 1e-2
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -196,17 +157,18 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             raise AnnotationError("annotator_features contains NaN or infinity; fill the gaps")
         return torch.tensor(features)
 
-    def _objective(self, module: CommonNoiseModule, batch: CrowdBatch) -> dict[str, Tensor]:
+    def _objective(self, fit: Fit[CommonNoiseModule, None], batch: CrowdBatch) -> dict[str, Tensor]:
         return common_noise_objective(
-            module,
+            fit.module,
             batch,
             gap_weight=self.gap_weight,
             squared=self.squared_gap,
             focus=self._focus,
         )
 
-    def _set_fitted(self, module: CommonNoiseModule, batches: AnnotationBatches) -> None:
-        gate = self._mean_gate(module, batches)
+    def _set_fitted(self, fit: Fit[CommonNoiseModule, None]) -> None:
+        module = fit.module
+        gate = self._mean_gate(module, fit.batches)
         # A silent annotator has no mean gate of its own; the crowd's stands in for its confusion.
         filled = torch.where(gate.isnan(), gate.nanmean(), gate)
         self.common_confusion_ = module.common.softmax(dim=1).double().cpu().numpy()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, TypeVar, cast
 from warnings import catch_warnings, simplefilter
 
@@ -20,19 +20,18 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
-from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     SoftTargets,
     TargetStep,
     balancing_rng,
-    class_proba,
 )
+from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.second_stage import seeded
-from manyhands.fitting.watching import PREDICT_BATCH
 from manyhands.inference import DawidSkene
 from manyhands.inference.em import confusion_counts, log_likelihoods
 from manyhands.inference.probability import floored_log, normalise_rows
@@ -45,14 +44,9 @@ from manyhands.nn import (
     make_backbone,
 )
 from manyhands.training import (
-    AnnotationBatches,
-    BestState,
-    Callback,
     CrowdBatch,
-    Features,
     GradientStep,
     MixedBatch,
-    Monitor,
     Stage,
     mixed_epoch,
 )
@@ -83,6 +77,18 @@ WEIGHT_PENALTY, SHIFT_PENALTY = 1.0, 0.01
 """Of squared log weights (from 1 / members) and squared shifts; see `calibrate`."""
 
 
+@dataclass(eq=False)
+class _Training:
+    """What the last training learns, and the rounds before it."""
+
+    targets: _EveryNetworksTargets
+    rounds: _Rounds
+
+
+CrossFittedFit = Fit[FixedConfusionModule, _Training]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrossFittedEMClassifier(LatentClassClassifier):
     r"""Learn from imbalanced crowds by EM whose prior has not seen the instance it is of.
 
@@ -190,7 +196,7 @@ validation, patience, checkpoint
     """
 
     _starts_anew = "begins with the posterior of Dawid and Skene"
-    _adds_the_crowds_answer = False  # `crowd_strength` says how many.
+    _adds_the_crowds_answer = False  # ``crowd_strength`` says how many.
     _chosen_in_last_stage = True
     _stages_before = ("em",)
     _crowd_check_exemptions = {
@@ -198,7 +204,7 @@ validation, patience, checkpoint
         "a test of the method checks its terms",
     }
     _fitted_arrays = (*LatentClassClassifier._fitted_arrays, "class_prior_", "member_weights_")
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
@@ -208,55 +214,16 @@ validation, patience, checkpoint
         "min_steps": [Interval(Integral, 1, None, closed="left")],
         "decision": [str, "array-like"],
     }
-    class_prior_: FloatArray
-    member_weights_: FloatArray
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        n_rounds: int = 5,
-        n_folds: int = 5,
-        n_networks: int = 5,
-        linear: bool = True,
-        crowd_strength: float = 2.0,
-        min_steps: int = 20,
-        decision: Any = "posterior",
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = "reweight",
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.n_rounds = n_rounds
-        self.n_folds = n_folds
-        self.n_networks = n_networks
-        self.linear = linear
-        self.crowd_strength = crowd_strength
-        self.min_steps = min_steps
-        self.decision = decision
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    n_rounds: int = 5
+    n_folds: int = 5
+    n_networks: int = 5
+    linear: bool = True
+    crowd_strength: float = 2.0
+    min_steps: int = 20
+    decision: Any = "posterior"
+    class_balance: Any = "reweight"
 
     # -- what it is made of -----------------------------------------------------------------------
 
@@ -282,56 +249,40 @@ validation, patience, checkpoint
         decay = self.weight_decay / n_networks
         return torch.optim.Adam(module.parameters(), lr=self.lr, weight_decay=decay, fused=fused)
 
-    def _latent(self, table: AnnotationTable) -> LatentClasses:
-        return LatentClasses(table)
-
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: FixedConfusionModule,
-        rng: np.random.Generator,
-    ) -> None:
+    def _prepare(self, fit: CrossFittedFit) -> _Training:
         with catch_warnings():
             # Of single annotations; said in the notes.
             simplefilter("ignore", NotIdentifiableWarning)
-            posterior = seeded(DawidSkene(), rng).fit(table).posterior_
-        latent = self._latent(table)
-        self._targets = _EveryNetworksTargets(self._balance, features.device)
+            posterior = seeded(DawidSkene(), fit.rng).fit(fit.table).posterior_
+        latent = self._latent(fit.table)
+        targets = _EveryNetworksTargets(self._balance, fit.features.device)
         # Predictions are judged by it from the first round on.
-        self._set_targets(latent.spread(posterior[latent.instances]))
-        self._rounds = _Rounds(self, module, features, latent, posterior[latent.instances], rng)
+        self._set_targets(targets, latent.spread(posterior[latent.instances]))
+        return _Training(targets, _Rounds(self, fit, latent, posterior[latent.instances]))
 
-    def _set_targets(self, posterior: FloatArray) -> None:
-        self._targets.set(posterior, balancing_rng(0))
-        self.class_prior_ = self._targets.shares
+    def _set_targets(self, targets: SoftTargets, posterior: FloatArray) -> None:
+        targets.set(posterior, balancing_rng(0))
+        self.class_prior_ = targets.shares
 
     # -- training ---------------------------------------------------------------------------------
 
-    def _stages(self, module: FixedConfusionModule, batches: AnnotationBatches) -> list[Stage]:
+    def _stages(self, fit: CrossFittedFit) -> list[Stage]:
         def epoch_batches(epoch: int) -> Iterator[CrowdBatch]:
-            return at_least(self.min_steps, lambda: batches.epoch(epoch))
+            return at_least(self.min_steps, lambda: fit.batches.epoch(epoch))
 
-        last = Stage("train", _LastStep(self, module), epoch_batches, self.max_epochs)
-        rounds = Stage("em", self._rounds, lambda epoch: ("all instances",), self.n_rounds)
+        last = Stage("train", _LastStep(self, fit), epoch_batches, self.max_epochs)
+        rounds = Stage("em", fit.state.rounds, lambda epoch: ("all instances",), self.n_rounds)
         return [rounds, last] if self.n_rounds else [last]
 
-    def _callbacks(
-        self, module: Any, features: Features, held: AnnotationTable | None
-    ) -> tuple[list[Callback], BestState | None]:
-        callbacks, best = super()._callbacks(module, features, held)
-        rounds = self._rounds
-        return [Monitor(lambda: rounds.facts), *callbacks], best
-
-    def _begin_last_training(self, module: FixedConfusionModule) -> None:
+    def _begin_last_training(self, fit: CrossFittedFit) -> None:
         """Set what the networks are to learn, and fit the regression to it once and for all."""
-        rounds = self._rounds
-        rounds.facts = {}
-        self._set_targets(rounds.latent.spread(rounds.posterior))
-        linear = cast(Ensemble, module.classifier.backbone).linear
+        rounds, targets = fit.state.rounds, fit.state.targets
+        fit.facts.clear()
+        self._set_targets(targets, rounds.latent.spread(rounds.posterior))
+        linear = cast(Ensemble, fit.module.classifier.backbone).linear
         if linear is None:
             return
-        weighted = self._targets.weighted[rounds.rows]
+        weighted = targets.weighted[rounds.rows]
         every = torch.ones(1, len(weighted), device=weighted.device)
         weight, bias = fit_logistic(rounds.scaled, weighted, every, None)
         head = cast(Linear, linear).head
@@ -339,15 +290,14 @@ validation, patience, checkpoint
             head.weight.copy_(weight[0])
             head.bias.copy_(bias[0])
 
-    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
-        rounds = self._rounds
+    def _set_fitted(self, fit: CrossFittedFit) -> None:
+        rounds = fit.state.rounds
         self.posterior_ = rounds.latent.spread(rounds.posterior)
         unknown = np.setdiff1d(np.arange(len(self.posterior_)), rounds.latent.instances)
         if len(unknown):
-            self.posterior_[unknown] = class_proba(module, batches.features, unknown)
+            self.posterior_[unknown] = class_proba(fit.module, fit.features, unknown)
         self.confusion_ = rounds.confusion
         self.member_weights_ = rounds.weights
-        del self._rounds, self._targets
 
 
 class _EveryNetworksTargets(SoftTargets):
@@ -368,16 +318,16 @@ class _EveryNetworksTargets(SoftTargets):
 class _LastStep(TargetStep):
     """Gradient steps of all networks towards the posterior of the last round."""
 
-    def __init__(self, model: CrossFittedEMClassifier, module: FixedConfusionModule) -> None:
+    def __init__(self, model: CrossFittedEMClassifier, fit: CrossFittedFit) -> None:
         def renew(epoch: int) -> None:
             if epoch == 0:
-                model._begin_last_training(module)
+                model._begin_last_training(fit)
 
         super().__init__(
-            module,
-            model._targets,
+            fit.module,
+            fit.state.targets,
             renew,
-            lambda: model._make_optimizer(module),
+            lambda: model._make_optimizer(fit.module),
             reset_every_epoch=model.reset_optimizer,
         )
         self.model = model
@@ -397,14 +347,12 @@ class _Rounds:
     Parameters
     ----------
     model : CrossFittedEMClassifier
-    module : FixedConfusionModule
-        Gets the confusion matrices and the members' weights.
-    features : Features
+    fit : Fit
+        Its module gets the confusion matrices and the members' weights, its facts what the history
+        says of the round; its generator deals the folds.
     latent : LatentClasses
     posterior : array of shape (m, n_classes)
         Of the annotated instances; where EM starts.
-    rng : Generator
-        Deals the folds.
 
     Attributes
     ----------
@@ -412,33 +360,27 @@ class _Rounds:
         Fold of every annotated instance.
     weights, shift : arrays of shape (n_members,) and (n_classes,)
         See `calibrate`.
-    facts : dict of str to float
-        What the history says of the round.
     """
 
     def __init__(
         self,
         model: CrossFittedEMClassifier,
-        module: FixedConfusionModule,
-        features: Features,
+        fit: Fit[FixedConfusionModule, Any],
         latent: LatentClasses,
         posterior: FloatArray,
-        rng: np.random.Generator,
     ) -> None:
         self.model = model
-        self.module = module
-        self.features = features
+        self.module, self.features, self.facts = fit.module, fit.features, fit.facts
         self.latent = latent
         self.posterior = posterior
-        self.rows = torch.from_numpy(latent.instances).to(features.device)
+        self.rows = torch.from_numpy(latent.instances).to(self.features.device)
         self.n_folds = min(model.n_folds, len(posterior))
-        dealt = deal_folds(posterior, self.n_folds, rng)
-        self.folds = torch.from_numpy(dealt).to(features.device)
+        dealt = deal_folds(posterior, self.n_folds, fit.rng)
+        self.folds = torch.from_numpy(dealt).to(self.features.device)
         n_members = 1 + model.linear
         self.weights = np.full(n_members, 1.0 / n_members)
         self.shift = np.zeros(posterior.shape[1])
         self.regressions: tuple[Tensor, Tensor] | None = None
-        self.facts: dict[str, float] = {}
         self._count()
 
     @property
@@ -473,7 +415,8 @@ class _Rounds:
         classes = self.model.classes_
         shares = dict(zip(classes, self.posterior.mean(axis=0).tolist(), strict=True))
         members = dict(zip(("network", "linear"), self.weights.tolist(), strict=False))
-        self.facts = {"nll_uncalibrated": uncalibrated}
+        self.facts.clear()
+        self.facts["nll_uncalibrated"] = uncalibrated
         self.facts |= {f"weight_{name}": weight for name, weight in members.items()}
         self.facts |= {f"share_{name}": share for name, share in shares.items()}
 
@@ -588,7 +531,8 @@ class _Rounds:
         if state["regressions"] is not None:
             weight, bias = (part.to(self.features.device) for part in state["regressions"])
             self.regressions = weight, bias
-        self.facts = dict(state["facts"])
+        self.facts.clear()
+        self.facts |= state["facts"]
 
 
 def check_distinct(networks: Sequence[torch.nn.Module]) -> None:

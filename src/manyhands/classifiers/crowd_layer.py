@@ -7,17 +7,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
-from manyhands.training import AnnotationBatches
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrowdLayerClassifier(BaseCrowdClassifier):
     """Train a classifier through a layer an annotator (DL-CL, "crowd layer") [1]_.
 
@@ -58,51 +59,17 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "connection": [StrOptions(set(CONNECTIONS))],
         "init_scale": [Interval(Real, 0, None, closed="neither")],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        connection: str = "MW",
-        init_scale: float = 1.0,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        noise_lr: float | None = 1e-2,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.connection = connection
-        self.init_scale = init_scale
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.noise_lr = noise_lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    connection: str = "MW"
+    init_scale: float = 1.0
+    noise_lr: float | None = 1e-2
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -115,5 +82,5 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             init_scale=self.init_scale,
         )
 
-    def _set_fitted(self, module: CrowdLayerModule, batches: AnnotationBatches) -> None:
-        self.confusion_ = module.confusion().double().cpu().numpy()
+    def _set_fitted(self, fit: Fit[CrowdLayerModule, None]) -> None:
+        self.confusion_ = fit.module.confusion().double().cpu().numpy()

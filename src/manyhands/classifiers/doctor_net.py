@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,14 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.nn import CrowdModule, DoctorNetModule, ScaledClassifier
+from manyhands.fitting.context import Fit
+from manyhands.nn import DoctorNetModule, ScaledClassifier
 from manyhands.objectives import annotator_average_nll
 from manyhands.training import (
-    AnnotationBatches,
     BestState,
     Callback,
     CrowdBatch,
     EarlyStopping,
-    Features,
     GradientStep,
     Stage,
 )
@@ -35,7 +34,10 @@ from manyhands.typing import FloatArray
 
 HEADS, WEIGHTS = "heads", "weights"
 
+DoctorNetFit = Fit[DoctorNetModule, None]
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class DoctorNetClassifier(BaseCrowdClassifier):
     r"""Model every annotator by a head of its own, and average the heads [1]_.
 
@@ -96,7 +98,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "weighting": [StrOptions({"average", "learned"})],
         "exclude_own": ["boolean"],
@@ -105,46 +107,11 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     }
     _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "weights_")
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        weighting: str = "average",
-        exclude_own: bool = True,
-        weight_epochs: int = 50,
-        weight_lr: float = 1e-1,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.weighting = weighting
-        self.exclude_own = exclude_own
-        self.weight_epochs = weight_epochs
-        self.weight_lr = weight_lr
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    weighting: str = "average"
+    exclude_own: bool = True
+    weight_epochs: int = 50
+    weight_lr: float = 1e-1
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -157,56 +124,43 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             learned=self.weighting == "learned",
         )
 
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: DoctorNetModule,
-        rng: np.random.Generator,
-    ) -> None:
-        module.active.copy_(torch.from_numpy(annotation_weight(table) > 0))
+    def _prepare(self, fit: DoctorNetFit) -> None:
+        fit.module.active.copy_(torch.from_numpy(annotation_weight(fit.table) > 0))
 
-    def _stages(self, module: DoctorNetModule, batches: AnnotationBatches) -> list[Stage]:
+    def _stages(self, fit: DoctorNetFit) -> list[Stage]:
         """Heads; then, where they are learnt, the weights."""
-        heads = GradientStep(
-            module,
-            self._objective,
-            lambda: self._make_optimizer(module),
-            reset_every_epoch=self.reset_optimizer,
-        )
-        stages = [Stage(HEADS, heads, batches.epoch, self.max_epochs)]
+        (heads,) = super()._stages(fit)
+        stages = [replace(heads, name=HEADS)]
         if self.weighting == "learned":
             weights = _FrozenNetworkStep(
-                module,
+                fit.module,
                 self._average_objective,
-                lambda: torch.optim.Adam([module.weight_logits], lr=self.weight_lr),
+                lambda: torch.optim.Adam([fit.module.weight_logits], lr=self.weight_lr),
                 reset_every_epoch=self.reset_optimizer,
             )
-            stages.append(Stage(WEIGHTS, weights, batches.epoch, self.weight_epochs))
+            stages.append(Stage(WEIGHTS, weights, fit.batches.epoch, self.weight_epochs))
         return stages
 
     def _average_objective(self, module: DoctorNetModule, batch: CrowdBatch) -> dict[str, Tensor]:
         return annotator_average_nll(module, batch, exclude_own=self.exclude_own, focus=self._focus)
 
-    def _callbacks(
-        self, module: CrowdModule, features: Features, held: AnnotationTable | None
-    ) -> tuple[list[Callback], BestState | None]:
-        callbacks, best = super()._callbacks(module, features, held)
+    def _callbacks(self, fit: DoctorNetFit) -> tuple[list[Callback], BestState | None]:
+        callbacks, best = super()._callbacks(fit)
         if best is None or self.weighting == "average":
             return callbacks, best
-        kept = _BestHeads(module, best.metric, higher_is_better=best.sign > 0)
+        kept = _BestHeads(fit.module, best.metric, higher_is_better=best.sign > 0)
         callbacks[callbacks.index(best)] = kept
         for place, callback in enumerate(callbacks):
-            if held is not None and isinstance(callback, EarlyStopping):
+            if fit.held is not None and isinstance(callback, EarlyStopping):
                 callbacks[place] = _StopHeads(
                     callback.metric, higher_is_better=False, patience=callback.patience
                 )
         return callbacks, kept
 
-    def _set_fitted(self, module: DoctorNetModule, batches: AnnotationBatches) -> None:
-        parts = ((batch.x, batch.rows, batch.annotators) for batch in batches.in_order())
-        self.confusion_ = module.expected_confusion(parts).cpu().numpy()
-        self.weights_ = module.log_weights().double().exp().cpu().numpy()
+    def _set_fitted(self, fit: DoctorNetFit) -> None:
+        parts = ((batch.x, batch.rows, batch.annotators) for batch in fit.batches.in_order())
+        self.confusion_ = fit.module.expected_confusion(parts).cpu().numpy()
+        self.weights_ = fit.module.log_weights().double().exp().cpu().numpy()
 
 
 def annotation_weight(table: AnnotationTable) -> FloatArray:

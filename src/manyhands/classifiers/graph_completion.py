@@ -20,8 +20,9 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import check_positions, resolve
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.classifier import read_target
-from manyhands.fitting.watching import PREDICT_BATCH
+from manyhands.fitting.context import all_or_nothing
+from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.fitting.reading import read_target
 from manyhands.functional import annotation_nll
 from manyhands.inference.inputs import check_annotations
 from manyhands.nn import AnnotationEdges, GraphCompletionModule, Standardize
@@ -90,6 +91,9 @@ class GraphCompleter(BaseEstimator):
         With ``validation``: the epoch that is kept.
     heard_ : array of bool, shape (n_annotators,)
         Who annotated anything. The others are expected to annotate as these do on average.
+    instance_states_ : tensor of shape (n_samples, hidden + 1)
+    annotator_states_ : tensor of shape (n_annotators, hidden + 1)
+        Last states of the nodes, given all annotations.
     classes_ : array of shape (n_classes,)
     annotators_ : array of shape (n_annotators,)
 
@@ -160,7 +164,7 @@ class GraphCompleter(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from annotations how others would be.
+        """Learn from annotations how others would be. A fit that fails changes nothing.
 
         Parameters
         ----------
@@ -175,7 +179,12 @@ class GraphCompleter(BaseEstimator):
         DivergenceError
             If the loss stops being finite.
         """
-        self._validate_params()
+        with all_or_nothing(self):
+            self._validate_params()
+            self._fit(X, y)
+        return self
+
+    def _fit(self, X: Any, y: Any) -> None:
         if self.patience is not None and self.validation is None:
             raise AnnotationError(
                 f"patience={self.patience} needs something to watch; give validation= a fraction "
@@ -196,7 +205,6 @@ class GraphCompleter(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         with isolated_rng(seed, device):
             self._train(Features(X, device), table, np.random.default_rng(seed))
-        return self
 
     def _read_features(self, X: Any, *, reset: bool) -> Any:
         """Check X and return a float array, a CSR matrix, or the Dataset itself."""
@@ -303,10 +311,10 @@ class GraphCompleter(BaseEstimator):
         self, features: Features, rows: IntArray, x: Tensor, edges: AnnotationEdges
     ) -> None:
         """Keep the last states of all nodes, given all annotations."""
-        instances, self._annotator_states = self.module_(x, edges)
+        instances, self.annotator_states_ = self.module_(x, edges)
         alone = self._alone(features)
         alone[torch.from_numpy(rows).to(alone.device)] = instances
-        self._instance_states = alone
+        self.instance_states_ = alone
 
     def _alone(self, features: Features) -> Tensor:
         """Last states of instances without annotations, shape (n, hidden + 1)."""
@@ -339,7 +347,7 @@ class GraphCompleter(BaseEstimator):
             If an annotator was not there in `fit`, or X has another shape.
         """
         check_is_fitted(self, "module_")
-        device = self._annotator_states.device
+        device = self.annotator_states_.device
         features = Features(self._read_features(X, reset=False), device)
         with torch.inference_mode():
             return self._decode(self._alone(features), annotators)
@@ -373,10 +381,10 @@ class GraphCompleter(BaseEstimator):
                 f"rows has shape {wanted.shape} and type {wanted.dtype}; give positions in fit's "
                 "X, such as [0, 1], or features to predict_annotation_proba"
             )
-        chosen = check_positions(wanted.astype(np.int64), len(self._instance_states), "rows")
+        chosen = check_positions(wanted.astype(np.int64), len(self.instance_states_), "rows")
         place = torch.from_numpy(chosen)
         with torch.inference_mode():
-            states = self._instance_states[place.to(self._instance_states.device)]
+            states = self.instance_states_[place.to(self.instance_states_.device)]
             return self._decode(states, annotators)
 
     def _decode(self, states: Tensor, annotators: Any) -> FloatArray:
@@ -396,7 +404,7 @@ class GraphCompleter(BaseEstimator):
         return cast(FloatArray, proba)
 
     def _grid(self, states: Tensor, chosen: IntArray) -> FloatArray:
-        columns = self._annotator_states[torch.from_numpy(chosen).to(states.device)]
+        columns = self.annotator_states_[torch.from_numpy(chosen).to(states.device)]
         return cast(FloatArray, self.module_.decode(states, columns).exp().cpu().numpy())
 
     def __sklearn_tags__(self) -> Any:

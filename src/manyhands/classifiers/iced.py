@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 from warnings import catch_warnings, simplefilter, warn
 
 import numpy as np
@@ -23,32 +22,28 @@ from manyhands.annotations import AnnotationTable, certainty_groups, label_certa
 from manyhands.annotations.certainty import has_equal_counts
 from manyhands.annotations.encoding import encode
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
-from manyhands.fitting.classifier import BaseCrowdClassifier, normalises
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     SoftTargets,
     balancing_rng,
-    class_proba,
     class_shares,
 )
+from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.second_stage import seeded
-from manyhands.fitting.watching import PREDICT_BATCH, watched_gold
+from manyhands.fitting.template import normalises
 from manyhands.inference import DawidSkene
 from manyhands.inference.inputs import gold_codes
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, minority_recall
-from manyhands.nn import CrowdModule, ScaledClassifier, SynthesisModule
+from manyhands.nn import ScaledClassifier, SynthesisModule
 from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning
 from manyhands.training import (
-    AnnotationBatches,
-    BestState,
-    Callback,
-    Features,
     GradientStep,
     MixedBatch,
-    Monitor,
     Stage,
     mixed_epoch,
 )
@@ -63,6 +58,10 @@ STARVED = 2 / 3
 WARM_UPS = ("certainty", "together", "all")
 
 
+ICEDFit = Fit[SynthesisModule, "_Rounds"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class ICEDClassifier(LatentClassClassifier):
     r"""Learn from imbalanced crowdsourced labels by ICED [1]_.
 
@@ -203,7 +202,7 @@ verbose, validation, patience, checkpoint
         "observed_posterior_",
         "class_prior_",
     )
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "em": [StrOptions({"hard", "soft"}), None],
         "prior": [StrOptions({"uniform", "estimated"})],
@@ -223,93 +222,36 @@ verbose, validation, patience, checkpoint
         "refit_epochs": [Interval(Integral, 0, None, closed="left")],
         "decision": [str, "array-like"],
     }
-    observed_posterior_: FloatArray
-    class_prior_: FloatArray
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        em: str | None = "hard",
-        prior: str = "uniform",
-        smoothing: float = 0.01,
-        em_max_iter: int = 50,
-        em_start: str = "votes",
-        synthesis: str | None = "auto",
-        sampler: Any = None,
-        synthetic_labels: str = "inferred",
-        regenerate: bool = True,
-        targets: str = "hard",
-        warm_up: str | None = "certainty",
-        warm_up_epochs: int = 5,
-        warm_up_groups: int = 3,
-        warm_up_batch_size: int = 16,
-        decoder_epochs: int = 20,
-        refit_epochs: int = 1,
-        decision: Any = "posterior",
-        max_epochs: int = 30,
-        batch_size: int = 64,
-        lr: float = 1e-3,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.em = em
-        self.prior = prior
-        self.smoothing = smoothing
-        self.em_max_iter = em_max_iter
-        self.em_start = em_start
-        self.synthesis = synthesis
-        self.sampler = sampler
-        self.synthetic_labels = synthetic_labels
-        self.regenerate = regenerate
-        self.targets = targets
-        self.warm_up = warm_up
-        self.warm_up_epochs = warm_up_epochs
-        self.warm_up_groups = warm_up_groups
-        self.warm_up_batch_size = warm_up_batch_size
-        self.decoder_epochs = decoder_epochs
-        self.refit_epochs = refit_epochs
-        self.decision = decision
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    em: str | None = "hard"
+    prior: str = "uniform"
+    smoothing: float = 0.01
+    em_max_iter: int = 50
+    em_start: str = "votes"
+    synthesis: str | None = "auto"
+    sampler: Any = None
+    synthetic_labels: str = "inferred"
+    regenerate: bool = True
+    targets: str = "hard"
+    warm_up: str | None = "certainty"
+    warm_up_epochs: int = 5
+    warm_up_groups: int = 3
+    warm_up_batch_size: int = 16
+    decoder_epochs: int = 20
+    refit_epochs: int = 1
+    decision: Any = "posterior"
+    max_epochs: int = 30
+    batch_size: int = 64
 
     # -- what it is made of -----------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on annotations; see `BaseCrowdClassifier.fit`."""
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if isinstance(self.sampler, type):
             raise AnnotationError(
                 f"sampler is the class {self.sampler.__name__}; give an object: "
                 f"{self.sampler.__name__}()"
-            )
-        return super().fit(X, y)
-
-    def _check_logits(self, module: CrowdModule, features: Features, rows: Tensor) -> None:
-        super()._check_logits(module, features, rows)
-        if self.warm_up and self.warm_up_batch_size < 2 and normalises(module):
-            raise AnnotationError(
-                "backbone normalises over batches, which needs two instances in each: "
-                f"warm_up_batch_size={self.warm_up_batch_size}"
             )
 
     def _build_module(
@@ -349,14 +291,20 @@ verbose, validation, patience, checkpoint
             abstentions="ignore",
         )
 
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: SynthesisModule,
-        rng: np.random.Generator,
-    ) -> None:
-        self.observed_posterior_ = self._inferred(table, _majority(table))
+    def _prepare(self, fit: ICEDFit) -> _Rounds:
+        if self.warm_up and self.warm_up_batch_size < 2 and normalises(fit.module):
+            raise AnnotationError(
+                "backbone normalises over batches, which needs two instances in each: "
+                f"warm_up_batch_size={self.warm_up_batch_size}"
+            )
+        majority = _majority(fit.table)
+        self.observed_posterior_ = self._inferred(fit.table, majority)
+        # Parts of the module for as long as it is trained, so that the best epoch's are kept.
+        observed = torch.from_numpy(self.observed_posterior_.copy())
+        fit.module.register_buffer("posterior", observed)
+        self.class_prior_ = class_shares(majority[fit.batches.instances.cpu().numpy()])
+        fit.module.register_buffer("class_shares", torch.from_numpy(self.class_prior_.copy()))
+        return _Rounds(self, fit)
 
     def _inferred(self, table: AnnotationTable, start: FloatArray) -> FloatArray:
         """Posterior of all instances, from a start (n, n_classes)."""
@@ -371,54 +319,49 @@ verbose, validation, patience, checkpoint
 
     # -- training ---------------------------------------------------------------------------------
 
-    def _stages(self, module: SynthesisModule, batches: AnnotationBatches) -> list[Stage]:
-        # Parts of the module for as long as it is trained, so that the best epoch's are kept.
-        module.register_buffer("posterior", torch.from_numpy(self.observed_posterior_.copy()))
-        self.class_prior_ = class_shares(_majority(batches.table)[batches.instances.cpu().numpy()])
-        module.register_buffer("class_shares", torch.from_numpy(self.class_prior_.copy()))
-        self._rounds = _Rounds(self, module, batches)
-        stages = []
+    def _stages(self, fit: ICEDFit) -> list[Stage]:
+        module, rounds, stages = fit.module, fit.state, []
         if module.decoder is not None and self.decoder_epochs:
             reconstruct = GradientStep(
                 module,
                 lambda module, batch: {"reconstruction": module.reconstruct(batch.x)},
                 lambda: self._make_optimizer(module),
             )
-            stages.append(Stage("decoder", reconstruct, batches.epoch, self.decoder_epochs))
-        warm_up = self._warm_up_stage(module, batches)
+            stages.append(Stage("decoder", reconstruct, fit.batches.epoch, self.decoder_epochs))
+        warm_up = self._warm_up_stage(fit)
         if warm_up is not None:
             stages.append(warm_up)
         step = _RoundStep(
             module,
-            self._rounds,
+            rounds,
             lambda: self._make_optimizer(module),
             reset_every_epoch=self.reset_optimizer,
         )
-        return [*stages, Stage("train", step, self._rounds.epoch, self.max_epochs)]
+        return [*stages, Stage("train", step, rounds.epoch, self.max_epochs)]
 
-    def _warm_up_stage(self, module: SynthesisModule, batches: AnnotationBatches) -> Stage | None:
+    def _warm_up_stage(self, fit: ICEDFit) -> Stage | None:
         """Train on majority votes, group by group (section 2.5)."""
-        groups = self._warm_up_rows(batches.table)
+        groups = self._warm_up_rows(fit.table)
         if not groups:
             return None
-        targets = SoftTargets(self._balance, batches.features.device)
+        targets = SoftTargets(self._balance, fit.features.device)
         named = np.concatenate(groups)
-        votes = np.zeros((batches.table.n_instances, len(self.classes_)))
-        votes[named] = _most_probable(_majority(batches.table))[named]
+        votes = np.zeros((fit.table.n_instances, len(self.classes_)))
+        votes[named] = _most_probable(_majority(fit.table))[named]
         targets.set(votes, balancing_rng(0, 1))
-        rows = [torch.from_numpy(group).to(batches.features.device) for group in groups]
+        rows = [torch.from_numpy(group).to(fit.features.device) for group in groups]
 
         def epoch_batches(epoch: int) -> Iterator[MixedBatch]:
             group = rows[epoch * len(rows) // n_epochs]
-            return mixed_epoch(batches.features, group, self.warm_up_batch_size)
+            return mixed_epoch(fit.features, group, self.warm_up_batch_size)
 
-        n_epochs = self.warm_up_epochs * self._n_groups(batches.table)
+        n_epochs = self.warm_up_epochs * self._n_groups(fit.table)
         step = GradientStep(
-            module,
+            fit.module,
             lambda module, batch: targets.loss(
                 module.mixed(batch.x, batch.synthetic), batch.instances
             ),
-            lambda: self._make_optimizer(module),
+            lambda: self._make_optimizer(fit.module),
             reset_every_epoch=self.reset_optimizer,
         )
         return Stage("warm_up", step, epoch_batches, n_epochs)
@@ -448,25 +391,17 @@ verbose, validation, patience, checkpoint
                 phases[i - 1 : i + 1] = [np.concatenate(phases[i - 1 : i + 1])]
         return phases if sum(map(len, phases)) > 1 else []
 
-    def _callbacks(
-        self, module: Any, features: Features, held: AnnotationTable | None
-    ) -> tuple[list[Callback], BestState | None]:
-        callbacks, best = super()._callbacks(module, features, held)
-        rounds = self._rounds
-        return [Monitor(lambda: rounds.facts), *callbacks], best
-
-    def _set_fitted(self, module: Any, batches: AnnotationBatches) -> None:
-        table = batches.table
+    def _set_fitted(self, fit: ICEDFit) -> None:
+        module, table = fit.module, fit.table
         self.posterior_ = module.posterior.cpu().numpy()
         unknown = np.flatnonzero(table.annotations_per_instance() == 0)
         if len(unknown):
-            self.posterior_[unknown] = class_proba(module, batches.features, unknown)
+            self.posterior_[unknown] = class_proba(module, fit.features, unknown)
         self.class_prior_ = module.class_shares.cpu().numpy()
         del module.posterior, module.class_shares
         self.confusion_ = self._confusion(table, self.posterior_)
         self._warn_of_losses(table)
-        self._rounds.warn_of_few()
-        del self._rounds
+        fit.state.warn_of_few()
 
     def _confusion(self, table: AnnotationTable, posterior: FloatArray) -> FloatArray:
         latent = self._latent(table)
@@ -534,35 +469,26 @@ class _Rounds:
     Parameters
     ----------
     model : ICEDClassifier
-    module : SynthesisModule
-        Its buffer ``posterior`` (n_instances, n_classes) is that of the last round.
-    batches : AnnotationBatches
-        Observed instances.
-
-    Attributes
-    ----------
-    facts : dict of str to float
-        What the history says of the round.
+    fit : Fit
+        The buffer ``posterior`` (n_instances, n_classes) of its module is that of the last round;
+        its facts are what the history says of the round.
     """
 
-    def __init__(
-        self, model: ICEDClassifier, module: SynthesisModule, batches: AnnotationBatches
-    ) -> None:
+    def __init__(self, model: ICEDClassifier, fit: Fit[SynthesisModule, Any]) -> None:
         self.model = model
-        self.module = module
-        self.features = batches.features
-        self.table = batches.table
-        self.rows = batches.instances
-        self.batch_size = batches.batch_size
+        self.module, self.features, self.table = fit.module, fit.features, fit.table
+        self.rows = fit.batches.instances
+        self.batch_size = fit.batches.batch_size
+        self.gold = fit.watch.y_train
+        self.facts = fit.facts
         self.latent = LatentClasses(self.table, smoothing=model.smoothing)
         self.targets = SoftTargets(model._balance, self.features.device)
-        self.facts: dict[str, float] = {}
         self.points: Tensor | None = None
         self.few: dict[str, int] = {}
         self.decoder_optimizer: torch.optim.Optimizer | None = None
-        if module.decoder is not None:
+        if self.module.decoder is not None:
             self.decoder_optimizer = torch.optim.Adam(
-                module.decoder.parameters(), lr=model.lr, weight_decay=model.weight_decay
+                self.module.decoder.parameters(), lr=model.lr, weight_decay=model.weight_decay
             )
 
     # -- a round ----------------------------------------------------------------------------------
@@ -689,7 +615,7 @@ class _Rounds:
         counts = chosen.sum(axis=0)
         names = [f"inferred_{name}" for name in self.model.classes_]
         told: dict[str, float] = dict(zip(names, counts.tolist(), strict=True))
-        gold = watched_gold()
+        gold = self.gold
         if gold is None or len(gold) != len(posterior):
             return told
         codes = gold_codes(gold, self.table)[self.latent.instances]
@@ -749,7 +675,8 @@ class _Rounds:
             self.model.class_prior_ = self.targets.shares
         points = state["points"]
         self.points = None if points is None else points.to(self.features.device)
-        self.facts = dict(state["facts"])
+        self.facts.clear()
+        self.facts |= state["facts"]
         self.few = dict(state["few"])
         if self.decoder_optimizer is not None:
             self.decoder_optimizer.load_state_dict(state["decoder_optimizer"])

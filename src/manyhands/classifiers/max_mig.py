@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,17 +20,38 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.inference import MajorityVote
 from manyhands.inference.probability import normalise_rows
 from manyhands.nn import AggregatorModule, ScaledClassifier
 from manyhands.objectives import information_objective
-from manyhands.training import AnnotationBatches, CrowdBatch, Features, Stage
+from manyhands.training import CrowdBatch, Stage
 from manyhands.typing import FloatArray
 
 FLOOR = 0.01
 """Added to the counted confusions before their logarithm starts the aggregator, as published."""
 
 
+@dataclass(eq=False)
+class _Views:
+    """Annotations as tensors, and the weights of instances in the loss.
+
+    Attributes
+    ----------
+    annotations : tuple of tensors of shape (m,)
+        Instances, annotators, labels and weights (None for equal ones).
+    instance_weights : tensor of shape (n_instances,) or None
+        None for equal ones.
+    """
+
+    annotations: tuple[Tensor, Tensor, Tensor, Tensor | None]
+    instance_weights: Tensor | None
+
+
+MaxMIGFit = Fit[AggregatorModule, _Views]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class MaxMIGClassifier(BaseCrowdClassifier):
     r"""Train a classifier and an aggregator to inform of each other (Max-MIG) [1]_.
 
@@ -89,8 +109,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     True
     """
 
+    _balances_annotations = False  # Weights would change the evidence: instances are balanced.
     _starts_anew = "begins with counts of the votes"
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "prior": [StrOptions({"uniform", "estimated"}), "array-like"],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
@@ -100,89 +121,45 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "'focal' and 'cb_focal' are refused; the other options are tested with the method",
     }
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        prior: Any = "estimated",
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        noise_lr: float | None = 1e-2,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.prior = prior
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.noise_lr = noise_lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    prior: Any = "estimated"
+    noise_lr: float | None = 1e-2
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> AggregatorModule:
         return AggregatorModule(classifier, len(self.classes_), self.n_annotators_)
 
-    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
-        """Annotations as they are: weights would change the evidence; instances are balanced.
-
-        Raises
-        ------
-        AnnotationError
-            If ``class_balance`` is a focal loss.
-        """
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self._focus:
             raise AnnotationError(
                 f"class_balance={self.class_balance!r} needs the probability of an annotation, "
                 "which Max-MIG's loss has not; use 'resample' or 'reweight'"
             )
-        return table
 
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: AggregatorModule,
-        rng: np.random.Generator,
-    ) -> None:
+    def _prepare(self, fit: MaxMIGFit) -> _Views:
+        table, module = fit.table, fit.module
+
         def column(values: Any, dtype: torch.dtype) -> Tensor:
-            return torch.tensor(np.asarray(values)).to(features.device, dtype)
+            return torch.tensor(np.asarray(values)).to(fit.features.device, dtype)
 
         posterior = MajorityVote().fit(table).posterior_
         start = np.log(_count_confusions(table, posterior) + FLOOR)
         with torch.no_grad():
             module.tables.copy_(torch.from_numpy(start.transpose(0, 2, 1)))
-        weights = self._weigh_instances(table, rng)
+        weights = self._weigh_instances(table, fit.rng)
         given = np.bincount(table.instance, table.weight, table.n_instances) > 0
         # Of the instances as they weigh in the loss.
         posterior = posterior * (given if weights is None else weights)[:, None]
         module.prior.copy_(torch.from_numpy(self._read_prior(posterior)))
-        self._annotations: tuple[Tensor, Tensor, Tensor, Tensor | None] = (
+        annotations = (
             column(table.instance, torch.int64),
             column(table.annotator, torch.int64),
             column(table.label, torch.int64),
             None if table.weights is None else column(table.weights, torch.float32),
         )
-        self._instance_weights = None if weights is None else column(weights, torch.float32)
+        return _Views(annotations, None if weights is None else column(weights, torch.float32))
 
     def _read_prior(self, posterior: FloatArray) -> FloatArray:
         n_classes = len(self.classes_)
@@ -220,25 +197,22 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         own = weights[table.annotations_per_instance() > 0]
         return None if np.allclose(own, own[:1]) else weights
 
-    def _stages(self, module: AggregatorModule, batches: AnnotationBatches) -> list[Stage]:
-        (stage,) = super()._stages(module, batches)
-        return [replace(stage, epoch_batches=partial(self._epoch, module, batches))]
+    def _stages(self, fit: MaxMIGFit) -> list[Stage]:
+        (stage,) = super()._stages(fit)
+        return [replace(stage, epoch_batches=partial(self._epoch, fit))]
 
-    def _epoch(
-        self, module: AggregatorModule, batches: AnnotationBatches, epoch: int
-    ) -> Iterator[CrowdBatch]:
+    def _epoch(self, fit: MaxMIGFit, epoch: int) -> Iterator[CrowdBatch]:
         """Yield an epoch's batches; after its last step, before it is judged, count confusions."""
-        yield from batches.epoch(epoch)
+        yield from fit.batches.epoch(epoch)
         with torch.no_grad():
-            counted = module.count_confusions(batches.table.n_instances, *self._annotations)
-            module.confusions.copy_(counted)
+            counted = fit.module.count_confusions(fit.table.n_instances, *fit.state.annotations)
+            fit.module.confusions.copy_(counted)
 
-    def _objective(self, module: AggregatorModule, batch: CrowdBatch) -> dict[str, Tensor]:
-        return information_objective(module, batch, self._instance_weights)
+    def _objective(self, fit: MaxMIGFit, batch: CrowdBatch) -> dict[str, Tensor]:
+        return information_objective(fit.module, batch, fit.state.instance_weights)
 
-    def _set_fitted(self, module: AggregatorModule, batches: AnnotationBatches) -> None:
-        del self._annotations, self._instance_weights
-        confusion = module.confusions.double()
+    def _set_fitted(self, fit: MaxMIGFit) -> None:
+        confusion = fit.module.confusions.double()
         self.confusion_ = (confusion / confusion.sum(dim=2, keepdim=True)).cpu().numpy()
 
 

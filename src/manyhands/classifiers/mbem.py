@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,23 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
     SoftTargets,
     TargetStep,
     balancing_rng,
-    class_proba,
 )
+from manyhands.fitting.prediction import class_proba
 from manyhands.nn import FixedConfusionModule, make_backbone
-from manyhands.training import AnnotationBatches, Features, Stage
+from manyhands.training import Stage
 from manyhands.typing import FloatArray
 
+MBEMFit = Fit[FixedConfusionModule, LatentClasses]
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class MBEMClassifier(LatentClassClassifier):
     r"""Learn from crowds in rounds, taking the network's own labels for the truth [1]_.
 
@@ -91,7 +95,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     """
 
     _starts_anew = "makes a new network in each of its stages"
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "n_iterations": [Interval(Integral, 1, None, closed="left")],
         "class_prior": [StrOptions({"estimated", "uniform"})],
@@ -107,65 +111,32 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     }
     _fitted_arrays = (*LatentClassClassifier._fitted_arrays, "class_prior_")
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        n_iterations: int = 1,
-        class_prior: str = "estimated",
-        smoothing: float = 0.01,
-        warm_start_network: bool = False,
-        train_on_own_labels: bool = False,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.n_iterations = n_iterations
-        self.class_prior = class_prior
-        self.smoothing = smoothing
-        self.warm_start_network = warm_start_network
-        self.train_on_own_labels = train_on_own_labels
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    n_iterations: int = 1
+    class_prior: str = "estimated"
+    smoothing: float = 0.01
+    warm_start_network: bool = False
+    train_on_own_labels: bool = False
 
-    def _stages(self, module: FixedConfusionModule, batches: AnnotationBatches) -> list[Stage]:
-        latent = self._latent(batches.table)
+    def _prepare(self, fit: MBEMFit) -> LatentClasses:
+        return self._latent(fit.table)
+
+    def _stages(self, fit: MBEMFit) -> list[Stage]:
+        latent, confusions = fit.state, fit.module.confusions
 
         def from_annotations() -> FloatArray:
             # The state before this stage is the module's alone, and so in a checkpoint.
-            labels = self._own_labels(module, batches.features, latent)
-            module.confusions.copy_(torch.from_numpy(latent.confusion(labels)))
+            labels = self._own_labels(fit)
+            confusions.copy_(torch.from_numpy(latent.confusion(labels)))
             return latent.posterior(self._prior(labels), latent.confusion(labels))[0]
 
         def from_votes() -> FloatArray:
             shares = latent.vote_shares()
-            module.confusions.copy_(torch.from_numpy(latent.confusion(shares)))
+            confusions.copy_(torch.from_numpy(latent.confusion(shares)))
             return shares
 
         def from_network() -> FloatArray:
-            return self._own_labels(module, batches.features, latent)
+            return self._own_labels(fit)
 
         sources: dict[str, Callable[[], FloatArray]] = {}
         for number in range(self.n_iterations + 1):
@@ -173,48 +144,34 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             if self.train_on_own_labels:
                 sources[f"round {number}, own labels"] = from_network
         return [
-            Stage(
-                name,
-                self._step(place, source, module, batches, latent),
-                batches.epoch,
-                self.max_epochs,
-            )
+            Stage(name, self._step(place, source, fit), fit.batches.epoch, self.max_epochs)
             for place, (name, source) in enumerate(sources.items())
         ]
 
-    def _step(
-        self,
-        place: int,
-        source: Callable[[], FloatArray],
-        module: FixedConfusionModule,
-        batches: AnnotationBatches,
-        latent: LatentClasses,
-    ) -> TargetStep:
+    def _step(self, place: int, source: Callable[[], FloatArray], fit: MBEMFit) -> TargetStep:
         """Step of a stage: its targets come as it begins, from the network as it is then."""
-        targets = SoftTargets(self._balance, batches.features.device)
+        targets = SoftTargets(self._balance, fit.features.device)
 
         def renew(epoch: int) -> None:
             if epoch:
                 return
-            targets.set(latent.spread(source()), balancing_rng(place))
+            targets.set(fit.state.spread(source()), balancing_rng(place))
             if place and not self.warm_start_network:
                 fresh = make_backbone(self.backbone, self.input_shape_, len(self.classes_))
-                module.classifier.backbone.load_state_dict(fresh.state_dict())
+                fit.module.classifier.backbone.load_state_dict(fresh.state_dict())
 
         return TargetStep(
-            module,
+            fit.module,
             targets,
             renew,
-            lambda: self._make_optimizer(module),
+            lambda: self._make_optimizer(fit.module),
             reset_every_epoch=self.reset_optimizer,
         )
 
     @staticmethod
-    def _own_labels(
-        module: FixedConfusionModule, features: Features, latent: LatentClasses
-    ) -> FloatArray:
+    def _own_labels(fit: MBEMFit) -> FloatArray:
         """One-hot labels the network gives the annotated instances, shape (m, n_classes)."""
-        proba = class_proba(module, features, latent.instances)
+        proba = class_proba(fit.module, fit.features, fit.state.instances)
         return np.eye(proba.shape[1])[proba.argmax(axis=1)]
 
     def _prior(self, labels: FloatArray) -> FloatArray:
@@ -226,9 +183,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         counts = labels.sum(axis=0) + self.smoothing
         return counts / counts.sum()
 
-    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
-        latent = self._latent(batches.table)
-        labels = self._own_labels(module, batches.features, latent)
+    def _set_fitted(self, fit: MBEMFit) -> None:
+        latent, labels = fit.state, self._own_labels(fit)
         self.confusion_ = latent.confusion(labels)
         self.class_prior_ = self._prior(labels)
         self.posterior_ = np.tile(self.class_prior_, (latent.n_instances, 1))

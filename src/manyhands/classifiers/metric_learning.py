@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,13 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
-from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.classifier import AnyFit
+from manyhands.fitting.embedding import EmbeddingClassifier, EmbeddingData
 from manyhands.fitting.latent import balancing_rng
+from manyhands.fitting.transformer import CrowdEmbedding
 from manyhands.inference.base import BaseAggregator
-from manyhands.nn import CrowdModule
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
-from manyhands.training import Features
 from manyhands.typing import IntArray
 
 MARGINS = {
@@ -45,6 +44,7 @@ MINED = ("contrastive", "triplet")
 """Losses by name that a miner can choose pairs or triplets for."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MetricLearningClassifier(EmbeddingClassifier):
     r"""Infer labels, learn an embedding from them by a metric loss, then a logistic regression.
 
@@ -133,7 +133,7 @@ verbose, validation, patience, checkpoint
     32
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **EmbeddingClassifier._parameter_constraints,
         "loss": [StrOptions(set(MARGINS)), nn.Module],
         "margin": [None, Interval(Real, 0, None, closed="neither")],
@@ -143,76 +143,15 @@ verbose, validation, patience, checkpoint
         "batch_size": [Interval(Integral, 2, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        loss: Any = "triplet",
-        margin: float | None = None,
-        miner: Any = None,
-        updates_per_epoch: int | str = "auto",
-        loss_lr: float = 0.5,
-        aggregator: BaseAggregator | None = None,
-        regression: str = "embedding",
-        C: float | str = "cv",
-        cv: int = 5,
-        targets: str = "soft",
-        decision: Any = "posterior",
-        max_epochs: int = 20,
-        batch_size: int = 64,
-        lr: float = 3e-4,
-        weight_decay: float = 1e-2,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.loss = loss
-        self.margin = margin
-        self.miner = miner
-        self.updates_per_epoch = updates_per_epoch
-        self.loss_lr = loss_lr
-        self.aggregator = aggregator
-        self.regression = regression
-        self.C = C
-        self.cv = cv
-        self.targets = targets
-        self.decision = decision
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    loss: Any = "triplet"
+    margin: float | None = None
+    miner: Any = None
+    updates_per_epoch: int | str = "auto"
+    loss_lr: float = 0.5
+    batch_size: int = 64
 
-    def fit(self, X: Any, y: Any) -> MetricLearningClassifier:
-        """Train on annotations; see `BaseCrowdClassifier.fit`.
-
-        Raises
-        ------
-        AnnotationError
-            Also if the inferred labels hold one class only, no class has two instances, or
-            ``margin`` or ``miner`` do not belong to the loss.
-        MissingExtraError
-            If the loss needs pytorch-metric-learning, and it is not installed.
-        """
-        self._check_loss()
-        return super().fit(X, y)
-
-    def _check_loss(self) -> None:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.margin is not None and not isinstance(self.loss, str):
             raise AnnotationError(
                 f"margin={self.margin} belongs to the losses by name; give it to "
@@ -236,11 +175,9 @@ verbose, validation, patience, checkpoint
         for batch in islice(every, int(n_updates)):
             yield torch.from_numpy(batch)
 
-    def _specification(
-        self, features: Features, table: AnnotationTable, module: CrowdModule
-    ) -> dict[str, str]:
+    def _specification(self, fit: AnyFit) -> dict[str, str]:
         """Of losses and miners the numbers too, which their names do not tell."""
-        said = super()._specification(features, table, module)
+        said = super()._specification(fit)
         for name in ("loss", "miner"):
             part = getattr(self, name)
             if isinstance(part, nn.Module):

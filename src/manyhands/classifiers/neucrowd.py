@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import isqrt
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,15 +20,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from manyhands.annotations import label_assurance
-from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
-from manyhands.fitting.latent import balancing_rng
+from manyhands.fitting.context import Fit
+from manyhands.fitting.embedding import EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.latent import SoftTargets, balancing_rng
+from manyhands.fitting.transformer import CrowdEmbedding
 from manyhands.functional import SOFTMAX_FORMS
 from manyhands.inference import MajorityVote
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import FixedConfusionModule, SamplingNetwork
 from manyhands.objectives import TupletLoss, hardness_error
 from manyhands.sampling import TupletSampler, safe_instances
-from manyhands.training import AnnotationBatches
 from manyhands.typing import FloatArray
 
 PROBED = 1024
@@ -38,6 +39,7 @@ PER_INSTANCE = 10
 """Tuplets an epoch for every instance, where no number is given."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NeuCrowdClassifier(EmbeddingClassifier):
     r"""Learn an embedding from n-tuplets, then a logistic regression on it (NeuCrowd) [1]_.
 
@@ -141,7 +143,7 @@ verbose, validation, patience, checkpoint
     32
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **EmbeddingClassifier._parameter_constraints,
         "tuplet_size": [Interval(Integral, 3, None, closed="left")],
         "n_tuplets": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
@@ -160,83 +162,27 @@ verbose, validation, patience, checkpoint
         "similarity_constant": [Interval(Real, None, None, closed="neither")],
     }
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        aggregator: BaseAggregator | None = None,
-        tuplet_size: int = 5,
-        n_tuplets: int | str = "auto",
-        safety_aware: bool = True,
-        unsafe_weight: float = 0.3,
-        n_neighbors: int | str = "auto",
-        safety_margin: float = 0.0,
-        robust_anchor: bool = True,
-        normalize_anchor: bool = True,
-        sampling_network: bool = True,
-        n_candidates: int = 2,
-        sampler_lr: float = 1e-3,
-        assurance: bool = True,
-        softmax: str = "paper",
-        eta: float = 5.0,
-        similarity_constant: float = 1.0,
-        regression: str = "embedding",
-        C: float | str = "cv",
-        cv: int = 5,
-        targets: str = "soft",
-        decision: Any = "posterior",
-        max_epochs: int = 20,
-        batch_size: int = 256,
-        lr: float = 3e-4,
-        weight_decay: float = 1e-2,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.aggregator = aggregator
-        self.tuplet_size = tuplet_size
-        self.n_tuplets = n_tuplets
-        self.safety_aware = safety_aware
-        self.unsafe_weight = unsafe_weight
-        self.n_neighbors = n_neighbors
-        self.safety_margin = safety_margin
-        self.robust_anchor = robust_anchor
-        self.normalize_anchor = normalize_anchor
-        self.sampling_network = sampling_network
-        self.n_candidates = n_candidates
-        self.sampler_lr = sampler_lr
-        self.assurance = assurance
-        self.softmax = softmax
-        self.eta = eta
-        self.similarity_constant = similarity_constant
-        self.regression = regression
-        self.C = C
-        self.cv = cv
-        self.targets = targets
-        self.decision = decision
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    tuplet_size: int = 5
+    n_tuplets: int | str = "auto"
+    safety_aware: bool = True
+    unsafe_weight: float = 0.3
+    n_neighbors: int | str = "auto"
+    safety_margin: float = 0.0
+    robust_anchor: bool = True
+    normalize_anchor: bool = True
+    sampling_network: bool = True
+    n_candidates: int = 2
+    sampler_lr: float = 1e-3
+    assurance: bool = True
+    softmax: str = "paper"
+    eta: float = 5.0
+    similarity_constant: float = 1.0
+    batch_size: int = 256
 
-    def _step(self, data: EmbeddingData) -> _TupletStep:
-        self._tuplets = TupletSampler(data.labels, self.tuplet_size)
+    def _make_data(self, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets) -> TupletData:
+        return TupletData(self, fit, targets)
+
+    def _step(self, data: TupletData) -> _TupletStep:
         return _TupletStep(self, data, self._assurance(data))
 
     def _assurance(self, data: EmbeddingData) -> FloatArray:
@@ -249,26 +195,22 @@ verbose, validation, patience, checkpoint
         top = data.posterior.max(axis=1)
         return np.clip((n_classes * top - 1) / (n_classes - 1), 0.0, 1.0)
 
-    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
-        super()._set_fitted(module, batches)
-        del self._tuplets
-
-    def _batches(self, data: EmbeddingData, epoch: int) -> Iterator[_Candidates]:
+    def _batches(self, data: TupletData, epoch: int) -> Iterator[_Candidates]:
         """Yield pools of candidates (Step 1 of Section 3.4 chooses from them)."""
         rng = balancing_rng(epoch, 1)
         weights = self._weights(data) if epoch and self.safety_aware else None
         pool = self.n_candidates if epoch and self.sampling_network else 1
         n_known = int((data.labels >= 0).sum())
         n_tuplets = PER_INSTANCE * n_known if self.n_tuplets == "auto" else int(self.n_tuplets)
-        tuplets = torch.from_numpy(self._tuplets.draw(n_tuplets * pool, rng, weights))
+        tuplets = torch.from_numpy(data.tuplets.draw(n_tuplets * pool, rng, weights))
         for part in torch.split(tuplets.to(data.features.device), self.batch_size * pool):
             yield _Candidates(part, len(part) // pool)
         data.facts["probe_nll"] = self._probed(data)
 
     @torch.no_grad()
-    def _probed(self, data: EmbeddingData) -> float:
+    def _probed(self, data: TupletData) -> float:
         """Loss of the same tuplets in every epoch, drawn evenly, for comparison."""
-        probe = torch.from_numpy(self._tuplets.draw(PROBED, balancing_rng(0, 3)))
+        probe = torch.from_numpy(data.tuplets.draw(PROBED, balancing_rng(0, 3)))
         loss = TupletLoss(
             len(self.classes_),
             robust_anchor=False,
@@ -299,6 +241,21 @@ verbose, validation, patience, checkpoint
         n_safe = np.bincount(data.labels[known], safe, len(self.classes_))
         weights[known[n_safe[data.labels[known]] < 2]] = 1.0
         return weights
+
+
+class TupletData(EmbeddingData):
+    """What an embedding is learnt from by comparing tuplets, and the tuplets there are.
+
+    Attributes
+    ----------
+    tuplets : TupletSampler
+    """
+
+    def __init__(
+        self, model: NeuCrowdClassifier, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets
+    ) -> None:
+        super().__init__(model, fit, targets)
+        self.tuplets = TupletSampler(self.labels, model.tuplet_size)
 
 
 class _Candidates(NamedTuple):

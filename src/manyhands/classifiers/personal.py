@@ -25,7 +25,8 @@ from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.doctor_net import annotation_weight
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.nn import AnnotatorHeadsModule, CrowdModule, ScaledClassifier
+from manyhands.fitting.context import Fit
+from manyhands.nn import AnnotatorHeadsModule, ScaledClassifier
 from manyhands.objectives import (
     AnnotatorGroup,
     fusion_norm,
@@ -38,7 +39,6 @@ from manyhands.training import (
     BestState,
     Callback,
     CrowdBatch,
-    Features,
     Stage,
 )
 from manyhands.typing import FloatArray
@@ -51,6 +51,9 @@ INNER_ITERATIONS = 25
 """Steps of L-BFGS an iteration of ADMM takes at most; the next goes on from there."""
 BALANCING = 100
 """Iterations in which the step size follows the residuals; fixed from then on, to converge."""
+
+
+PersonalFit = Fit[AnnotatorHeadsModule, "_FusionStep"]
 
 
 class PersonalClassifier(BaseCrowdClassifier):
@@ -129,7 +132,7 @@ n_features) for two classes
     """
 
     _starts_anew = "ends at the one minimum"
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **{
             name: constraint
             for name, constraint in BaseCrowdClassifier._parameter_constraints.items()
@@ -155,7 +158,6 @@ n_features) for two classes
         "check_class_balance": "focal losses are refused: with them it is not convex",
     }
     _protocol_parameters = ("scaling",)
-    backbone = "linear"
 
     def __init__(
         self,
@@ -202,21 +204,30 @@ n_features) for two classes
             torch.nn.init.zeros_(parameter)
         return module.requires_grad_(False)
 
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: AnnotatorHeadsModule,
-        rng: np.random.Generator,
-    ) -> None:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self._focus:
             raise AnnotationError(
                 f"class_balance={self.class_balance!r} changes the loss, and PersonalClassifier's "
                 "would not be convex any more; use 'resample' or 'reweight'"
             )
+
+    def _prepare(self, fit: PersonalFit) -> _FusionStep:
+        self._check_size(fit)
+        return _FusionStep(
+            fit.module,
+            _Examples(fit.module, fit.batches, intercept=self.fit_intercept),
+            fusion=self.fusion,
+            ridge=self.ridge,
+            rho=self.rho,
+            tol=self.tol,
+        )
+
+    def _check_size(self, fit: PersonalFit) -> None:
+        """Refuse more differences of pairs than `PAIR_BYTES`."""
         n_outputs = _n_outputs(len(self.classes_))
-        width = module.weight.shape[1] + self.fit_intercept
-        n = 1 + int((annotation_weight(table) > 0).sum())
+        width = fit.module.weight.shape[1] + self.fit_intercept
+        n = 1 + int((annotation_weight(fit.table) > 0).sum())
         size = 8 * width * n_outputs * n * (n - 1) // 2
         if self.fusion and size > PAIR_BYTES:
             raise AnnotationError(
@@ -230,35 +241,25 @@ n_features) for two classes
         """Weights as they are: an annotation that weighs twice is one said twice."""
         return table if self._balance is None else self._balance.balanced(table, rng)
 
-    def _stages(self, module: AnnotatorHeadsModule, batches: AnnotationBatches) -> list[Stage]:
+    def _stages(self, fit: PersonalFit) -> list[Stage]:
         """One stage, of which an epoch is an iteration of ADMM over all annotations."""
-        self._step = _FusionStep(
-            module,
-            _Examples(module, batches, intercept=self.fit_intercept),
-            fusion=self.fusion,
-            ridge=self.ridge,
-            rho=self.rho,
-            tol=self.tol,
-        )
-        return [Stage("train", self._step, lambda epoch: [None], self.max_epochs)]
+        return [Stage("train", fit.state, lambda epoch: [None], self.max_epochs)]
 
-    def _callbacks(
-        self, module: CrowdModule, features: Features, held: AnnotationTable | None
-    ) -> tuple[list[Callback], BestState | None]:
-        callbacks, best = super()._callbacks(module, features, held)
-        return [*callbacks, _Converged(self._step)], best
+    def _callbacks(self, fit: PersonalFit) -> tuple[list[Callback], BestState | None]:
+        callbacks, best = super()._callbacks(fit)
+        return [*callbacks, _Converged(fit.state)], best
 
-    def _set_fitted(self, module: AnnotatorHeadsModule, batches: AnnotationBatches) -> None:
+    def _set_fitted(self, fit: PersonalFit) -> None:
+        module = fit.module
         first = len(self.classes_) - _n_outputs(len(self.classes_))
         target: Any = module.classifier.backbone.head
         self.coef_ = _to_numpy(target.weight[first:])
         self.intercept_ = _to_numpy(target.bias[first:])
         self.annotator_coef_ = _to_numpy(module.weight[:, :, first:].transpose(1, 2))
         self.annotator_intercept_ = _to_numpy(module.bias[:, first:])
-        self.residuals_ = np.array(self._step.residuals)
-        parts = ((batch.x, batch.rows, batch.annotators) for batch in batches.in_order())
+        self.residuals_ = np.array(fit.state.residuals)
+        parts = ((batch.x, batch.rows, batch.annotators) for batch in fit.batches.in_order())
         self.confusion_ = _to_numpy(module.expected_confusion(parts))
-        del self._step
 
 
 def _n_outputs(n_classes: int) -> int:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.classifier import AnyFit, BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
@@ -30,14 +30,15 @@ from manyhands.fitting.latent import (
     balancing_weights,
 )
 from manyhands.inference.probability import log_dirichlet
-from manyhands.nn import CrowdModule, FixedConfusionModule, Linear
-from manyhands.training import AnnotationBatches, BestState, Callback, Features, Stage
+from manyhands.nn import FixedConfusionModule, Linear
+from manyhands.training import BestState, Callback, Features, Stage
 from manyhands.typing import FloatArray
 
 GRADIENT_TOLERANCE = 1e-7
 """The regression's M-step ends where no entry of its gradient exceeds this."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RaykarClassifier(LatentClassClassifier):
     r"""Learn confusion matrices and a logistic regression together, by EM [1]_.
 
@@ -106,7 +107,7 @@ class RaykarClassifier(LatentClassClassifier):
     """
 
     _starts_anew = "begins with the shares of the votes"
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="left")],
         "inner_steps": [Interval(Integral, 1, None, closed="left")],
@@ -119,48 +120,15 @@ class RaykarClassifier(LatentClassClassifier):
         "check_class_balance": "focal losses are no likelihood, which EM climbs: an error says so",
     }
 
-    def __init__(
-        self,
-        backbone: Any = "linear",
-        *,
-        smoothing: float = 0.01,
-        inner_steps: int = 100,
-        tol: float = 1e-4,
-        max_epochs: int = 50,
-        batch_size: int = 1024,
-        lr: float = 1e-3,
-        weight_decay: float = 1e-2,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.smoothing = smoothing
-        self.inner_steps = inner_steps
-        self.tol = tol
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default="linear", kw_only=False)
+    smoothing: float = 0.01
+    inner_steps: int = 100
+    tol: float = 1e-4
+    batch_size: int = 1024
+    weight_decay: float = 1e-2
 
-    def _prepare(
-        self, table: AnnotationTable, features: Features, module: Any, rng: np.random.Generator
-    ) -> None:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self._focus:
             raise AnnotationError(
                 f"class_balance={self.class_balance!r} is a loss for gradient steps; "
@@ -168,14 +136,14 @@ class RaykarClassifier(LatentClassClassifier):
                 "or AggNetClassifier(backbone='linear')"
             )
 
-    def _stages(self, module: FixedConfusionModule, batches: AnnotationBatches) -> list[Stage]:
-        latent = self._latent(batches.table)
+    def _stages(self, fit: Fit[FixedConfusionModule, None]) -> list[Stage]:
+        latent = self._latent(fit.table)
         shares = latent.vote_shares()
         weights = balancing_weights(self._balance, shares, balancing_rng(0))
         step = JointEMStep(
-            module,
+            fit.module,
             latent,
-            batches.features,
+            fit.features,
             posterior=shares,
             weights=np.ones(len(shares)) if weights is None else (shares * weights).sum(axis=1),
             weight_decay=self.weight_decay,
@@ -185,10 +153,8 @@ class RaykarClassifier(LatentClassClassifier):
         )
         return [Stage("train", step, lambda epoch: ("all instances",), self.max_epochs)]
 
-    def _callbacks(
-        self, module: CrowdModule, features: Features, held: AnnotationTable | None
-    ) -> tuple[list[Callback], BestState | None]:
-        callbacks, best = super()._callbacks(module, features, held)
+    def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]:
+        callbacks, best = super()._callbacks(fit)
         return [*callbacks, Settled(self.tol)], best
 
 

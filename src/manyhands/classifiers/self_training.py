@@ -18,14 +18,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.classifier import read_target
-from manyhands.fitting.watching import watched, watched_gold
+from manyhands.fitting.context import all_or_nothing
+from manyhands.fitting.reading import read_target
+from manyhands.fitting.watching import Watch
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.sampling.selectors import DistributionAwareSelector, Selector
 from manyhands.training import History, hold_out
@@ -67,7 +68,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
     warm_start : bool, default=False
         Go on from the weights of the round before, with a new optimiser and for as many epochs
         again, rather than from scratch. The estimator must be a network of this library whose
-        training starts from weights (see `BaseCrowdClassifier.continue_from`).
+        training starts from weights (see ``start`` in `BaseCrowdClassifier.fit`).
     validation : None, float or (X, y_gold), default=None
         None trains all rounds and keeps the last. A fraction of the observed annotations is held
         out, which no pseudo-annotation replaces, and the round that explains them best is kept;
@@ -99,7 +100,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         ``imbalance``, without and with what was added (largest over smallest number of
         annotations of a class that has some); with ``validation``, ``validation_nll`` (mean
         negative log likelihood of the held-out annotations) or ``validation_accuracy``;
-        ``seconds``. Where gold labels are watched (`manyhands.fitting.watching.watching`),
+        ``seconds``. Where gold labels are watched (``fit(..., watch=...)``),
         accuracies (those of an ``annotator``'s round are ``annotator_...``), and of what was
         added ``pseudo_accuracy``, ``majority_precision`` and
         ``minority_recall`` (see `pseudo_annotation_quality`). ``history_`` of the estimators is
@@ -172,13 +173,16 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train, select, and train anew.
+    def fit(self, X: Any, y: Any, *, watch: Watch | None = None) -> Self:
+        """Train, select, and train anew. A fit that fails leaves the estimator as it was.
 
         Parameters
         ----------
         X : array-like, sparse matrix, tensor or map-style Dataset
         y : AnnotationTable, or array of shape (n_samples, n_annotators) with -1/NaN missing
+        watch : Watch, optional
+            Gold labels by which ``history_`` tells how rounds go; handed on to estimators whose
+            ``fit`` takes it.
 
         Raises
         ------
@@ -187,12 +191,17 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             asked of an estimator without weights to go on from; if there is an ``annotator`` and
             no round for the estimator.
         """
-        self._validate_params()
-        self._check_run()
+        with all_or_nothing(self):
+            self._validate_params()
+            self._check_run()
+            self._fit_rounds(X, read_target(y, type(self).__name__), watch or Watch())
+        return self
+
+    def _fit_rounds(self, X: Any, table: AnnotationTable, watch: Watch) -> None:
+        """Run all rounds, and keep the last or the best."""
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
-        table = read_target(y, type(self).__name__)
         self._check_gold(table)
         n_select = self._n_select(table)
         held: AnnotationTable | None = None
@@ -214,18 +223,21 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
                 # After another model's round, the estimator has its first one, come what may.
                 if not chosen.table.n_annotations and estimator is not None:
                     break
-                row |= _quality(chosen.table, is_rare)
+                row |= _quality(chosen.table, is_rare, watch.y_train)
                 table, added = table.with_added(chosen.table), chosen.n_selected
                 rounds = np.append(rounds, np.full(chosen.table.n_annotations, number))
+            model = self._make_estimator(rng, number)
+            options = self._fit_options(model, watch, start=estimator)
             started = perf_counter()
-            model = self._make_estimator(rng, number, previous=estimator).fit(X, table)
+            model = model.fit(X, table, **options)
             seconds = perf_counter() - started
             row = _row(number, added, table) | row
             if self._is_annotators(number):
-                history.append(row | self._of_annotator(model, X, held) | {"seconds": seconds})
+                told = self._of_annotator(model, X, held, watch)
+                history.append(row | told | {"seconds": seconds})
                 continue
             row |= self._explained(model, X, held)
-            history.append(row | _watched(model, X) | {"seconds": seconds})
+            history.append(row | _watched(model, X, watch) | {"seconds": seconds})
             estimator = model
             now = _Kept(estimator, table, rounds, number, _worth(row))
             if kept is None or self.validation is None or now.worth > kept.worth:
@@ -233,7 +245,6 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             elif self.patience is not None and number - kept.round >= self.patience:
                 break
         self._keep(cast(_Kept, kept), history)
-        return self
 
     def _check_run(self) -> None:
         if isinstance(self.n_select, bool):
@@ -344,7 +355,7 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         """Return an unfitted copy of the estimator."""
         return CrowdLayerClassifier() if self.estimator is None else clone(self.estimator)
 
-    def _make_estimator(self, rng: np.random.Generator, number: int, *, previous: Any) -> Any:
+    def _make_estimator(self, rng: np.random.Generator, number: int) -> Any:
         estimator = clone(self.annotator) if self._is_annotators(number) else self.make_base()
         own = estimator.get_params(deep=False)
         seed = int(rng.integers(np.iinfo(np.int32).max))
@@ -355,14 +366,21 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
         if self.checkpoint is not None and "checkpoint" in own:
             path = Path(self.checkpoint)
             estimator.set_params(checkpoint=path.with_stem(f"{path.stem}-round{number}"))
-        if self.warm_start and previous is not None:
-            if not hasattr(estimator, "continue_from"):
+        return estimator
+
+    def _fit_options(self, estimator: Any, watch: Watch, *, start: Any) -> dict[str, Any]:
+        """What the ``fit`` of a round gets beside the data: gold to watch, and where to start."""
+        options: dict[str, Any] = {}
+        if has_fit_parameter(estimator, "watch"):
+            options["watch"] = watch
+        if self.warm_start and start is not None:
+            if not has_fit_parameter(estimator, "start"):
                 raise AnnotationError(
                     f"warm_start=True needs weights to go on from, which {type(estimator).__name__}"
                     " has not; use warm_start=False"
                 )
-            estimator.continue_from(previous)
-        return estimator
+            options["start"] = start
+        return options
 
     def _explained(self, estimator: Any, X: Any, held: AnnotationTable | None) -> dict[str, float]:
         """How well the round explains what is held out, or predicts gold labels."""
@@ -372,14 +390,16 @@ class SelfTrainingCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstim
             return {"validation_accuracy": float(estimator.score(*self.validation))}
         return {}
 
-    def _of_annotator(self, model: Any, X: Any, held: AnnotationTable | None) -> dict[str, float]:
+    def _of_annotator(
+        self, model: Any, X: Any, held: AnnotationTable | None, watch: Watch
+    ) -> dict[str, float]:
         """The same of another model, by names of its own: a round is otherwise the estimator's.
 
         A completer knows no true classes, and there is nothing to note.
         """
         seen = self._explained(model, X, held) if hasattr(model, "score") else {}
         if hasattr(model, "predict"):
-            seen |= _watched(model, X)
+            seen |= _watched(model, X, watch)
         return {f"annotator_{name}": value for name, value in seen.items()}
 
     @staticmethod
@@ -608,18 +628,17 @@ def _worth(row: Mapping[str, Any]) -> float:
     return float(row.get("validation_accuracy", -row.get("validation_nll", 0.0)))
 
 
-def _quality(pseudo: AnnotationTable, is_rare: BoolArray) -> dict[str, float]:
-    """What is watched of pseudo-annotations, where gold labels of their instances are."""
-    gold = watched_gold()
+def _quality(pseudo: AnnotationTable, is_rare: BoolArray, gold: Any) -> dict[str, float]:
+    """What gold labels tell of pseudo-annotations, where there are any of these instances."""
     if gold is None or len(gold) != pseudo.n_instances:
         return {}
     return pseudo_annotation_quality(pseudo, gold, is_rare)
 
 
-def _watched(estimator: Any, fitted_on: Any) -> dict[str, float]:
-    """Accuracy and macro-F1 of the round on what is watched (see `watching`)."""
+def _watched(estimator: Any, fitted_on: Any, watch: Watch) -> dict[str, float]:
+    """Accuracy and macro-F1 of the round on what is watched."""
     found = {}
-    for name, (X, gold) in watched().items():
+    for name, (X, gold) in watch.sets.items():
         shapes = [np.shape(part)[1:] for part in (X, fitted_on) if hasattr(part, "shape")]
         if len(set(shapes)) > 1:
             continue

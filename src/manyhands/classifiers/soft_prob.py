@@ -7,18 +7,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable
+from manyhands.fitting.context import Fit
 from manyhands.fitting.second_stage import SecondStageClassifier
 from manyhands.nn import DirectModule, ScaledClassifier
-from manyhands.training import AnnotationBatches
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SoftProbClassifier(SecondStageClassifier):
     """Train one classifier on all pairs of instance and annotation (SoftProb) [1]_.
 
@@ -61,40 +62,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     (10,)
     """
 
-    _fitted_arrays: Sequence[str] = ("heard_",)
+    _fitted_arrays = ("heard_",)
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
 
     def _fit_second_stage(
         self, X: Any, table: AnnotationTable, rng: np.random.Generator
@@ -112,5 +82,5 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     ) -> DirectModule:
         return DirectModule(classifier)
 
-    def _set_fitted(self, module: DirectModule, batches: AnnotationBatches) -> None:
+    def _set_fitted(self, fit: Fit[DirectModule, None]) -> None:
         """Nothing: the classifier is all there is."""

@@ -8,8 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
 from manyhands.nn import PARAMETRIZATIONS, ConfusionModule, ScaledClassifier
 from manyhands.objectives import trace_objective
-from manyhands.training import AnnotationBatches, CrowdBatch, Features
+from manyhands.training import CrowdBatch
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TraceRegClassifier(BaseCrowdClassifier):
     r"""Learn a classifier and every annotator's confusion matrix, by likelihood (Anno-Reg) [1]_.
 
@@ -77,7 +78,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     (30, 10, 10)
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "trace_weight": [Interval(Real, 0, None, closed="left")],
         "parametrization": [StrOptions(set(PARAMETRIZATIONS))],
@@ -85,46 +86,11 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        trace_weight: float = 0.01,
-        parametrization: str = "softplus",
-        init_scale: float = 6.0,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        noise_lr: float | None = 1e-2,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.trace_weight = trace_weight
-        self.parametrization = parametrization
-        self.init_scale = init_scale
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.noise_lr = noise_lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    trace_weight: float = 0.01
+    parametrization: str = "softplus"
+    init_scale: float = 6.0
+    noise_lr: float | None = 1e-2
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -137,23 +103,16 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             init_scale=self.init_scale,
         )
 
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: ConfusionModule,
-        rng: np.random.Generator,
-    ) -> None:
-        counts = table.annotations_per_annotator()
-        # The mean of these over all annotations, times traces, is the mean trace of annotators.
-        rarity = table.n_annotations / (np.maximum(counts, 1) * np.count_nonzero(counts))
-        self._rarity = torch.tensor(rarity, dtype=torch.float32).to(features.device)
+    def _prepare(self, fit: Fit[ConfusionModule, Tensor]) -> Tensor:
+        """Weights under which the mean over annotations is a mean over annotators."""
+        counts = fit.table.annotations_per_annotator()
+        rarity = fit.table.n_annotations / (np.maximum(counts, 1) * np.count_nonzero(counts))
+        return torch.tensor(rarity, dtype=torch.float32).to(fit.features.device)
 
-    def _objective(self, module: ConfusionModule, batch: CrowdBatch) -> dict[str, Tensor]:
+    def _objective(self, fit: Fit[ConfusionModule, Tensor], batch: CrowdBatch) -> dict[str, Tensor]:
         return trace_objective(
-            module, batch, self._rarity, trace_weight=self.trace_weight, focus=self._focus
+            fit.module, batch, fit.state, trace_weight=self.trace_weight, focus=self._focus
         )
 
-    def _set_fitted(self, module: ConfusionModule, batches: AnnotationBatches) -> None:
-        del self._rarity
-        self.confusion_ = module.confusion().double().cpu().numpy()
+    def _set_fitted(self, fit: Fit[ConfusionModule, Tensor]) -> None:
+        self.confusion_ = fit.module.confusion().double().cpu().numpy()

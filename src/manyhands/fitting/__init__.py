@@ -1,4 +1,4 @@
-"""What crowd classifiers share: one fit, prediction, watching, persistence."""
+"""How every crowd classifier is fitted: the template, and what methods share of it."""
 
 from manyhands._lazy import attach_stub
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor
 
-from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.aggregated import AggregatedClassifier
 from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.latent import balancing_rng
-from manyhands.fitting.watching import PREDICT_BATCH
+from manyhands.fitting.context import Fit
+from manyhands.fitting.latent import SoftTargets, balancing_rng
+from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.inference import BaseAggregator
 from manyhands.linear.regression import fit_regression
 from manyhands.nn import (
     REGRESSIONS,
@@ -29,17 +30,8 @@ from manyhands.nn import (
     ScaledClassifier,
     make_backbone,
 )
-from manyhands.training import (
-    AnnotationBatches,
-    BestState,
-    Callback,
-    Features,
-    History,
-    Monitor,
-    Stage,
-    TrainStep,
-)
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.training import Features, Stage, TrainStep
+from manyhands.typing import FloatArray, IntArray
 
 EMBEDDING_NETWORK = "embedding"
 """What ``backbone=None`` stands for."""
@@ -48,7 +40,8 @@ WHILE_TRAINING = 0.1
 """C of the regression before the last epoch, where it is to be chosen."""
 
 
-class EmbeddingClassifier(AggregatedClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class EmbeddingClassifier(BaseCrowdClassifier):
     """Base of methods that learn an embedding from inferred labels, then a logistic regression.
 
     A subclass implements `_step` and `_batches`: how the embedding is trained. Every epoch ends
@@ -61,7 +54,9 @@ class EmbeddingClassifier(AggregatedClassifier):
         Inverse strength of the penalty of the regression.
     """
 
-    _fitted_arrays: Sequence[str] = (*AggregatedClassifier._fitted_arrays, "C_")
+    _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "class_prior_", "C_")
+    _adds_the_crowds_answer = True
+    _balances_annotations = False
     _crowd_check_exemptions: ClassVar[dict[str, str]] = {
         "check_history": "its rows also tell of what was trained on, which is no loss; a test of "
         "the method checks its terms",
@@ -72,55 +67,50 @@ class EmbeddingClassifier(AggregatedClassifier):
         "check_class_balance": "a regression has no focal loss, which is an error; a test of the "
         "method tries the other options",
     }
-    _parameter_constraints: dict[str, list[Any]] = {
-        **AggregatedClassifier._parameter_constraints,
-        "backbone": BaseCrowdClassifier._parameter_constraints["backbone"],
+    _parameter_constraints = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "aggregator": [None, HasMethods(["fit_predict_proba"])],
+        "targets": [StrOptions({"soft", "hard"})],
+        "decision": [str, "array-like"],
         "regression": [StrOptions(set(REGRESSIONS))],
         "C": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
         "cv": [Interval(Integral, 2, None, closed="left")],
     }
-    regression: str
-    C: float | str
-    cv: int
-    C_: float
 
-    @property
-    def _second_stage(self) -> bool:
-        """Never a scikit-learn classifier: the regression is the second stage."""
-        return False
-
-    @property
-    def _title(self) -> str:
-        return BaseCrowdClassifier._title.fget(self)  # type: ignore[attr-defined]
+    backbone: Any = field(default=None, kw_only=False)
+    aggregator: BaseAggregator | None = None
+    regression: str = "embedding"
+    C: float | str = "cv"
+    cv: int = 5
+    targets: str = "soft"
+    decision: Any = "posterior"
+    max_epochs: int = 20
+    lr: float = 3e-4
+    weight_decay: float = 1e-2
 
     # -- how the embedding is trained -------------------------------------------------------------
 
     @abstractmethod
-    def _step(self, data: EmbeddingData) -> TrainStep:
+    def _step(self, data: Any) -> TrainStep:
         """Return what one batch does to the embedding."""
 
     @abstractmethod
-    def _batches(self, data: EmbeddingData, epoch: int) -> Iterator[Any]:
+    def _batches(self, data: Any, epoch: int) -> Iterator[Any]:
         """Yield an epoch's batches, as `_step` takes them."""
+
+    def _make_data(self, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets) -> Any:
+        """Return what the embedding is learnt from: `EmbeddingData`, or the method's own."""
+        return EmbeddingData(self, fit, targets)
 
     # -- the machine ------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on annotations; see `BaseCrowdClassifier.fit`.
-
-        Raises
-        ------
-        AnnotationError
-            Also if the inferred labels hold one class only, or no class has two instances.
-        DivergenceError
-            Also if the embedding stops being finite.
-        """
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self._focus:
             raise AnnotationError(
                 f"class_balance={self.class_balance!r} changes the loss of a network; what is "
                 "balanced here is a logistic regression: use 'resample' or 'reweight'"
             )
-        return super().fit(X, y)
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -132,48 +122,39 @@ class EmbeddingClassifier(AggregatedClassifier):
         classifier.backbone = EmbeddedRegression(network, input_shape, n_classes, self.regression)
         return FixedConfusionModule(classifier, n_classes, self.n_annotators_)
 
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: FixedConfusionModule,
-        rng: np.random.Generator,
-    ) -> None:
-        super()._prepare(table, features, module, rng)
-        self._data = EmbeddingData(self, module, features, table, self._targets)
+    def _prepare(self, fit: EmbeddingFit) -> EmbeddingData:
+        data: EmbeddingData = self._make_data(fit, targets_of_network(self, fit))
+        return data
 
-    def _stages(self, module: FixedConfusionModule, batches: AnnotationBatches) -> list[Stage]:
-        return [Stage("train", self._step(self._data), self._epoch, self.max_epochs)]
+    def _stages(self, fit: EmbeddingFit) -> list[Stage]:
+        step = self._step(fit.state)
+        return [Stage("train", step, partial(self._epoch, fit.state), self.max_epochs)]
 
-    def _epoch(self, epoch: int) -> Iterator[Any]:
+    def _epoch(self, data: EmbeddingData, epoch: int) -> Iterator[Any]:
         """Yield an epoch's batches; once these are learnt from, fit the regression."""
-        data = self._data
-        data.facts = {}
+        data.facts.clear()
         for batch in self._batches(data, epoch):
             data.n_steps += 1
             yield batch
         data.facts |= data.noted() | {"step": data.n_steps}
         # Where epochs are compared, all have the same strength: a chosen one would favour the last.
-        self._regress(chosen=epoch + 1 == self.max_epochs and self.validation is None)
+        self._regress(data, chosen=epoch + 1 == self.max_epochs and self.validation is None)
 
-    def _regress(self, *, chosen: bool) -> None:
+    def _regress(self, data: EmbeddingData, *, chosen: bool) -> None:
         C = self.C if chosen or self.C != "cv" else WHILE_TRAINING
-        self.C_ = self._data.regress(C, self.cv)
-        self._data.facts["C"] = self.C_
+        self.C_ = data.regress(C, self.cv)
+        data.facts["C"] = self.C_
 
-    def _callbacks(
-        self, module: Any, features: Features, held: AnnotationTable | None
-    ) -> tuple[list[Callback], BestState | None]:
-        callbacks, best = super()._callbacks(module, features, held)
-        data = self._data
-        return [Monitor(lambda: data.facts), *callbacks], best
+    def _belief(self, fit: EmbeddingFit) -> FloatArray:
+        """Class probabilities given the annotations."""
+        belief: FloatArray = self.aggregator_.posterior_
+        return belief
 
-    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
+    def _set_fitted(self, fit: EmbeddingFit) -> None:
         # Of an epoch that was not the last, the strength is still to be chosen.
         if self.validation is not None or not hasattr(self, "C_"):
-            self._regress(chosen=True)
-        del self._data
-        super()._set_fitted(module, batches)
+            self._regress(fit.state, chosen=True)
+        self.confusion_ = self.aggregator_.confusion_
 
 
 class EmbeddingData:
@@ -200,26 +181,20 @@ class EmbeddingData:
     """
 
     def __init__(
-        self,
-        model: EmbeddingClassifier,
-        module: FixedConfusionModule,
-        features: Features,
-        table: AnnotationTable,
-        targets: Any,
+        self, model: EmbeddingClassifier, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets
     ) -> None:
-        self.model = model
-        self.module = module
-        self.features = features
-        self.facts: dict[str, float] = {}
+        self.module, self.features, self.table = fit.module, fit.features, fit.table
+        self.facts = fit.facts
         self.n_steps = 0
         self._noted: dict[str, list[Tensor]] = {}
         weighted = targets.targets if targets.weights is None else targets.targets * targets.weights
         weighted = weighted.double().cpu().numpy()
         posterior = model.aggregator_.posterior_
+        features, table = self.features, self.table
         annotated = np.flatnonzero(table.annotations_per_instance())
         votes = table.vote_counts().sum(axis=1)
         order = annotated[_content_order(features, annotated, posterior, votes)]
-        self.table, self.order = table, order
+        self.order = order
         self.rows = torch.from_numpy(order).to(features.device)
         self.targets, self.posterior = weighted[order], posterior[order]
         top = np.sort(self.posterior, axis=1)
@@ -294,51 +269,4 @@ def _content_order(
     return np.lexsort((votes[rows], np.frombuffer(b"".join(digests), dtype=np.uint64)))
 
 
-class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of transformers that are the embedding of an `EmbeddingClassifier`.
-
-    Attributes
-    ----------
-    classifier_ : EmbeddingClassifier
-        That which was trained, with a regression of C = 0.1.
-    history_ : History
-        See the classifier.
-    """
-
-    _classifier: ClassVar[type[EmbeddingClassifier]]
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn the embedding from annotations; see `BaseCrowdClassifier.fit`."""
-        parameters: dict[str, Any] = {**self.get_params(deep=False), "C": WHILE_TRAINING}
-        self.classifier_ = self._classifier(**parameters)
-        self.classifier_.fit(X, y)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.classifier_, name):
-                setattr(self, name, getattr(self.classifier_, name))
-        return self
-
-    def fit_transform(self, X: Any, y: Any = None) -> AnyArray:
-        """Learn the embedding, and embed the same instances."""
-        return self.fit(X, y).transform(X)
-
-    def transform(self, X: Any) -> AnyArray:
-        """Embed instances, shape (n_samples, n_embedding), float32."""
-        check_is_fitted(self, "classifier_")
-        return self.classifier_.transform(X)
-
-    @property
-    def history_(self) -> History:
-        """A row an epoch."""
-        return self.classifier_.history_
-
-    @property
-    def _n_features_out(self) -> int:
-        network = cast(EmbeddedRegression, self.classifier_.module_.classifier.backbone)
-        return network.width
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        tags.transformer_tags.preserves_dtype = ["float32"]
-        return tags
+EmbeddingFit = Fit[FixedConfusionModule, EmbeddingData]

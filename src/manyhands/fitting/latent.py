@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -18,7 +18,8 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.watching import PREDICT_BATCH
+from manyhands.fitting.context import Fit
+from manyhands.fitting.prediction import class_proba
 from manyhands.functional import soft_cross_entropy
 from manyhands.inference.em import confusion_counts, e_step
 from manyhands.inference.probability import floored_log, normalise_rows
@@ -27,7 +28,7 @@ from manyhands.inference.votes import Votes, make_votes
 from manyhands.nn import CrowdModule, FixedConfusionModule, ScaledClassifier
 from manyhands.objectives import soft_label_objective
 from manyhands.sampling.class_balance import ClassBalance
-from manyhands.training import AnnotationBatches, CrowdBatch, Features, GradientStep
+from manyhands.training import CrowdBatch, GradientStep
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 # -- E-step and M-step ----------------------------------------------------------------------------
@@ -111,20 +112,6 @@ class LatentClasses:
         spread = np.zeros((self.n_instances, rows.shape[1]))
         spread[self.instances] = rows
         return spread
-
-
-def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> FloatArray:
-    """Class probabilities of some rows by the network as it predicts, shape (m, n_classes).
-
-    Leaves the module in evaluation mode.
-    """
-    module.eval()
-    with torch.inference_mode():
-        parts = [
-            module(x).double().softmax(dim=1)
-            for x in features.batches(torch.from_numpy(rows), PREDICT_BATCH)
-        ]
-        return cast(FloatArray, torch.cat(parts).cpu().numpy())
 
 
 def read_confusion(module: FixedConfusionModule) -> FloatArray:
@@ -292,11 +279,12 @@ class TargetStep(GradientStep):
         self.targets.load_state_dict(state["targets"])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LatentClassClassifier(BaseCrowdClassifier):
     """Base of methods that train a network on a posterior over classes, with confusion matrices.
 
-    A subclass has the parameter ``smoothing``, puts the confusion matrices into its module, and
-    trains on what `LatentClasses` infers.
+    A subclass puts the confusion matrices into its module, and trains on what `LatentClasses`
+    infers, with pseudo-annotations where it has the parameter ``smoothing``.
 
     Attributes
     ----------
@@ -306,12 +294,9 @@ class LatentClassClassifier(BaseCrowdClassifier):
         Most probable class of every training instance, in the original class values.
     """
 
-    _fitted_arrays: Sequence[str] = (*BaseCrowdClassifier._fitted_arrays, "posterior_")
-
+    _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "posterior_")
     _adds_the_crowds_answer = True
-
-    smoothing: float
-    posterior_: FloatArray
+    _balances_annotations = False
 
     @property
     def labels_(self) -> AnyArray:
@@ -323,23 +308,19 @@ class LatentClassClassifier(BaseCrowdClassifier):
     ) -> FixedConfusionModule:
         return FixedConfusionModule(classifier, len(self.classes_), self.n_annotators_)
 
-    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
-        """Annotations as they are: the inferred classes are balanced."""
-        return table
-
     def _latent(self, table: AnnotationTable) -> LatentClasses:
-        return LatentClasses(table, smoothing=self.smoothing)
+        return LatentClasses(table, smoothing=getattr(self, "smoothing", 0.0))
 
-    def _set_fitted(self, module: FixedConfusionModule, batches: AnnotationBatches) -> None:
+    def _set_fitted(self, fit: Fit[Any, Any]) -> None:
         """Posterior given x and annotations; of an instance without annotations, given x."""
-        latent = self._latent(batches.table)
+        latent = self._latent(fit.table)
         every = np.arange(latent.n_instances)
-        confusion = read_confusion(module)
-        self.posterior_ = class_proba(module, batches.features, every)
+        confusion = read_confusion(fit.module)
+        self.posterior_: FloatArray = class_proba(fit.module, fit.features, every)
         known = self.posterior_[latent.instances]
         self.posterior_[latent.instances] = latent.posterior(known, confusion)[0]
         self.confusion_ = confusion
 
-    def _belief(self, module: FixedConfusionModule, batches: AnnotationBatches) -> FloatArray:
+    def _belief(self, fit: Fit[Any, Any]) -> FloatArray:
         """Class probabilities given x and annotations."""
         return self.posterior_

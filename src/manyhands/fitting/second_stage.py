@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
-from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.classifier import GRID_ENTRIES, BaseCrowdClassifier
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.prediction import GRID_ENTRIES
+from manyhands.fitting.reading import (
+    check_learnable,
+    find_annotators,
+    read_target,
+    set_vocabularies,
+)
+from manyhands.fitting.template import draw_seed, set_heard
+from manyhands.fitting.watching import Watch
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
 from manyhands.typing import FloatArray, IntArray
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SecondStageClassifier(BaseCrowdClassifier):
     """Base of classifiers that end in plain training on (weighted) labels.
 
@@ -35,7 +45,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         The second stage, where ``backbone`` is one (there is no ``module_`` then).
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "backbone": [
             *BaseCrowdClassifier._parameter_constraints["backbone"],
@@ -46,41 +56,47 @@ class SecondStageClassifier(BaseCrowdClassifier):
     @property
     def _second_stage(self) -> bool:
         """Whether ``backbone`` is a classifier with a ``fit`` of its own rather than a network."""
-        return not isinstance(self.backbone, torch.nn.Module) and hasattr(self.backbone, "fit")
+        return not isinstance(self._network, torch.nn.Module) and hasattr(self.backbone, "fit")
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on annotations; see `BaseCrowdClassifier.fit`.
-
-        A scikit-learn second stage gets the rows of X as they are (text, tables, gaps), and
-        checks them itself.
-        """
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if not self._second_stage:
-            return super().fit(X, y)
-        self._validate_params()
-        check_rule(self._rule)
-        for name in ("validation", "checkpoint"):
-            if getattr(self, name) is not None:
+            return
+        name = type(self._network).__name__
+        for parameter in ("validation", "checkpoint"):
+            if getattr(self, parameter) is not None:
                 raise AnnotationError(
-                    f"{name} applies to networks; the second stage "
-                    f"{type(self.backbone).__name__} is fitted by its own rules"
+                    f"{parameter} applies to networks; the second stage {name} is fitted by its "
+                    "own rules"
                 )
         if self._focus:
             raise AnnotationError(
                 f"class_balance={self.class_balance!r} changes the loss of a network; the second "
-                f"stage {type(self.backbone).__name__} has its own: use 'resample' or 'reweight'"
+                f"stage {name} has its own: use 'resample' or 'reweight'"
             )
-        table = self._read_target(y)
-        self._check_lengths(X, table)
-        self._set_vocabularies(table)
-        rng = np.random.default_rng(
-            check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
-        )
+
+    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> None:
+        """Fit a network, or the scikit-learn classifier.
+
+        The latter gets the rows of X as they are (text, tables, gaps), and checks them itself.
+        """
+        if not self._second_stage:
+            super()._fit(X, y, watch, start)
+            return
+        if start is not None:
+            raise AnnotationError(
+                f"start={type(start).__name__} gives weights to a network; the second stage "
+                f"{type(self._network).__name__} has none: leave start out"
+            )
+        table = read_target(y, type(self).__name__)
+        check_learnable(X, table)
+        set_vocabularies(self, table)
+        rng = np.random.default_rng(draw_seed(self.random_state))
         self.estimator_, belief = self._fit_second_stage(X, table, rng)
-        self._set_heard(table, belief)
+        set_heard(self, table, belief)
         self.history_ = History()
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
-        return self
 
     @abstractmethod
     def _fit_second_stage(
@@ -89,7 +105,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         """Fit a clone of the scikit-learn classifier; return it, and the inferred classes."""
 
     def _clone_backbone(self, rng: np.random.Generator) -> Any:
-        return seeded(clone(self.backbone, safe=False), rng)
+        return seeded(clone(self._network, safe=False), rng)
 
     def _fit_weighted(self, estimator: Any, X: Any, weights: FloatArray, reason: str) -> Any:
         """Fit on one row a class of every instance, of weights (n, n_classes); 0 is no row.
@@ -128,7 +144,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         if not hasattr(self, "estimator_"):
             return super().predict_annotation_proba(X, annotators)
         proba = self.predict_proba(X).astype(np.float32)
-        chosen = self._find_annotators(annotators, "annotators")
+        chosen = find_annotators(self.annotators_, annotators, "annotators")
         if not hasattr(self, "confusion_"):
             return np.repeat(proba[:, None], len(chosen), axis=1)
         confusion = self._confusions_and_pooled[chosen].astype(np.float32)

@@ -1,243 +1,43 @@
-"""What can be watched after every epoch: held-out annotations, or gold labels."""
+"""Gold labels that a fit is watched by, and that it never learns from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from types import MappingProxyType
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
 
-from manyhands.annotations import AnnotationTable
-from manyhands.nn import CrowdModule
-from manyhands.objectives import crowd_nll
-from manyhands.training import AnnotationBatches, Features, isolated_rng
-from manyhands.typing import FloatArray, IntArray
+@dataclass(frozen=True, init=False, eq=False)
+class Watch:
+    """Gold labels by which the history of a fit tells how it goes: ``fit(X, y, watch=...)``.
 
-_WATCHED: ContextVar[Mapping[str, tuple[Any, Any]]] = ContextVar(
-    "watched", default=MappingProxyType({})
-)
-
-
-_GOLD: ContextVar[Any] = ContextVar("gold", default=None)
-
-
-@contextmanager
-def watching(*, y_train: Any = None, **sets: tuple[Any, Any]) -> Iterator[None]:
-    """Add accuracy and macro-F1 on sets with gold to the history of every fit inside the block.
-
-    The training does not change: neither its random numbers nor which epoch is kept, nor what
-    its checkpoints can be resumed by. What is so seen of a test set is for curves and oracles.
+    The training does not change: neither its random numbers nor which epoch is kept, nor what its
+    checkpoints can be resumed by. What is seen of a test set in this way is for curves and oracles.
 
     Parameters
     ----------
     y_train : array of shape (n_samples,), optional
-        True classes of the instances fitted on, with which methods that add annotations compare
-        what they add; others leave them alone.
+        True classes of the instances fitted on. Methods that add or infer annotations compare
+        these with them; the others ignore them.
     **sets : (X, y_gold)
-        Under a name each; the history gets ``<name>_accuracy`` and ``<name>_macro_f1``. Blocks
-        may be nested; a fit on instances of another shape is not measured.
+        Instances with gold labels, by name. The history gets ``<name>_accuracy`` and
+        ``<name>_macro_f1`` for each, unless its instances have another shape than those fitted on.
 
     Examples
     --------
     >>> from manyhands import CoNALClassifier, load_demo
-    >>> from manyhands.fitting.watching import watching
+    >>> from manyhands.fitting import Watch
     >>> demo = load_demo()
     >>> model = CoNALClassifier(max_epochs=2, random_state=0)
-    >>> with watching(test=(demo.X_test, demo.y_test)):
-    ...     len(model.fit(demo.X_train, demo.annotations).history_.column("test_accuracy"))
+    >>> watch = Watch(test=(demo.X_test, demo.y_test))
+    >>> model = model.fit(demo.X_train, demo.annotations, watch=watch)
+    >>> len(model.history_.column("test_accuracy"))
     2
     """
-    token = _WATCHED.set({**_WATCHED.get(), **sets})
-    gold = _GOLD.set(_GOLD.get() if y_train is None else y_train)
-    try:
-        yield
-    finally:
-        _GOLD.reset(gold)
-        _WATCHED.reset(token)
 
+    y_train: Any
+    sets: Mapping[str, tuple[Any, Any]]
 
-def watched() -> Mapping[str, tuple[Any, Any]]:
-    """Return the sets watched here, by name."""
-    return _WATCHED.get()
-
-
-def watched_gold() -> Any:
-    """Return the true classes of the instances fitted on, None where they are not watched."""
-    return _GOLD.get()
-
-
-PREDICT_BATCH = 1024
-CROWD_ANNOTATIONS = 2.0
-"""Annotations `ClassifierMonitor` adds to every row of a confusion matrix."""
-
-
-class AnnotationMonitor:
-    """``validation_nll``: mean negative log likelihood of held-out annotations."""
-
-    def __init__(self, module: CrowdModule, batches: AnnotationBatches) -> None:
-        self.module = module
-        self.batches = batches
-
-    @torch.inference_mode()
-    def __call__(self) -> dict[str, float]:
-        """Evaluate the module as it is."""
-        self.module.eval()
-        total, weight = 0.0, 0.0
-        for batch in self.batches.in_order():
-            size = len(batch.labels)
-            total += size * float(crowd_nll(self.module, batch)["nll"])
-            weight += size if batch.weights is None else float(batch.weights.sum())
-        return {"validation_nll": total / weight}
-
-
-class ClassifierMonitor:
-    """``validation_classifier_nll``: of held-out annotations, by the classifier alone.
-
-    What models the annotations is counted, not learnt: every annotator's confusion matrix is what
-    the classifier's probabilities make of its training annotations, each of its rows with
-    `CROWD_ANNOTATIONS` more, given as the crowd gives them. So classifiers compare whatever they
-    were trained beside.
-
-    Parameters
-    ----------
-    module : CrowdModule
-    features : Features
-    table, held : AnnotationTable
-        Annotations to count, and to explain.
-    """
-
-    def __init__(
-        self, module: CrowdModule, features: Features, table: AnnotationTable, held: AnnotationTable
-    ) -> None:
-        self.module = module
-        self.features = features
-        self.n_annotators, self.n_classes = table.n_annotators, table.n_classes
-        self.instances, place = np.unique(
-            np.concatenate([table.instance, held.instance]), return_inverse=True
-        )
-        own, others = np.split(place, [table.n_annotations])
-        self.table = _columns(own, table, features.device)
-        self.held = _columns(others, held, features.device)
-
-    @torch.inference_mode()
-    def __call__(self) -> dict[str, float]:
-        """Evaluate the classifier as it is."""
-        self.module.eval()
-        parts = self.features.batches(torch.from_numpy(self.instances), PREDICT_BATCH)
-        proba = torch.cat([self.module(x).double().softmax(dim=1) for x in parts])
-        confusion = self._confusions(proba)
-        place, annotator, label, weight = self.held
-        explained = (proba[place] * confusion[annotator, :, label]).sum(dim=1)
-        nll = -(weight @ explained.clamp_min(1e-12).log()) / weight.sum()
-        return {"validation_classifier_nll": float(nll)}
-
-    def _confusions(self, proba: Tensor) -> Tensor:
-        """Confusion matrices, shape (n_annotators, n_classes, n_classes)."""
-        place, annotator, label, weight = self.table
-        counts = proba.new_zeros(self.n_annotators * self.n_classes, self.n_classes)
-        counts.index_add_(0, annotator * self.n_classes + label, proba[place] * weight[:, None])
-        counts = counts.view(self.n_annotators, self.n_classes, -1).transpose(1, 2)
-        # Nobody may have given a class: it stays possible.
-        pooled = counts.sum(dim=0) + 1 / self.n_classes
-        pooled = pooled / pooled.sum(dim=1, keepdim=True)
-        counts = counts + CROWD_ANNOTATIONS * pooled
-        return counts / counts.sum(dim=2, keepdim=True)
-
-
-def _columns(
-    place: IntArray, table: AnnotationTable, device: torch.device
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Places of instances, annotators, labels and weights (of mean 1) of annotations."""
-    annotator, label, weight = (
-        torch.from_numpy(column.astype(kind)).to(device)
-        for column, kind in (
-            (table.annotator, np.int64),
-            (table.label, np.int64),
-            (table.weight / table.weight.mean(), np.float64),
-        )
-    )
-    return torch.from_numpy(place).to(device), annotator, label, weight
-
-
-class GoldMonitor:
-    """``validation_accuracy``: share of gold labels predicted.
-
-    Parameters
-    ----------
-    module : CrowdModule
-    features : Features
-    gold : integer tensor of shape (n,)
-        Class codes.
-    batch_size : int
-    decide : callable (proba) -> codes, optional
-        Rule of ``predict`` where that is not the most probable class.
-    """
-
-    def __init__(
-        self,
-        module: CrowdModule,
-        features: Features,
-        gold: Tensor,
-        batch_size: int,
-        decide: Callable[[FloatArray], IntArray] | None = None,
-    ) -> None:
-        self.module = module
-        self.features = features
-        self.gold = gold
-        self.batch_size = batch_size
-        self.decide = decide
-
-    @torch.inference_mode()
-    def __call__(self) -> dict[str, float]:
-        """Evaluate the module as it is."""
-        return {"validation_accuracy": self.accuracy_of(self.predicted())}
-
-    def predicted(self) -> Tensor:
-        """Class codes, shape (n,)."""
-        self.module.eval()
-        every_row = torch.arange(len(self.features))
-        parts = [self.module(x) for x in self.features.batches(every_row, self.batch_size)]
-        logits = torch.cat(parts)
-        if self.decide is None:
-            return logits.argmax(dim=1).cpu()
-        proba = logits.double().softmax(dim=1).cpu().numpy()
-        return torch.from_numpy(self.decide(proba))
-
-    def accuracy_of(self, predicted: Tensor) -> float:
-        """Share of right codes."""
-        return float((predicted == self.gold).double().mean())
-
-
-class Watcher:
-    """Accuracy and macro-F1 of a gold monitor's predictions, leaving no trace in the training."""
-
-    def __init__(self, name: str, gold: GoldMonitor) -> None:
-        self.name = name
-        self.gold = gold
-
-    @torch.inference_mode()
-    def __call__(self) -> dict[str, float]:
-        """Evaluate; modes and generators are afterwards as they were."""
-        modes = [(part, part.training) for part in self.gold.module.modules()]
-        # A backbone or a Dataset may draw random numbers even when it only predicts.
-        with isolated_rng(0, self.gold.features.device):
-            predicted = self.gold.predicted()
-        for part, mode in modes:
-            part.training = mode
-        return {
-            f"{self.name}_accuracy": self.gold.accuracy_of(predicted),
-            f"{self.name}_macro_f1": _macro_f1(self.gold.gold.numpy(), predicted.numpy()),
-        }
-
-
-def _macro_f1(gold: IntArray, predicted: IntArray) -> float:
-    """`manyhands.metrics.macro_f1` of codes, without its checks: they cost more than an epoch."""
-    size = 1 + max(gold.max(), predicted.max())
-    right = np.bincount(gold[gold == predicted], minlength=size)
-    counted = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
-    return float(np.mean(2.0 * right[counted > 0] / counted[counted > 0]))
+    def __init__(self, y_train: Any = None, **sets: tuple[Any, Any]) -> None:
+        object.__setattr__(self, "y_train", y_train)
+        object.__setattr__(self, "sets", sets)

@@ -24,6 +24,9 @@ class Callback:
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
         """Run before a stage begins (or, with first_epoch > 0, resumes)."""
 
+    def before_epoch(self, epoch: int) -> None:
+        """Hear that an epoch (0-based) begins."""
+
     def after_epoch(self, row: dict[str, Any]) -> None:
         """Run after an epoch; may read its history row and add to it."""
 

@@ -111,7 +111,7 @@ def run_epochs(
         Called once per epoch, which may therefore rebuild its batches.
     max_epochs, first_epoch : int
     callbacks : sequence of Callback
-        Called in order after each epoch; each may add to the row.
+        Called in order before and after each epoch; afterwards each may add to the row.
     history : History
         Receives one row per epoch: stage, epoch (from 1), the mean of each named term, their sum
         ``loss``, ``seconds`` of training, and whatever the callbacks add.
@@ -125,6 +125,8 @@ def run_epochs(
     for epoch in range(first_epoch, max_epochs):
         if any(callback.should_stop for callback in callbacks):
             break
+        for callback in callbacks:
+            callback.before_epoch(epoch)
         started = perf_counter()
         step.start_epoch(epoch)
         terms = _mean_terms(step(batch) for batch in epoch_batches(epoch))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, cast
@@ -34,7 +35,11 @@ from manyhands.classifiers.personal import PersonalClassifier
 from manyhands.classifiers.raykar import RaykarClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.watching import PREDICT_BATCH, ClassifierMonitor
+from manyhands.fitting.context import Fit
+from manyhands.fitting.description import describe_parameter
+from manyhands.fitting.monitors import ClassifierMonitor
+from manyhands.fitting.prediction import PREDICT_BATCH, by_new_annotator, device_of
+from manyhands.fitting.reading import find_annotators, read_features
 from manyhands.functional import annotation_nll
 from manyhands.nn import (
     GENERATOR_INPUTS,
@@ -42,13 +47,11 @@ from manyhands.nn import (
     LCA_FORMS,
     CrowdLayerGenerator,
     CrowdLayerModule,
-    CrowdModule,
     GenerativeCrowdModule,
     ScaledClassifier,
 )
 from manyhands.objectives import COST_FORMS, SPARSITY_FORMS
 from manyhands.training import (
-    AnnotationBatches,
     BestState,
     Callback,
     CrowdBatch,
@@ -73,6 +76,13 @@ CONFUSION_INSTANCES, CONFUSION_CELLS = 1024, 1 << 22
 more cells than this."""
 
 
+_Phases = dict[str, AdversarialStep]
+"""Steps of the phases after the generator's pre-training, by the name of their stage."""
+
+CrowdInGFit = Fit[GenerativeCrowdModule, _Phases]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrowdInGClassifier(BaseCrowdClassifier):
     r"""Learn from a crowd and from annotations generated in its likeness (CrowdInG) [1]_.
 
@@ -200,7 +210,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     (2, 3)
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "pretrainer": [None, HasMethods(["fit", "predict_proba", "get_params"])],
         "generator": [StrOptions(set(GENERATORS))],
@@ -240,100 +250,38 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "annotators; a test of the method permutes them where nothing is learnt from draws",
     }
     _starts_anew = "begins with its start's"
-    label_correlation_: float
 
-    def __init__(
-        self,
-        backbone: Any = None,
-        *,
-        pretrainer: Any = None,
-        generator: str = "network",
-        generator_inputs: str = "both",
-        information_weight: float = 0.5,
-        selection: str = "entropy",
-        contrast: str = "open",
-        two_steps: bool = True,
-        entropy_threshold: float = 0.5,
-        adversarial_cost: str = "non_saturating",
-        mu: str | float = "search",
-        truncation: float = 5.0,
-        logging_policy: str = "batch",
-        lca: str | bool = "auto",
-        lca_form: str = "symmetric",
-        sparsity_weight: float = 0.1,
-        sparsity_form: str = "l1",
-        generator_epochs: int | None = None,
-        discriminator_epochs: int | None = None,
-        adversarial_epochs: int | None = None,
-        discriminator_steps: int = 5,
-        generative_steps: int = 5,
-        pretraining_lr: float = 1e-3,
-        generator_lr: float = 1e-4,
-        discriminator_lr: float = 1e-3,
-        classifier_lr: float = 5e-6,
-        discriminator_decay: float = 1e-2,
-        annotators_per_instance: int | None = None,
-        chunk_size: int = 1 << 13,
-        annotator_features: Any = None,
-        max_epochs: int = 50,
-        batch_size: int = 128,
-        lr: float = 1e-3,
-        noise_lr: float | None = 1e-2,
-        weight_decay: float = 5e-4,
-        reset_optimizer: bool = False,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.backbone = backbone
-        self.pretrainer = pretrainer
-        self.generator = generator
-        self.generator_inputs = generator_inputs
-        self.information_weight = information_weight
-        self.selection = selection
-        self.contrast = contrast
-        self.two_steps = two_steps
-        self.entropy_threshold = entropy_threshold
-        self.adversarial_cost = adversarial_cost
-        self.mu = mu
-        self.truncation = truncation
-        self.logging_policy = logging_policy
-        self.lca = lca
-        self.lca_form = lca_form
-        self.sparsity_weight = sparsity_weight
-        self.sparsity_form = sparsity_form
-        self.generator_epochs = generator_epochs
-        self.discriminator_epochs = discriminator_epochs
-        self.adversarial_epochs = adversarial_epochs
-        self.discriminator_steps = discriminator_steps
-        self.generative_steps = generative_steps
-        self.pretraining_lr = pretraining_lr
-        self.generator_lr = generator_lr
-        self.discriminator_lr = discriminator_lr
-        self.classifier_lr = classifier_lr
-        self.discriminator_decay = discriminator_decay
-        self.annotators_per_instance = annotators_per_instance
-        self.chunk_size = chunk_size
-        self.annotator_features = annotator_features
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.noise_lr = noise_lr
-        self.weight_decay = weight_decay
-        self.reset_optimizer = reset_optimizer
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.patience = patience
-        self.checkpoint = checkpoint
+    backbone: Any = field(default=None, kw_only=False)
+    pretrainer: Any = None
+    generator: str = "network"
+    generator_inputs: str = "both"
+    information_weight: float = 0.5
+    selection: str = "entropy"
+    contrast: str = "open"
+    two_steps: bool = True
+    entropy_threshold: float = 0.5
+    adversarial_cost: str = "non_saturating"
+    mu: str | float = "search"
+    truncation: float = 5.0
+    logging_policy: str = "batch"
+    lca: str | bool = "auto"
+    lca_form: str = "symmetric"
+    sparsity_weight: float = 0.1
+    sparsity_form: str = "l1"
+    generator_epochs: int | None = None
+    discriminator_epochs: int | None = None
+    adversarial_epochs: int | None = None
+    discriminator_steps: int = 5
+    generative_steps: int = 5
+    pretraining_lr: float = 1e-3
+    generator_lr: float = 1e-4
+    discriminator_lr: float = 1e-3
+    classifier_lr: float = 5e-6
+    discriminator_decay: float = 1e-2
+    annotators_per_instance: int | None = None
+    chunk_size: int = 1 << 13
+    annotator_features: Any = None
+    noise_lr: float | None = 1e-2
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -350,12 +298,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             chunk_size=self.chunk_size,
         )
 
-    def _read_target(self, y: Any) -> AnnotationTable:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         self._check_pretrainer()
-        table = super()._read_target(y)
-        # Annotations of no weight are left out of a table that is learnt from.
-        self._given = y if isinstance(y, AnnotationTable) else table
-        return table
 
     def _read_annotator_features(self) -> Tensor | None:
         if self.annotator_features is None:
@@ -378,22 +323,23 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     # -- the start ------------------------------------------------------------------------------
 
-    def _prepare(
-        self,
-        table: AnnotationTable,
-        features: Features,
-        module: GenerativeCrowdModule,
-        rng: np.random.Generator,
-    ) -> None:
-        counts = label_cooccurrence(table)
+    def _prepare(self, fit: CrowdInGFit) -> _Phases:
+        counts, module = label_cooccurrence(fit.table), fit.module
         self.label_correlation_ = label_correlation(counts)
         correlated = self.label_correlation_ > LEAST_CORRELATION
         if counts.any() and (correlated if self.lca == "auto" else self.lca):
             adjacency = torch.from_numpy(counts / counts.max()).float()
             module.discriminator.adjacency.copy_(adjacency)
-        self.pretrainer_ = self._make_pretrainer(rng).fit(features.data, table)
+        pretrainer = self._make_pretrainer(fit.rng)
+        self.pretrainer_ = pretrainer.fit(fit.features.data, fit.table, watch=fit.watch)
         self._start_from(self.pretrainer_, module)
-        self._table = table
+        fit.history.extend({**row, "stage": START} for row in self.pretrainer_.history_)
+        settings = self._settings()
+        cells = Cells(fit.table, self.annotators_per_instance, fit.features.device)
+        return {
+            DISCRIMINATOR: AdversarialStep(module, settings, cells, generate=False),
+            ADVERSARIAL: AdversarialStep(module, settings, cells, generate=True),
+        }
 
     def _make_pretrainer(self, rng: np.random.Generator) -> Any:
         """Clone the pretrainer, or make the default; seeded as this estimator is."""
@@ -424,8 +370,6 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     def _check_pretrainer(self) -> None:
         """Refuse, before anything is trained, what this network cannot start from."""
-        from manyhands.fitting.persistence import describe_parameter
-
         given = self.pretrainer
         if given is None:
             return
@@ -479,29 +423,22 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     # -- phases ---------------------------------------------------------------------------------
 
-    def _stages(self, module: GenerativeCrowdModule, batches: AnnotationBatches) -> list[Stage]:
-        self.history_.extend({**row, "stage": START} for row in self.pretrainer_.history_)
-        cells = Cells(self._table, self.annotators_per_instance, batches.features.device)
-        generator = _GeneratorStep(
-            module,
-            self._objective,
-            lambda: torch.optim.Adam(module.generator.parameters(), lr=self.pretraining_lr),
-            reset_every_epoch=self.reset_optimizer,
-        )
-        settings = self._settings()
-        judge = AdversarialStep(module, settings, cells, generate=False)
-        play = AdversarialStep(module, settings, cells, generate=True)
-        self._measured_steps = {DISCRIMINATOR: judge, ADVERSARIAL: play}
+    def _stages(self, fit: CrowdInGFit) -> list[Stage]:
+        module = fit.module
         steps: dict[str, TrainStep] = {
-            GENERATOR: generator,
-            DISCRIMINATOR: judge,
-            ADVERSARIAL: play,
+            GENERATOR: _GeneratorStep(
+                module,
+                lambda module, batch: self._objective(fit, batch),
+                lambda: torch.optim.Adam(module.generator.parameters(), lr=self.pretraining_lr),
+                reset_every_epoch=self.reset_optimizer,
+            ),
+            **fit.state,
         }
         if self.generator == "crowd_layer":
             # It comes from the start, trained.
             del steps[GENERATOR]
         return [
-            Stage(name, step, batches.epoch, self._epochs(name)) for name, step in steps.items()
+            Stage(name, step, fit.batches.epoch, self._epochs(name)) for name, step in steps.items()
         ]
 
     def _epochs(self, stage: str) -> int:
@@ -531,24 +468,24 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             reset_optimizer=self.reset_optimizer,
         )
 
-    def _objective(self, module: GenerativeCrowdModule, batch: CrowdBatch) -> dict[str, Tensor]:
+    def _objective(self, fit: CrowdInGFit, batch: CrowdBatch) -> dict[str, Tensor]:
         """``nll`` of the observed annotations by the generator, for its pre-training."""
+        module = fit.module
         with torch.no_grad():
             scaled, proba = module.classify(batch.x)
         noise = module.generator.draw_noise(len(batch.rows))
         log_proba = module.generator(scaled, proba, batch.rows, batch.annotators, noise)
         return {"nll": annotation_nll(log_proba, batch.labels, batch.weights, self._focus)}
 
-    def _callbacks(
-        self, module: CrowdModule, features: Features, held: AnnotationTable | None
-    ) -> tuple[list[Callback], BestState | None]:
-        callbacks, best = super()._callbacks(module, features, held)
-        first: list[Callback] = [_Measures(self._measured_steps)]
-        if held is not None:
-            first.append(Monitor(ClassifierMonitor(module, features, self._table, held)))
+    def _callbacks(self, fit: CrowdInGFit) -> tuple[list[Callback], BestState | None]:
+        callbacks, best = super()._callbacks(fit)
+        first: list[Callback] = [_Measures(fit.state)]
+        if fit.held is not None:
+            explained = ClassifierMonitor(fit.module, fit.features, fit.table, fit.held)
+            first.append(Monitor(explained))
         if best is None:
             return [*first, *callbacks], best
-        watchdog = _Watchdog(module, best.metric, higher_is_better=best.sign > 0)
+        watchdog = _Watchdog(fit.module, best.metric, higher_is_better=best.sign > 0)
         callbacks[callbacks.index(best)] = watchdog
         for place, callback in enumerate(callbacks):
             if isinstance(callback, EarlyStopping):
@@ -561,34 +498,36 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     # -- what comes of it -----------------------------------------------------------------------
 
-    def _set_fitted(self, module: GenerativeCrowdModule, batches: AnnotationBatches) -> None:
-        device = batches.features.device
-        n = len(batches.instances)
-        some = batches.instances
-        most = min(CONFUSION_INSTANCES, max(64, CONFUSION_CELLS // self.n_annotators_))
+    def _set_fitted(self, fit: CrowdInGFit) -> None:
+        device = fit.features.device
+        some = fit.batches.instances
+        n, most = (
+            len(some),
+            min(CONFUSION_INSTANCES, max(64, CONFUSION_CELLS // self.n_annotators_)),
+        )
         if n > most:
             place = torch.linspace(0, n - 1, most, device=device)
             some = some[place.long()]
         everybody = torch.arange(self.n_annotators_, device=device)
-        parts = batches.features.batches(some, PREDICT_BATCH)
-        self.confusion_ = module.expected_confusion(parts, everybody).cpu().numpy()
-        self.generated_annotations_ = self._generate(batches)
-        del self._table, self._given, self._measured_steps
+        parts = fit.features.batches(some, PREDICT_BATCH)
+        self.confusion_ = fit.module.expected_confusion(parts, everybody).cpu().numpy()
+        self.generated_annotations_ = self._generate(fit)
 
-    def _generate(self, batches: AnnotationBatches) -> AnnotationTable:
+    @staticmethod
+    def _generate(fit: CrowdInGFit) -> AnnotationTable:
         """Draw annotations of open cells, selected as for the discriminator."""
-        step = self._measured_steps[DISCRIMINATOR]
+        step = fit.state[DISCRIMINATOR]
         step.policy = None
         # Held out, or of no weight: open while it was learnt, but somebody did annotate them.
-        step.cells.close(self._given)
+        step.cells.close(fit.given)
         found = []
-        for batch in batches.in_order():
+        for batch in fit.batches.in_order():
             log = step.draw(batch)
             chosen = step.select(batch, log)
             instances = batch.instances[log.rows[chosen]]
             found.append(torch.stack([instances, log.annotators[chosen], log.labels[chosen]]))
         instance, annotator, label = torch.cat(found, dim=1).cpu().numpy()
-        table = self._table
+        table = fit.table
         added = AnnotationTable(
             instance, annotator, label, table.instances, table.annotators, table.classes
         )
@@ -618,14 +557,14 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             If ids are numbers where those of `fit` were strings, or the other way round.
         """
         check_is_fitted(self, "module_")
-        X = self._read_features(X, reset=False)
-        chosen = self._find_annotators(annotators, "annotators")
+        X = read_features(self, X, reset=False)
+        chosen = find_annotators(self.annotators_, annotators, "annotators")
         ids = self.annotators_[chosen]
         if (chosen < 0).any():
             ids = np.where(chosen < 0, np.atleast_1d(annotators), ids)
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-        features = Features(X, self._device)
-        with isolated_rng(seed, self._device), torch.inference_mode():
+        features = Features(X, device_of(self))
+        with isolated_rng(seed, features.device), torch.inference_mode():
             labels = self._draw_grid(features, chosen)
         matrix: AnyArray = self.classes_[labels]
         table = AnnotationTable.from_matrix(matrix, classes=self.classes_, annotators=ids)
@@ -635,7 +574,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         """Draw the labels of every instance by some annotators (-1: new ones): codes (n, r)."""
         module = cast(GenerativeCrowdModule, self.module_)
         known = np.append(self.heard_, False)[chosen]
-        columns = torch.from_numpy(chosen[known]).to(self._device)
+        columns = torch.from_numpy(chosen[known]).to(features.device)
         labels = np.empty((len(features), len(chosen)), dtype=np.int64)
         size = max(1, min(PREDICT_BATCH, self.chunk_size // max(1, len(chosen))))
         start = 0
@@ -648,7 +587,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             if len(rows):
                 part[:, known] = proba.multinomial(1).view(len(x), len(columns)).cpu().numpy()
             if not known.all():
-                crowd = torch.from_numpy(self._of_new_annotator(module(x)))
+                crowd = torch.from_numpy(by_new_annotator(self, module(x)))
                 drawn = crowd.multinomial(int((~known).sum()), replacement=True)
                 part[:, ~known] = drawn.numpy()
             start += len(x)
@@ -657,8 +596,6 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
 def _network_of(backbone: Any) -> Any:
     """Return a backbone's description, the same for every way to name it."""
-    from manyhands.fitting.persistence import describe_parameter
-
     named = "mlp" if backbone is None else backbone
     return describe_parameter({"name": named} if isinstance(named, str) else named)
 

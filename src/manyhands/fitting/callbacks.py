@@ -1,0 +1,127 @@
+"""What accompanies a fit: its epoch, measures of every epoch, the best state, early stopping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.decision.rules import is_posterior
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.context import Fit
+from manyhands.fitting.monitors import AnnotationMonitor, GoldMonitor, Watcher
+from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.fitting.reading import n_rows, read_features
+from manyhands.training import (
+    AnnotationBatches,
+    BestState,
+    Callback,
+    EarlyStopping,
+    Features,
+    Monitor,
+    ProgressBar,
+)
+
+
+class EpochClock(Callback):
+    """Keeps ``fit.epoch`` at the running epoch."""
+
+    def __init__(self, fit: Fit[Any, Any]) -> None:
+        self.fit = fit
+
+    def before_epoch(self, epoch: int) -> None:
+        """Note the epoch."""
+        self.fit.epoch = epoch
+
+
+def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], BestState | None]:
+    """Callbacks of a fit in the order they are called, and that which keeps the best state.
+
+    Parameters
+    ----------
+    model : BaseCrowdClassifier
+    fit : Fit
+
+    Returns
+    -------
+    callbacks : list of Callback
+    best : BestState or None
+        One of them; None without ``validation``.
+    """
+    callbacks: list[Callback] = [EpochClock(fit), Monitor(lambda: fit.facts)]
+    best: BestState | None = None
+    if model.validation is not None:
+        monitor, metric, higher = _validation(model, fit)
+        best = BestState(
+            fit.module,
+            metric,
+            higher_is_better=higher,
+            last_stage_only=model._chosen_in_last_stage,
+        )
+        callbacks += [Monitor(monitor), best]
+        if model.patience is not None:
+            callbacks.append(
+                EarlyStopping(
+                    metric,
+                    higher_is_better=higher,
+                    patience=model.patience,
+                    exempt=model._stages_before,
+                )
+            )
+    callbacks += _watchers(model, fit)
+    if model.verbose:
+        callbacks.append(ProgressBar(model._title))
+    return callbacks, best
+
+
+def _validation(
+    model: Any, fit: Fit[Any, Any]
+) -> tuple[AnnotationMonitor | GoldMonitor, str, bool]:
+    """What epochs are compared by: a monitor, its metric, and whether higher is better."""
+    if fit.held is None:
+        gold = _gold_monitor(model, fit, "validation", model.validation)
+        return gold, "validation_accuracy", True
+    batches = AnnotationBatches(fit.features, fit.held, PREDICT_BATCH)
+    return AnnotationMonitor(fit.module, batches), "validation_nll", False
+
+
+def _watchers(model: Any, fit: Fit[Any, Any]) -> list[Callback]:
+    """Monitors of the watched sets whose instances have the shape of those fitted on."""
+    watchers: list[Callback] = []
+    for name, part in fit.watch.sets.items():
+        shape = getattr(part[0], "shape", None)
+        if shape is None or fit.features.is_dataset or shape[1:] == fit.features.input_shape:
+            watchers.append(Monitor(Watcher(name, _gold_monitor(model, fit, name, part))))
+    return watchers
+
+
+def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldMonitor:
+    """Monitor of a set (X, y_gold) that goes by a name."""
+    if len(part) != 2:
+        raise AnnotationError(
+            f"{name} has {len(part)} parts; give (X, y_gold), a fraction of "
+            "the annotations, or None"
+        )
+    X, y_gold = part
+    X = read_features(model, X, reset=False)
+    gold = as_values(y_gold)
+    if gold.shape != (n_rows(X),):
+        raise AnnotationError(
+            f"{name} has {n_rows(X)} rows of X but gold labels of shape {gold.shape}; "
+            "give one label a row"
+        )
+    if missing_mask(gold).any():
+        raise AnnotationError(
+            f"{name}'s y_gold is missing in row {np.flatnonzero(missing_mask(gold))[0]}; "
+            "leave rows without gold out"
+        )
+    codes, _ = encode(gold, model.classes_, argument=f"{name}'s y_gold", vocabulary_name="classes_")
+    return GoldMonitor(
+        fit.module,
+        Features(X, fit.features.device),
+        torch.from_numpy(codes),
+        PREDICT_BATCH,
+        decide=None if is_posterior(model._rule) else model._decide,
+    )

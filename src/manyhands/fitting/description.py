@@ -1,0 +1,49 @@
+"""Parameters as JSON: for saved models, and to tell one run from another."""
+
+from __future__ import annotations
+
+import hashlib
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+
+
+def describe_parameter(value: Any) -> Any:
+    """Turn a parameter into JSON: estimators by name and parameters, objects by description."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, dict):
+        if all(isinstance(key, str) for key in value):
+            return {key: describe_parameter(part) for key, part in value.items()}
+        # Keys such as classes that are numbers: JSON would make text of them.
+        pairs = [[describe_parameter(part) for part in pair] for pair in value.items()]
+        return {"__pairs__": pairs}
+    if isinstance(value, list | tuple):
+        return [describe_parameter(part) for part in value]
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+    if hasattr(value, "__array__"):
+        # Shape and digest, not content: this also identifies the data of a checkpoint.
+        array = np.ascontiguousarray(value)
+        # The bytes of an object array are addresses, other ones in every process.
+        content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+        digest = hashlib.blake2b(content, digest_size=8).hexdigest()
+        return {"__array__": list(array.shape), "digest": digest}
+    if isinstance(value, BaseEstimator):
+        parameters = value.get_params(deep=False)
+        return {
+            "__estimator__": type(value).__name__,
+            "parameters": {name: describe_parameter(part) for name, part in parameters.items()},
+        }
+    name = getattr(value, "__qualname__", None) or type(value).__qualname__
+    return {"__object__": name}

@@ -1,0 +1,170 @@
+"""Prediction by a fitted classifier's network, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.reading import read_features
+from manyhands.inference.probability import floored_log
+from manyhands.nn import CrowdModule
+from manyhands.training import Features
+from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+
+PREDICT_BATCH = 1024
+"""Instances that a network predicts at once."""
+
+GRID_ENTRIES = 1 << 24
+"""Numbers of an (n, R, C) block that `annotation_grid` computes at once: 64 MiB."""
+
+
+def device_of(model: Any) -> torch.device:
+    """Device of a fitted classifier's network."""
+    device: torch.device = next(model.module_.parameters()).device
+    return device
+
+
+@torch.inference_mode()
+def apply(model: Any, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
+    """Apply a function of the fitted module to X, batch by batch."""
+    features = Features(read_features(model, X, reset=False), device_of(model))
+    rows = torch.arange(len(features))
+    return torch.cat([function(x) for x in features.batches(rows, PREDICT_BATCH)])
+
+
+def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> FloatArray:
+    """Class probabilities of some rows by the network as it predicts, shape (m, n_classes).
+
+    Leaves the module in evaluation mode.
+    """
+    module.eval()
+    with torch.inference_mode():
+        parts = [
+            module(x).double().softmax(dim=1)
+            for x in features.batches(torch.from_numpy(rows), PREDICT_BATCH)
+        ]
+        return cast(FloatArray, torch.cat(parts).cpu().numpy())
+
+
+@torch.inference_mode()
+def annotation_grid(model: Any, X: Any, chosen: IntArray) -> FloatArray:
+    """Probability of every class as the annotation by some annotators.
+
+    Parameters
+    ----------
+    model : fitted BaseCrowdClassifier
+    X : as in ``fit``
+    chosen : integer array of shape (r,)
+        Positions of annotators; -1 is a new one.
+
+    Returns
+    -------
+    array of shape (n_samples, r, n_classes)
+        float32; the last axis sums to 1.
+    """
+    # As little is known of an annotator without annotations as of a new one.
+    known = np.append(model.heard_, False)[chosen]
+    features = Features(read_features(model, X, reset=False), device_of(model))
+    columns = torch.from_numpy(chosen[known]).to(features.device)
+    n_classes = len(model.classes_)
+    proba = np.empty((len(features), len(chosen), n_classes), dtype=np.float32)
+    size = max(1, min(PREDICT_BATCH, GRID_ENTRIES // max(1, len(chosen) * n_classes)))
+    start = 0
+    for x in features.batches(torch.arange(len(features)), size):
+        part = proba[start : start + len(x)]
+        part[:, known] = model.module_.annotation_log_proba_grid(x, columns).exp().cpu().numpy()
+        if not known.all():
+            part[:, ~known] = by_new_annotator(model, model.module_(x))[:, None]
+        start += len(x)
+    return cast(FloatArray, proba)
+
+
+@torch.inference_mode()
+def observed_log_proba(
+    model: Any, X: Any, table: AnnotationTable, annotators: IntArray
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Yield blocks of a table's rows, and the log probability of every class there.
+
+    Parameters
+    ----------
+    model : fitted BaseCrowdClassifier
+    X : as in ``fit``
+    table : AnnotationTable
+    annotators : integer array of shape (n_annotations,)
+        Position of the annotator of every row of the table; -1 is a new one.
+
+    Yields
+    ------
+    rows : integer array of shape (m,)
+    log_proba : array of shape (m, n_classes)
+    """
+    features = Features(read_features(model, X, reset=False), device_of(model))
+    heard = np.append(model.heard_, False)[annotators]
+    order, start = table.by_instance()
+    order = np.arange(table.n_annotations) if order is None else order
+    annotated = np.flatnonzero(np.diff(start))
+    for first in range(0, len(annotated), PREDICT_BATCH):
+        instances = annotated[first : first + PREDICT_BATCH]
+        rows = order[start[instances[0]] : start[instances[-1] + 1]]
+        x = features.take(torch.from_numpy(instances))
+        place = np.searchsorted(instances, table.instance[rows])
+        own = heard[rows]
+        log_proba = np.empty((len(rows), len(model.classes_)))
+        pairs = np.stack([place[own], annotators[rows[own]]]).astype(np.int64)
+        log_proba[own] = model.module_.annotation_log_proba(
+            x, *torch.from_numpy(pairs).to(features.device)
+        ).cpu()
+        if not own.all():
+            log_proba[~own] = floored_log(by_new_annotator(model, model.module_(x)))[place[~own]]
+        yield rows, log_proba
+
+
+def by_new_annotator(model: Any, logits: Tensor) -> FloatArray:
+    """Probability of every class as the annotation by a new annotator, shape (n, n_classes)."""
+    proba = logits.double().softmax(dim=1).cpu().numpy()
+    pooled = getattr(model, "pooled_confusion_", None)
+    return cast(FloatArray, proba if pooled is None else proba @ pooled)
+
+
+# -- what `score` is given ------------------------------------------------------------------------
+
+
+def is_gold(y: Any) -> bool:
+    """Whether a target is one gold label per row, rather than annotations."""
+    return not isinstance(y, AnnotationTable) and np.ndim(y) < 2
+
+
+def check_gold(y: Any, classes: AnyArray) -> None:
+    """Refuse gold labels of which some are missing."""
+    gold = as_values(y)
+    unknown = missing_mask(gold) | ((gold == MISSING) & (MISSING not in classes))
+    if unknown.any():
+        raise AnnotationError(
+            f"y has no gold label in row {np.flatnonzero(unknown)[0]} "
+            f"({np.asarray(gold[unknown]).tolist()[0]!r}); leave such rows out"
+        )
+
+
+def observed_annotations(y: Any, classes: AnyArray) -> AnnotationTable:
+    """Annotations to be explained: not those that a model made up, which would prove nothing."""
+    if not isinstance(y, AnnotationTable):
+        y = AnnotationTable.from_matrix(as_values(y), classes=classes)
+    return as_table(y).observed
+
+
+def mean_log_proba(
+    blocks: Iterator[tuple[IntArray, FloatArray]], table: AnnotationTable, classes: AnyArray
+) -> float:
+    """Mean log probability of a table's annotations, from what `observed_log_proba` yields."""
+    codes, _ = encode(table.classes, classes, argument="y", vocabulary_name="classes_")
+    labels, given = codes[table.label], np.empty(table.n_annotations)
+    for rows, log_proba in blocks:
+        given[rows] = log_proba[np.arange(len(rows)), labels[rows]]
+    return float(np.average(given, weights=table.weight))

@@ -1,0 +1,140 @@
+"""Reading what ``fit`` and ``predict`` are given: features, annotations, ids of annotators."""
+
+from __future__ import annotations
+
+from typing import Any
+from warnings import warn
+
+import numpy as np
+import torch
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, validate_data
+from torch import Tensor
+
+from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.encoding import resolve
+from manyhands.decision.rules import check_rule
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.inputs import check_annotations
+from manyhands.typing import IntArray
+
+SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
+"""Fitted attributes that scikit-learn sets while X is read."""
+
+
+def as_target(y: Any, name: str) -> AnnotationTable:
+    """Read the target of an estimator of some name: a table, a matrix, or one label per row."""
+    if y is None:
+        raise AnnotationError(
+            f"{name} requires y to be passed, but the target y is None; give an AnnotationTable, "
+            "an (n_samples, n_annotators) array, or one label a row"
+        )
+    if not isinstance(y, AnnotationTable) and not hasattr(y, "toarray"):
+        values = np.asarray(y)
+        if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():
+            check_classification_targets(values)
+    return as_table(y)
+
+
+def without_weightless(table: AnnotationTable) -> AnnotationTable:
+    """Leave out annotations of weight 0: what weighs nothing is no annotation."""
+    return table if table.weights is None else table.take(table.weights > 0)
+
+
+def read_target(y: Any, name: str) -> AnnotationTable:
+    """Read a target as `as_target` does, without annotations of weight 0."""
+    return without_weightless(as_target(y, name))
+
+
+def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Check X and return a float array, a CSR matrix, or the Dataset itself.
+
+    Parameters
+    ----------
+    estimator : BaseCrowdClassifier
+    X : array-like, sparse matrix, tensor or map-style Dataset
+    reset : bool
+        Whether X is what the estimator is fitted on: its shape is noted, rather than checked.
+
+    Raises
+    ------
+    AnnotationError
+        If instances have another shape than in ``fit``.
+    """
+    if isinstance(X, Tensor):
+        X = X.detach().cpu().numpy()
+    if isinstance(X, torch.utils.data.Dataset):
+        if reset and hasattr(estimator, "n_features_in_"):
+            del estimator.n_features_in_  # of an earlier fit on an array
+        return X
+    if hasattr(X, "ndim") and X.ndim > 2:
+        X = check_array(
+            X, dtype=[np.float32, np.uint8], allow_nd=True, input_name="X", estimator=estimator
+        )
+        if reset:
+            estimator.n_features_in_ = X.shape[1]
+    elif reset or len(estimator.input_shape_) == 1:
+        X = validate_data(estimator, X, reset=reset, dtype=np.float32, accept_sparse="csr")
+    if not reset and np.shape(X)[1:] != estimator.input_shape_:
+        raise AnnotationError(
+            f"X has instances of shape {np.shape(X)[1:]}, but {type(estimator).__name__} was "
+            f"fitted on {estimator.input_shape_}"
+        )
+    return X
+
+
+def check_rows(X: Any, table: AnnotationTable) -> None:
+    """Refuse X and annotations that are not of the same instances."""
+    if n_rows(X) != table.n_instances:
+        raise AnnotationError(
+            f"X has {n_rows(X)} rows but y has annotations for {table.n_instances} "
+            "instances; give one row of X an instance, in the same order (from_frame(tasks=) "
+            "fixes the order, and keeps instances without annotations)"
+        )
+
+
+def check_learnable(X: Any, table: AnnotationTable) -> None:
+    """Refuse what no classifier can be fitted on: other rows, no annotation, or one class only."""
+    check_rows(X, table)
+    check_annotations(table, argument="y")
+    seen = table.mask_of_classes_seen()
+    if seen.sum() < 2:
+        raise AnnotationError(
+            f"y holds annotations of one class only, "
+            f"{table.classes[int(np.argmax(seen))].item()!r}; a classifier needs two"
+        )
+
+
+def set_vocabularies(model: Any, table: AnnotationTable) -> None:
+    """Forget an earlier fit, and set the classes and annotators of this one."""
+    check_rule(model._rule, table.n_classes)
+    for name in [n for n in vars(model) if n.endswith("_") and n not in SET_WITH_FEATURES]:
+        delattr(model, name)
+    model.classes_ = np.array(table.classes)
+    model.annotators_ = np.array(table.annotators)
+    model.n_annotators_ = table.n_annotators
+
+
+def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
+    """Positions of annotators among those known, -1 (and a warning) for new ones.
+
+    The warning points at the caller of the method that calls this function.
+    """
+    which = slice(None) if annotators is None else annotators
+    found = resolve(
+        which, known, argument=argument, vocabulary_name="annotators_", allow_unknown=True
+    )
+    if (found < 0).any():
+        new = np.atleast_1d(annotators)[found < 0].tolist()
+        shown = ", ".join(map(repr, new[:3])) + (", ..." if len(new) > 3 else "")
+        warn(
+            f"{argument}: {shown} ({len(new)}) were not there in fit; they are expected to "
+            "annotate as the crowd on the whole does",
+            stacklevel=3,
+        )
+    return found
+
+
+def n_rows(X: Any) -> int:
+    """Count the instances of an array, a matrix or a Dataset."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)

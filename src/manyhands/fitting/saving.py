@@ -1,0 +1,127 @@
+"""Saving fitted classifiers as folders: ``model.json`` and one safetensors file.
+
+The weights file is named by its content and written first; replacing ``model.json`` then switches
+to it in one step, so a failure at any moment leaves the previous model whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save as to_bytes
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands._version import __version__
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.description import describe_parameter
+from manyhands.io import write_atomically
+from manyhands.io.files import check_writable
+
+FORMAT = "manyhands model"
+VERSION = 1
+NOT_SAVED = {"checkpoint", "validation"}
+"""Parameters about a run rather than the model."""
+
+
+def save(model: Any, folder: str | Path) -> Path:
+    """Write a fitted classifier; see `BaseCrowdClassifier.save`."""
+    check_is_fitted(model)
+    if not hasattr(model, "module_"):
+        raise AnnotationError(
+            f"the second stage {type(model.backbone).__name__} is a scikit-learn estimator, which "
+            "only pickle could save; save it with skops or joblib, or use a network as backbone"
+        )
+    _check_loadable(model)
+    folder = check_writable(folder)
+    previous = _weights_named_in(folder)
+    tensors = {f"module.{name}": value for name, value in model.module_.state_dict().items()}
+    for name in model._fitted_arrays:
+        tensors[f"fitted.{name}"] = torch.from_numpy(np.array(getattr(model, name)))
+    content = to_bytes({name: value.cpu().contiguous() for name, value in tensors.items()})
+    digest = hashlib.sha256(content).hexdigest()
+    weights = f"weights-{digest[:16]}.safetensors"
+    description = {
+        "format": FORMAT,
+        "version": VERSION,
+        "manyhands": __version__,
+        "class": type(model).__name__,
+        "parameters": {
+            name: describe_parameter(_as_saved(name, value))
+            for name, value in model.get_params(deep=False).items()
+            if name not in NOT_SAVED
+        },
+        "classes": model.classes_.tolist(),
+        "annotators": model.annotators_.tolist(),
+        "input_shape": list(model.input_shape_),
+        "n_features_in": getattr(model, "n_features_in_", None),
+        "feature_names_in": _as_list(getattr(model, "feature_names_in_", None)),
+        "best_epoch": getattr(model, "best_epoch_", None),
+        "history": list(model.history_),
+        "weights": weights,
+        "sha256": digest,
+    }
+    description["checksum"] = checksum(description)
+    described = json.dumps(description, indent=1, allow_nan=False)
+    fresh = not (folder / weights).exists()
+    write_atomically(folder / weights, content)
+    try:
+        write_atomically(folder / "model.json", described)
+    except BaseException:
+        if fresh:
+            (folder / weights).unlink(missing_ok=True)
+        raise
+    if previous not in (None, weights):
+        (folder / str(previous)).unlink(missing_ok=True)
+    return folder
+
+
+def _as_saved(name: str, value: Any) -> Any:
+    """Return a parameter as it is to be read back."""
+    if name == "backbone" and isinstance(value, dict):
+        # Not the weights training began with: those it ended with are saved.
+        return {key: part for key, part in value.items() if key != "weights"}
+    if name == "decision" and not isinstance(value, str):
+        # Of an array only a digest would stay, and the model would decide by another rule.
+        return np.asarray(value, dtype=np.float64).tolist()
+    return value
+
+
+def _as_list(values: Any) -> list[Any] | None:
+    return None if values is None else list(values.tolist())
+
+
+def _weights_named_in(folder: Path) -> str | None:
+    """Name of the weights file of the model that stands in a folder, if one does."""
+    try:
+        named = Path(json.loads((folder / "model.json").read_text(encoding="utf-8"))["weights"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return named.name if named.match("weights-*.safetensors") else None
+
+
+def _check_loadable(model: Any) -> None:
+    """Refuse to save what `load` could not make again: classes that are not ours."""
+    kept = (v for v in model.get_params().values() if v is not None)
+    parts = [model, *(v for v in kept if isinstance(v, BaseEstimator) or _makes_instances(v))]
+    for part in parts:
+        if not type(part).__module__.startswith("manyhands."):
+            raise AnnotationError(
+                f"{type(part).__name__} is not a class of manyhands, so load() could not make it "
+                "again; save it with joblib"
+            )
+
+
+def _makes_instances(value: Any) -> bool:
+    return hasattr(value, "fit_resample")
+
+
+def checksum(description: dict[str, Any]) -> str:
+    """Digest of all that model.json says but the digest itself."""
+    said = {name: value for name, value in description.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

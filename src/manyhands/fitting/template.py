@@ -1,0 +1,238 @@
+"""The course of one fit: split, network, method, epochs, and what is read off in the end."""
+
+from __future__ import annotations
+
+from numbers import Real
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.context import Fit
+from manyhands.fitting.pooling import pool_confusions
+from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.fitting.reading import (
+    as_target,
+    check_learnable,
+    read_features,
+    set_vocabularies,
+    without_weightless,
+)
+from manyhands.fitting.watching import Watch
+from manyhands.io.files import check_writable
+from manyhands.nn import (
+    CrowdModule,
+    FixedConfusionModule,
+    ScaledClassifier,
+    Standardize,
+    make_backbone,
+)
+from manyhands.training import (
+    AnnotationBatches,
+    Callback,
+    Checkpoint,
+    Features,
+    Stage,
+    hold_out,
+    isolated_rng,
+    pick_device,
+    run_stages,
+)
+from manyhands.typing import FloatArray
+
+Weights = dict[str, Tensor]
+
+
+def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> None:
+    """Read the data and train a crowd classifier's network on them.
+
+    Parameters
+    ----------
+    model : BaseCrowdClassifier
+        Its parameters are checked by now.
+    X, y, watch, start
+        See `BaseCrowdClassifier.fit`.
+    """
+    weights = start_weights(model, start)
+    given = as_target(y, type(model).__name__)
+    X = read_features(model, X, reset=True)
+    table = without_weightless(given)
+    check_learnable(X, table)
+    set_vocabularies(model, table)
+    device = pick_device(model.device)
+    seed = draw_seed(model.random_state)
+    with isolated_rng(seed, device):
+        _train(model, Features(X, device), given, np.random.default_rng(seed), watch, weights)
+
+
+def draw_seed(random_state: Any) -> int:
+    """Seed of one fit, from the parameter ``random_state``."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def _train(
+    model: Any,
+    features: Features,
+    given: AnnotationTable,
+    rng: np.random.Generator,
+    watch: Watch,
+    start: Weights | None,
+) -> None:
+    """Train, and set what was learnt."""
+    fit = _begin(model, features, given, rng, watch)
+    fit.module = make_module(model, fit, start)
+    fit.state = model._prepare(fit)
+    stages = model._stages(fit)
+    callbacks, best = model._callbacks(fit)
+    _run(model, fit, stages, callbacks)
+    if best is not None:
+        best.restore()
+        model.best_epoch_, model.best_stage_ = best.best["epoch"], best.best["stage"]
+    model.history_ = fit.history
+    model.module_ = fit.module.eval()
+    with torch.inference_mode():
+        model._set_fitted(fit)
+        belief = model._belief(fit) if hasattr(model, "confusion_") else None
+        set_heard(model, fit.table, belief)
+        if model._adds_the_crowds_answer:
+            module = cast(FixedConfusionModule, fit.module)
+            module.confusions.copy_(torch.from_numpy(model.confusion_))
+
+
+def _begin(
+    model: Any, features: Features, given: AnnotationTable, rng: np.random.Generator, watch: Watch
+) -> Fit[Any, Any]:
+    """Hold annotations out, and balance the others."""
+    whole = table = without_weightless(given)
+    held: AnnotationTable | None = None
+    if isinstance(model.validation, Real):
+        table, held = hold_out(whole, float(model.validation), rng)
+    batches = AnnotationBatches(features, model._balanced(table, rng), model.batch_size)
+    return Fit(features, given, whole, table, held, batches, rng, watch)
+
+
+def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]) -> None:
+    """Run all stages, or those that a checkpoint left to be run."""
+    first_stage = first_epoch = 0
+    if model.checkpoint is not None:
+        check_writable(Path(model.checkpoint).parent)
+        checkpoint = Checkpoint(
+            model.checkpoint,
+            specification=model._specification(fit),
+            module=fit.module,
+            stages=stages,
+            callbacks=tuple(callbacks),
+            history=fit.history,
+            device=fit.features.device,
+        )
+        first_stage, first_epoch = checkpoint.resume()
+        callbacks = [*callbacks, checkpoint]
+    run_stages(
+        stages,
+        callbacks=callbacks,
+        history=fit.history,
+        first_stage=first_stage,
+        first_epoch=first_epoch,
+    )
+
+
+# -- the network ----------------------------------------------------------------------------------
+
+
+def start_weights(model: Any, start: Any) -> Weights | None:
+    """Weights of another fitted classifier, for a fit to start from.
+
+    Raises
+    ------
+    AnnotationError
+        If it has no network, or a training of this class begins with the annotations, whatever
+        the weights.
+    """
+    if start is None:
+        return None
+    if model._starts_anew is not None:
+        raise AnnotationError(
+            f"start={type(start).__name__}: a training of {type(model).__name__} "
+            f"{model._starts_anew}, whatever the weights before; leave start out"
+        )
+    if not hasattr(start, "module_"):
+        raise AnnotationError(
+            f"start={type(start).__name__} has no network to go on from (it is not fitted, or its "
+            "backbone is a scikit-learn classifier); leave start out"
+        )
+    weights: Weights = start.module_.state_dict()
+    return weights
+
+
+def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdModule:
+    """Make the method's network, fit its scaling, and check that it gives logits."""
+    features, annotated = fit.features, fit.batches.instances
+    model.input_shape_ = shape = features.input_shape
+    classifier = ScaledClassifier(
+        Standardize(shape, model.scaling),
+        make_backbone(model._network, shape, len(model.classes_)),
+    )
+    module: CrowdModule = model._build_module(classifier, shape)
+    if model.scaling is not None and not features.is_dataset:
+        # 8 MiB at a time in float64.
+        size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
+        classifier.scaler.fit_statistics(features.batches(annotated, size))
+    if start is not None:
+        module.load_state_dict(start)
+    module = module.to(features.device)
+    check_logits(model, module, features, annotated)
+    return module
+
+
+def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tensor) -> None:
+    """Refuse what would end in an obscure error later: a wrong width, a norm of one row."""
+    if normalises(module) and min(model.batch_size, len(rows)) < 2:
+        raise AnnotationError(
+            f"backbone normalises over batches, which needs two instances in each: batch_size="
+            f"{model.batch_size}, {len(rows)} instances with annotations"
+        )
+    module.eval()
+    with torch.no_grad():
+        shape = tuple(module(features.take(rows[:2])).shape)
+    expected = (min(2, len(rows)), len(model.classes_))
+    if shape != expected:
+        raise AnnotationError(
+            f"backbone gives an output of shape {shape} for {expected[0]} instances; it must "
+            f"give logits of shape {expected} ({expected[1]} classes)"
+        )
+
+
+def normalises(module: torch.nn.Module) -> bool:
+    """Whether a network normalises over batches, which a batch of one does not allow."""
+    return any(isinstance(part, _BatchNorm) for part in module.modules())
+
+
+# -- what is read off -----------------------------------------------------------------------------
+
+
+def set_heard(model: Any, table: AnnotationTable, belief: FloatArray | None) -> None:
+    """Set who annotated, and pool the confusion matrices by what is known of each row.
+
+    Parameters
+    ----------
+    model : BaseCrowdClassifier
+        With ``confusion_``, unless ``belief`` is None. Gets ``heard_``, and from ``confusion_``
+        and ``belief`` the pooled matrix, which annotators without annotations get too.
+    table : AnnotationTable
+    belief : array of shape (n_instances, n_classes) or None
+        Class probabilities of the annotated instances.
+    """
+    model.heard_ = table.annotations_per_annotator() > 0
+    if belief is None:
+        return
+    confusion, pooled = pool_confusions(
+        model.confusion_, table, belief, pseudo_annotations=float(model._adds_the_crowds_answer)
+    )
+    model.confusion_ = np.where(~model.heard_[:, None, None], pooled, confusion)
+    model.pooled_confusion_ = pooled
