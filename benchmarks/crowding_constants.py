@@ -25,7 +25,7 @@ import numpy as np
 import manyhands
 from manyhands import CrowdInGClassifier
 from manyhands.datasets import load_labelme, load_music, make_low_quality_cifar10h
-from manyhands.fitting.watching import watching
+from manyhands.fitting import Watch
 from manyhands.io import write_atomically
 
 OUT = Path("docs/results/crowding_constants.md")
@@ -114,8 +114,8 @@ def measure(name: str, setting: dict[str, Any], seed: int) -> Found:
     model = CrowdInGClassifier(
         **{**params, **setting, "validation": HELD_OUT, "random_state": seed}
     )
-    with watching(test=(data.X_test, data.y_test)):
-        history = model.fit(data.X_train, data.annotations).history_
+    watch = Watch(test=(data.X_test, data.y_test))
+    history = model.fit(data.X_train, data.annotations, watch=watch).history_
     start = [row for row in history if row["stage"] == "discriminator"][-1]
     rows = [start, *(row for row in history if row["stage"] == "adversarial")]
     nll = np.array([row[METRIC] for row in rows])

@@ -31,7 +31,7 @@ from manyhands.classifiers.cross_fitted import (
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.latent import LatentClasses
-from manyhands.fitting.watching import GoldMonitor
+from manyhands.fitting.monitors import GoldMonitor
 from manyhands.nn import CNN, MLP, Ensemble, Linear
 from manyhands.training import Checkpoint, GradientStep
 
@@ -304,8 +304,8 @@ def rounds_of(model, X, A):
     class Stop(Exception):
         pass
 
-    def stages(module, batches):
-        kept.append(model._rounds)
+    def stages(fit):
+        kept.append(fit.state.rounds)
         raise Stop
 
     model._stages = stages
@@ -806,8 +806,9 @@ def test_the_default_network_drops_less_out_in_the_last_training():
 
 
 def test_continuing_from_another_is_refused():
+    X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match="begins with the posterior of Dawid and Skene"):
-        CrossFittedEMClassifier().continue_from(CrossFittedEMClassifier())
+        CrossFittedEMClassifier().fit(X, A, start=CrossFittedEMClassifier())
 
 
 def test_a_crowd_of_the_library():

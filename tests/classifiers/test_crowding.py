@@ -39,7 +39,7 @@ from manyhands.datasets import (
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting import with_protocol
-from manyhands.fitting.watching import CROWD_ANNOTATIONS, ClassifierMonitor
+from manyhands.fitting.monitors import CROWD_ANNOTATIONS, ClassifierMonitor
 from manyhands.objectives import (
     Annotations,
     authenticity_cost,
@@ -69,7 +69,7 @@ class Step:
         model = CrowdInGClassifier(**QUICK | {"batch_size": 48} | options)
         kept = {}
         finish = model._set_fitted
-        model._set_fitted = lambda *given: (kept.update(batches=given[1]), finish(*given))
+        model._set_fitted = lambda *given: (kept.update(batches=given[0].batches), finish(*given))
         model.fit(X, table)
         self.table, self.module = table, model.module_
         self.batches = kept["batches"]

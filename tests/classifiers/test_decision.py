@@ -23,8 +23,8 @@ from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import check_rule, decided
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting import Watch
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
-from manyhands.fitting.watching import watching
 from manyhands.metrics import accuracy, balanced_accuracy, macro_f1, minority_recall
 from manyhands.sampling.class_balance import make_balance
 
@@ -269,8 +269,7 @@ def test_a_loaded_model_decides_the_same(rule, tmp_path):
 def test_the_history_has_the_accuracy_of_predict(rule):
     X, A, y = make_crowd_problem()
     model = AggregatedClassifier(decision=rule, validation=(X, y), **QUICK)
-    with watching(test=(X[::2], y[::2])):
-        model.fit(X, A)
+    model.fit(X, A, watch=Watch(test=(X[::2], y[::2])))
     kept = model.history_[model.best_epoch_ - 1]
     assert kept["validation_accuracy"] == accuracy(y, model.predict(X))
     assert kept["test_accuracy"] == accuracy(y[::2], model.predict(X[::2]))
@@ -281,8 +280,7 @@ def test_watching_a_rule_leaves_no_trace():
     X, A, y = make_crowd_problem()
     first = AggregatedClassifier(decision="balanced", **QUICK)
     second = copy.deepcopy(first).fit(X, A)
-    with watching(test=(X, y)):
-        first.fit(X, A)
+    first.fit(X, A, watch=Watch(test=(X, y)))
     np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
 
 

@@ -14,8 +14,8 @@ from manyhands.annotations import certainty_groups, label_certainty
 from manyhands.classifiers.iced import _Rounds
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting import Watch
 from manyhands.fitting.latent import SoftTargets
-from manyhands.fitting.watching import watching
 from manyhands.metrics import minority_recall
 from manyhands.nn import MLP, SynthesisModule
 from manyhands.nn.synthesis import Decoder
@@ -556,8 +556,7 @@ def test_one_candidate_is_repeated_with_a_warning():
 
 def test_history_has_stages_terms_and_what_is_watched():
     X, table, y = imbalanced()
-    with watching(y_train=y, test=(X, y)):
-        model = ICEDClassifier(**QUICK).fit(X, table)
+    model = ICEDClassifier(**QUICK).fit(X, table, watch=Watch(y_train=y, test=(X, y)))
     stages = [row["stage"] for row in model.history_]
     assert stages == ["decoder"] * 2 + ["warm_up"] * 3 + ["train"] * 2
     for row in model.history_:
@@ -651,7 +650,7 @@ def test_it_cannot_go_on_from_anothers_weights():
     X, A, _ = make_crowd_problem()
     model = ICEDClassifier(**QUICK).fit(X, A)
     with pytest.raises(AnnotationError, match="begins with majority votes"):
-        ICEDClassifier().continue_from(model)
+        ICEDClassifier().fit(X, A, start=model)
 
 
 @pytest.mark.parametrize(
@@ -829,9 +828,9 @@ def test_the_history_decides_by_the_prior_of_its_epoch(monkeypatch):
         priors.append(self.class_prior_.copy())
         return decide(self, proba)
 
-    with monkeypatch.context() as patch, watching(test=(X, y)):
+    with monkeypatch.context() as patch:
         patch.setattr(ICEDClassifier, "_decide", noted)
-        model = ICEDClassifier(**options).fit(X, table)
+        model = ICEDClassifier(**options).fit(X, table, watch=Watch(test=(X, y)))
     warm_up, train = priors[:3], priors[3:]
     # In the warm-up, the shares of the votes; then those of what is inferred.
     np.testing.assert_allclose(warm_up, np.tile(table.vote_counts().mean(axis=0) / 9, (3, 1)))
@@ -847,8 +846,7 @@ def test_the_history_follows_the_prior_of_every_round():
     X, table, y = imbalanced(error=(0.05, 0.2))
     options = {**QUICK, "max_epochs": 3, "decision": "balanced", "synthetic_labels": "intended"}
     sampler = CrowdSMOTE(sampling_strategy=0.4)
-    with watching(test=(X, y)):
-        model = ICEDClassifier(sampler=sampler, **options).fit(X, table)
+    model = ICEDClassifier(sampler=sampler, **options).fit(X, table, watch=Watch(test=(X, y)))
     for epoch, row in enumerate(model.history_[-3:], start=1):
         short = ICEDClassifier(sampler=sampler, **options | {"max_epochs": epoch}).fit(X, table)
         assert row["test_accuracy"] == (short.predict(X) == y).mean()
@@ -1002,13 +1000,13 @@ def test_the_class_of_a_sampler_is_no_sampler():
 def test_gold_that_is_known_of_some_or_of_none_is_watched():
     X, table, y = imbalanced(n_frequent=40, n_rare=8)
     some = np.where(np.arange(48) % 2 == 0, y.astype(object), None)
-    with watching(y_train=some):
-        model = ICEDClassifier(**QUICK).fit(X, table)
+    model = ICEDClassifier(**QUICK).fit(X, table, watch=Watch(y_train=some))
     last = model.history_[-1]
     assert last["inference_accuracy"] == (model.labels_[::2] == y[::2]).mean()
     assert last["inference_minority_recall"] == minority_recall(y[::2], model.labels_[::2])
-    with watching(y_train=np.full(48, None, dtype=object)):
-        model = ICEDClassifier(**QUICK).fit(X, table)
+    model = ICEDClassifier(**QUICK).fit(
+        X, table, watch=Watch(y_train=np.full(48, None, dtype=object))
+    )
     assert "inference_accuracy" not in model.history_[-1]
     assert "inferred_1" in model.history_[-1]
 

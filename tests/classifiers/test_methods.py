@@ -412,12 +412,12 @@ def test_string_ids_choose_annotators_by_id():
 
 
 def test_many_annotators_are_predicted_in_blocks(monkeypatch):
-    import manyhands.fitting.classifier as base
+    from manyhands.fitting import prediction
 
     X, A, _ = make_crowd_problem()
     model = CoNALClassifier(**QUICK).fit(X, A)
     whole = model.predict_annotation_proba(X)
-    monkeypatch.setattr(base, "GRID_ENTRIES", 31)
+    monkeypatch.setattr(prediction, "GRID_ENTRIES", 31)
     np.testing.assert_allclose(model.predict_annotation_proba(X), whole, atol=1e-6)
 
 

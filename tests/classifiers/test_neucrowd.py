@@ -30,7 +30,7 @@ from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting import embedding
 from manyhands.fitting.latent import balancing_rng
-from manyhands.fitting.watching import AnnotationMonitor, GoldMonitor
+from manyhands.fitting.monitors import AnnotationMonitor, GoldMonitor
 from manyhands.nn import SamplingNetwork
 from manyhands.objectives import TupletLoss, hardness_error
 from manyhands.registry import short_name
@@ -973,7 +973,7 @@ def test_the_probe_is_the_same_for_all_variants_and_by_hand(monkeypatch):
 
     class Probed(NeuCrowdClassifier):
         def _probed(self, data):
-            drawn.append(self._tuplets.draw(3, balancing_rng(0, 3)))
+            drawn.append(data.tuplets.draw(3, balancing_rng(0, 3)))
             embedded.append((data.embedded().numpy(), self._assurance(data)))
             return super()._probed(data)
 

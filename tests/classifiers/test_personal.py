@@ -257,7 +257,7 @@ def test_a_new_step_size_leaves_differences_and_multipliers():
         patch.setattr(
             PersonalClassifier,
             "_set_fitted",
-            lambda self, *args: (steps.append(self._step), set_fitted(self, *args))[1],
+            lambda self, fit: (steps.append(fit.state), set_fitted(self, fit))[1],
         )
         model.fit(X, A)
     (step,) = steps

@@ -24,7 +24,7 @@ from manyhands.classifiers import self_training
 from manyhands.classifiers.self_training import pseudo_annotation_quality
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.watching import watching
+from manyhands.fitting import Watch
 from manyhands.io import read_annotations
 from manyhands.metrics import annotator_reliability
 from manyhands.registry import find_classifier
@@ -207,8 +207,7 @@ def test_datasets_sparse_matrices_and_other_aggregators():
 
 def test_rounds_are_watched():
     X, A, y = make_crowd_problem()
-    with watching(test=(X, y)):
-        model = DASCClassifier(base(), n_rounds=2, random_state=0).fit(X, A)
+    model = DASCClassifier(base(), n_rounds=2, random_state=0).fit(X, A, watch=Watch(test=(X, y)))
     assert model.history_.column("test_accuracy")[-1] == model.score(X, y)
     assert len(model.history_) == 3
 
@@ -219,9 +218,8 @@ def test_what_is_added_is_watched_by_hand():
     A[(y == 3) & (np.arange(80) > 40), :] = -1  # and this one
     y = y.astype(float)
     y[3], y[6] = np.nan, 7.0  # unknown, and a class that nobody names
-    with watching(y_train=y):
-        model = DASCClassifier(base(max_epochs=8), n_rounds=2, n_select=60, random_state=0)
-        model.fit(X, A)
+    model = DASCClassifier(base(max_epochs=8), n_rounds=2, n_select=60, random_state=0)
+    model.fit(X, A, watch=Watch(y_train=y))
     out, history = model.augmented_annotations_, model.history_
     assert "pseudo_accuracy" not in history[0]
     for number in (1, 2):
@@ -240,17 +238,19 @@ def test_what_is_added_is_watched_by_hand():
     before, after = history.column("imbalance_before"), history.column("imbalance")
     np.testing.assert_array_equal(before[1:], after[:-1])
     assert before[0] == after[0]
-    with watching(y_train=y[:-1]):  # of other instances: not measured, and no error
-        assert "pseudo_accuracy" not in DASCClassifier(base(), n_rounds=1).fit(X, A).history_[1]
+    # of other instances: not measured, and no error
+    assert (
+        "pseudo_accuracy"
+        not in DASCClassifier(base(), n_rounds=1).fit(X, A, watch=Watch(y_train=y[:-1])).history_[1]
+    )
 
 
 def test_of_three_classes_one_is_the_minority():
     X, A, y = make_crowd_problem()
     A[y == 2, 1:] = -1
     A[(y == 1) & (np.arange(len(y)) > 30)] = -1
-    with watching(y_train=y):
-        model = SelfTrainingCrowdClassifier(base(), RandomSelector(), n_rounds=1, n_select=40)
-        model.fit(X, A)
+    model = SelfTrainingCrowdClassifier(base(), RandomSelector(), n_rounds=1, n_select=40)
+    model.fit(X, A, watch=Watch(y_train=y))
     out, new = model.augmented_annotations_, model.rounds_ == 1
     true, given = y[out.instance[new]], out.label[new]
     assert model.history_[1]["minority_recall"] == np.mean(given[true == 2] == 2)
@@ -258,8 +258,9 @@ def test_of_three_classes_one_is_the_minority():
 
 def test_sets_of_another_shape_are_not_watched():
     X, A, y = make_crowd_problem()
-    with watching(other=(X[:, :2], y), test=(X, y)):
-        model = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
+    model = DASCClassifier(base(), n_rounds=1, random_state=0).fit(
+        X, A, watch=Watch(other=(X[:, :2], y), test=(X, y))
+    )
     assert "test_accuracy" in model.history_.columns
     assert "other_accuracy" not in model.history_.columns
 
@@ -401,7 +402,7 @@ def test_a_warm_start_goes_on_from_the_round_before():
     whole, rounds = model.augmented_annotations_, model.rounds_
     chain = base().fit(X, whole.take(rounds == 0))
     for number in (1, 2):
-        chain = base().continue_from(chain).fit(X, whole.take(rounds <= number))
+        chain = base().fit(X, whole.take(rounds <= number), start=chain)
     np.testing.assert_array_equal(model.predict_proba(X), chain.predict_proba(X))
     cold = DASCClassifier(base(), **options).fit(X, A)
     assert np.abs(cold.predict_proba(X) - model.predict_proba(X)).max() > 1e-3
@@ -410,8 +411,8 @@ def test_a_warm_start_goes_on_from_the_round_before():
 def test_weights_to_start_from_are_for_one_fit():
     X, A, _ = make_crowd_problem()
     plain = base().fit(X, A)
-    other = base().continue_from(base(max_epochs=9).fit(X, A))
-    assert not np.array_equal(other.fit(X, A).predict_proba(X), plain.predict_proba(X))
+    other = base().fit(X, A, start=base(max_epochs=9).fit(X, A))
+    assert not np.array_equal(other.predict_proba(X), plain.predict_proba(X))
     np.testing.assert_array_equal(other.fit(X, A).predict_proba(X), plain.predict_proba(X))
 
 
@@ -427,11 +428,13 @@ def test_a_warm_start_goes_on_or_says_why_not(name, cls):
     first = clone(estimator).fit(X, A)
     again = clone(estimator).set_params(random_state=1)
     if cls._starts_anew is not None:
-        with pytest.raises(AnnotationError, match=f"a training of {name} {cls._starts_anew}"):
-            again.continue_from(first)
+        with pytest.raises(
+            AnnotationError, match=f"start={name}: a training of {name} {cls._starts_anew}"
+        ):
+            again.fit(X, A, start=first)
         return
     assert np.abs(clone(again).fit(X, A).predict_proba(X) - first.predict_proba(X)).max() > 1e-3
-    again.continue_from(first).fit(X, A)
+    again.fit(X, A, start=first)
     np.testing.assert_allclose(again.predict_proba(X), first.predict_proba(X), atol=1e-5)
     if hasattr(first, "confusion_"):
         np.testing.assert_allclose(again.confusion_, first.confusion_, atol=1e-4)
@@ -621,8 +624,7 @@ def test_a_completers_round_is_neither_scored_nor_kept(gold):
         patience=2,
         random_state=0,
     )
-    with watching(y_train=y, test=(X, y)):
-        model.fit(X, A)
+    model.fit(X, A, watch=Watch(y_train=y, test=(X, y)))
     name = "validation_accuracy" if gold else "validation_nll"
     seen = model.history_.column(name)
     assert np.isnan(seen[0])
@@ -638,8 +640,7 @@ def test_an_annotators_round_is_scored_where_it_can_be_and_never_kept():
     model = SelfTrainingCrowdClassifier(
         base(max_epochs=1), annotator=annotator, n_rounds=1, validation=(X, y)
     )
-    with watching(test=(X, y)):
-        model.fit(X, A)
+    model.fit(X, A, watch=Watch(test=(X, y)))
     alone = clone(annotator).fit(X, A).score(X, y)
     for name in ("validation_accuracy", "test_accuracy"):
         seen, other = (model.history_.column(prefix + name) for prefix in ("", "annotator_"))

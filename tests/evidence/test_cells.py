@@ -27,7 +27,8 @@ from manyhands.evidence.running.code import (
     _tree,
     code_hash,
 )
-from manyhands.fitting.watching import _macro_f1, watched, watching
+from manyhands.fitting import Watch
+from manyhands.fitting.monitors import _macro_f1
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.training import GradientStep
 
@@ -105,8 +106,11 @@ QUICK = {"max_epochs": 3, "batch_size": 256, "random_state": 0, "device": "cpu"}
 )
 def test_watching_changes_nothing_but_the_history(demo, model):
     alone = clone(model).fit(demo.X_train, demo.annotations)
-    with watching(test=(demo.X_test, demo.y_test), valid=(demo.X_valid, demo.y_valid)):
-        seen = clone(model).fit(demo.X_train, demo.annotations)
+    seen = clone(model).fit(
+        demo.X_train,
+        demo.annotations,
+        watch=Watch(test=(demo.X_test, demo.y_test), valid=(demo.X_valid, demo.y_valid)),
+    )
     for name, weights in alone.module_.state_dict().items():
         assert torch.equal(weights, seen.module_.state_dict()[name]), name
     added = {"test_accuracy", "test_macro_f1", "valid_accuracy", "valid_macro_f1"}
@@ -116,8 +120,9 @@ def test_watching_changes_nothing_but_the_history(demo, model):
 
 
 def test_what_is_watched_is_what_the_model_predicts(demo):
-    with watching(test=(demo.X_test, demo.y_test)):
-        model = CoNALClassifier(**QUICK).fit(demo.X_train, demo.annotations)
+    model = CoNALClassifier(**QUICK).fit(
+        demo.X_train, demo.annotations, watch=Watch(test=(demo.X_test, demo.y_test))
+    )
     predicted = model.predict(demo.X_test)
     assert model.history_[-1]["test_accuracy"] == accuracy(demo.y_test, predicted)
     assert model.history_[-1]["test_macro_f1"] == pytest.approx(macro_f1(demo.y_test, predicted))
@@ -144,8 +149,9 @@ def test_a_checkpoint_does_not_know_who_watched(demo, tmp_path, monkeypatch):
         patch.setattr(GradientStep, "start_epoch", kill_in_the_second_epoch)
         with pytest.raises(Killed):
             clone(model).fit(demo.X_train, demo.annotations)
-    with watching(test=(demo.X_test, demo.y_test)):
-        resumed = clone(model).fit(demo.X_train, demo.annotations)
+    resumed = clone(model).fit(
+        demo.X_train, demo.annotations, watch=Watch(test=(demo.X_test, demo.y_test))
+    )
     for name, weights in plain.module_.state_dict().items():
         assert torch.equal(weights, resumed.module_.state_dict()[name])
     seen = resumed.history_.column("test_accuracy")
@@ -161,37 +167,32 @@ def kill_in_the_second_epoch(step, epoch):
 class Rounds(CrowdLayerClassifier):
     """Fits another classifier on other features within its own fit."""
 
-    def _prepare(self, table, features, module, rng):
-        X = features.data.cpu().numpy()
-        self.same_ = clone(INNER).fit(X, table)
-        self.other_ = clone(INNER).fit(X[:, :3], table)
+    def _prepare(self, fit):
+        X = fit.features.data.cpu().numpy()
+        self.same_ = clone(INNER).fit(X, fit.table, watch=fit.watch)
+        self.other_ = clone(INNER).fit(X[:, :3], fit.table, watch=fit.watch)
+        self.alone_ = clone(INNER).fit(X, fit.table)
 
 
 INNER = CrowdLayerClassifier(**{**QUICK, "max_epochs": 1})
 
 
-def test_nested_fits_are_watched_where_the_instances_are_the_same(demo):
+def test_a_watch_is_handed_on_and_used_where_the_instances_have_its_shape(demo):
     part = demo.X_test, demo.y_test
-    with watching(test=part), watching(again=part):
-        assert set(watched()) == {"test", "again"}
-        model = Rounds(**QUICK).fit(demo.X_train, demo.annotations)
-    assert not watched()
+    watch = Watch(test=part, again=part)
+    model = Rounds(**QUICK).fit(demo.X_train, demo.annotations, watch=watch)
     for fitted in (model, model.same_):
         seen = fitted.history_.column("test_accuracy")
         assert np.isfinite(seen).all()
         assert np.array_equal(seen, fitted.history_.column("again_accuracy"))
     assert "test_accuracy" not in model.other_.history_.columns
+    assert "test_accuracy" not in model.alone_.history_.columns, "gold reached a fit by itself"
 
 
-def test_a_failure_ends_the_watching(demo):
+def test_gold_of_another_length_is_refused(demo):
+    watch = Watch(test=(demo.X_test, demo.y_test[:-1]))
     with pytest.raises(ValueError, match="test has 500 rows"):
-        watch_a_wrong_set(demo)
-    assert not watched()
-
-
-def watch_a_wrong_set(demo):
-    with watching(test=(demo.X_test, demo.y_test[:-1])):
-        INNER.fit(demo.X_train, demo.annotations)
+        clone(INNER).fit(demo.X_train, demo.annotations, watch=watch)
 
 
 # -- a cell -----------------------------------------------------------------------------------

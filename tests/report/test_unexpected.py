@@ -409,7 +409,7 @@ def test_batches_of_instances_equal_all_at_once(monkeypatch):
     A[::4] = -1
     model = CrowdLayerClassifier(**SMALL).fit(X, A)
     whole, score = model.predict_observed_proba(X, A), model.score(X, A)
-    monkeypatch.setattr("manyhands.fitting.classifier.PREDICT_BATCH", 7)
+    monkeypatch.setattr("manyhands.fitting.prediction.PREDICT_BATCH", 7)
     np.testing.assert_allclose(model.predict_observed_proba(X, A), whole, rtol=1e-5)
     assert model.score(X, A) == pytest.approx(score, rel=1e-6)
 

@@ -303,11 +303,6 @@ validation, patience, checkpoint
 class _EveryNetworksTargets(SoftTargets):
     """Targets towards which every network of an ensemble is trained."""
 
-    @property
-    def weighted(self) -> Tensor:
-        """Targets times their weights, shape (n_instances, n_classes)."""
-        return self.targets if self.weights is None else self.targets * self.weights
-
     def objective(self, module: CrowdModule, batch: CrowdBatch) -> dict[str, Tensor]:
         """``cross_entropy``, the mean over networks and instances."""
         classifier = module.classifier

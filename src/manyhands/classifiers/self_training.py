@@ -520,19 +520,17 @@ class DASCClassifier(SelfTrainingCrowdClassifier):
         verbose: int = 0,
         random_state: Any = None,
     ) -> None:
-        super().__init__(
-            estimator,
-            annotator=annotator,
-            n_rounds=n_rounds,
-            n_select=n_select,
-            warm_start=warm_start,
-            validation=validation,
-            patience=patience,
-            checkpoint=checkpoint,
-            verbose=verbose,
-            random_state=random_state,
-        )
+        self.estimator = estimator
         self.refill = refill
+        self.annotator = annotator
+        self.n_rounds = n_rounds
+        self.n_select = n_select
+        self.warm_start = warm_start
+        self.validation = validation
+        self.patience = patience
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+        self.random_state = random_state
 
     def _selector(self) -> Selector:
         return DistributionAwareSelector(self.refill)

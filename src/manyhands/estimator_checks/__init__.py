@@ -19,6 +19,7 @@ from typing import Any
 from manyhands.estimator_checks.inputs import *
 from manyhands.estimator_checks.problem import make_crowd_problem
 from manyhands.estimator_checks.results import *
+from manyhands.estimator_checks.state import *
 from manyhands.fitting import BaseCrowdClassifier
 
 __all__ = [
@@ -32,7 +33,7 @@ Check = Callable[[BaseCrowdClassifier], None]
 
 
 def crowd_checks(estimator: BaseCrowdClassifier) -> Iterator[tuple[str, Check]]:
-    """Yield (name, check) of every check of `inputs` and `results` that applies.
+    """Yield (name, check) of every check of `inputs`, `results` and `state` that applies.
 
     A class leaves one out by naming it, with the reason, in its ``_crowd_check_exemptions``.
     """

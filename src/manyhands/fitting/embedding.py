@@ -187,8 +187,7 @@ class EmbeddingData:
         self.facts = fit.facts
         self.n_steps = 0
         self._noted: dict[str, list[Tensor]] = {}
-        weighted = targets.targets if targets.weights is None else targets.targets * targets.weights
-        weighted = weighted.double().cpu().numpy()
+        weighted = targets.weighted.double().cpu().numpy()
         posterior = model.aggregator_.posterior_
         features, table = self.features, self.table
         annotated = np.flatnonzero(table.annotations_per_instance())

@@ -154,13 +154,17 @@ class SoftTargets:
         self.weights = None if weights is None else self._as_tensor(weights)
 
     @property
+    def weighted(self) -> Tensor:
+        """Targets times their weights, shape (n_instances, n_classes)."""
+        return self.targets if self.weights is None else self.targets * self.weights
+
+    @property
     def shares(self) -> FloatArray:
         """Share of every class in what is trained on, shape (n_classes,); see `class_shares`.
 
         Made of what `state_dict` holds, so that it is right after a resume too.
         """
-        own = self.targets if self.weights is None else self.targets * self.weights
-        return class_shares(own.double().cpu().numpy())
+        return class_shares(self.weighted.double().cpu().numpy())
 
     def _as_tensor(self, values: FloatArray) -> Tensor:
         return torch.tensor(values, dtype=torch.float32, device=self.device)

@@ -223,13 +223,13 @@ def stopping_rule(model: Any, data: Data) -> dict[str, float]:
     AnnotationError
         If the data have no test part.
     """
-    from manyhands.fitting.watching import watching
+    from manyhands.fitting import Watch
 
     if data.y_test is None:
         raise AnnotationError("y_test is None; how good a round is cannot be measured")
     again = clone(model).set_params(validation=HOLDOUT)
-    with watching(test=(data.X_test, data.y_test)):
-        again.fit(data.X_train, data.annotations)
+    watch = Watch(test=(data.X_test, data.y_test))
+    again.fit(data.X_train, data.annotations, watch=watch)
     found = again.history_.column("test_accuracy")
     likelihood = -again.history_.column("validation_nll")
     moves = len(set(found)) > 1 and len(set(likelihood)) > 1
@@ -332,13 +332,13 @@ def watchdog(model: Any, data: Data) -> dict[str, float]:
     AnnotationError
         If the model has no start, or the data have no test part.
     """
-    from manyhands.fitting.watching import watching
+    from manyhands.fitting import Watch
 
     # What cannot be measured is refused before it costs a fit.
     _start_and_own(model, data)
     again = clone(model).set_params(validation=HOLDOUT)
-    with watching(test=(data.X_test, data.y_test)):
-        again.fit(data.X_train, data.annotations)
+    watch = Watch(test=(data.X_test, data.y_test))
+    again.fit(data.X_train, data.annotations, watch=watch)
     start, own = _start_and_own(again, data)
     epochs = again.history_.column("test_accuracy", "adversarial")
     return {
@@ -475,7 +475,7 @@ def inference(model: Any, data: Data) -> dict[str, float]:
     if first is None:
         raise AnnotationError(
             f"history_ of {type(model).__name__} has no inference_accuracy in stage train; fit it "
-            "in a row, or within watching(y_train=...)"
+            "in a row, or with watch=Watch(y_train=...)"
         )
     classes = np.asarray(model.classes_)
     labels = {

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import has_fit_parameter
 
 from manyhands._version import __version__
 from manyhands.annotations.encoding import as_values, missing_mask
@@ -118,15 +119,17 @@ def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
 
 def _fit(model: Any, data: Data, seed: int, watch: tuple[str, ...]) -> list[dict[str, Any]]:
     """Fit under watch; return the history, empty where the estimator keeps none."""
-    from manyhands.fitting.watching import watching
+    from manyhands.fitting import Watch
 
     parts = {"valid": (data.X_valid, data.y_valid), "test": (data.X_test, data.y_test)}
     _seed_everything(seed)
     watched = {name: part for name, part in parts.items() if part[1] is not None}
     if "train" in watch:
         watched["train"] = _training_gold(data)
-    with watching(y_train=data.y_train, **watched):
-        model.fit(data.X_train, data.annotations)
+    options: dict[str, Any] = {}
+    if has_fit_parameter(model, "watch"):
+        options["watch"] = Watch(y_train=data.y_train, **watched)
+    model.fit(data.X_train, data.annotations, **options)
     return list(getattr(model, "history_", []))
 
 
