@@ -21,7 +21,7 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import SoftTargets, balancing_rng
 from manyhands.fitting.prediction import PREDICT_BATCH
-from manyhands.inference import BaseAggregator
+from manyhands.inference.base import BaseAggregator
 from manyhands.linear.regression import fit_regression
 from manyhands.nn import (
     REGRESSIONS,
