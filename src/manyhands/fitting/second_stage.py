@@ -59,9 +59,13 @@ class SecondStageClassifier(BaseCrowdClassifier):
         return not isinstance(self._network, torch.nn.Module) and hasattr(self.backbone, "fit")
 
     def _check_parameters(self) -> None:
+        self._validate_params()
+        if self._second_stage:
+            self._check_second_stage()
         super()._check_parameters()
-        if not self._second_stage:
-            return
+
+    def _check_second_stage(self) -> None:
+        """Refuse what only a network can be told."""
         name = type(self._network).__name__
         for parameter in ("validation", "checkpoint"):
             if getattr(self, parameter) is not None:
