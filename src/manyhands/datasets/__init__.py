@@ -5,7 +5,6 @@ from manyhands.datasets._balance import thin_to_imbalance, with_balanced_test
 from manyhands.datasets._base import CrowdDataset
 from manyhands.datasets._cifar10 import load_cifar10h, load_cifar10n
 from manyhands.datasets._colposcopy import load_colposcopy
-from manyhands.datasets._crowd import make_crowd
 from manyhands.datasets._demo import load_demo
 from manyhands.datasets._gsad import load_gsad
 from manyhands.datasets._hotel import load_hotel
@@ -26,6 +25,7 @@ from manyhands.datasets._synthetic import (
     make_conal_synthetic,
 )
 from manyhands.datasets._usps import load_usps
+from manyhands.datasets.simulated_crowd import make_crowd
 
 __all__ = [
     "AGGREGATION_SETS",

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from manyhands.annotations import AnnotationTable
-from manyhands.datasets._crowd import CrowdTruth
+from manyhands.datasets.simulated_crowd import CrowdTruth
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, IntArray
 

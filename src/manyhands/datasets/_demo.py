@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 
 from manyhands.datasets._base import CrowdDataset
-from manyhands.datasets._crowd import make_crowd
+from manyhands.datasets.simulated_crowd import make_crowd
 from manyhands.typing import FloatArray
 
 __all__ = ["load_demo"]

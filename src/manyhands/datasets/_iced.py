@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from manyhands.datasets._base import CrowdDataset, PathLike
-from manyhands.datasets._crowd import make_crowd
 from manyhands.datasets._gsad import load_gsad
 from manyhands.datasets._synthetic import SimulatedCrowdDataset
 from manyhands.datasets._usps import load_usps
+from manyhands.datasets.simulated_crowd import make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 

@@ -12,11 +12,11 @@ from sklearn.utils import check_random_state
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets._base import CrowdDataset, PathLike
 from manyhands.datasets._colposcopy import load_colposcopy
-from manyhands.datasets._crowd import make_crowd
 from manyhands.datasets._product import load_product
 from manyhands.datasets._reports import load_reports
 from manyhands.datasets._synthetic import SimulatedCrowdDataset
 from manyhands.datasets._usps import load_usps
+from manyhands.datasets.simulated_crowd import make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 

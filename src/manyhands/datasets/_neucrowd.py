@@ -9,8 +9,8 @@ from scipy.stats import truncnorm
 from sklearn.datasets import make_classification
 from sklearn.utils import check_random_state
 
-from manyhands.datasets._crowd import make_crowd
 from manyhands.datasets._synthetic import SimulatedCrowdDataset
+from manyhands.datasets.simulated_crowd import make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 

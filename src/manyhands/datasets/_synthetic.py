@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from manyhands.datasets._base import CrowdDataset, PathLike
 from manyhands.datasets._cifar10 import load_cifar10n
-from manyhands.datasets._crowd import CrowdTruth, make_crowd
+from manyhands.datasets.simulated_crowd import CrowdTruth, make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray
 
