@@ -37,7 +37,7 @@ from manyhands.datasets import (
     load_product,
     load_sentiment,
 )
-from manyhands.datasets._base import data_home
+from manyhands.datasets.base import data_home
 from manyhands.io import read_annotations, read_gold, write_atomically
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.registry import all_aggregators

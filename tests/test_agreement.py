@@ -706,8 +706,8 @@ def test_intervals_of_parts():
 def test_many_small_blocks_of_pairs_are_one(seed, monkeypatch):
     table = crowd(n=60, n_annotators=9, seed=seed)
     expected = cohen_kappa(table), bootstrap(cohen_kappa, table, n_resamples=5)
-    monkeypatch.setattr("manyhands.agreement._pairs._BLOCK_SUMMED", 30)
-    monkeypatch.setattr("manyhands.agreement._pairs._BLOCK_BY_INSTANCE", 30)
+    monkeypatch.setattr("manyhands.agreement.pairs._BLOCK_SUMMED", 30)
+    monkeypatch.setattr("manyhands.agreement.pairs._BLOCK_BY_INSTANCE", 30)
     found = cohen_kappa(table), bootstrap(cohen_kappa, table, n_resamples=5)
     np.testing.assert_allclose(figures(found[0]), figures(expected[0]))
     for bound in ("value", "low", "high"):

@@ -17,9 +17,9 @@ from manyhands.datasets import (
     load_music,
     load_sentiment,
 )
-from manyhands.datasets._aggregation import SOURCES, _source, convert
-from manyhands.datasets._base import user_cache
-from manyhands.datasets._fetch import BASE_URL
+from manyhands.datasets.aggregation import SOURCES, _source, convert
+from manyhands.datasets.base import user_cache
+from manyhands.datasets.fetch import BASE_URL
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 from manyhands.inference import MajorityVote
 

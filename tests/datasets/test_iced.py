@@ -14,8 +14,8 @@ from manyhands.datasets import (
     load_gsad,
     make_iced_synthetic,
 )
-from manyhands.datasets._base import user_cache
-from manyhands.datasets._iced import _confusions, _padded, _with_rare_thinned
+from manyhands.datasets.base import user_cache
+from manyhands.datasets.iced import _confusions, _padded, _with_rare_thinned
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 
 RNG = np.random.RandomState

@@ -19,9 +19,9 @@ from manyhands.datasets import (
     make_imbalanced_binary,
     make_long_tailed_cifar10h,
 )
-from manyhands.datasets._base import user_cache
-from manyhands.datasets._imbalanced import TASKS, _against_rest, _confusions, _thinned
-from manyhands.datasets._long_tailed import _long_tail
+from manyhands.datasets.base import user_cache
+from manyhands.datasets.imbalanced import TASKS, _against_rest, _confusions, _thinned
+from manyhands.datasets.long_tailed import _long_tail
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 from manyhands.inference import MajorityVote
 

@@ -16,9 +16,9 @@ import pytest
 
 from manyhands.agreement import common_confusions
 from manyhands.datasets import CrowdDataset, load_demo, load_labelme, load_music
-from manyhands.datasets import _fetch as fetch_module
-from manyhands.datasets._base import data_home, user_cache
-from manyhands.datasets._fetch import Source, load_set
+from manyhands.datasets import fetch as fetch_module
+from manyhands.datasets.base import data_home, user_cache
+from manyhands.datasets.fetch import Source, load_set
 from manyhands.exceptions import DataNotFoundError
 from manyhands.inference import MajorityVote
 

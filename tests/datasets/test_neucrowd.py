@@ -8,10 +8,10 @@ import pytest
 from manyhands.agreement import fleiss_kappa
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import SimulatedCrowdDataset, load_hotel, make_neucrowd_synthetic
-from manyhands.datasets._base import user_cache
-from manyhands.datasets._fetch import _slots
-from manyhands.datasets._hotel import _in_random_slots
-from manyhands.datasets._neucrowd import _error_rates
+from manyhands.datasets.base import user_cache
+from manyhands.datasets.fetch import _slots
+from manyhands.datasets.hotel import _in_random_slots
+from manyhands.datasets.neucrowd import _error_rates
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 from manyhands.inference import MajorityVote
 

@@ -12,9 +12,9 @@ from scipy.sparse import csr_array
 
 from manyhands import AggregatedClassifier, AnnotationTable
 from manyhands.datasets import load_colposcopy, load_product, load_reports, load_sentiment
-from manyhands.datasets._base import user_cache
-from manyhands.datasets._fetch import BASE_URL, Source, load_set
-from manyhands.datasets._sentiment import SENTIMENT, convert
+from manyhands.datasets.base import user_cache
+from manyhands.datasets.fetch import BASE_URL, Source, load_set
+from manyhands.datasets.sentiment import SENTIMENT, convert
 from manyhands.exceptions import DataNotFoundError
 from manyhands.inference import MajorityVote
 

@@ -17,11 +17,11 @@ from sklearn.exceptions import NotFittedError
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError, MissingExtraError
 from manyhands.report import render_report, summarize, write_report
-from manyhands.report._charts import count_bars, curves, nice_ticks
-from manyhands.report._data import count_histogram
-from manyhands.report._html import SECTIONS
-from manyhands.report._limits import LIMITS
-from manyhands.report._words import clipped, duration, fine_percent, name, percent, visible
+from manyhands.report.charts import count_bars, curves, nice_ticks
+from manyhands.report.data import count_histogram
+from manyhands.report.html import SECTIONS
+from manyhands.report.limits import LIMITS
+from manyhands.report.words import clipped, duration, fine_percent, name, percent, visible
 
 EVIL = [
     "<script>alert(1)</script>",

@@ -18,9 +18,9 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.report import _expectations, render_report, summarize
-from manyhands.report._expectations import find_expectations
-from manyhands.report._limits import LIMITS
+from manyhands.report import expectations, render_report, summarize
+from manyhands.report.expectations import find_expectations
+from manyhands.report.limits import LIMITS
 
 BY_HAND = np.array(
     [
@@ -293,7 +293,7 @@ def assert_same(a, b):
 
 @pytest.mark.parametrize("entries", [1, 40, 100, 1 << 23])
 def test_blocks_equal_one_answer(monkeypatch, entries):
-    monkeypatch.setattr(_expectations, "MAX_ENTRIES", entries)
+    monkeypatch.setattr(expectations, "MAX_ENTRIES", entries)
     A, _, grid = crowd(n=40)
     grid = np.random.default_rng(2).dirichlet(np.ones(4), size=(40, 6))
     A[::3] = -1

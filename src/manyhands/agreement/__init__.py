@@ -5,17 +5,17 @@ annotation is not a class. Instances with fewer than two annotations say nothing
 Undefined values are NaN. ``docs/agreement.md`` explains which measure to use when.
 """
 
-from manyhands.agreement._confusions import common_confusions, spammer_score
-from manyhands.agreement._intervals import Interval, bootstrap, summary
-from manyhands.agreement._overall import (
+from manyhands.agreement.confusions import common_confusions, spammer_score
+from manyhands.agreement.intervals import Interval, bootstrap, summary
+from manyhands.agreement.overall import (
     fleiss_kappa,
     gwet_ac1,
     gwet_ac2,
     krippendorff_alpha,
     percent_agreement,
 )
-from manyhands.agreement._pairs import PairwiseKappa, cohen_kappa, mean_cohen_kappa
-from manyhands.agreement._parts import (
+from manyhands.agreement.pairs import PairwiseKappa, cohen_kappa, mean_cohen_kappa
+from manyhands.agreement.parts import (
     AnnotatorAgreement,
     ClassAgreement,
     annotator_agreement,

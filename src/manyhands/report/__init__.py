@@ -3,7 +3,7 @@
 `summarize` needs no optional dependency; rendering needs the extra 'report'.
 """
 
-from manyhands.report._html import render_report, write_report
-from manyhands.report._summarize import summarize
+from manyhands.report.html import render_report, write_report
+from manyhands.report.summary import summarize
 
 __all__ = ["render_report", "summarize", "write_report"]

@@ -9,9 +9,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from warnings import warn
 
 import numpy as np
@@ -22,14 +21,13 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable, as_table, label_certainty
-from manyhands.annotations.columns import SOURCES
 from manyhands.annotations.encoding import encode
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.inputs import check_annotations, gold_codes
-from manyhands.typing import AnyArray, FloatArray, IntArray
-
-Rng: TypeAlias = np.random.RandomState
+from manyhands.inference.inputs import check_annotations
+from manyhands.sampling.interpolation import Pairs, Rng, between, class_codes, nearest_rows, stacked
+from manyhands.sampling.synthetic_annotations import annotate, with_rows
+from manyhands.typing import FloatArray, IntArray
 
 
 class FewCandidatesWarning(UserWarning):
@@ -223,7 +221,7 @@ class CrowdSMOTE(BaseEstimator):
         # What weighs nothing is no annotation, and yet it stays in the table.
         given = table if table.weights is None else table.take(table.weights > 0)
         annotated = given.annotations_per_instance() > 0
-        codes = np.where(annotated, _codes(given, labels), -1)
+        codes = np.where(annotated, class_codes(given, labels), -1)
         if (codes < 0).all():
             warn(
                 "labels name no class of any annotated instance, so nothing was made",
@@ -236,12 +234,18 @@ class CrowdSMOTE(BaseEstimator):
         space = X if sparse.issparse(X) else X.reshape(len(X), -1)
         made = [self._pairs(space, codes, c, wanted[c], certainty, rng) for c in wanted]
         self._note(made, wanted, codes, table)
-        points = _between(space, self.parents_, self.delta_)
+        points = between(space, self.parents_, self.delta_)
         if not len(self.delta_):
             return X, table
-        neighbours = _nearest(space, np.flatnonzero(annotated), points, self.k_neighbors)
-        annotations = self._annotate(neighbours, given, rng)
-        return _stacked(X, points), _with_rows(table, len(self.delta_), annotations)
+        neighbours = nearest_rows(space, np.flatnonzero(annotated), points, self.k_neighbors)
+        annotations = annotate(
+            neighbours,
+            given,
+            rng,
+            by_majority=self.annotations == "majority",
+            keep_gaps=self.gaps == "kept",
+        )
+        return stacked(X, points), with_rows(table, len(self.delta_), annotations)
 
     # -- how many ---------------------------------------------------------------------------------
 
@@ -285,19 +289,19 @@ class CrowdSMOTE(BaseEstimator):
 
     def _pairs(
         self, space: Any, codes: IntArray, c: int, n: int, certainty: FloatArray, rng: Rng
-    ) -> _Pairs:
+    ) -> Pairs:
         """Choose n candidates of a class, a neighbour of each, and delta (Eq. 2.5)."""
         rows = np.flatnonzero(codes == c)
         m = len(rows)
         k = min(self.k_neighbors, m - 1)
         if m < 2:
             alone = np.repeat(rows[:, None], 2, axis=1).repeat(n, axis=0)
-            return _Pairs(c, m, 0, alone, np.zeros(len(alone)))
+            return Pairs(c, m, 0, alone, np.zeros(len(alone)))
         neighbours = NearestNeighbors(n_neighbors=k).fit(space[rows]).kneighbors()[1]
         turns = np.concatenate([rng.permutation(m) for _ in range(-(-n // m))])[:n]
         chosen = neighbours[turns, rng.randint(k, size=n)]
         parents = rows[np.column_stack([turns, chosen])]
-        return _Pairs(c, m, k, parents, self._delta(certainty[parents], rng))
+        return Pairs(c, m, k, parents, self._delta(certainty[parents], rng))
 
     def _delta(self, certainty: FloatArray, rng: Rng) -> FloatArray:
         """How far from the candidate towards its neighbour, from their certainties (n, 2)."""
@@ -310,7 +314,7 @@ class CrowdSMOTE(BaseEstimator):
 
     def _note(
         self,
-        made: list[_Pairs],
+        made: list[Pairs],
         wanted: dict[int, int],
         codes: IntArray,
         table: AnnotationTable,
@@ -343,152 +347,3 @@ class CrowdSMOTE(BaseEstimator):
                 FewCandidatesWarning,
                 stacklevel=3,
             )
-
-    # -- annotations ------------------------------------------------------------------------------
-
-    def _annotate(self, neighbours: IntArray, table: AnnotationTable, rng: Rng) -> _Given:
-        """Annotate every synthetic instance as the annotators of its neighbours (n, k) did."""
-        k = neighbours.shape[1]
-        rows, owner = _annotations_of(neighbours, table)
-        pair: IntArray
-        label: IntArray
-        pair = owner * table.n_annotators + table.annotator[rows]
-        label, weight = table.label[rows].astype(np.int64), table.weight[rows].astype(np.float64)
-        times = np.ones(len(rows))
-        if self.annotations == "majority":
-            pair, label, weight, times = _tallied(pair, label, weight, table.n_classes)
-            rank = -weight
-        else:
-            # The smallest of exponentials with these rates: each as probable as its weight says.
-            rank = rng.exponential(size=len(rows)) / np.maximum(weight, np.finfo(float).tiny)
-        order = np.lexsort((rng.uniform(size=len(rank)), rank, pair))
-        first = order[np.flatnonzero(np.diff(pair[order], prepend=-1))]
-        # How many of the neighbours this annotator has annotated.
-        _, group = np.unique(pair, return_inverse=True)
-        share = np.bincount(group, weights=times) / k
-        kept = np.ones(len(first), dtype=bool)
-        if self.gaps == "kept":
-            kept = _some(rng.uniform(size=len(first)) - share, pair[first] // table.n_annotators)
-        taken = first[kept]
-        instance, annotator = np.divmod(pair[taken], table.n_annotators)
-        return _Given(instance, annotator, label[taken], weight[taken] / times[taken])
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Candidates of a class with a neighbour each."""
-
-    code: int
-    n_candidates: int
-    n_neighbors: int
-    parents: IntArray
-    delta: FloatArray
-
-
-class _Given(NamedTuple):
-    """Annotations of synthetic instances, these counted from 0."""
-
-    instance: IntArray
-    annotator: IntArray
-    label: IntArray
-    weight: FloatArray
-
-
-def _codes(table: AnnotationTable, labels: Any) -> IntArray:
-    """Class code of every instance, -1 where it has none."""
-    if labels is None:
-        counts = table.vote_counts()
-        top = counts >= counts.max(axis=1, keepdims=True) * (1 - 1e-9)
-        return np.where(top.sum(axis=1) == 1, top.argmax(axis=1), -1)
-    try:
-        return gold_codes(labels, table)
-    except AnnotationError as error:
-        raise AnnotationError(str(error).replace("gold", "labels", 1)) from error
-
-
-def _between(space: Any, parents: IntArray, delta: FloatArray) -> Any:
-    """Eq. 2.3: points between pairs of rows, shape (n, d), of the rows' type."""
-    candidate, neighbour = space[parents[:, 0]], space[parents[:, 1]]
-    delta = delta.astype(space.dtype)
-    if sparse.issparse(space):
-        return sparse.csr_matrix(
-            sparse.diags_array(1 - delta) @ candidate + sparse.diags_array(delta) @ neighbour
-        )
-    return candidate + delta[:, None] * (neighbour - candidate)
-
-
-def _nearest(space: Any, rows: IntArray, points: Any, k: int) -> IntArray:
-    """Rows that are nearest to each point, shape (n, k) or fewer."""
-    search = NearestNeighbors(n_neighbors=min(k, len(rows))).fit(space[rows])
-    return np.asarray(rows[search.kneighbors(points, return_distance=False)])
-
-
-def _annotations_of(neighbours: IntArray, table: AnnotationTable) -> tuple[IntArray, IntArray]:
-    """Rows of the table that annotate the neighbours (n, k), and whose neighbours those are."""
-    order, start = table.by_instance()
-    flat = neighbours.ravel()
-    counts = start[flat + 1] - start[flat]
-    ends = np.cumsum(counts)
-    place = np.arange(ends[-1]) + np.repeat(start[flat] - ends + counts, counts)
-    owner = np.repeat(np.arange(len(flat)) // neighbours.shape[1], counts)
-    return place if order is None else order[place], owner
-
-
-def _tallied(
-    pair: IntArray, label: IntArray, weight: FloatArray, n_classes: int
-) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Sum the weights of equal labels of a pair; the last are the numbers of them."""
-    cell, place, times = np.unique(
-        pair * n_classes + label, return_inverse=True, return_counts=True
-    )
-    summed: Any = np.bincount(place, weights=weight)
-    return cell // n_classes, cell % n_classes, summed, times.astype(np.float64)
-
-
-def _some(chance: FloatArray, owner: IntArray) -> AnyArray:
-    """Mark what falls below 0, and of every (sorted) owner the lowest, so that each has one."""
-    start = np.flatnonzero(np.diff(owner, prepend=-1))
-    lowest = np.repeat(np.minimum.reduceat(chance, start), np.diff(np.append(start, len(owner))))
-    return np.asarray((chance < 0) | (chance == lowest))
-
-
-def _stacked(X: Any, points: Any) -> Any:
-    if sparse.issparse(X):
-        both: Any = [X, points]
-        return sparse.vstack(both, format="csr")
-    return np.concatenate([X, points.reshape(-1, *X.shape[1:])])
-
-
-def _with_rows(table: AnnotationTable, n: int, given: _Given) -> AnnotationTable:
-    """Append n instances and their annotations."""
-    synthetic = np.full(len(given.label), SOURCES.index("synthetic"), dtype=np.int8)
-    sources = np.zeros(table.n_annotations, np.int8) if table.sources is None else table.sources
-    return AnnotationTable(
-        np.concatenate([table.instance, given.instance + table.n_instances]),
-        np.concatenate([table.annotator, given.annotator]),
-        np.concatenate([table.label, given.label]),
-        _with_new_ids(table.instances, n),
-        table.annotators,
-        table.classes,
-        None if table.weights is None else np.concatenate([table.weights, given.weight]),
-        np.concatenate([sources, synthetic]),
-        table.passes,
-    )
-
-
-def _with_new_ids(ids: AnyArray, n: int) -> AnyArray:
-    """Append ids that are not there yet: the next numbers, or "synthetic-1", ..."""
-    if ids.dtype.kind in "iu":
-        first, most = int(ids.max(initial=0)) + 1, int(np.iinfo(ids.dtype).max)
-        if first + n - 1 <= most:
-            return np.concatenate([ids, np.arange(first, first + n, dtype=ids.dtype)])
-        unused = np.setdiff1d(np.arange(len(ids) + n), ids)[:n]
-        return np.concatenate([ids, unused.astype(ids.dtype) if unused[-1] <= most else unused])
-    used = set(ids.tolist())
-    names = (f"synthetic-{i}" for i in range(1, n + len(used) + 1))
-    new = [name for name in names if name not in used][:n]
-    if ids.dtype.kind in "UT":
-        return np.concatenate([ids, np.array(new)])
-    together = np.empty(len(ids) + n, dtype=object)
-    together[: len(ids)], together[len(ids) :] = ids, new
-    return together

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from manyhands.report._charts import nice_ticks
-from manyhands.report._words import short
+from manyhands.report.charts import nice_ticks
+from manyhands.report.words import short
 
 WIDTH, HEIGHT = 380, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 34, 44

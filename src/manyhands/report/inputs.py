@@ -1,0 +1,297 @@
+"""Read and check the arguments of `summarize`: duck-typed, without importing torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.encoding import encode, missing_mask
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import make_votes
+from manyhands.report.expectations import Expectations, find_expectations
+from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """Inferred labels: codes (-1 unknown), posterior, and their origin.
+
+    ``probable`` says whether the posterior holds probabilities or is one-hot encoded labels.
+    """
+
+    name: str
+    kind: str
+    codes: IntArray
+    posterior: FloatArray
+    probable: bool = True
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The checked inputs of all sections.
+
+    ``table`` holds the observed annotations without weights; ``whole`` is the table as given.
+    """
+
+    whole: AnnotationTable
+    table: AnnotationTable
+    inferred: Inferred | None
+    aggregator: Any = None
+    classifier: Any = None
+    predicted: FloatArray | None = None
+    gold: IntArray | None = None
+    expectations: Expectations | None = None
+
+    @cached_property
+    def annotated(self) -> BoolArray:
+        """Mask of the instances with an observed annotation, shape (n_instances,)."""
+        return self.table.annotations_per_instance() > 0
+
+    @cached_property
+    def votes(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Nonzero vote counts as (instance, class, count), sorted by instance."""
+        c = max(self.table.n_classes, 1)
+        flat = self.table.instance.astype(np.int64) * c + self.table.label
+        cells, counts = np.unique(flat, return_counts=True)
+        return cells // c, cells % c, counts
+
+    @cached_property
+    def top_votes(self) -> IntArray:
+        """Number of votes for each instance's most chosen class, shape (n_instances,)."""
+        instance, _, count = self.votes
+        top = np.zeros(self.table.n_instances, dtype=np.int64)
+        np.maximum.at(top, instance, count)
+        return top
+
+    @cached_property
+    def tied(self) -> BoolArray:
+        """Mask of the instances where several classes have the most votes."""
+        instance, _, count = self.votes
+        winners = instance[count == self.top_votes[instance]]
+        return np.bincount(winners, minlength=self.table.n_instances) > 1
+
+
+def read_inputs(
+    table: Any,
+    aggregator: Any,
+    classifier: Any,
+    X: Any,
+    labels: Any,
+    posterior: Any,
+    gold: Any,
+) -> Inputs:
+    """Check every argument of `summarize` against the table."""
+    whole = as_table(table, argument="table")
+    observed = replace(whole.observed, weights=None)
+    if X is not None and classifier is None:
+        raise AnnotationError("X is only used with a classifier; pass classifier= as well")
+    _check_fitted(aggregator, "posterior_", "aggregator", "fit(table)")
+    _check_fitted(classifier, "classes_", "classifier", "fit(X, table)")
+    _check_annotators(aggregator, observed, "aggregator")
+    _check_annotators(classifier, observed, "classifier")
+    predicted = None if X is None else _predict(classifier, X, observed)
+    inferred = _infer(observed, aggregator, classifier, predicted, labels, posterior)
+    gold_codes = None if gold is None else read_labels(gold, observed, "gold")
+    expectations = None if X is None else _expect(classifier, X, observed)
+    return Inputs(
+        whole, observed, inferred, aggregator, classifier, predicted, gold_codes, expectations
+    )
+
+
+def read_labels(values: Any, table: AnnotationTable, argument: str) -> IntArray:
+    """Class codes of one value per instance; -1 where it is missing (None, NaN, or -1)."""
+    values = np.asarray(values)
+    if values.shape != (table.n_instances,):
+        raise AnnotationError(
+            f"{argument} has shape {values.shape}; it must have one value per instance of the "
+            f"table, shape ({table.n_instances},) (None, NaN or -1 where unknown)"
+        )
+    missing = missing_mask(values)
+    # An object array may hold -1 next to strings.
+    if not (table.classes == MISSING).any():
+        missing = missing | np.array(values == MISSING, dtype=bool)
+    codes = np.full(table.n_instances, MISSING, dtype=np.int64)
+    if not missing.all():
+        codes[~missing] = encode(
+            values[~missing], table.classes, argument=argument, vocabulary_name="classes"
+        )[0]
+    return codes
+
+
+def class_positions(estimator: Any, table: AnnotationTable, argument: str) -> IntArray:
+    """The table's codes of an estimator's classes; in table order if it has no ``classes_``."""
+    classes = getattr(estimator, "classes_", None)
+    if classes is None:
+        return np.arange(table.n_classes)
+    return encode(
+        classes, table.classes, argument=f"{argument}.classes_", vocabulary_name="the classes"
+    )[0]
+
+
+def to_table_classes(matrix: Any, positions: IntArray, n_classes: int, argument: str) -> FloatArray:
+    """Expand the last two axes of (..., k, k) to the table's classes; NaN for absent classes."""
+    matrix = np.asarray(matrix, dtype=np.float64)
+    k = len(positions)
+    if matrix.shape[-2:] != (k, k):
+        raise AnnotationError(
+            f"{argument} has shape {matrix.shape}; its last two axes must have length {k}, the "
+            "number of classes"
+        )
+    out = np.full((*matrix.shape[:-2], n_classes, n_classes), np.nan)
+    out[..., positions[:, None], positions] = matrix
+    return out
+
+
+def describe_estimator(estimator: Any) -> dict[str, Any] | None:
+    """Name and parameters of an estimator, as short strings."""
+    if estimator is None:
+        return None
+    get_params = getattr(estimator, "get_params", None)
+    params: Mapping[str, Any] = get_params(deep=False) if get_params else {}
+    return {
+        "name": type(estimator).__name__,
+        "params": {str(name): _short_repr(value) for name, value in params.items()},
+    }
+
+
+def _short_repr(value: Any, limit: int = 120) -> str:
+    # Memory addresses differ from run to run.
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _check_fitted(estimator: Any, attribute: str, argument: str, call: str) -> None:
+    if estimator is not None and not hasattr(estimator, attribute):
+        raise NotFittedError(
+            f"{argument} ({type(estimator).__name__}) has no {attribute}: it is not fitted. "
+            f"Call {argument}.{call} first"
+        )
+
+
+def _check_annotators(estimator: Any, table: AnnotationTable, argument: str) -> None:
+    """Refuse an estimator fitted on other annotators or instances, or in another order."""
+    for name in ("annotators", "instances"):
+        theirs = getattr(estimator, f"{name}_", None)
+        ours = getattr(table, name)
+        if theirs is not None and not np.array_equal(np.asarray(theirs), ours):
+            raise AnnotationError(
+                f"{argument} was fitted on {len(theirs)} {name}, which differ from the table's "
+                f"{len(ours)} {name} or are in another order; fit it on this table"
+            )
+
+
+def _predict(classifier: Any, X: Any, table: AnnotationTable) -> FloatArray:
+    proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
+    positions = class_positions(classifier, table, "classifier")
+    if proba.shape != (table.n_instances, len(positions)):
+        raise AnnotationError(
+            f"classifier.predict_proba(X) has shape {proba.shape}; it must have one row per "
+            f"instance of the table, {(table.n_instances, len(positions))}. Pass the features of "
+            "the annotated instances as X"
+        )
+    out = np.zeros((table.n_instances, table.n_classes))
+    out[:, positions] = proba
+    return _checked_posterior(out, table, "classifier.predict_proba(X)")
+
+
+def _expect(classifier: Any, X: Any, table: AnnotationTable) -> Expectations | None:
+    return find_expectations(classifier, X, table, class_positions(classifier, table, "classifier"))
+
+
+def _infer(
+    table: AnnotationTable,
+    aggregator: Any,
+    classifier: Any,
+    predicted: FloatArray | None,
+    labels: Any,
+    posterior: Any,
+) -> Inferred | None:
+    """Take the given labels, else the aggregator's, the classifier's, or the majority vote."""
+    if not table.n_annotations:
+        return None
+    if labels is not None or posterior is not None:
+        return _given(table, labels, posterior)
+    if aggregator is not None:
+        proba = _aggregated(aggregator, table)
+        found = getattr(aggregator, "labels_", None)
+        codes = None
+        if found is not None:
+            codes = read_labels(found, table, "aggregator.labels_")
+            codes = _known(codes, table, "aggregator.labels_")
+        return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
+    if predicted is not None:
+        # Some classifiers also infer labels of their training instances, other than predictions.
+        suffix = " (prediction)" if hasattr(classifier, "posterior_") else ""
+        return _inferred(type(classifier).__name__ + suffix, "classifier", predicted)
+    return _inferred("majority vote", "majority", vote_shares(make_votes(table)))
+
+
+def _inferred(
+    name: str, kind: str, posterior: FloatArray, codes: IntArray | None = None
+) -> Inferred:
+    return Inferred(name, kind, posterior.argmax(axis=1) if codes is None else codes, posterior)
+
+
+def _aggregated(aggregator: Any, table: AnnotationTable) -> FloatArray:
+    proba = np.asarray(aggregator.posterior_, dtype=np.float64)
+    positions = class_positions(aggregator, table, "aggregator")
+    if proba.shape != (table.n_instances, len(positions)):
+        raise AnnotationError(
+            f"aggregator.posterior_ has shape {proba.shape}, but the table has "
+            f"{table.n_instances} instances and {table.n_classes} classes; fit it on this table"
+        )
+    out = np.zeros((table.n_instances, table.n_classes))
+    out[:, positions] = proba
+    return _checked_posterior(out, table, "aggregator.posterior_")
+
+
+def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
+    if posterior is None:
+        codes = _known(read_labels(labels, table, "labels"), table, "labels")
+        marks = (np.arange(table.n_classes) == codes[:, None]).astype(np.float64)
+        return Inferred("the labels given", "given", codes, marks, probable=False)
+    posterior = np.asarray(posterior, dtype=np.float64)
+    if posterior.shape != (table.n_instances, table.n_classes):
+        raise AnnotationError(
+            f"posterior has shape {posterior.shape}; it must have one row per instance and one "
+            f"column per class of the table, {(table.n_instances, table.n_classes)}"
+        )
+    proba = _checked_posterior(posterior, table, "posterior")
+    if labels is not None:
+        codes = _known(read_labels(labels, table, "labels"), table, "labels")
+        return _inferred("the posterior given", "given", proba, codes)
+    return _inferred("the posterior given", "given", proba)
+
+
+def _known(codes: IntArray, table: AnnotationTable, argument: str) -> IntArray:
+    """Refuse labels that are missing for annotated instances."""
+    unknown = (codes < 0) & (table.annotations_per_instance() > 0)
+    if unknown.any():
+        raise AnnotationError(
+            f"{argument} is missing for {int(unknown.sum())} annotated instances, the first being "
+            f"{table.instances[unknown][0].item()!r}; label them or leave them out of the table "
+            "(table[mask])"
+        )
+    return codes
+
+
+def _checked_posterior(proba: FloatArray, table: AnnotationTable, argument: str) -> FloatArray:
+    """Refuse rows of annotated instances that are not probabilities; other rows may be empty."""
+    annotated = table.annotations_per_instance() > 0
+    bad = annotated & ~((proba > -1e-6).all(axis=1) & (np.abs(proba.sum(axis=1) - 1) < 1e-3))
+    if bad.any():
+        raise AnnotationError(
+            f"{argument} of instance {table.instances[bad][0].item()!r} is "
+            f"{_short_repr(proba[bad][0].round(4).tolist(), 60)}; it must hold probabilities that "
+            "sum to 1"
+        )
+    return np.nan_to_num(proba).clip(0.0, 1.0)

@@ -1,0 +1,138 @@
+"""The section on inferred labels: confidence, the least certain, and those against the majority."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyhands.report.inputs import Inferred, Inputs
+from manyhands.report.limits import LIMITS
+from manyhands.typing import FloatArray, IntArray
+
+CERTAIN = 0.95
+"""Labels with at least this probability count as certain."""
+
+
+def labels_section(inputs: Inputs) -> dict[str, Any] | None:
+    """Inferred labels of the annotated instances; None if nothing is annotated."""
+    inferred = inputs.inferred
+    if inferred is None:
+        return None
+    rows = np.flatnonzero(inputs.annotated)
+    against = _against_majority(inputs, inferred)
+    return {
+        "source": inferred.name,
+        "kind": inferred.kind,
+        "n": len(rows),
+        "n_ties_decided": int(inputs.tied.sum()),
+        "n_against_majority": int((against > 0).sum()),
+        "confidence": _confidence_section(inferred, rows),
+        "all": _listing(inputs, rows, "all_labels") if len(rows) <= LIMITS["all_labels"] else None,
+        "uncertain": _uncertain(inputs, inferred, rows),
+        "against_majority": _listing(inputs, _most_overruled(inputs, against), "against_majority"),
+    }
+
+
+def confidence(inferred: Inferred) -> FloatArray:
+    """Probability of each instance's inferred label, shape (n_instances,)."""
+    taken = np.take_along_axis(inferred.posterior, inferred.codes[:, None].clip(0), axis=1)
+    return taken[:, 0]
+
+
+def _confidence_section(inferred: Inferred, rows: IntArray) -> dict[str, Any] | None:
+    if not inferred.probable:
+        return None
+    values = confidence(inferred)[rows]
+    edges = np.linspace(0.0, 1.0, 21)
+    counts, _ = np.histogram(values, bins=edges)
+    return {
+        "mean": float(values.mean()),
+        "certain": CERTAIN,
+        "n_certain": int((values >= CERTAIN).sum()),
+        "n_below_half": int((values < 0.5).sum()),
+        "histogram": [
+            {"from": float(low), "to": float(high), "count": int(n)}
+            for low, high, n in zip(edges[:-1].round(2), edges[1:].round(2), counts, strict=True)
+        ],
+    }
+
+
+def _uncertain(inputs: Inputs, inferred: Inferred, rows: IntArray) -> dict[str, Any] | None:
+    if not inferred.probable:
+        return None
+    values = confidence(inferred)[rows]
+    order = rows[np.argsort(values, kind="stable")]
+    # Leaves out labels that would print as 100 %.
+    doubtful = order[np.sort(values) < 0.9995]
+    return _listing(inputs, doubtful, "uncertain")
+
+
+def _against_majority(inputs: Inputs, inferred: Inferred) -> IntArray:
+    """How many more votes the most chosen class has than the inferred one, (n_instances,)."""
+    instance, label, count = inputs.votes
+    mine = label == inferred.codes[instance]
+    own = np.zeros(inputs.table.n_instances, dtype=np.int64)
+    own[instance[mine]] = count[mine]
+    return inputs.top_votes - own
+
+
+def _most_overruled(inputs: Inputs, against: IntArray) -> IntArray:
+    rows = np.flatnonzero(inputs.annotated & (against > 0))
+    return rows[np.argsort(-against[rows], kind="stable")]
+
+
+def _listing(inputs: Inputs, rows: IntArray, limit: str) -> dict[str, Any]:
+    """Describe the first rows of a list, and count all of its rows."""
+    shown = rows[: LIMITS[limit]]
+    return {"total": len(rows), "shown": len(shown), "rows": _describe(inputs, shown)}
+
+
+def _describe(inputs: Inputs, rows: IntArray) -> list[dict[str, Any]]:
+    inferred, table = inputs.inferred, inputs.table
+    if inferred is None:
+        return []
+    votes = _votes_of(inputs, rows)
+    probability, second = confidence(inferred), _second(inferred, rows)
+    return [
+        {
+            "id": table.instances[i].item(),
+            "label": table.classes[inferred.codes[i]].item(),
+            "probability": float(probability[i]) if inferred.probable else None,
+            "second": None if second is None else table.classes[second[k]].item(),
+            "second_probability": (
+                None if second is None else float(inferred.posterior[i, second[k]])
+            ),
+            **votes[k],
+        }
+        for k, i in enumerate(rows.tolist())
+    ]
+
+
+def _second(inferred: Inferred, rows: IntArray) -> IntArray | None:
+    """Second most probable class of the given instances."""
+    if not inferred.probable or inferred.posterior.shape[1] < 2:
+        return None
+    proba = inferred.posterior[rows].copy()
+    proba[np.arange(len(rows)), inferred.codes[rows]] = -1.0
+    second: IntArray = proba.argmax(axis=1)
+    return second
+
+
+def _votes_of(inputs: Inputs, rows: IntArray) -> list[dict[str, Any]]:
+    """Votes of the given instances, most chosen class first, cut to the limit."""
+    instance, label, count = inputs.votes
+    starts = np.searchsorted(instance, rows, side="left")
+    stops = np.searchsorted(instance, rows, side="right")
+    return [
+        _vote_list(inputs, label[low:high], count[low:high])
+        for low, high in zip(starts, stops, strict=True)
+    ]
+
+
+def _vote_list(inputs: Inputs, label: IntArray, count: IntArray) -> dict[str, Any]:
+    order = np.argsort(-count, kind="stable")[: LIMITS["votes"]]
+    return {
+        "votes": [[inputs.table.classes[label[k]].item(), int(count[k])] for k in order],
+        "more_votes": int(count.sum() - count[order].sum()),
+    }

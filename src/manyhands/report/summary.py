@@ -1,0 +1,133 @@
+"""`summarize`: the content of a report as one dict of plain values."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from manyhands._version import __version__
+from manyhands.report.annotators import annotators_section
+from manyhands.report.confusions import common_section, learnt_section
+from manyhands.report.data import classes_section, data_section
+from manyhands.report.gold import gold_section
+from manyhands.report.inputs import Inputs, describe_estimator, read_inputs
+from manyhands.report.labels import labels_section
+from manyhands.report.limits import LIMITS
+from manyhands.report.training import training_section
+from manyhands.report.unexpected import unexpected_section
+from manyhands.report.warnings import find_warnings
+
+VERSION = 1
+"""Version of the dict's layout; increased when a key changes its meaning or is removed."""
+
+Summary: TypeAlias = dict[str, Any]
+
+
+def summarize(
+    table: Any,
+    *,
+    aggregator: Any = None,
+    classifier: Any = None,
+    X: Any = None,
+    labels: Any = None,
+    posterior: Any = None,
+    gold: Any = None,
+    title: str | None = None,
+) -> Summary:
+    """Summarise annotations, inferred labels and annotators in one dict.
+
+    Parameters
+    ----------
+    table : AnnotationTable, or anything that ``fit`` accepts in its place
+        Only observed annotations are counted, each once, whatever its weight.
+    aggregator : fitted truth-inference method, optional
+        Must have ``posterior_``; may have ``labels_`` and ``confusion_``.
+    classifier : fitted crowd classifier, optional
+        Must have ``classes_``; may have ``predict_proba``, ``predict_observed_proba`` or
+        ``predict_annotation_proba``, ``confusion_``, ``common_confusion_``,
+        ``common_proportion_`` and ``history_``.
+    X : array-like, optional
+        Features, one row per instance of the table, for the classifier's predictions of classes
+        and of annotations.
+    labels : array-like of shape (n_instances,), optional
+        Inferred class values; may be missing only for instances without annotations.
+    posterior : array-like of shape (n_instances, n_classes), optional
+    gold : array-like of shape (n_instances,), optional
+        Gold class values; None, NaN or -1 where unknown. The sections that use them say so.
+    title : str, optional
+        Heading of the report.
+
+    Returns
+    -------
+    dict
+        Plain values (``json.dumps(summary, allow_nan=False)`` works; NaN becomes None), with
+        ``"version": 1``. A section without content is None. Lists of a large table are cut to
+        ``summary["limits"]`` and state the total.
+
+    Raises
+    ------
+    AnnotationError
+        If an argument does not fit the table.
+    sklearn.exceptions.NotFittedError
+        If the aggregator or the classifier is not fitted.
+
+    Notes
+    -----
+    Inferred labels are the first available of: ``labels`` and ``posterior``, the aggregator's
+    labels, the classifier's predictions for ``X``, the majority vote.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import DawidSkene, summarize
+    >>> A = np.array([[0, 0, 1], [1, 1, 1], [0, -1, 0]])
+    >>> summary = summarize(A, aggregator=DawidSkene().fit(A))
+    >>> summary["data"]["n_annotations"], summary["labels"]["source"]
+    (8, 'DawidSkene')
+    """
+    inputs = read_inputs(table, aggregator, classifier, X, labels, posterior, gold)
+    summary = {
+        "version": VERSION,
+        "generator": f"manyhands {__version__}",
+        "title": "Annotation report" if title is None else str(title),
+        "limits": dict(LIMITS),
+        **_sections(inputs),
+    }
+    summary["warnings"] = find_warnings(inputs, summary)
+    plain: Summary = plain_values(summary)
+    return plain
+
+
+def _sections(inputs: Inputs) -> Summary:
+    return {
+        "methods": {
+            "inferred": None if inputs.inferred is None else inputs.inferred.name,
+            "aggregator": describe_estimator(inputs.aggregator),
+            "classifier": describe_estimator(inputs.classifier),
+        },
+        "data": data_section(inputs),
+        "classes": classes_section(inputs),
+        "labels": labels_section(inputs),
+        "annotators": annotators_section(inputs),
+        "unexpected": unexpected_section(inputs),
+        "common_confusions": common_section(inputs),
+        "learnt_confusion": learnt_section(inputs),
+        "training": training_section(inputs.classifier),
+        "gold": gold_section(inputs),
+    }
+
+
+def plain_values(value: Any) -> Any:
+    """Convert arrays, NumPy scalars and tuples to JSON types; NaN and infinity to None."""
+    if isinstance(value, dict):
+        return {str(key): plain_values(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return plain_values(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain_values(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return plain_values(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,139 @@
+"""Warnings of a report, in words, the most serious first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from manyhands.report.inputs import Inputs
+from manyhands.report.limits import FEW, IMBALANCED, LIMITS, OVERCONFIDENT
+
+Warnings = Iterator[tuple[str, str]]
+
+
+def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str]]:
+    """List the warnings of a summary, each with a code for programs and a text for readers."""
+    data = summary["data"]
+    if not data["n_annotations"]:
+        return [{"code": "empty", "text": "There are no observed annotations to report on."}]
+    parts = (_about_agreement(data), _about_classes(inputs, data), _about_coverage(data))
+    found = [*_about_gold(summary), *parts[0], *parts[1], *parts[2]]
+    found += [*_about_annotators(summary), *_about_counting(data)]
+    return [{"code": code, "text": text} for code, text in found]
+
+
+def count(n: int, noun: str) -> str:
+    """Write a number with its noun: 1 annotator, 1,200 annotators."""
+    return f"{n:,} {noun if n == 1 else noun + 's'}"
+
+
+def shorten(text: str, limit: int = 40) -> str:
+    """Clip a long name."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def listed(names: list[Any], total: int) -> str:
+    """Quote the first names of a list and count the others."""
+    quoted = ", ".join(f"“{shorten(str(name))}”" for name in names[: LIMITS["named"]])
+    more = total - LIMITS["named"]
+    return quoted + (f" and {more:,} more" if more > 0 else "")
+
+
+def _about_gold(summary: dict[str, Any]) -> Warnings:
+    rows = [] if summary["gold"] is None else summary["gold"]["rows"][1:]
+    for row in rows:
+        expected = row["expected"]
+        if expected is not None and expected - row["accuracy"] > OVERCONFIDENT:
+            yield (
+                "overconfident",
+                f"{row['name']} expects {100 * expected:.0f}\u202f% of its labels to be right; "
+                f"against gold, {100 * row['accuracy']:.0f}\u202f% are. Its probabilities, and "
+                "everything derived from them, are too high.",
+            )
+
+
+def _about_agreement(data: dict[str, Any]) -> Warnings:
+    agreement = data["agreement"]
+    if not agreement["n_instances"]:
+        yield (
+            "no-overlap",
+            "No instance has two annotations: agreement cannot be measured, and all reliabilities "
+            "depend on the model's assumptions alone.",
+        )
+    alpha = agreement["alpha"]
+    if alpha is not None and alpha < 0:
+        yield (
+            "alpha-below-0",
+            f"Krippendorff's alpha is {alpha:.2f}, below 0: annotators agree less than by chance. "
+            "Check for swapped classes or misunderstood instructions.",
+        )
+
+
+def _about_classes(inputs: Inputs, data: dict[str, Any]) -> Warnings:
+    table = inputs.table
+    never = table.classes[np.bincount(table.label, minlength=table.n_classes) == 0].tolist()
+    if never:
+        start, verb = ("Class", "was") if len(never) == 1 else ("Classes", "were")
+        names = listed(never, len(never))
+        yield "class-never-given", f"{start} {names} {verb} never given by any annotator."
+    ratio = data["imbalance"]["ratio"]
+    if ratio is not None and ratio >= IMBALANCED:
+        yield (
+            "imbalance",
+            f"The most frequent class was given {ratio:,.0f} times as often as the least frequent: "
+            "accuracy says little about rare classes.",
+        )
+
+
+def _about_coverage(data: dict[str, Any]) -> Warnings:
+    if data["n_unannotated"]:
+        verb = "has" if data["n_unannotated"] == 1 else "have"
+        yield "unannotated", f"{count(data['n_unannotated'], 'instance')} {verb} no annotations."
+    if data["n_single"] and data["agreement"]["n_instances"]:
+        verb = "has" if data["n_single"] == 1 else "have"
+        yield "single", f"{count(data['n_single'], 'instance')} {verb} only one annotation."
+
+
+def _about_annotators(summary: dict[str, Any]) -> Warnings:
+    flags = summary["annotators"]["flag_counts"]
+    few, chance, same = flags.values()
+    _, chance_ids, same_ids = summary["annotators"]["flagged"].values()
+    if chance:
+        verb = "is" if chance == 1 else "are"
+        yield (
+            "at-or-below-chance",
+            f"{count(chance, 'annotator')} {verb} at or below chance: "
+            f"{listed(chance_ids, chance)}.",
+        )
+    if same:
+        yield (
+            "always-the-same-class",
+            f"{count(same, 'annotator')} always gave the same class: {listed(same_ids, same)}.",
+        )
+    if few:
+        yield (
+            "few-annotations",
+            f"{count(few, 'annotator')} gave fewer than {FEW} annotations: too few to judge.",
+        )
+    if summary["data"]["n_silent"]:
+        yield "silent", f"{count(summary['data']['n_silent'], 'annotator')} gave no annotations."
+
+
+def _about_counting(data: dict[str, Any]) -> Warnings:
+    if data["n_added"]:
+        verb = "is" if data["n_added"] == 1 else "are"
+        yield (
+            "added",
+            f"{count(data['n_added'], 'annotation')} added by a program (pseudo, generated or "
+            f"synthetic) {verb} not counted here.",
+        )
+    if data["n_repeated"]:
+        verb = "repeats" if data["n_repeated"] == 1 else "repeat"
+        yield (
+            "repeated",
+            f"{count(data['n_repeated'], 'annotation')} {verb} a pair of instance and annotator.",
+        )
+    if data["weighted"]:
+        yield "weights", "The table has weights; this report counts each annotation once."
