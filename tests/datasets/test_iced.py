@@ -10,7 +10,7 @@ from manyhands.datasets import (
     ICED_TASKS,
     CrowdDataset,
     SimulatedCrowdDataset,
-    _iced,
+    iced,
     load_gsad,
     make_iced_synthetic,
 )
@@ -49,8 +49,8 @@ def digits(n=(300, 200, 250), seed=0):
 def made(monkeypatch):
     data = digits()
     for name, n_features in (("small", None), ("padded", 20)):
-        task = _iced._Task(lambda _: data, 3, 7, 5, (0.1, 0.3), n_features)
-        monkeypatch.setitem(_iced.TASKS, name, task)
+        task = iced._Task(lambda _: data, 3, 7, 5, (0.1, 0.3), n_features)
+        monkeypatch.setitem(iced.TASKS, name, task)
     return data
 
 

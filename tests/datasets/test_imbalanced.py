@@ -10,12 +10,12 @@ from manyhands.datasets import (
     IMBALANCED_TASKS,
     CrowdDataset,
     SimulatedCrowdDataset,
-    _imbalanced,
-    _long_tailed,
+    imbalanced,
     load_cifar10h,
     load_cifar10n,
     load_reports,
     load_usps,
+    long_tailed,
     make_imbalanced_binary,
     make_long_tailed_cifar10h,
 )
@@ -62,7 +62,7 @@ def crowd(n=2400, n_annotators=12, seed=0):
 def made(monkeypatch):
     """A crowd in place of CIFAR-10H."""
     data = crowd()
-    monkeypatch.setattr(_long_tailed, "load_cifar10h", lambda *_: data)
+    monkeypatch.setattr(long_tailed, "load_cifar10h", lambda *_: data)
     return data
 
 
@@ -232,8 +232,8 @@ def small(monkeypatch):
             "y_test": NAMES[gold],
         }
     )
-    task = _imbalanced._Task(lambda _: bigger, "a", "a row", 120, 5.0, 30, thinned_to=2)
-    monkeypatch.setitem(_imbalanced.TASKS, "small", task)
+    task = imbalanced._Task(lambda _: bigger, "a", "a row", 120, 5.0, 30, thinned_to=2)
+    monkeypatch.setitem(imbalanced.TASKS, "small", task)
     return bigger
 
 

@@ -8,8 +8,8 @@ import pytest
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import (
     CrowdDataset,
-    _low_quality,
     load_cifar10h,
+    low_quality,
     make_low_quality_cifar10h,
 )
 from manyhands.exceptions import AnnotationError
@@ -49,7 +49,7 @@ def made(monkeypatch):
         licence="none needed",
         name="cifar10h",
     )
-    monkeypatch.setattr(_low_quality, "load_cifar10h", lambda *_: data)
+    monkeypatch.setattr(low_quality, "load_cifar10h", lambda *_: data)
     return data
 
 
