@@ -1,9 +1,7 @@
-"""The experiments of the repository, loaded once; and the scripts beside their rows."""
+"""The experiments of the repository, loaded once."""
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,19 +15,23 @@ def experiments():
     from manyhands.evidence.experiments.loading import load_experiments
 
     if not EXPERIMENTS.is_dir():
-        pytest.skip("rows come with the checkout only")
+        pytest.skip("experiments come with the checkout only")
     return load_experiments(EXPERIMENTS)
 
 
-@pytest.fixture(scope="session")
-def import_script():
-    """Import a script of the folder ``experiments`` by its name."""
+@pytest.fixture(scope="module")
+def paper(experiments, request):
+    """The paper that a module of tests names as its ``PAPER``."""
+    return experiments[1][request.module.PAPER]
 
-    def load(name):
-        sys.path.insert(0, str(EXPERIMENTS))
-        try:
-            return importlib.import_module(name)
-        finally:
-            sys.path.remove(str(EXPERIMENTS))
 
-    return load
+@pytest.fixture(scope="module")
+def mine(experiments, request):
+    """Its rows."""
+    return [row for row in experiments[0] if row.paper == request.module.PAPER]
+
+
+@pytest.fixture(scope="module")
+def by_id(mine):
+    """Its rows by the second part of their ids, without the paper's key."""
+    return {row.id.partition("/")[2].partition("_")[2]: row for row in mine}

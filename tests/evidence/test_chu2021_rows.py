@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+PAPER = "chu2021"
 
-def test_rows_stand_where_the_paper_has_a_place(experiments):
-    rows, papers = experiments
-    paper = papers["chu2021"]
+
+def test_rows_stand_where_the_paper_has_a_place(mine, paper):
     plans = {f"chu2021/{plan.id}": plan for plan in (*paper.tables, *paper.figures)}
-    for row in (row for row in rows if "/chu2021_" in row.id):
+    for row in mine:
         plan = plans[row.table]
         if row.table != "chu2021/fig1":
             assert row.label in plan.rows, row.id
             assert row.column in plan.columns, row.id
 
 
-def test_every_place_of_the_tables_has_a_row(experiments):
-    rows, papers = experiments
-    taken = [(row.table, row.column, row.label) for row in rows if "/chu2021_" in row.id]
-    for plan in papers["chu2021"].tables:
+def test_every_place_of_the_tables_has_a_row(mine, paper):
+    taken = [(row.table, row.column, row.label) for row in mine]
+    for plan in paper.tables:
         for column in plan.columns:
             for label in plan.rows:
                 assert taken.count((f"chu2021/{plan.id}", column, label)) == 1, (column, label)
 
 
-def test_printed_figures_are_the_papers(experiments):
-    rows, _ = experiments
+def test_printed_figures_are_the_papers(mine):
     printed = {
         (row.table, row.column, row.label): (row.published["value"], row.published["sd"])
-        for row in rows
+        for row in mine
         if row.published and row.table in ("chu2021/table1", "chu2021/table2")
     }
     tables = {
@@ -51,9 +49,19 @@ def test_printed_figures_are_the_papers(experiments):
     }
 
 
-def test_only_images_need_a_gpu(experiments):
-    rows, _ = experiments
-    mine = [row for row in rows if "/chu2021_" in row.id]
+def test_every_point_of_figure_4_is_swept(mine, paper):
+    figures = [plan for plan in paper.figures if plan.kind == "lines"]
+    assert len(figures) == 6
+    for plan in figures:
+        points = [0.4, 0.5, 0.6, 0.7, 0.8] if "strength" in plan.id else [0.0, 0.3, 0.5, 0.7]
+        here = [row for row in mine if row.table == f"chu2021/{plan.id}"]
+        for column in plan.columns:
+            for label in plan.rows:
+                line = [row for row in here if (row.column, row.label) == (column, label)]
+                assert sorted(plan.place(row) for row in line) == points
+
+
+def test_only_images_need_a_gpu(mine):
     assert {row.id for row in mine if row.device == "gpu"} == {
         row.id for row in mine if "cifar10" in row.id
     }

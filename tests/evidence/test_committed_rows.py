@@ -1,5 +1,6 @@
 """Every row and paper of the repository can be run as it is written: checked without training."""
 
+from collections import Counter
 from pathlib import Path
 
 from manyhands.evidence.pages.page import write_results
@@ -8,12 +9,60 @@ from manyhands.evidence.records.store import read_records
 
 ROOT = Path(__file__).parents[2]
 
+ROWS = {
+    "chu2021": 317,
+    "crowd_models": 172,
+    "crowding2021": 127,
+    "dasc2023": 288,
+    "iced2022": 347,
+    "neucrowd2022": 430,
+}
+
+# The first digits. Records are filed under these: a key that changes loses its runs.
+KEYS = {
+    "conal/chu2021_labelme": "b42c3a54a01e751d",
+    "aggregated/chu2021_music_gold": "6dc5cae1780cd4e2",
+    "conal/chu2021_recovery_i30_symmetric_probabilities": "56cfce64bc3507ef",
+    "crowding/crowd_models_product": "34073d8bc1c4d2d8",
+    "crowding/crowding2021_sparse60_music_crowding": "0e4723df6242044e",
+    "self_training/crowding2021_labelme_dl_cl_ing": "9f0602aa57854a1f",
+    "self_training/dasc2023_variants_cifar10h_dasc": "9bf546a9ffce6718",
+    "self_training/dasc2023_sparse80_music_wdn_random": "e2c18f978bb97bb7",
+    "iced/iced2022_rivals_sentiment_smote_on_ds_labels": "31e7e07ee8b8324c",
+    "aggregated/iced2022_table2_reports_ds_lr": "1bce147aa8710257",
+    "neucrowd/neucrowd2022_table3_hotel_neucrowd": "a8865b46ab5bc281",
+    "soft_prob/neucrowd2022_curve_auc_labelme800_softprob": "2105a5cdec8c7834",
+}
+
 
 def test_rows_and_papers_fit_together(experiments):
     # Loading checks every row against the real signatures, and refuses the first that fails.
-    rows, _ = experiments
+    rows, papers = experiments
     places = [(row.table, row.column, row.label, row.key) for row in rows]
     assert len(set(places)) == len(places)
+    assert Counter(row.paper for row in rows) == ROWS
+    assert list(papers) == list(ROWS)
+
+
+def test_keys_are_those_that_records_are_filed_under(experiments):
+    keys = {row.id: row.key for row in experiments[0]}
+    assert {name: keys[name][:16] for name in KEYS} == KEYS
+
+
+def test_every_row_says_how_it_differs(experiments):
+    rows, _ = experiments
+    assert all(row.deviations for row in rows)
+    for row in rows:
+        # The learning curve's own network is "not a row of the paper" twice.
+        if row.paper == "neucrowd2022" and "curve" in row.id:
+            continue
+        assert len(row.deviations) == len(set(row.deviations)), row.id
+
+
+def test_claims_have_names_of_their_own(experiments):
+    for paper in experiments[1].values():
+        names = [claim.id for claim in paper.claims]
+        assert len(names) == len(set(names)), paper.key
 
 
 def test_committed_pages_are_what_the_records_give(experiments, tmp_path):

@@ -1,82 +1,75 @@
-"""Rows of the table of every classifier: generated files and their script agree, one protocol."""
+"""Rows of the table of every classifier: one protocol a set, the same for all methods."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 
-from manyhands import CoNALClassifier, all_classifiers, registry
-from manyhands.evidence import load_row
+from manyhands import CoNALClassifier, all_classifiers
 from manyhands.fitting import training_protocol
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+PAPER = "crowd_models"
+
+SETS = {
+    "LabelMe": "standard",
+    "Music": "standard",
+    "Sentiment": None,
+    "Product": "standard",
+    "Colposcopy": "standard",
+    "Reports": "standard",
+}
+"""Columns, and how linear models see the features."""
+
+ABSENT = {("Sentiment", "Personal (CPC)"), ("Sentiment", "NeuCrowd")}
+SUBSAMPLED = {("Sentiment", "CrowdInG"), ("Product", "CrowdInG")}
+MINUTES = {*SUBSAMPLED, ("Sentiment", "Cross-fitted EM"), ("Sentiment", "Triplets")}
+OTHER_OPTIMISERS = {"Raykar", "Personal (CPC)", "Cross-fitted EM", "Triplets", "NeuCrowd"}
+OWN = {
+    "connection",
+    "parametrization",
+    "weighting",
+    "prior",
+    "aggregator",
+    "targets",
+    "annotators_per_instance",
+    "noise_lr",
+}
+"""Parameters of methods, and of their noise parts, beside the protocol of a set."""
 
 
-@pytest.fixture(scope="module")
-def script(import_script):
-    return import_script("crowd_models")
+def params_of(rows):
+    return {(row.column, row.label): row.estimator["params"] for row in rows}
 
 
-@pytest.fixture(scope="module")
-def rows(script):
-    """Every row as written, by its path."""
-    return {
-        name: yaml.safe_load(text)
-        for name, text in script.files().items()
-        if not name.startswith("papers/")
-    }
-
-
-def test_generated_files_are_those_committed(script):
-    written = script.files()
-    for name, text in written.items():
-        assert (EXPERIMENTS / name).read_text(encoding="utf-8") == text, name
-    committed = {
-        path.relative_to(EXPERIMENTS).as_posix()
-        for path in EXPERIMENTS.glob("*/crowd_models*.yaml")
-    }
-    assert committed == set(written)
-
-
-def test_every_place_of_the_table_has_one_row(script, rows):
-    (table,) = script.paper()["tables"]
-    taken = [(row["column"], row["label"]) for row in rows.values()]
-    absent = {
-        (data.column, method.label)
-        for data in script.SETS
-        for method in script.METHODS
-        if (method.folder, data.name) in script.ABSENT
-    }
-    places = {(column, label) for column in table["columns"] for label in table["rows"]}
+def test_every_place_of_the_table_has_one_row(mine, paper):
+    (table,) = paper.tables
+    taken = [(row.column, row.label) for row in mine]
+    places = {(column, label) for column in table.columns for label in table.rows}
     assert len(taken) == len(set(taken))
-    assert set(taken) == places - absent
-    assert len(absent) == 2
+    assert set(taken) == places - ABSENT
 
 
-def test_every_classifier_of_the_library_stands_in_the_table(rows):
-    """What is exported has a row; a row's class may be a method yet to come, by its name."""
-    named = {row["estimator"]["class"] for row in rows.values()}
+def test_every_classifier_of_the_library_stands_in_the_table(mine):
+    named = {row.estimator["class"] for row in mine}
+    assert named == {name for name, _ in all_classifiers()} & named
     assert {name for name, _ in all_classifiers()} <= named
-    assert all(name.endswith("Classifier") for name in named)
 
 
-def test_rows_of_the_classifiers_there_are_can_be_run(script, rows):
-    dear = {f"{folder}/crowd_models_{name}" for folder, name in script.DEAR}
-    for name, row in rows.items():
-        if row["estimator"]["class"] in registry.names():
-            found = load_row(EXPERIMENTS / name)
-            one = "personal" in found.id or found.id in dear
-            assert found.seeds == ((0,) if one else (0, 1, 2, 3, 4))
-            assert found.holdout == (None if "gold" in found.id else 0.1)
-            assert found.device == "cpu"
+def test_seeds_and_hold_out(mine):
+    for row in mine:
+        one = row.label == "Personal (CPC)" or (row.column, row.label) in MINUTES
+        assert row.seeds == ((0,) if one else (0, 1, 2, 3, 4)), row.id
+        assert ("one seed: a run takes minutes" in row.deviations) == (
+            (row.column, row.label) in MINUTES
+        )
+        assert row.holdout == (None if "gold" in row.id else 0.1), row.id
+        assert row.device == "cpu"
 
 
 @pytest.mark.parametrize("name", ["labelme", "music"])
-def test_protocols_of_the_papers_sets_are_dascs(rows, name):
-    own = rows[f"conal/crowd_models_{name}.yaml"]["estimator"]["params"]
-    estimator, protocol = CoNALClassifier(**own), training_protocol(f"dasc_{name}")
+def test_protocols_of_the_papers_sets_are_dascs(mine, name):
+    (row,) = (row for row in mine if row.id == f"conal/crowd_models_{name}")
+    estimator = CoNALClassifier(**row.estimator["params"])
+    protocol = training_protocol(f"dasc_{name}")
     if name == "music":
         # What DASC does not name there: dropout, weight decay, how the input is scaled.
         for free in ("backbone", "weight_decay", "scaling"):
@@ -84,52 +77,55 @@ def test_protocols_of_the_papers_sets_are_dascs(rows, name):
     assert {key: estimator.get_params()[key] for key in protocol} == protocol
 
 
-def test_networks_of_a_set_are_trained_in_the_same_way(script, rows):
+def test_networks_of_a_set_are_trained_in_the_same_way(mine):
     """Beside its protocol, a network has the parameters of its method and no others."""
-    for data in script.SETS:
-        for method in script.METHODS:
-            if method.kind not in ("network", "noise"):
-                continue
-            params = rows[f"{method.folder}/crowd_models_{data.name}{method.suffix}.yaml"]
-            params = dict(params["estimator"]["params"])
-            if data.noise_lr and method.kind == "noise":
-                assert params.pop("noise_lr", 0) is None
-            n = script.SUBSAMPLED.get((method.folder, data.name))
-            assert params.pop("annotators_per_instance", None) == n
-            assert params == {**method.params, **data.protocol}
-            assert not set(method.params) & set(data.protocol)
+    params = params_of(mine)
+    for column in SETS:
+        protocols = []
+        for label in (
+            {row.label for row in mine} - OTHER_OPTIMISERS - {"SoftProb", "MV+LR", "DS+LR"}
+        ):
+            own = dict(params[column, label])
+            subsampled = (column, label) in SUBSAMPLED
+            assert own.get("annotators_per_instance") == (16 if subsampled else None)
+            assert own.get("noise_lr") is None
+            protocols.append({k: v for k, v in own.items() if k not in OWN})
+        assert all(protocol == params[column, "AggNet"] for protocol in protocols)
 
 
-def test_linear_models_see_one_scaling_a_set(script, rows):
-    for data in script.SETS:
-        scalings = set()
-        for name, row in rows.items():
-            params = row["estimator"]["params"]
-            if f"crowd_models_{data.name}" not in name:
-                continue
-            if row["label"] in ("SoftProb", "Raykar", "Personal (CPC)", "Cross-fitted EM"):
-                scalings.add(params["scaling"])
-            if row["label"] in ("MV+LR", "DS+LR"):
-                piped = params["backbone"]["class"] == "sklearn.pipeline:Pipeline"
-                scalings.add("standard" if piped else None)
-        assert scalings == {data.linear_scaling}
+def test_noise_is_learnt_at_the_rate_of_all_where_dascs_protocol_is(mine):
+    params = params_of(mine)
+    for column in SETS:
+        for label in ("Crowd Layer MW", "TraceReg", "Max-MIG", "CoNAL", "CrowdInG"):
+            assert ("noise_lr" in params[column, label]) == (column in ("LabelMe", "Music"))
+        assert "noise_lr" not in params[column, "ICED"]
 
 
-def test_the_recipe_has_its_own_defaults_but_for_the_scaling(script, rows):
+def test_linear_models_see_one_scaling_a_set(mine):
+    params = params_of(mine)
+    for column, scaling in SETS.items():
+        for label in {"SoftProb", *OTHER_OPTIMISERS}:
+            if (column, label) not in ABSENT:
+                assert params[column, label]["scaling"] == scaling
+        for label in ("MV+LR", "DS+LR"):
+            piped = params[column, label]["backbone"]["class"] == "sklearn.pipeline:Pipeline"
+            assert piped == (scaling == "standard")
+
+
+def test_the_recipe_has_its_own_defaults_but_for_the_scaling(mine):
     """A linear network, too, where a fold has more features than instances."""
-    for data in script.SETS:
-        row = rows[f"cross_fitted/crowd_models_{data.name}.yaml"]
-        network = {"backbone": "linear"} if data.name == "sentiment" else {}
-        assert row["estimator"]["params"] == {"scaling": data.linear_scaling, **network}
-        assert (script.MINUTES in row["deviations"]) == (len(row["seeds"]) == 1)
+    params = params_of(mine)
+    for column, scaling in SETS.items():
+        network = {"backbone": "linear"} if column == "Sentiment" else {}
+        assert params[column, "Cross-fitted EM"] == {"scaling": scaling, **network}
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("row", ["colposcopy_majority_vote_regression", "reports_gold"])
-def test_a_row_runs(row, data_home):
+def test_a_row_runs(mine, row, data_home):
     from manyhands.evidence.running.cells import run_cell
 
-    found = load_row(EXPERIMENTS / "aggregated" / f"crowd_models_{row}.yaml")
+    (found,) = (each for each in mine if each.id == f"aggregated/crowd_models_{row}")
     record = run_cell(found, 0)
     assert record.status == "done", record.reason
     assert record.metrics["last epoch"]["accuracy"] > 0.5

@@ -1,45 +1,17 @@
-"""DASC's rows: generated files and their script agree, and every place of the tables is taken."""
+"""DASC's rows: every place of the tables is taken, and protocols are the paper's."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-import yaml
-
 from manyhands import DASCClassifier
-from manyhands.evidence.experiments.loading import load_experiments, load_row
 from manyhands.fitting import training_protocol
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+PAPER = "dasc2023"
 
 
-@pytest.fixture(scope="module")
-def script(import_script):
-    return import_script("dasc2023")
-
-
-@pytest.fixture(scope="module")
-def rows(script):
-    return {name: yaml.safe_load(text) for name, text in script.files().items()}
-
-
-def test_generated_files_are_those_committed(script):
-    written = script.files()
-    for name, text in written.items():
-        assert (EXPERIMENTS / name).read_text(encoding="utf-8") == text, name
-    committed = {
-        path.relative_to(EXPERIMENTS).as_posix() for path in EXPERIMENTS.glob("*/dasc2023*.yaml")
-    }
-    assert committed == set(written)
-
-
-def test_places_of_tables_have_one_row_and_table_2_its_printed_figures():
-    rows, papers = load_experiments(EXPERIMENTS)
-    mine = [row for row in rows if "dasc2023" in row.id]
+def test_places_of_tables_have_one_row_and_table_2_its_printed_figures(mine, paper):
     places = [(row.table, row.column, row.label) for row in mine if "/fig6" not in row.table]
     assert len(places) == len(set(places))
-    for plan in papers["dasc2023"].tables:
+    for plan in paper.tables:
         here = [row for row in mine if row.table == f"dasc2023/{plan.id}"]
         assert {row.column for row in here} == set(plan.columns)
         assert {row.label for row in here} == set(plan.rows)
@@ -48,32 +20,46 @@ def test_places_of_tables_have_one_row_and_table_2_its_printed_figures():
     assert {row.published["n"] for row in printed} == {5}
 
 
-def test_sparsity_stands_at_every_share(script):
-    rows, _ = load_experiments(EXPERIMENTS)
-    points = [row for row in rows if "dasc2023_sparse" in row.id]
-    assert len(points) == 4 * 3 * 3 * len(script.SPARSITY)
-    assert {row.data["fraction"] for row in points} == set(script.SPARSITY)
+def test_printed_figures_are_the_papers(by_id):
+    for name, value, sd in (
+        ("labelme_anno_reg_ce", 0.823, 0.003),
+        ("music_crowd_layer_reweighting", 0.667, 0.006),
+        ("cifar10h_wdn_dasc", 0.369, 0.017),
+        ("music_ds_dl", 0.652, 0.008),
+    ):
+        found = by_id[name].published
+        assert (found["value"], found["sd"]) == (value, sd)
 
 
-def test_reference_rows_are_those_of_table_2():
+def test_sparsity_stands_at_every_share(mine):
+    points = [row for row in mine if "dasc2023_sparse" in row.id]
+    assert len(points) == 4 * 3 * 3 * 3
+    assert {row.data["fraction"] for row in points} == {0.2, 0.5, 0.8}
+
+
+def test_half_as_many_a_round_are_as_many_in_all(by_id):
+    for data in ("labelme", "music", "cifar10h"):
+        usual = by_id[f"{data}_crowd_layer_dasc"].estimator["params"]
+        half = by_id[f"{data}_crowd_layer_dasc_half_as_many_a_round"].estimator["params"]
+        assert 2 * half["n_select"] == usual["n_select"]
+        assert half["n_rounds"] == 2 * usual["n_rounds"]
+
+
+def test_reference_rows_are_those_of_table_2(by_id):
     """DASC stands in three tables, and is run once."""
-    folder = EXPERIMENTS / "self_training"
     for data in ("labelme", "music", "cifar10h"):
         names = (f"{data}_crowd_layer_dasc", f"fig7_{data}_dasc", f"variants_{data}_dasc")
-        keys = {load_row(folder / f"dasc2023_{name}.yaml").key for name in names}
-        assert len(keys) == 1
+        assert len({by_id[name].key for name in names}) == 1
 
 
-def test_labelmes_protocol_is_the_papers(script):
-    params = script._params(script.BASES[1], script.SETS[0])
+def test_labelmes_protocol_is_the_papers(by_id):
     protocol = training_protocol("dasc_labelme")
     del protocol["reset_optimizer"]  # False, as by default
-    assert params == protocol
+    assert by_id["labelme_crowd_layer_ce"].estimator["params"] == protocol
 
 
-def test_dascs_row_is_the_library_s_dasc(rows):
+def test_dascs_row_is_the_library_s_dasc(by_id):
     """The rows spell out the selector that `DASCClassifier` stands for."""
-    row = load_row(EXPERIMENTS / "self_training" / "dasc2023_labelme_crowd_layer_dasc.yaml")
-    made = row.make_estimator(0)
+    made = by_id["labelme_crowd_layer_dasc"].make_estimator(0)
     assert type(made._selector()) is type(DASCClassifier()._selector())
     assert made._selector().get_params() == DASCClassifier()._selector().get_params()

@@ -11,8 +11,9 @@
 ``- {for: {a: $list}, give: $a}``   the same where an item is no mapping; a list gives its items
 ==================================  ===============================================================
 
-``for`` over a mapping takes its values, with their keys as ``label`` (and, as part of ids,
-``slug``). ``$text.slug`` is a text in lower case, all but letters and digits replaced by ``_``.
+``for`` over a mapping takes its values, with their keys as ``label``. ``$text.slug`` is the text as
+a part of ids, in lower case, all but letters and digits replaced by ``_``; of a mapping it is that
+of its ``label``, unless it says ``slug`` itself.
 
 A name is looked up where it is used, not where it is written: a value in ``let`` may speak of
 ``$set`` before any set is chosen. Within its own value, a name is what it is further out:
@@ -23,7 +24,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import product
 from pathlib import Path
 from typing import NoReturn
 
@@ -199,15 +199,23 @@ class Expander:
     def _repeated(self, node: Node, scope: Scope) -> Iterator[tuple[Node, Scope]]:
         loops = self.mapping(node.value["for"], scope)
         rest = Node({k: v for k, v in node.value.items() if k not in ("for", "let")}, node.line)
-        for values in product(*(self._values(part, scope) for part in loops.values())):
-            inner = Scope(dict(zip(loops, values, strict=True)), scope)
-            inner = self.scope_of(node, inner)
+        for bound in self._combinations(list(loops.items()), scope):
+            inner = self.scope_of(node, bound)
             if "give" not in rest.value:
                 yield rest, inner
                 continue
             given, within = self.head(rest.value["give"], inner)
             one = Node([given], given.line)
             yield from self.items(given if isinstance(given.value, list) else one, within)
+
+    def _combinations(self, loops: list[tuple[str, Node]], scope: Scope) -> Iterator[Scope]:
+        """Yield a scope for every combination; a list may speak of the names before it."""
+        if not loops:
+            yield scope
+            return
+        (name, listed), *others = loops
+        for value in self._values(listed, scope):
+            yield from self._combinations(others, Scope({name: value}, scope))
 
     def _values(self, node: Node, scope: Scope) -> list[Node]:
         """Return what ``for`` takes one after another."""
@@ -238,6 +246,9 @@ class Expander:
                 value = Node(slug(self.expand(value, within).value), value.line)
                 continue
             fields = self.fields(value, within) if isinstance(value.value, dict) else {}
+            if key == "slug" and "label" in fields and key not in fields:
+                label = self.expand(fields["label"], within)
+                fields[key] = Node(slug(label.value), label.line)
             if key not in fields:
                 self.fail(node, f"${match[1] or match[2]}: no {key!r}{did_you_mean(key, fields)}")
             value = fields[key]

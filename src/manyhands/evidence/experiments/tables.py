@@ -101,11 +101,13 @@ def plan_of(expander: Expander, table: Node, scope: Scope) -> Node:
     """Return what a table or figure says of itself: of its columns and rows their names."""
     found = {}
     for key, node in expander.fields(table, scope).items():
+        if key in _OF_ROWS:
+            continue
         head, within = expander.head(node, scope)
         if key in ("columns", "rows") and isinstance(head.value, dict):
             names = expander.fields(head, within)
             found[key] = Node([Node(name, part.line) for name, part in names.items()], node.line)
-        elif key not in _OF_ROWS:
+        else:
             found[key] = expander.expand(node, scope)
     return Node(found, table.line)
 
