@@ -6,7 +6,6 @@ from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import pytest
-import yaml
 from sklearn.linear_model import LogisticRegression
 
 from manyhands import (
@@ -19,6 +18,7 @@ from manyhands import (
     all_classifiers,
 )
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.evidence.experiments.loading import load_experiments
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import PROTOCOLS, training_protocol, with_protocol
 
@@ -32,21 +32,21 @@ ROWS = {
 OF_THE_METHOD = {"aggregator", "targets", "init_scale"}
 
 
-def row_parameters(row):
-    text = (ROOT / "experiments" / f"{row}.yaml").read_text(encoding="utf-8")
-    return yaml.safe_load(text)["estimator"]["params"]
+@pytest.fixture(scope="module")
+def parameters():
+    rows, _ = load_experiments(ROOT / "experiments")
+    return {row.id: row.estimator["params"] for row in rows}
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_protocols_are_those_of_the_rows(name):
+def test_protocols_are_those_of_the_rows(name, parameters):
     rows = {
         CoNALClassifier: f"conal/{ROWS[name]}",
         CrowdLayerClassifier: f"crowd_layer/{ROWS[name]}",
         AggregatedClassifier: f"aggregated/{ROWS[name]}_majority_vote",
     }
     for cls, row in rows.items():
-        written = row_parameters(row)
-        of_row = cls(**{k: v for k, v in written.items() if k not in OF_THE_METHOD})
+        of_row = cls(**{k: v for k, v in parameters[row].items() if k not in OF_THE_METHOD})
         assert with_protocol(cls(), name).get_params() == of_row.get_params(), row
 
 
