@@ -1,4 +1,4 @@
-"""How the sources stand: no cycles of imports; names and stubs agree."""
+"""How the sources stand: no cycles of imports, flat hierarchies; names and stubs agree."""
 
 import ast
 import inspect
@@ -57,6 +57,24 @@ def test_no_files_import_each_other():
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"a cycle of imports: {' -> '.join(error.args[1])}")
+
+
+def classes() -> Iterator[type]:
+    for name in MODULES:
+        for _, cls in inspect.getmembers(import_module(name), inspect.isclass):
+            if cls.__module__ == name:
+                yield cls
+
+
+def depth(cls: type) -> int:
+    """Count the classes of ours on the longest way up, the class itself included."""
+    ours = [base for base in cls.__bases__ if base.__module__.startswith("manyhands.")]
+    return 1 + max(map(depth, ours), default=0)
+
+
+def test_no_class_inherits_more_than_three_deep():
+    deep = {cls.__qualname__: depth(cls) for cls in classes() if depth(cls) > 3}
+    assert not deep
 
 
 STUBS = [name for name, path in MODULES.items() if path.with_suffix(".pyi").exists()]
