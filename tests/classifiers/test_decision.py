@@ -20,7 +20,7 @@ from manyhands import (
     make_crowd,
 )
 from manyhands.annotations import AnnotationTable
-from manyhands.decision.rules import check_rule, decided
+from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
@@ -70,32 +70,32 @@ def as_votes(table):
 
 def test_the_rules_by_hand():
     proba = np.array([[0.7, 0.2, 0.1], [0.5, 0.3, 0.2], [0.4, 0.3, 0.3]])
-    assert decided(proba, "posterior").tolist() == [0, 0, 0]
+    assert apply_rule(proba, "posterior").tolist() == [0, 0, 0]
     # Divided by the prior: (1.17, .67, 1), (.83, 1, 2), (.67, 1, 3).
-    assert decided(proba, "balanced", np.array([0.6, 0.3, 0.1])).tolist() == [0, 2, 2]
+    assert apply_rule(proba, "balanced", np.array([0.6, 0.3, 0.1])).tolist() == [0, 2, 2]
     # Expected costs of row 0: .2 * 8 + .1 * 9 = 2.5, .7 + .1 * 3 = 1, .7 * 2 + .2 = 1.6; of row 1:
     # 4.2, .5 + .6 = 1.1, 1 + .3 = 1.3; of row 2: 5.1, .4 + .9 = 1.3, .8 + .3 = 1.1.
-    assert decided(proba, COSTS).tolist() == [1, 1, 2]
+    assert apply_rule(proba, COSTS).tolist() == [1, 1, 2]
 
 
 def test_costs_are_read_true_by_decided():
     """[true, decided], not its transpose: to miss class 1 is dear, to cry wolf is not."""
     proba = np.array([[0.8, 0.2]])
-    assert decided(proba, [[0, 1], [5, 0]]).tolist() == [1]
-    assert decided(proba, [[0, 5], [1, 0]]).tolist() == [0]
+    assert apply_rule(proba, [[0, 1], [5, 0]]).tolist() == [1]
+    assert apply_rule(proba, [[0, 5], [1, 0]]).tolist() == [0]
 
 
 def test_a_class_without_a_share_is_never_decided_for():
     proba = np.array([[0.2, 0.7, 0.1], [0.3, 0.69, 0.01], [0.0, 1.0, 0.0]])
     # The first row: .2 / .8 = .25, .1 / .2 = .5; the second .375, .05; the third has neither, and
     # is of the rarer class, for which there was the least to expect.
-    assert decided(proba, "balanced", np.array([0.8, 0.0, 0.2])).tolist() == [2, 0, 2]
+    assert apply_rule(proba, "balanced", np.array([0.8, 0.0, 0.2])).tolist() == [2, 0, 2]
 
 
 def test_posterior_is_the_argmax_to_the_bit():
     """`decide` calls equal what rounding tells apart; the plain rule does not."""
     proba = np.array([[0.5 - 1e-15, 0.5 + 1e-15]])
-    assert decided(proba, "posterior").tolist() == [1]
+    assert apply_rule(proba, "posterior").tolist() == [1]
     assert decide(proba).tolist() == [0]
 
 
@@ -316,14 +316,17 @@ def test_a_job_writes_what_predict_decides(tmp_path):
     ("rule", "message"),
     [
         ("argmax", "decision='argmax' is unknown; use 'posterior', 'balanced'"),
-        ([[0, 1, 1], [1, 0, 1]], r"decision .*\(2, 3\).*abstaining; predict must name a class"),
-        ([[0, 1], [1, 0], [1, 1]], r"decision .*\(3, 2\); .* needs \(n_classes, n_classes\)"),
+        ([[0, 1, 1], [1, 0, 1]], r"decision .*\(2, 3\).*abstaining; predict must return a class"),
+        (
+            [[0, 1], [1, 0], [1, 1]],
+            r"decision .*\(3, 2\); .* must have shape \(n_classes, n_classes\)",
+        ),
         ([0, 1], r"decision .*\(2,\)"),
         ([], r"decision .*\(0,\)"),
-        ([[0, np.inf], [1, 0]], r"decision holds the cost inf at \[0, 1\]; .*Add"),
-        ([[0, 1], [-2, 0]], r"decision holds the cost -2.0 at \[1, 0\]"),
-        ([[0, "dear"], [1, 0]], "decision=.* is no matrix of numbers"),
-        ([[0, 1], [1]], "decision=.* is no matrix of numbers"),
+        ([[0, np.inf], [1, 0]], r"decision has the cost inf at \[0, 1\]; .*Adding"),
+        ([[0, 1], [-2, 0]], r"decision has the cost -2.0 at \[1, 0\]"),
+        ([[0, "dear"], [1, 0]], "decision=.* is not a matrix of numbers"),
+        ([[0, 1], [1]], "decision=.* is not a matrix of numbers"),
     ],
 )
 @pytest.mark.parametrize("backbone", [None, Fixed()])
@@ -337,7 +340,7 @@ def test_no_rule_is_refused_before_anything_is_read(backbone, rule, message):
 def test_a_matrix_of_another_number_of_classes_is_refused_before_training(backbone):
     X, A, _ = make_crowd_problem()
     model = AggregatedClassifier(backbone=backbone, decision=[[0, 1], [1, 0]], **QUICK)
-    with pytest.raises(AnnotationError, match=r"decision .*\(2, 2\); .*needs \(3, 3\)"):
+    with pytest.raises(AnnotationError, match=r"decision .*\(2, 2\); .*must have shape \(3, 3\)"):
         model.fit(X, A)
     assert not hasattr(model, "aggregator_")
     with pytest.raises(AnnotationError, match=r"\(3, 4\).*abstaining"):

@@ -265,7 +265,7 @@ def test_single_precision_is_a_posterior():
         ({"threshold": 1.2}, "threshold=1.2"),
         ({"threshold": np.nan}, "threshold=nan"),
         ({"ties": "loudest"}, "ties='loudest'"),
-        ({"classes": ["a", "b", "c"]}, "3 classes.*2 columns"),
+        ({"classes": ["a", "b", "c"]}, "3 entries.*2 columns"),
         ({"classes": ["a", "a"]}, "'a' twice"),
         ({"classes": [-1, 1], "threshold": 0.9}, "abstain=-1 is a class"),
         ({"threshold": 0.9, "abstain": 1}, "abstain=1 is a class"),

@@ -386,7 +386,7 @@ def test_the_start_is_checked_and_not_overwritten(cls):
     assert (start == 1 / 3).all()
     with pytest.raises(AnnotationError, match=r"start has shape \(2, 3\)"):
         cls().fit(A, start=start[:2])
-    with pytest.raises(AnnotationError, match="start is no distribution in row 0"):
+    with pytest.raises(AnnotationError, match="start is not a distribution in row 0"):
         cls().fit(A, start=start * 2)
 
 

@@ -283,9 +283,9 @@ def test_bad_probabilities_are_errors():
     A, _, proba = crowd(6, n=10)
     with pytest.raises(AnnotationError, match=r"proba has shape \(9, 4\).*\(10, 4\)"):
         CrowdLab().fit(A, proba=proba[:9])
-    with pytest.raises(AnnotationError, match="proba is no distribution in row 0"):
+    with pytest.raises(AnnotationError, match="proba is not a distribution in row 0"):
         CrowdLab().fit(A, proba=2 * proba)
-    with pytest.raises(AnnotationError, match="proba is no distribution in row 3"):
+    with pytest.raises(AnnotationError, match="proba is not a distribution in row 3"):
         CrowdLab().fit(A, proba=np.where(np.arange(10)[:, None] == 3, np.nan, proba))
     model = CrowdLab().fit(A, proba=proba)
     with pytest.raises(AnnotationError, match=r"proba has shape \(1, 4\)"):

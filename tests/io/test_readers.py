@@ -244,9 +244,9 @@ def test_dense(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (np.zeros(3, dtype=int), "has shape"),
-        (np.zeros((2, 2, 2), dtype=int), "has shape"),
-        (np.array([["a", "b"]]), "holds integers or floats"),
+        (np.zeros(3, dtype=int), "must have shape"),
+        (np.zeros((2, 2, 2), dtype=int), "must have shape"),
+        (np.array([["a", "b"]]), "must hold integers or floats"),
         (np.array([[0.5, 1.0]]), "0.5"),
     ],
 )
@@ -372,7 +372,7 @@ READERS = [read_annotations, read_features, read_gold]
 def test_a_missing_file_and_a_folder(tmp_path, read):
     with pytest.raises(FileNotFoundError, match=r"no\.csv does not exist.*check the name"):
         read(tmp_path / "no.csv")
-    with pytest.raises(AnnotationError, match="is a folder; name a file"):
+    with pytest.raises(AnnotationError, match="is a folder; give a file"):
         read(tmp_path)
 
 
@@ -536,7 +536,7 @@ def test_the_place_of_a_gap_in_an_array_is_named(tmp_path):
     ("text", "message"),
     [
         ("task,f,colour,size\na,1,red,L\nb,2,blue,M\n", "2 of 3 columns.*'colour', 'size'"),
-        ("task\na\nb\n", "no column of features"),
+        ("task\na\nb\n", "no feature columns"),
         ("task,f\na,1\na,2\n", "'a' twice"),
         ("task,f\n,1\nb,2\n", "id of row 0 is empty"),
         ("item,id,f\n1,1,1\n", "could all be the ids"),
@@ -633,7 +633,7 @@ def test_zeros_in_front_make_another_id(tmp_path, write):
     np.savez(tmp_path / "x.npz", X=np.ones((2, 1)), task=np.array(["07", "08"]))
     _, table = read_aligned(tmp_path / "x.npz", write("a.csv", VOTES.format("08", "07")))
     assert table.to_matrix().tolist() == [[0, -1], [1, 1]]
-    with pytest.raises(AnnotationError, match=r"2 of 2 tasks.*'7', '8'.*'07', '08'"):
+    with pytest.raises(AnnotationError, match=r"2 of 2 annotated tasks.*'7', '8'.*'07', '08'"):
         read_aligned(tmp_path / "x.npz", write("b.csv", VOTES.format("8", "7")))
 
 
@@ -641,7 +641,9 @@ def test_tasks_without_features_are_counted_and_shown(tmp_path, write):
     np.savez(tmp_path / "x.npz", X=np.ones((1, 1)), task=np.array(["a"]))
     rows = "".join(f"{task},u,1\n" for task in "abcdef")
     path = write("a.csv", "task,worker,label\n" + rows)
-    with pytest.raises(AnnotationError, match=r"5 of 6 tasks.*'b', 'c', 'd' \.\.\..*Drop.*add"):
+    with pytest.raises(
+        AnnotationError, match=r"5 of 6 annotated tasks.*'b', 'c', 'd' \.\.\..*Drop.*add"
+    ):
         read_aligned(tmp_path / "x.npz", path)
 
 

@@ -1,4 +1,4 @@
-"""Decisions from posteriors: labels, rules, costs, abstentions (no torch)."""
+"""Decisions from posteriors: labels, rules, costs, abstentions (without torch)."""
 
 from manyhands.decision.labels import decide
 

@@ -1,4 +1,4 @@
-"""From probabilities to decisions: the rule is a choice of its own, apart from the model.
+"""Decisions from probabilities, by a rule that is independent of the model.
 
 References
 ----------
@@ -24,10 +24,10 @@ from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 __all__ = ["decide"]
 
-# Share of the mass up to which a class counts as absent: a floored log leaves it 1e-100, not 0.
+# Share of the mass up to which a class counts as absent: a floored log leaves 1e-100, not 0.
 _NO_MASS = 1e-12
 
-# Rows at a time: what tells ties costs as much memory as the probabilities.
+# Rows per block: finding ties takes as much memory as the probabilities.
 _BLOCK = 100_000
 
 
@@ -42,40 +42,40 @@ def decide(
     ties: str = "first",
     random_state: Any = None,
 ) -> AnyArray:
-    """Decide for one class an instance, or for none.
+    """Decide for one class per instance, or abstain.
 
     Parameters
     ----------
     posterior : array-like of shape (n, n_classes)
-        Probability of every class for every instance; rows sum to 1.
+        Class probabilities of each instance; rows sum to 1.
     rule : {"argmax", "balanced"} or cost matrix, default="argmax"
         "argmax": the most probable class, which minimises the expected number of errors.
 
         "balanced": the largest ratio of probability to class prior, which minimises the balanced
         error (the mean of the classes' error rates) [3]_.
 
-        An array of shape (n_classes, n_classes), ``[true, decided]``, of costs that are finite
-        and not negative: the smallest expected cost [1]_ (whose matrix is the transpose of this
-        one). A further column holds the cost of abstaining.
+        An array of shape (n_classes, n_classes), ``[true, decided]``, of finite, nonnegative
+        costs: the class of smallest expected cost [1]_ (where the matrix is transposed). An
+        additional last column holds the cost of abstaining.
     class_prior : array-like of shape (n_classes,), optional
-        Frequency of every class, up to a common factor; only "balanced" uses it. Default: the
-        column means of ``posterior``, an estimate that needs many rows (with one row all ratios
-        are equal); for predictions on a few rows, give the prior of the training set.
+        Frequency of each class, up to a common factor; used only by "balanced". Default: the
+        column means of ``posterior``. This estimate needs many rows (with one row, all ratios are
+        equal); for predictions on few rows, pass the prior of the training set.
     classes : sequence of length n_classes, optional
         Class values; default: the codes 0, ..., n_classes - 1.
     threshold : float in [0, 1], optional
-        Abstain where the decided class is less probable than this [4]_. With "balanced" its
-        probability is taken as it would be were all classes equally frequent [2]_. A cost matrix
-        has its own column for abstaining.
+        Abstain if the chosen class is less probable than this [4]_. With "balanced", the
+        probability is the one the class would have if all classes were equally frequent [2]_.
+        Not allowed with a cost matrix, which has its own column for abstaining.
     abstain : optional
-        Value that stands for no decision; it must not be a class. Default: -1 for codes and
-        integer classes, None for others. Where it is not of the classes' type, the result is an
-        object array.
+        Value that stands for abstaining; it must not be a class. Default: -1 for codes and
+        integer classes, None for others. If its type differs from that of the classes, the result
+        is an object array.
     ties : {"first", "random"}, default="first"
-        Which of several equally good classes. A decision is preferred to an equally good
+        Which of several equally good classes to choose. A class is preferred to an equally good
         abstention.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Returns
     -------
@@ -85,13 +85,13 @@ def decide(
     Raises
     ------
     AnnotationError
-        If rows of ``posterior`` are not probabilities, a shape does not fit, or another argument
-        is out of its range.
+        If rows of ``posterior`` are not probabilities, a shape does not match, or another argument
+        is out of range.
 
     Notes
     -----
-    Every rule is optimal for the true posterior only: "balanced" and costs rest on small
-    probabilities, which an ill-calibrated model gets wrong most.
+    The rules are optimal only for the true posterior. "balanced" and costs depend on small
+    probabilities, which poorly calibrated models get most wrong.
 
     References
     ----------
@@ -125,28 +125,28 @@ def decide(
 
 
 def as_posterior(values: Any, *, argument: str = "posterior") -> FloatArray:
-    """Read probabilities of shape (n, n_classes), forgiving what rounding leaves.
+    """Check probabilities of shape (n, n_classes), tolerating rounding.
 
     Raises
     ------
     AnnotationError
-        If there are not two dimensions, or a row is not a distribution (to 1e-3, so that single
-        precision and three printed digits pass).
+        If there are not two dimensions, or a row is not a distribution (up to 1e-3, which allows
+        for single precision and three printed digits).
     """
     posterior: FloatArray = np.asarray(values, dtype=np.float64)
     if posterior.ndim != 2 or not posterior.shape[1]:
         raise AnnotationError(
-            f"{argument} has shape {posterior.shape}; one row an instance and one column a class "
-            "is needed. Of two classes with one column p: np.column_stack([1 - p, p])"
+            f"{argument} has shape {posterior.shape}; it must have one row per instance and one "
+            "column per class. For two classes and a vector p, use np.column_stack([1 - p, p])"
         )
     total = posterior.sum(axis=1)
     bad = ~((posterior >= -1e-6).all(axis=1) & (np.abs(total - 1) <= 1e-3))
     if bad.any():
         k = int(np.argmax(bad))
         raise AnnotationError(
-            f"{argument} is no distribution in row {k} and {int(bad.sum()) - 1} more: it sums to "
-            f"{total[k]:.6g}, its smallest entry is {posterior[k].min():.6g}. Divide counts by "
-            "their sum, put scores through a softmax, leave out rows without an answer"
+            f"{argument} is not a distribution in row {k} and {int(bad.sum()) - 1} more: the row "
+            f"sums to {total[k]:.6g}, its smallest entry is {posterior[k].min():.6g}. Divide "
+            "counts by their sum, apply a softmax to scores, or leave out rows without an answer"
         )
     return posterior
 
@@ -155,8 +155,8 @@ def _class_values(classes: Any, n_classes: int) -> AnyArray:
     values = np.arange(n_classes) if classes is None else make_vocabulary(classes, "classes")
     if len(values) != n_classes:
         raise AnnotationError(
-            f"classes names {len(values)} classes, posterior has {n_classes} columns; name one a "
-            "column"
+            f"classes has {len(values)} entries, but posterior has {n_classes} columns; give one "
+            "class per column"
         )
     return values
 
@@ -164,11 +164,11 @@ def _class_values(classes: Any, n_classes: int) -> AnyArray:
 def _gains(
     posterior: FloatArray, rule: Any, class_prior: Any, threshold: float | None
 ) -> tuple[FloatArray, FloatArray | float | None]:
-    """What deciding for every class gains (n, C), and what abstaining does (None: not allowed)."""
+    """Gain of each class (n, C), and of abstaining (None: not allowed)."""
     if not isinstance(rule, str):
         if threshold is not None:
             raise AnnotationError(
-                f"threshold={threshold!r} does not go with a cost matrix; give the cost of "
+                f"threshold={threshold!r} cannot be combined with a cost matrix; give the cost of "
                 "abstaining as its last column"
             )
         n_classes = posterior.shape[1]
@@ -177,12 +177,12 @@ def _gains(
     if rule not in ("argmax", "balanced"):
         raise AnnotationError(f"rule={rule!r} is unknown; use 'argmax', 'balanced' or costs")
     if threshold is not None and not 0 <= threshold <= 1:
-        raise AnnotationError(f"threshold={threshold!r} must be a probability, in [0, 1]")
+        raise AnnotationError(f"threshold={threshold!r} must be a probability in [0, 1]")
     return posterior if rule == "argmax" else _balanced(posterior, class_prior), threshold
 
 
 def _balanced(posterior: FloatArray, class_prior: Any) -> FloatArray:
-    """Posterior as it would be were all classes equally frequent; an absent class has none."""
+    """Posterior if all classes were equally frequent; an absent class has probability 0."""
     n, n_classes = posterior.shape
     if class_prior is None:
         prior = posterior.sum(axis=0) / max(n, 1)
@@ -197,52 +197,54 @@ def _checked_prior(class_prior: Any, n_classes: int) -> FloatArray:
     prior: FloatArray = np.asarray(class_prior, dtype=np.float64)
     if prior.shape != (n_classes,):
         raise AnnotationError(
-            f"class_prior has shape {prior.shape}; one frequency a class, ({n_classes},), is needed"
+            f"class_prior has shape {prior.shape}; it must have one frequency per class, "
+            f"shape ({n_classes},)"
         )
     bad = ~(np.isfinite(prior) & (prior > 0))
     if bad.any():
         raise AnnotationError(
             f"class_prior is {prior[bad][0].item()!r} for class {int(np.argmax(bad))}; "
-            "frequencies are positive. Leave the columns of absent classes out"
+            "frequencies must be positive. Leave out the columns of absent classes"
         )
     return np.asarray(prior / prior.sum())
 
 
 def _checked_costs(rule: Any, n_classes: int) -> FloatArray:
-    """Costs in units of the smallest one, so that the tolerance of ties fits any currency."""
+    """Costs divided by the smallest positive one, so the tolerance of ties fits any unit."""
     cost: FloatArray = np.asarray(rule, dtype=np.float64)
     if cost.shape not in ((n_classes, n_classes), (n_classes, n_classes + 1)):
         raise AnnotationError(
-            f"rule is a cost matrix of shape {cost.shape}; [true, decided] needs "
+            f"rule is a cost matrix of shape {cost.shape}; [true, decided] must have shape "
             f"{(n_classes, n_classes)}, or {(n_classes, n_classes + 1)} with the costs of "
             "abstaining last"
         )
     bad = ~(np.isfinite(cost) & (cost >= 0))
     if bad.any():
-        true, decided = np.argwhere(bad)[0].tolist()
+        true, given = np.argwhere(bad)[0].tolist()
         raise AnnotationError(
-            f"rule holds the cost {cost[true, decided].item()!r} at [{true}, {decided}]; costs "
-            "are finite and not negative. Add the same number to a whole row: no decision changes"
+            f"rule has the cost {cost[true, given].item()!r} at [{true}, {given}]; costs must be "
+            "finite and nonnegative. Adding a number to a whole row changes no decision"
         )
     return np.asarray(cost / cost.min(where=cost > 0, initial=np.inf))
 
 
 def _reaches(gain: FloatArray, goal: Any) -> BoolArray:
-    # Sums taken in another order differ by a few ulps; such a difference decides nothing.
+    # The order of summation changes gains by a few ulps, which must not break ties.
     return gain >= goal - 1e-9 * np.abs(goal) - 1e-12
 
 
 def generator(random_state: Any) -> np.random.RandomState:
-    """Generator for a ``random_state``; for None a fresh one, not numpy's global one."""
+    """Generator for a ``random_state``; for None a new one, not NumPy's global one."""
     if random_state is None:
         return np.random.RandomState()
     return check_random_state(random_state)
 
 
 def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
-    """Column of the largest gain in every row; equal ones as ``ties`` says, shape (n,).
+    """Column of the largest gain in each row, shape (n,).
 
-    Equal up to rounding is equal; unless ``ties`` is "random" the first of them is chosen.
+    Gains that are equal up to rounding are ties. The first one is chosen, or a random one if
+    ``ties`` is "random".
     """
     chosen = np.empty(len(gain), dtype=np.int64)
     for first in range(0, len(gain), _BLOCK):
@@ -255,14 +257,13 @@ def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
 
 
 def _with_abstention(values: AnyArray, abstain: Any) -> AnyArray:
-    """Class values and, last, the value of no decision."""
+    """Class values followed by the value for abstaining."""
     whole, text = values.dtype.kind in "iu", values.dtype.kind in "UT"
     if abstain is None and whole:
         abstain = MISSING
     if abstain in values.tolist():
         raise AnnotationError(
-            f"abstain={abstain!r} is a class, so a decision could not be told from none; pass "
-            "another value"
+            f"abstain={abstain!r} is a class, so it cannot also mean abstaining; pass another value"
         )
     fits = (whole and isinstance(abstain, int | np.integer)) or (text and isinstance(abstain, str))
     return np.array([*values.tolist(), abstain], dtype=None if fits else object)

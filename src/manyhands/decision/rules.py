@@ -1,4 +1,4 @@
-"""How a classifier's probabilities become labels: its parameter ``decision``, over `decide`."""
+"""The ``decision`` parameter of classifiers: how probabilities become labels, using `decide`."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray, IntArray
 
 RULES = ("posterior", "balanced")
-"""Rules with a name; the others are cost matrices."""
+"""Rules with a name; all others are cost matrices."""
 
 _TINY = 1e-300
-"""Keeps a row from being empty whose whole mass is on classes without a share."""
+"""Avoids empty rows where all mass is on classes with a prior of 0."""
 
 
 def is_posterior(rule: Any) -> bool:
-    """Whether a rule is the plain one, which needs neither shares nor probabilities."""
+    """Whether a rule is "posterior", which needs neither a class prior nor probabilities."""
     return isinstance(rule, str) and rule == "posterior"
 
 
 def check_rule(rule: Any, n_classes: int | None = None) -> None:
-    """Refuse what is no rule, before anything is trained.
+    """Raise an error for an invalid rule, before anything is trained.
 
     Parameters
     ----------
     rule : {"posterior", "balanced"} or cost matrix
     n_classes : int, optional
-        Where it is known by now.
+        Number of classes, if already known.
 
     Raises
     ------
     AnnotationError
-        If a name is unknown, or a cost matrix is not square, not of the classes' number, not
-        finite, negative somewhere, or has a column for abstaining.
+        If the name is unknown, or the cost matrix is not square, does not match the number of
+        classes, has entries that are negative or not finite, or has a column for abstaining.
     """
     if isinstance(rule, str):
         if rule not in RULES:
@@ -48,10 +48,10 @@ def check_rule(rule: Any, n_classes: int | None = None) -> None:
     _check_shape(cost.shape, n_classes)
     bad = ~(np.isfinite(cost) & (cost >= 0))
     if bad.any():
-        true, decided = np.argwhere(bad)[0].tolist()
+        true, given = np.argwhere(bad)[0].tolist()
         raise AnnotationError(
-            f"decision holds the cost {cost[true, decided].item()!r} at [{true}, {decided}]; costs "
-            "are finite and not negative. Add the same number to a whole row: no decision changes"
+            f"decision has the cost {cost[true, given].item()!r} at [{true}, {given}]; costs must "
+            "be finite and nonnegative. Adding a number to a whole row changes no decision"
         )
 
 
@@ -60,8 +60,8 @@ def _as_costs(rule: Any) -> FloatArray:
         return np.asarray(rule, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise AnnotationError(
-            f"decision={rule!r} is no matrix of numbers ({error}); give one row of costs a true "
-            f"class, or use {' or '.join(map(repr, RULES))}"
+            f"decision={rule!r} is not a matrix of numbers ({error}); give one row of costs per "
+            f"true class, or use {' or '.join(map(repr, RULES))}"
         ) from error
 
 
@@ -72,25 +72,25 @@ def _check_shape(shape: tuple[int, ...], n_classes: int | None) -> None:
     if rows and shape == (rows, rows + 1):
         raise AnnotationError(
             f"decision is a cost matrix of shape {shape}, whose last column is the cost of "
-            "abstaining; predict must name a class. Leave the column out, or abstain with "
+            "abstaining; predict must return a class. Leave out the column, or abstain with "
             "decide(model.predict_proba(X), costs)"
         )
     needed = "(n_classes, n_classes)" if n_classes is None else str((n_classes, n_classes))
     raise AnnotationError(
-        f"decision is a cost matrix of shape {shape}; [true, decided] needs {needed}"
+        f"decision is a cost matrix of shape {shape}; [true, decided] must have shape {needed}"
     )
 
 
-def decided(proba: FloatArray, rule: Any, class_prior: FloatArray | None = None) -> IntArray:
-    """Class codes that a rule makes of probabilities.
+def apply_rule(proba: FloatArray, rule: Any, class_prior: FloatArray | None = None) -> IntArray:
+    """Choose class codes from probabilities by a rule.
 
     Parameters
     ----------
     proba : array of shape (n, n_classes)
     rule : {"posterior", "balanced"} or cost matrix
-        See `check_rule`. "posterior" is the plain argmax, the others are those of `decide`.
+        See `check_rule`. "posterior" is the argmax; the other rules are those of `decide`.
     class_prior : array of shape (n_classes,), optional
-        Needed by "balanced"; a class of share 0 is never decided for.
+        Required by "balanced"; a class with prior 0 is never chosen.
 
     Returns
     -------
@@ -99,17 +99,17 @@ def decided(proba: FloatArray, rule: Any, class_prior: FloatArray | None = None)
     Raises
     ------
     AnnotationError
-        If the rule, which may have been changed since `fit`, is none.
+        If the rule, which may have been changed since `fit`, is invalid.
 
     Examples
     --------
     >>> import numpy as np
     >>> proba = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
-    >>> decided(proba, "posterior")
+    >>> apply_rule(proba, "posterior")
     array([0, 0, 0])
-    >>> decided(proba, "balanced", np.array([0.7, 0.3]))
+    >>> apply_rule(proba, "balanced", np.array([0.7, 0.3]))
     array([0, 0, 1])
-    >>> decided(proba, [[0, 1], [5, 0]])
+    >>> apply_rule(proba, [[0, 1], [5, 0]])
     array([0, 1, 1])
     """
     if is_posterior(rule):

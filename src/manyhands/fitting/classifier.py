@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.decision.rules import check_rule, decided
+from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.callbacks import make_callbacks
 from manyhands.fitting.context import Fit, all_or_nothing
@@ -346,7 +346,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _decide(self, proba: FloatArray) -> IntArray:
         """Class codes `predict` makes of probabilities (n, n_classes)."""
-        return decided(proba, self._rule, getattr(self, "class_prior_", None))
+        return apply_rule(proba, self._rule, getattr(self, "class_prior_", None))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
         """Probability of every class as the annotation by every annotator.

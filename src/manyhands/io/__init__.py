@@ -1,4 +1,4 @@
-"""Readers of what people have, and writers that never leave half a file."""
+"""Readers of annotations, features and gold labels, and atomic writing of files."""
 
 from manyhands.io.annotations import read_aligned, read_annotations
 from manyhands.io.features import FeatureFile, read_features

@@ -46,42 +46,42 @@ def read_annotations(
     Parameters
     ----------
     path : str or Path
-        A long table, one row an annotation (.csv, .tsv, either with .gz, .parquet, .pq), or a
+        A long table with one row per annotation (.csv, .tsv, either with .gz, .parquet, .pq), or a
         dense (n, R) matrix of integers or floats (.npy; missing: -1 or NaN).
     task, worker, label, weight, passes : str
-        Names of the columns (``passes``: see `AnnotationTable.from_frame`). Where a default is
-        absent and exactly one column bears another common name (``instance``, ``annotator``,
-        ``user_id``, ``answer``, ...), that one is taken and the choice logged. A matrix has no
-        columns.
+        Names of the columns (``passes``: see `AnnotationTable.from_frame`). If a default name is
+        absent and exactly one column has another common name (``instance``, ``annotator``,
+        ``user_id``, ``answer``, ...), that column is used and the choice is logged. These have no
+        effect on a matrix.
     classes : sequence, optional
-        All classes, in the order wanted; default: the sorted labels. If these are names and the
+        All classes, in the desired order; default: the sorted labels. If these are names and the
         file holds integers, the integers are **codes** 0..C-1 into ``classes``, unless each of
-        them, written out, is itself one of the names.
+        them, as text, is itself one of the names.
     tasks : sequence, optional
-        All instance ids, in the order of the rows of X. Ids that are integers here and strings
-        there are compared as strings. For a matrix: the ids of its rows.
+        All instance ids, in the order of the rows of X. If the ids are integers on one side and
+        strings on the other, they are compared as strings. For a matrix: the ids of its rows.
     abstain, skip : str, int or sequence of these, optional
-        Values in the place of labels which mean that the annotator looked and declined to choose
-        ("unsure"), or passed on ("broken image"). A number and its digits are the same, and a
-        value may be absent from the file.
+        Values in the label column which mean that the annotator looked but declined to choose
+        ("unsure"), or skipped the instance ("broken image"). A number and its digits are the same,
+        and a value need not occur in the file.
     duplicates : {"error", "last", "keep"}
-        What to do with repeated (instance, annotator) pairs, be they annotated or passed.
+        How to treat repeated (instance, annotator) pairs, whether annotated or passed.
 
     Returns
     -------
     AnnotationTable
-        With the marks of a column ``source``, if all it holds are those of `AnnotationTable`.
+        Includes the values of a column ``source``, if all of them are known to `AnnotationTable`.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     AnnotationError
-        If the file is empty, damaged or of another kind, a column is missing, a label is outside
-        ``classes`` or a task outside ``tasks``, or a value of ``abstain`` or ``skip`` stands in
-        both or is a class.
+        If the file is empty, damaged or of another format, a column is missing, a label is not in
+        ``classes`` or a task not in ``tasks``, or a value is in both ``abstain`` and ``skip`` or
+        is a class.
     MissingExtraError
-        If the format needs pandas or pyarrow, and the extra 'io' is not installed.
+        If the format needs pandas or pyarrow and the extra 'io' is not installed.
 
     Examples
     --------
@@ -132,9 +132,9 @@ def read_aligned(
 ) -> tuple[FeatureFile, AnnotationTable]:
     """Read features and annotations such that row i of X is instance i of the table.
 
-    Where the features' file holds ids, the annotations' tasks are matched with them (integers
-    with strings by their canonical form). Where it holds none, integer tasks are row numbers of
-    X, counted from 0, and a dense matrix must have as many rows as X.
+    If the feature file holds ids, the tasks of the annotations are matched with them (an integer
+    matches the string that is its canonical form). Otherwise, integer tasks are row numbers of X,
+    counted from 0, and a dense matrix must have as many rows as X.
 
     Parameters
     ----------
@@ -147,12 +147,12 @@ def read_aligned(
     -------
     features : FeatureFile
     table : AnnotationTable
-        ``len(table) == len(features)``; rows without annotations are instances all the same.
+        ``len(table) == len(features)``; rows without annotations are instances, too.
 
     Raises
     ------
     AnnotationError
-        If a task has no row of features, or tasks are strings and the features have no ids.
+        If a task has no features, or tasks are strings and the features have no ids.
     """
     features = read_features(features_path)
     if features.tasks is not None:
@@ -169,18 +169,18 @@ def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> 
     matrix = read_array(path)
     if matrix.dtype.kind not in "iufb":
         raise AnnotationError(
-            f"a matrix of annotations holds integers or floats, this one {matrix.dtype}; store "
+            f"a matrix of annotations must hold integers or floats, not {matrix.dtype}; store "
             "class codes (-1 where missing) and name the classes in classes="
         )
     if matrix.ndim != 2:
         raise AnnotationError(
-            f"a matrix of annotations has shape (n_instances, n_annotators), this one "
+            "a matrix of annotations must have shape (n_instances, n_annotators), not "
             f"{matrix.shape}; reshape it, or store a long table (.csv, .parquet)"
         )
     if tasks is not None and len(tasks) != len(matrix):
         raise AnnotationError(
             f"the matrix has {len(matrix)} rows for {len(tasks)} tasks (rows of X); its rows must "
-            "be those of X, in the same order. Rows without annotations are all -1"
+            "match those of X, in the same order. Fill rows without annotations with -1"
         )
     options = dict(zip(PASSES, by_kind(marks), strict=True)) | {"instances": tasks}
     if classes is None or make_vocabulary(classes, "classes").dtype.kind not in "UT":
@@ -193,7 +193,7 @@ def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> 
 
 
 def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
-    """Re-index a table over the ids of the features' rows, in their order."""
+    """Re-index a table by the ids of the feature rows, in their order."""
     ids, wanted = table.instances, tasks
     if (ids.dtype.kind in "UT") != (tasks.dtype.kind in "UT"):
         # An integer and a string are the same id if the string is the integer's canonical form.
@@ -201,8 +201,8 @@ def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
     unknown = ids[~np.isin(ids, wanted)]
     if len(unknown):
         raise AnnotationError(
-            f"{len(unknown)} of {len(ids)} tasks are annotated but not among the {len(tasks)} "
-            f"tasks given (the ids of the features): {some(unknown)}; given are {some(tasks)}. "
+            f"{len(unknown)} of {len(ids)} annotated tasks are not among the {len(tasks)} given "
+            f"tasks (the ids of the features): {some(unknown)}; given are {some(tasks)}. "
             "Drop their annotations, or add their features"
         )
     positions, _ = encode(ids, wanted, argument="tasks", vocabulary_name="tasks")
@@ -216,11 +216,11 @@ def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
 
 
 def _check_row_numbers(ids: AnyArray, n: int, annotations: Path, features: Path) -> None:
-    """Refuse tasks that cannot be row numbers of X."""
+    """Raise an error if tasks cannot be row numbers of X."""
     if ids.dtype.kind not in "iu" and len(ids):
         raise AnnotationError(
             f"{annotations}: tasks are strings ({some(ids)}) but {features} has no ids to match "
-            'them with. Store the ids beside X (np.savez(file, X=X, task=ids), or a column "task" '
+            'them with. Store the ids with X (np.savez(file, X=X, task=ids), or a column "task" '
             "in a table), or use the row numbers 0.. as tasks"
         )
     outside = ids[(ids < 0) | (ids >= n)]
@@ -228,5 +228,5 @@ def _check_row_numbers(ids: AnyArray, n: int, annotations: Path, features: Path)
         raise AnnotationError(
             f"{annotations}: {len(outside)} tasks ({some(outside)}) are not row numbers "
             f"0..{n - 1} of {features}, which has no ids. Count rows from 0, or store the ids "
-            "beside X (np.savez(file, X=X, task=ids))"
+            "with X (np.savez(file, X=X, task=ids))"
         )

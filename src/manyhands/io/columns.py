@@ -1,4 +1,4 @@
-"""Columns of long tables: finding them under their common names, giving text its types."""
+"""Columns of long tables: finding them by common names, and converting text to numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Frame: TypeAlias = nw.DataFrame[Any]
 _LOG = logging.getLogger("manyhands")
 
 
-# Names that other tools give to the columns; an "id" at the end (user_id, WorkerID) is ignored.
+# Column names that other tools use; a final "id" (user_id, WorkerID) is ignored.
 _SYNONYMS = {
     "task": {"task", "instance", "item", "question", "example", "sample", "document", "image"},
     "worker": {"worker", "annotator", "user", "rater", "labeler", "labeller", "coder"},
@@ -32,25 +32,28 @@ _SYNONYMS = {
 
 
 def id_column(names: Iterable[str]) -> str | None:
-    """Find the one name that stands for ids."""
+    """Find the column of ids, or None."""
     names = list(names)
     if "task" in names:
         return "task"
     found = [n for n in names if n != "X" and _base(n) in _SYNONYMS["task"] | {""}]
     if len(found) > 1:
-        raise AnnotationError(f"{some(found)} could all be the ids; name the right one 'task'")
+        raise AnnotationError(
+            f"{some(found)} could all be the ids; rename the right column to 'task'"
+        )
     return found[0] if found else None
 
 
 def find_column(frame: Frame, argument: str, name: str) -> str:
-    """Return the name of a column, or of the only one that bears a common other name."""
+    """Return the name of a column, or of the only column with another common name for it."""
     default = "label" if argument == "gold" else argument
     if name in frame.columns or name != default:
         return name
     found = [c for c in frame.columns if _base(c) in _SYNONYMS[argument]]
     if len(found) > 1:
         raise AnnotationError(
-            f"no column {name!r}, and {some(found)} could all be it; pass {default}=<name>"
+            f"there is no column {name!r}, and {some(found)} could all stand for it; pass "
+            f"{default}=<name>"
         )
     if not found:
         return name
@@ -59,12 +62,12 @@ def find_column(frame: Frame, argument: str, name: str) -> str:
 
 
 def _base(name: str) -> str:
-    """Reduce a column name to what counts: 'Worker_ID' to 'worker', 'id' to ''."""
+    """Normalise a column name: 'Worker_ID' to 'worker', 'id' to ''."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("id")
 
 
 def require_column(frame: Frame, argument: str, name: str) -> None:
-    """Refuse a name that is no column."""
+    """Raise an error if ``name`` is not a column."""
     if name not in frame.columns:
         raise AnnotationError(
             f"{argument}={name!r} is not a column; the columns are "
@@ -73,29 +76,29 @@ def require_column(frame: Frame, argument: str, name: str) -> None:
 
 
 def with_types(frame: Frame, names: dict[str, str], path: Path) -> Frame:
-    """Give the text columns of a CSV file their types; other formats have them."""
+    """Convert the text columns of a CSV file to their types; other formats have types."""
     if suffix_of(path) not in SEPARATORS:
         return frame
     for argument, name in names.items():
         if name not in frame.columns:
             continue
         raw = frame[name].to_numpy()
-        gaps = missing_mask(raw)
-        text, rows = distinct_text(raw[~gaps])
+        missing = missing_mask(raw)
+        text, rows = distinct_text(raw[~missing])
         typed: AnyArray
         if argument == "weight":
             typed = _numbers(text, name)
         else:
             typed = canonical(text, floats=argument == "label")
         if typed.dtype.kind not in "UT":
-            frame = with_column(frame, name, with_gaps(typed[rows], gaps))
+            frame = with_column(frame, name, with_missing(typed[rows], missing))
     return frame
 
 
 def canonical(text: AnyArray, *, floats: bool = False) -> AnyArray:
-    """Turn text into integers if every value is a canonical integer, or leave it.
+    """Convert text to integers if every value is a canonical integer; else return it unchanged.
 
-    With ``floats`` "3.0" counts as 3: a column of codes with gaps is often written so.
+    With ``floats``, "3.0" counts as 3: columns of codes with missing values are often written so.
     """
     text = np.asarray(text, dtype=str)
     try:
@@ -112,15 +115,17 @@ def _numbers(text: AnyArray, column: str) -> AnyArray:
     try:
         return text.astype(np.float64)
     except ValueError as error:
-        raise AnnotationError(f"column {column!r} (weight) holds no number: {error}") from error
+        raise AnnotationError(
+            f"column {column!r} (weight) must hold numbers: {error}; correct or drop these rows"
+        ) from error
 
 
-def with_gaps(values: AnyArray, gaps: BoolArray) -> AnyArray:
-    """Put values back between gaps, which become None."""
-    if not gaps.any():
+def with_missing(values: AnyArray, missing: BoolArray) -> AnyArray:
+    """Insert None at the missing positions between ``values``."""
+    if not missing.any():
         return values
-    full = np.full(len(gaps), None, dtype=object)
-    full[~gaps] = values
+    full = np.full(len(missing), None, dtype=object)
+    full[~missing] = values
     return full
 
 
@@ -131,6 +136,6 @@ def with_column(frame: Frame, name: str, values: AnyArray) -> Frame:
 
 
 def some(values: Any) -> str:
-    """Show the first three values."""
+    """Format the first three values for a message."""
     shown = [v.item() if isinstance(v, np.generic) else v for v in values[:3]]
     return ", ".join(map(repr, shown)) + (" ..." if len(values) > 3 else "")

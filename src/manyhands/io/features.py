@@ -1,4 +1,4 @@
-"""Features, and the ids of their rows where the file holds them."""
+"""Reading features, and the ids of their rows if the file holds them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from manyhands.typing import AnyArray
 
 @dataclass(frozen=True, eq=False)
 class FeatureFile:
-    """Features, and the ids of their rows where the file holds them.
+    """Features, and the ids of their rows if the file holds them.
 
     Attributes
     ----------
     X : float32 array of shape (n_samples, ...), or uint8 for images stored as such
     tasks : array of shape (n_samples,) or None
-        Ids of the rows; None where the file has none.
+        Ids of the rows; None if the file has none.
     """
 
     X: AnyArray
@@ -41,12 +41,12 @@ class FeatureFile:
 
 
 def read_features(path: PathLike) -> FeatureFile:
-    """Read features.
+    """Read features from a file.
 
     Parameters
     ----------
     path : str or Path
-        - .npy: the array alone;
+        - .npy: only the array;
         - .npz: the array ``X``, or the only array; an array ``task`` (``instance``, ``id``, ...)
           holds the ids;
         - .csv, .tsv (either with .gz), .parquet, .pq: numeric columns; a column ``task``
@@ -55,14 +55,14 @@ def read_features(path: PathLike) -> FeatureFile:
     Returns
     -------
     FeatureFile
-        float32; uint8 arrays of three or more axes (images) stay as they are.
+        With float32 features; uint8 arrays with three or more axes (images) are not converted.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     AnnotationError
-        If the file is empty, damaged or of another kind, holds pickled objects, text, NaN or
+        If the file is empty, damaged or of another format, or holds pickled objects, text, NaN or
         infinity (the message names the row and the column).
     """
     path = existing_file(path)
@@ -90,7 +90,7 @@ def read_array(path: Path) -> AnyArray:
 
 
 def _from_archive(path: Path) -> tuple[AnyArray, AnyArray | None]:
-    # NumPy leaves a file of its own open if the archive is damaged.
+    # Opened here, because NumPy does not close the file if the archive is damaged.
     with path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if isinstance(archive, np.ndarray):
@@ -118,10 +118,10 @@ def _from_columns(path: Path) -> tuple[AnyArray, AnyArray | None, list[str]]:
     if other:
         raise AnnotationError(
             f"{len(other)} of {len(columns)} columns are not numeric: {some(other)}. Drop or "
-            "encode them; ids belong into a column named 'task'"
+            "encode them; put ids into a column named 'task'"
         )
     if not columns:
-        raise AnnotationError("no column of features; one numeric column each is expected")
+        raise AnnotationError("there are no feature columns; store one numeric column per feature")
     with np.errstate(over="ignore"):
         X = np.column_stack([frame[c].cast(nw.Float32).to_numpy() for c in columns])
     if id_name is None:
@@ -132,14 +132,14 @@ def _from_columns(path: Path) -> tuple[AnyArray, AnyArray | None, list[str]]:
 
 def _checked_features(X: AnyArray, columns: list[str] | None) -> AnyArray:
     if X.dtype.kind not in "iufb":
-        raise AnnotationError(f"features are numbers, these are of type {X.dtype}; encode them")
+        raise AnnotationError(f"features must be numbers, not of type {X.dtype}; encode them")
     if X.ndim < 2:
         raise AnnotationError(
-            f"features have shape (n_samples, n_features), these {X.shape}; reshape them, for one "
-            "feature with X[:, None]"
+            f"features must have shape (n_samples, n_features), not {X.shape}; reshape them (for "
+            "a single feature, X[:, None])"
         )
     if not X.size:
-        raise AnnotationError(f"the features are empty: shape {X.shape}")
+        raise AnnotationError(f"the features are empty: shape {X.shape}; export them again")
     if X.dtype == np.uint8 and X.ndim > 2:
         return X
     with np.errstate(over="ignore"):
@@ -149,7 +149,7 @@ def _checked_features(X: AnyArray, columns: list[str] | None) -> AnyArray:
         place = np.unravel_index(int(np.argmin(finite)), X.shape)
         column = repr(columns[place[1]]) if columns else ", ".join(map(str, place[1:]))
         raise AnnotationError(
-            f"row {place[0]}, column {column} (counted from 0) holds {X[place]!s} in float32, and "
+            f"row {place[0]}, column {column} (counted from 0) is {X[place]!s} in float32, and "
             f"{finite.size - int(finite.sum()) - 1} more cells are not finite; impute or drop them"
         )
     return X
@@ -157,7 +157,9 @@ def _checked_features(X: AnyArray, columns: list[str] | None) -> AnyArray:
 
 def _row_ids(ids: AnyArray, n: int) -> AnyArray:
     if ids.shape != (n,):
-        raise AnnotationError(f"the ids have shape {ids.shape} for {n} rows of features")
+        raise AnnotationError(
+            f"the ids have shape {ids.shape} for {n} rows of features; store one id per row"
+        )
     if ids.dtype.kind in "UTO" and (ids == "").any():
         raise AnnotationError(
             f"the id of row {int(np.argmax(ids == ''))} is empty; give every row an id"

@@ -1,4 +1,4 @@
-"""Atomic writing: a file is either the whole new one or the whole old one."""
+"""Atomic writing: a file holds either the complete new content or the complete old one."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from manyhands.exceptions import WriteError
 def write_atomically(
     path: str | os.PathLike[str], content: bytes | str | Callable[[BinaryIO], object]
 ) -> Path:
-    """Write a file through a temporary neighbour, synced to disk and renamed over the old one.
+    """Write to a temporary file in the same folder, sync it to disk and rename it to ``path``.
 
     Parameters
     ----------
     path : str or Path
-        Missing parent folders are made.
+        Missing parent folders are created.
     content : bytes, str (written as UTF-8), or a function that writes to a binary file
 
     Returns
@@ -30,7 +30,7 @@ def write_atomically(
     Raises
     ------
     WriteError
-        If the folder cannot be written or the disk is full; the previous file survives.
+        If the folder cannot be written or the disk is full; an existing file is left unchanged.
     """
     path = Path(path)
     partial: str | None = None
@@ -44,7 +44,7 @@ def write_atomically(
                 file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files private; a result is as readable as any other new file.
+        # mkstemp creates private files; the result gets the permissions of any other new file.
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(partial, 0o666 & ~mask)
@@ -59,12 +59,12 @@ def write_atomically(
 
 
 def check_writable(folder: str | os.PathLike[str]) -> Path:
-    """Make sure, before hours of work, that files can be written into a folder.
+    """Check, before hours of work, that files can be written into a folder.
 
     Raises
     ------
     WriteError
-        If the folder cannot be made or written.
+        If the folder cannot be created or written.
     """
     folder = Path(folder)
     try:
@@ -77,16 +77,16 @@ def check_writable(folder: str | os.PathLike[str]) -> Path:
 
 
 def _explain(error: OSError, path: Path) -> str:
-    mends = {
+    advice = {
         errno.ENOSPC: "the disk is full; free some space and run again",
         errno.EDQUOT: "the disk quota is used up; free some space and run again",
         errno.EACCES: "no permission to write there; choose another folder",
         errno.EPERM: "no permission to write there; choose another folder",
-        errno.ENOENT: "no folder can be made there; choose another folder",
+        errno.ENOENT: "no folder can be created there; choose another folder",
         errno.EROFS: "the file system is read-only; choose another folder",
-        errno.EEXIST: "a file stands where a folder is needed; choose another name",
-        errno.ENOTDIR: "a file stands where a folder is needed; choose another name",
-        errno.EISDIR: "a folder stands where a file is needed; choose another name",
+        errno.EEXIST: "a file exists where a folder is needed; choose another name",
+        errno.ENOTDIR: "a file exists where a folder is needed; choose another name",
+        errno.EISDIR: "a folder exists where a file is needed; choose another name",
     }
-    mend = mends.get(error.errno or 0, error.strerror or str(error))
-    return f"cannot write {str(path)!r}: {mend}. What stood there before is untouched"
+    reason = advice.get(error.errno or 0, error.strerror or str(error))
+    return f"cannot write {str(path)!r}: {reason}. Existing files are unchanged"

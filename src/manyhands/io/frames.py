@@ -1,4 +1,4 @@
-"""Long tables of any format, as data frames."""
+"""Reading long tables of any format as data frames."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def read_frame(path: Path) -> Frame:
 
 
 def read_parquet(path: Path) -> Frame:
-    """Read a parquet file; refuse every other suffix."""
+    """Read a parquet file; raise an error for any other suffix."""
     if suffix_of(path) not in (".parquet", ".pq"):
         raise AnnotationError(
-            f"files ending in {suffix_of(path)!r} are not read; use .csv, .tsv, .parquet, .npy or "
-            "(features) .npz"
+            f"files ending in {suffix_of(path)!r} cannot be read; use .csv, .tsv, .parquet, .npy "
+            "or (for features) .npz"
         )
     try:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -35,5 +35,7 @@ def read_parquet(path: Path) -> Frame:
         raise_missing_extra("Reading a parquet file", "io", error)
     frame = nw.from_native(pq.read_table(path), eager_only=True)
     if not len(frame):
-        raise AnnotationError(f"no rows; the columns are {', '.join(map(repr, frame.columns))}")
+        raise AnnotationError(
+            f"the file has no rows; its columns are {', '.join(map(repr, frame.columns))}"
+        )
     return cast(Frame, frame)

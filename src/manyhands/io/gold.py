@@ -11,7 +11,7 @@ from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.io.columns import (
     find_column,
     require_column,
-    with_gaps,
+    with_missing,
     with_types,
 )
 from manyhands.io.frames import read_frame
@@ -28,9 +28,9 @@ class GoldFile:
     ----------
     tasks : array of shape (n,)
     labels : array of shape (n,)
-        Class values; None (in an array of objects) where there is no gold label.
+        Class values; None (in an object array) where there is no gold label.
     splits : array of str of shape (n,) or None
-        None where the file has no such column.
+        None if the file has no such column.
     """
 
     tasks: AnyArray
@@ -42,7 +42,7 @@ class GoldFile:
 
     @property
     def known(self) -> BoolArray:
-        """Mark the tasks that have a gold label, shape (n,)."""
+        """Mask of the tasks that have a gold label, shape (n,)."""
         return ~missing_mask(self.labels)
 
 
@@ -54,17 +54,17 @@ def read_gold(
     split: str = "split",
     classes: Any = None,
 ) -> GoldFile:
-    """Read gold labels: one row a task; an empty label means that there is no gold.
+    """Read gold labels, one row per task; an empty label means that there is no gold.
 
     Parameters
     ----------
     path : str or Path
         .csv, .tsv (either with .gz), .parquet or .pq.
     task, label, split : str
-        Names of the columns, common other names as in `read_annotations`. A file may do without
-        a split.
+        Names of the columns; other common names are found as in `read_annotations`. The split
+        column is optional.
     classes : sequence, optional
-        All classes; names for integer labels as in `read_annotations`.
+        All classes; may be names of integer labels, as in `read_annotations`.
 
     Returns
     -------
@@ -73,10 +73,10 @@ def read_gold(
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     AnnotationError
-        If the file is empty, damaged or of another kind, a column is missing, a task stands
-        twice, or a label is outside ``classes``.
+        If the file is empty, damaged or of another format, a column is missing, a task occurs
+        twice, or a label is not in ``classes``.
     """
     path = existing_file(path)
     with naming(path):
@@ -98,8 +98,8 @@ def read_gold(
 
 
 def _gold_values(raw: AnyArray, values: AnyArray | None, names: AnyArray | None) -> AnyArray:
-    gaps = missing_mask(raw)
+    missing = missing_mask(raw)
     codes, vocabulary = encode(
-        raw[~gaps], values, argument="the gold labels", vocabulary_name="classes"
+        raw[~missing], values, argument="the gold labels", vocabulary_name="classes"
     )
-    return with_gaps((vocabulary if names is None else names)[codes], gaps)
+    return with_missing((vocabulary if names is None else names)[codes], missing)

@@ -1,4 +1,4 @@
-"""What the labels of a file are: class values, or codes into the names of the classes."""
+"""Interpretation of a file's labels as class values, or as codes into class names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manyhands.io.columns import (
     Frame,
     some,
     with_column,
-    with_gaps,
+    with_missing,
 )
 from manyhands.typing import AnyArray
 
@@ -24,9 +24,9 @@ def label_values(
 
     Returns
     -------
-    frame : labels written as names where they are such
-    values : what the labels are, for ``AnnotationTable.from_frame``
-    names : the names the codes stand for, or None
+    frame : with labels converted to text if their text is a class name
+    values : the ``classes`` argument for ``AnnotationTable.from_frame``
+    names : the names that codes stand for, or None
     """
     if classes is None:
         return frame, None, None
@@ -39,7 +39,7 @@ def label_values(
         return frame, names, None
     if np.isin(np.unique(labels).astype(str), names).all():
         return (
-            with_column(frame, column, with_gaps(labels.astype(str), missing_mask(raw))),
+            with_column(frame, column, with_missing(labels.astype(str), missing_mask(raw))),
             names,
             None,
         )
@@ -48,12 +48,13 @@ def label_values(
 
 
 def check_codes(labels: AnyArray, names: AnyArray) -> None:
-    """Refuse codes that stand for none of the names."""
+    """Raise an error for codes that do not stand for any of the names."""
     if labels.dtype.kind == "b":
         labels = labels.astype(np.int64)
     outside = np.unique(labels[(labels < 0) | (labels >= len(names))])
     if len(outside):
         raise AnnotationError(
-            f"labels are integers and classes are names, so labels are codes 0..{len(names) - 1}; "
-            f"found {some(outside)}. Count codes from 0, or give all classes ({some(names)} ...)"
+            "labels are integers and classes are names, so labels must be codes "
+            f"0..{len(names) - 1}; found {some(outside)}. Count codes from 0, or give all classes "
+            f"({some(names)} ...)"
         )

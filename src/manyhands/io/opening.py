@@ -1,4 +1,4 @@
-"""Opening files: which format a name stands for, and errors that name the file."""
+"""Opening files: their format by name, and errors that name the file."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix that tells the format, '.csv' for 'a.CSV.gz'."""
+    """Return the suffix that determines the format, such as '.csv' for 'a.CSV.gz'."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def existing_file(path: PathLike) -> Path:
-    """Refuse what is no file, or has no content."""
+    """Return the path as a `Path`; raise an error unless it is a nonempty file."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(
@@ -33,7 +33,7 @@ def existing_file(path: PathLike) -> Path:
             "path"
         )
     if path.is_dir():
-        raise AnnotationError(f"{path} is a folder; name a file in it")
+        raise AnnotationError(f"{path} is a folder; give a file in it")
     if not path.stat().st_size:
         raise AnnotationError(f"{path} is empty (0 bytes); export it again")
     return path
@@ -41,7 +41,7 @@ def existing_file(path: PathLike) -> Path:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file in every error, and turn what parsers raise on a foreign file into one."""
+    """Name the file in every error, and convert errors of parsers to `AnnotationError`."""
     damaged = (ValueError, EOFError, OSError, MemoryError, KeyError, zlib.error)
     try:
         yield
@@ -51,5 +51,5 @@ def naming(path: Path) -> Iterator[None]:
         reason = str(error).strip().rstrip(".") or type(error).__name__
         raise AnnotationError(
             f"{path} cannot be read as {suffix_of(path) or 'a table'}: {reason}. The file is "
-            "incomplete, or its content is not what its name says; export it again"
+            "incomplete, or its content does not match its suffix; export it again"
         ) from error

@@ -1,4 +1,4 @@
-"""Values in the place of labels that mean a pass: "unsure", "broken image"."""
+"""Values in the label column that mean a pass, such as "unsure" or "broken image"."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from manyhands.io.columns import (
 
 
 def written_marks(abstain: Any, skip: Any, classes: Any) -> dict[str, int]:
-    """Values that mean a pass, as they are written, each with its kind."""
+    """Map the text of each value that means a pass to its kind."""
     texts = [[str(value) for value in values] for values in by_kind(read_marks(abstain, skip))]
     names = None if classes is None else make_vocabulary(classes, "classes").astype(str)
     return read_marks(texts[0], texts[1], names)
 
 
 def by_kind(marks: dict[Any, int]) -> list[list[Any]]:
-    """List the values of every kind of pass, in the order of `PASSES`."""
+    """List the values of each kind of pass, in the order of `PASSES`."""
     return [[value for value in marks if marks[value] == k] for k in range(len(PASSES))]
 
 
 def integer_marks(marks: dict[str, int]) -> dict[int, int]:
-    """Those of the written values that are integers."""
+    """The values whose text is an integer, as integers."""
     values = {text: canonical(np.array([text])) for text in marks}
     return {int(v[0]): marks[text] for text, v in values.items() if v.dtype.kind == "i"}
 
 
 def with_passes(frame: Frame, names: dict[str, str], marks: dict[str, int]) -> Frame:
-    """Move labels that mean a pass into the column of passes; make and name it if need be."""
+    """Move labels that mean a pass into the column of passes, which is created if necessary."""
     used = {name for argument, name in names.items() if argument in ("label", "passes")}
     if not marks or not used <= set(frame.columns):
         return frame
     forms: dict[Any, int] = dict(marks)
     for value, kind in integer_marks(marks).items():
-        forms |= {value: kind, f"{value}.0": kind}  # among labels, "3.0" counts as 3
+        forms |= {value: kind, f"{value}.0": kind}  # in a label column, "3.0" counts as 3
     labels = np.array(frame[names["label"]].to_list(), dtype=object)
     passes = np.full(len(labels), None)
     if "passes" in names:
@@ -51,6 +51,6 @@ def with_passes(frame: Frame, names: dict[str, str], marks: dict[str, int]) -> F
     if not moved.any():
         return frame
     labels[moved], passes[moved] = None, np.array(PASSES, dtype=object)[kinds[moved]]
-    # Longer than every name in use, so none of them.
+    # A new name: it is longer than every name in use.
     column = names.setdefault("passes", " ".join(names.values()))
     return with_column(with_column(frame, names["label"], labels), column, passes)
