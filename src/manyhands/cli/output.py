@@ -8,6 +8,7 @@ import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -103,3 +104,12 @@ class _Notes(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the message."""
         note(f"note: {record.getMessage()}")
+
+
+def print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:
+    """Print the first labels, and where the others are."""
+    rows = [[r["task"], r["label"], r["probability"]] for r in result["labels"][:10]]
+    print_table(title, ["task", "label", "probability"], rows)
+    more = result["n_instances"] - len(rows)
+    if more > 0:
+        say(f"... and {more:,} more" + ("" if out else f" (--out {example} writes all)"))

@@ -161,7 +161,7 @@ def parse_settings(
     return parameters
 
 
-def over(own: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(own: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     """Return a user's own values, with the entries of a network that was there before.
 
     ``backbone.hidden=[64]`` is said of the network that stands there; where another is named, or a
@@ -238,7 +238,7 @@ def _make_part(
     if kind not in {cls for _, cls in [*all_classifiers(), *all_wrappers()]}:
         return kind(**parameters)
     made = with_protocol(kind(), protocol)
-    return made.set_params(**over(parameters, made.get_params(deep=False)))
+    return made.set_params(**merge_settings(parameters, made.get_params(deep=False)))
 
 
 _MAY_BE = {

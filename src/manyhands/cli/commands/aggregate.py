@@ -1,0 +1,162 @@
+"""The command `aggregate`: one method, or all of them side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from manyhands.cli.errors import reported
+from manyhands.cli.facts import counted
+from manyhands.cli.options import (
+    Abstain,
+    Classes,
+    Gold,
+    Json,
+    Label,
+    OutFile,
+    Repeated,
+    Settings,
+    Skip,
+    TablePath,
+    Task,
+    Worker,
+    read_gold_option,
+    table_options,
+)
+from manyhands.cli.output import print_json, print_labels, print_table, say
+from manyhands.cli.params import (
+    Duplicates,
+    Rule,
+    parse_settings,
+    refuse_overwriting,
+    some_path,
+)
+from manyhands.exceptions import AnnotationError
+
+Method = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(help="dawid-skene (default), majority-vote, ...; an unknown name lists all."),
+]
+Compare = Annotated[
+    bool,
+    typer.Option(
+        "--compare",
+        help="Score all methods instead: against --gold, or on annotations held out.",
+    ),
+]
+Known = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="Table task,label of labels that are known (gold questions), to be used.",
+    ),
+]
+RuleOption = Annotated[Rule, typer.Option(help="How a label comes from the probabilities.")]
+Threshold = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(min=0.0, max=1.0, help="Leave the label open where its probability is lower."),
+]
+
+
+@reported
+def aggregate(
+    table: TablePath,
+    method: Method = None,
+    compare: Compare = False,
+    out: OutFile = None,
+    gold: Gold = None,
+    known: Known = None,
+    rule: RuleOption = Rule.argmax,
+    threshold: Threshold = None,
+    settings: Settings = None,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.error,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    json: Json = False,
+) -> None:
+    """Infer the true label of every instance from the annotations alone.
+
+    Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
+    Example: manyhands aggregate annotations.csv --compare --gold gold.csv
+    """
+    from manyhands.io import read_annotations
+    from manyhands.jobs import aggregate_table, compare_methods
+    from manyhands.registry import find_aggregator
+
+    refuse_overwriting([out], [table, gold, known, classes])
+    options = table_options(task, worker, label, duplicates, classes, abstain, skip)
+    kind = find_aggregator(method or "dawid-skene")
+    own = parse_settings(settings or [], kind)
+    gold_file = read_gold_option(gold, options["classes"])
+    known_file = read_gold_option(known, options["classes"], "--known")
+    if compare:
+        if method or out or known or own or threshold is not None or rule is not Rule.argmax:
+            raise AnnotationError(
+                "--compare runs every method as it comes; leave --method, --out, --known, --rule, "
+                "--threshold and --set out, or leave --compare out to run one method"
+            )
+        _print_comparison(compare_methods(read_annotations(table, **options), gold_file), json)
+        return
+    result = aggregate_table(
+        read_annotations(table, **options),
+        kind(**own),
+        gold_file,
+        out,
+        known=known_file,
+        rule=rule.value,
+        threshold=threshold,
+    )
+    if json:
+        print_json(result)
+    else:
+        _print_result(result, out)
+
+
+def _print_result(result: dict[str, Any], out: Path | None) -> None:
+    """Print the first labels, and how good they are where there is gold."""
+    title = f"{result['method']}: {result['n_instances']:,} instances"
+    print_labels(title, result, out, "labels.csv")
+    if result["n_undecided"]:
+        say(f"left open: {counted(result['n_undecided'], result['n_instances'])}")
+    for name, value in (result["gold"] or {}).items():
+        say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value:,}")
+    if out:
+        say(f"written: {out}")
+
+
+def _print_comparison(result: dict[str, Any], json: bool) -> None:
+    """Print the methods, best first; columns without a figure are left out."""
+    if json:
+        print_json(result)
+        return
+    columns = {  # Short, so that a terminal of 80 characters shows whole names.
+        "accuracy": "accuracy",
+        "macro_f1": "macro F1",
+        "minority_recall": "min. recall",
+        "ece": "ECE",
+        "held_out_log_likelihood": "held-out LL",
+        "seconds": "CPU s",
+    }
+    scores = [score for score in result["methods"] if score["error"] is None]
+    shown = [key for key in columns if any(score[key] is not None for score in scores)]
+    print_table(
+        f"{len(scores)} methods on {result['n_instances']:,} instances",
+        ["method", *(columns[key] for key in shown)],
+        [
+            [score["method"], *("" if score[k] is None else f"{score[k]:.3f}" for k in shown)]
+            for score in scores
+        ],
+    )
+    if "minority_recall" in shown:
+        say("min. recall: of the rarer half of the classes; ECE: expected calibration error")
+    say("held-out LL: mean log probability of annotations held out; it ranks close methods poorly")
+    for score in result["methods"]:
+        if score["error"] is not None:
+            say(f"! {score['method']}: {score['error']}")

@@ -1,0 +1,162 @@
+"""The command `fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from manyhands.cli.errors import reported
+from manyhands.cli.options import (
+    FEATURES,
+    Abstain,
+    Classes,
+    Gold,
+    Json,
+    Label,
+    OutFolder,
+    Repeated,
+    Seed,
+    Settings,
+    Skip,
+    Task,
+    Worker,
+    read_gold_option,
+    table_options,
+)
+from manyhands.cli.output import print_json, print_table, say, show_spread, visible
+from manyhands.cli.params import (
+    Duplicates,
+    merge_settings,
+    parse_settings,
+    refuse_overwriting,
+    some_path,
+)
+from manyhands.exceptions import AnnotationError
+
+RESERVED = {
+    "random_state": "give the seed with --seed",
+    "checkpoint": "the checkpoint stands in the folder of --out",
+}
+"""Parameters that are not for --set, and what is instead."""
+
+Features = Annotated[Path, typer.Option(parser=some_path, metavar="FILE", help=FEATURES)]
+Annotations = Annotated[
+    Path,
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="CSV, TSV, Parquet (one row an annotation) or .npy (instances x annotators).",
+    ),
+]
+Method = Annotated[
+    str, typer.Option(help="conal, crowdlayer, aggregated, ...; an unknown name lists all.")
+]
+Protocol = Annotated[
+    str,
+    typer.Option(
+        help="Published way to train: conal_labelme, conal_music, dasc_labelme, dasc_music, "
+        "dasc_cifar10h; --set goes before it."
+    ),
+]
+Seeds = Annotated[
+    int,
+    typer.Option(min=1, help="Number of runs, from --seed on; the first's model is kept."),
+]
+Holdout = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(
+        metavar="FRACTION",
+        help="Run every seed once more with so many annotations held out to choose the "
+        "epoch; the model kept is still the other.",
+    ),
+]
+
+
+@reported
+def fit(
+    features: Features,
+    annotations: Annotations,
+    out: OutFolder,
+    method: Method = "conal",
+    protocol: Protocol = "default",
+    settings: Settings = None,
+    gold: Gold = None,
+    seed: Seed = 0,
+    seeds: Seeds = 1,
+    holdout: Holdout = None,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.error,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    json: Json = False,
+) -> None:
+    """Train a classifier on features and annotations.
+
+    Row i of the features and task i of the annotations belong together; with ids in the features'
+    file (task), tasks are matched by them. Where --gold has a split column, annotations of rows
+    outside 'train' are left out, and every split is evaluated. An interrupted run goes on when
+    the same command is given again.
+
+    Example: manyhands fit --features X.npy --annotations A.csv --method conal --out model
+    Example: ... --set max_epochs=25 --set backbone.hidden=[256,128]
+    Example: ... --protocol dasc_labelme --set max_epochs=50
+    Example: ... --method dasc --set estimator=conal --set n_rounds=3
+    """
+    from manyhands.fitting import with_protocol
+    from manyhands.io import read_aligned
+    from manyhands.jobs import OUTPUTS, match_gold, run_job
+    from manyhands.registry import find_classifier
+
+    refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
+    options = table_options(task, worker, label, duplicates, classes, abstain, skip)
+    kind = find_classifier(method)
+    own = parse_settings(settings or [], kind, reserved=RESERVED, protocol=protocol)
+    if isinstance(own.get("validation"), list | dict | str):
+        raise AnnotationError("--set validation=... is a fraction of the annotations, such as 0.1")
+    estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
+    estimator.set_params(**merge_settings(own, estimator.get_params(deep=False)))
+    rows, table = read_aligned(features, annotations, **options)
+    gold_file = read_gold_option(gold, options["classes"])
+    gold_rows = None if gold_file is None else match_gold(gold_file, table)
+    result = run_job(
+        estimator,
+        rows.X,
+        table,
+        out,
+        gold=gold_rows,
+        seeds=range(seed, seed + seeds),
+        holdout=holdout,
+    )
+    if json:
+        print_json(result)
+        return
+    _print_job(result)
+    say(f"model, labels.csv, summary.json: {out}  (next: manyhands report {out})")
+
+
+def _print_job(result: dict[str, Any]) -> None:
+    """Print what was trained on, and how good it is where there is gold."""
+    data, seeds = result["data"], result["seeds"]
+    say(
+        f"{result['method']}: {data['annotations']:,} annotations of {data['instances']:,} "
+        f"instances by {data['annotators']:,} annotators"
+    )
+    if result["left_out"]:
+        say(f"left out: {result['left_out']:,} annotations of rows outside the train split")
+    rows = [
+        [
+            f"{protocol}, {visible(split)} ({metrics['n']['mean']:,.0f})",
+            show_spread(metrics["accuracy"]),
+            show_spread(metrics["macro_f1"]),
+        ]
+        for protocol, run in result["table"].items()
+        for split, metrics in run["splits"].items()
+    ]
+    if rows:
+        title = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, mean ± sd"
+        print_table(title, ["protocol, split (instances)", "accuracy", "macro-F1"], rows)

@@ -1,0 +1,127 @@
+"""Options that several commands take, and what is read from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from manyhands.cli.params import (
+    Duplicates,
+    read_classes,
+    some_path,
+)
+from manyhands.exceptions import AnnotationError
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+
+Task = Annotated[str, typer.Option(help="Column with the instance's id.")]
+
+Worker = Annotated[str, typer.Option(help="Column with the annotator's id.")]
+
+Label = Annotated[str, typer.Option(help="Column with the annotation.")]
+
+Repeated = Annotated[
+    Duplicates, typer.Option(help="What to do with repeated (task, worker) pairs.")
+]
+
+Abstain = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(metavar="VALUE", help="Label that means 'looked and could not tell'; repeatable."),
+]
+
+Skip = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(metavar="VALUE", help="Label that means 'passed on'; repeatable."),
+]
+
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the networks.")]
+
+Classes = Annotated[
+    Optional[Path],  # noqa: UP045 - typer reads this at run time
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="Text file with one class name a line, in code order.",
+    ),
+]
+
+Settings = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the method; repeatable."),
+]
+
+OutFile = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--out", parser=some_path, metavar="FILE", help="CSV file to write."),
+]
+
+OutFolder = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        parser=some_path,
+        metavar="DIR",
+        help="Folder for model, labels.csv, summary.json.",
+    ),
+]
+
+Gold = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="Table task,label[,split] with gold labels, for evaluation only.",
+    ),
+]
+
+TablePath = Annotated[
+    Path,
+    typer.Argument(
+        parser=some_path,
+        metavar="TABLE",
+        help="CSV, TSV, Parquet (one row an annotation) or .npy (instances x annotators).",
+    ),
+]
+
+ModelFolder = Annotated[
+    Path, typer.Argument(parser=some_path, metavar="DIR", help="Folder that fit wrote.")
+]
+
+FEATURES = ".npy, .npz (arrays X, task), CSV, TSV or Parquet."
+
+
+def table_options(
+    task: str,
+    worker: str,
+    label: str,
+    duplicates: Duplicates,
+    classes: Path | None,
+    abstain: list[str] | None,
+    skip: list[str] | None,
+) -> dict[str, Any]:
+    """Return the options of a table as `manyhands.io.read_annotations` takes them."""
+    return {
+        "task": task,
+        "worker": worker,
+        "label": label,
+        "duplicates": duplicates.value,
+        "classes": read_classes(classes),
+        "abstain": abstain,
+        "skip": skip,
+    }
+
+
+def read_gold_option(path: Path | None, classes: list[str] | None, option: str = "--gold") -> Any:
+    """Read a file of known labels; no option names its columns."""
+    from manyhands.io import read_gold
+
+    if path is None:
+        return None
+    try:
+        return read_gold(path, classes=classes)
+    except AnnotationError as error:
+        raise AnnotationError(
+            f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
+        ) from error
