@@ -14,7 +14,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.datasets import make_conal_synthetic
 from manyhands.evidence.data.ceilings import labelled_by_gold
 from manyhands.evidence.data.sets import Data
-from manyhands.evidence.measures.measures import (
+from manyhands.evidence.measures import (
     accuracy_by_entropy,
     auc,
     by_class,
@@ -157,7 +157,7 @@ class Rounds(BaseEstimator):
         self.nll = nll
         self.validation = validation
 
-    def fit(self, X, y):
+    def fit(self, X, y, *, watch=None):
         assert self.validation == 0.1
         accuracy = [0.5, 0.9, 0.7, 0.8]
         self.history_ = History(
@@ -225,7 +225,7 @@ class Starts(BaseEstimator):
     def predict(self, X):
         return np.arange(len(X)) < self.right
 
-    def fit(self, X, y):
+    def fit(self, X, y, *, watch=None):
         assert self.validation == 0.1
         self.pretrainer_ = Starts(1)
         self.history_ = History(

@@ -211,7 +211,7 @@ def _row(path: Path, node: Node, paper: dict[str, Node]) -> tuple[Row, Document]
     citation = {"citation": paper["citation"]} if "citation" in paper else {}
     node = Node({**citation, **node.value}, node.line)
     of = f" (row {node.value['id'].plain()})" if "id" in node.value else ""
-    return read_row(path, node, of), Document(path, node, of)
+    return read_row(path, node, of)
 
 
 def _single_row(expander: Expander, node: Node) -> tuple[Row, Document]:
@@ -221,7 +221,7 @@ def _single_row(expander: Expander, node: Node) -> tuple[Row, Document]:
         # Resolved: a file given as ./row.yaml has its folder's name all the same.
         name = f"{path.resolve().parent.name}/{path.stem}"
         node = Node({"id": Node(name, 1), **node.value}, node.line)
-    return read_row(path, node), Document(path, node)
+    return read_row(path, node)
 
 
 def _read_paper(document: Document, rows: Sequence[str]) -> Paper:

@@ -172,7 +172,7 @@ def check_row_id(document: Document, where: Where, name: Any, rows: Sequence[str
     """Refuse what is not the id of a row."""
     if name not in rows:
         hint = did_you_mean(str(name), rows)
-        document.fail(where, f"there is no row {name!r}{hint}; add its file, or name another")
+        document.fail(where, f"there is no row {name!r}{hint}; describe it, or name another")
 
 
 def check_selection(document: Document, where: Where, selection: Any, known: Sequence[str]) -> None:

@@ -129,8 +129,8 @@ def _with_seed(value: Any, seed: int) -> Any:
     return {name: _with_seed(part, seed) for name, part in value.items()} | own
 
 
-def read_row(path: Path, node: Node, of: str = "") -> Row:
-    """Check a row and return it, without training and without loading its data.
+def read_row(path: Path, node: Node, of: str = "") -> tuple[Row, Document]:
+    """Check a row, without training and without loading its data.
 
     Parameters
     ----------
@@ -141,15 +141,22 @@ def read_row(path: Path, node: Node, of: str = "") -> Row:
     of : str
         As in `Document`.
 
+    Returns
+    -------
+    row : Row
+    document : Document
+        With the lines of its fields.
+
     Raises
     ------
     RowError
         If the row cannot be run as it is written.
     """
-    fields = check_row(Document(path, _in_full(path, node), of), path.parent)
+    document = Document(path, _in_full(path, node), of)
+    fields = check_row(document, path.parent)
     for name in ("seeds", "extra", "watch", "deviations"):
         fields[name] = tuple(fields[name])
-    return Row(file=str(path), **fields)
+    return Row(file=str(path), **fields), document
 
 
 def _in_full(path: Path, node: Node) -> Node:

@@ -1,3 +1,29 @@
-"""Measures that rows ask for."""
+"""Measures that rows ask for: functions of a fitted model and its data."""
 
-from manyhands.evidence.measures.measures import *
+from manyhands.evidence.measures.confusions import (
+    common_confusion_error,
+    common_confusion_matrices,
+    common_mistakes,
+    individual_confusion_error,
+    individual_confusion_matrices,
+)
+from manyhands.evidence.measures.imbalance import by_class, class_imbalance, inference, warm_up
+from manyhands.evidence.measures.probabilities import accuracy_by_entropy, auc
+from manyhands.evidence.measures.training import start_accuracy, stopping_rule, watchdog
+
+__all__ = [
+    "accuracy_by_entropy",
+    "auc",
+    "by_class",
+    "class_imbalance",
+    "common_confusion_error",
+    "common_confusion_matrices",
+    "common_mistakes",
+    "individual_confusion_error",
+    "individual_confusion_matrices",
+    "inference",
+    "start_accuracy",
+    "stopping_rule",
+    "warm_up",
+    "watchdog",
+]

@@ -1,0 +1,19 @@
+"""What measures read of a fitted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import FloatArray
+
+
+def attribute(model: Any, name: str) -> FloatArray:
+    """Return an attribute as an array; refuse a model without it."""
+    if not hasattr(model, name):
+        raise AnnotationError(
+            f"{type(model).__name__} has no {name}; leave this measure out of its row"
+        )
+    return np.asarray(getattr(model, name), dtype=np.float64)

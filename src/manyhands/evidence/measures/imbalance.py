@@ -1,0 +1,224 @@
+"""Measures of imbalanced classes: of the annotations, the predictions, the labels inferred."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations.encoding import as_values, missing_mask
+from manyhands.evidence.data.sets import Data
+from manyhands.evidence.measures.fitted import attribute
+from manyhands.exceptions import AnnotationError
+from manyhands.inference import MajorityVote
+from manyhands.metrics import accuracy, minority_recall
+from manyhands.metrics.gold import rarer_half
+from manyhands.typing import AnyArray, BoolArray, FloatArray
+
+
+def class_imbalance(model: Any, data: Data) -> dict[str, float]:
+    """Largest over smallest number of a class's annotations, and of its instances.
+
+    Returns
+    -------
+    dict of str to float
+        ``annotation_imbalance`` (R), ``gold_imbalance`` (R_g), of the training part; classes
+        without any do not count, nor do instances without a label.
+
+    Raises
+    ------
+    AnnotationError
+        If the true classes of the training instances are unknown.
+
+    References
+    ----------
+    DASC (Machine Learning 2023), Tables 1 and 3, Fig. 4.
+    """
+    if data.y_train is None:
+        raise AnnotationError("y_train is None; the imbalance of true classes is unknown")
+    values = as_values(data.y_train)
+    gold = np.unique(values[~missing_mask(values)], return_counts=True)[1]
+    given = np.unique(data.annotations.label, return_counts=True)[1]
+    return {
+        "annotation_imbalance": float(given.max() / given.min()),
+        "gold_imbalance": float(gold.max() / gold.min()),
+    }
+
+
+def by_class(model: Any, data: Data) -> dict[str, float]:
+    """Test figures where all classes weigh the same, and where they weigh as in training.
+
+    Both come from one confusion matrix, its rows weighted, so that no second test part is drawn:
+    the accuracies are those expected of test parts drawn with such shares of classes, with less
+    variance, and the macro-F1 that of the matrix expected of them.
+
+    Parameters
+    ----------
+    model : classifier
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        ``balanced_accuracy`` (mean recall) and ``balanced_macro_f1``: every class of the test part
+        weighs the same. ``natural_accuracy`` and ``natural_macro_f1``: as in the gold of the
+        training part (in the test part where that is unknown). ``minority_recall``: of the rarer
+        half of the classes of that gold (of the annotations where it is unknown).
+
+    Raises
+    ------
+    AnnotationError
+        If the data have no test part, or it lacks a minority class, or all classes of training.
+
+    Notes
+    -----
+    As in `manyhands.metrics.macro_f1`, classes count that occur in truth or prediction.
+    """
+    if data.y_test is None:
+        raise AnnotationError("y_test is None; nothing tells recall")
+    gold, predicted = np.asarray(data.y_test), np.asarray(model.predict(data.X_test))
+    classes = np.unique(np.concatenate([gold, predicted]))
+    counts = np.zeros((len(classes), len(classes)))
+    np.add.at(counts, (np.searchsorted(classes, gold), np.searchsorted(classes, predicted)), 1)
+    size = counts.sum(axis=1)
+    rates = counts / np.maximum(size, 1)[:, None]
+    known = _known_gold(data)
+    trained = gold if known is None else known
+    natural = (trained == classes[:, None]).sum(axis=1) * (size > 0)
+    if not natural.any():
+        raise AnnotationError("y_test has no class of y_train; nothing tells recall")
+    balanced, usual = (_accuracy_and_f1(rates, weight) for weight in (size > 0, natural))
+    given = data.annotations.classes[data.annotations.label] if known is None else known
+    return {
+        "balanced_accuracy": balanced[0],
+        "balanced_macro_f1": balanced[1],
+        "natural_accuracy": usual[0],
+        "natural_macro_f1": usual[1],
+        "minority_recall": minority_recall(gold, predicted, minority=rarer_half(given)),
+    }
+
+
+def inference(model: Any, data: Data) -> dict[str, float]:
+    """How right inferred labels of training instances are: before, early in and after training.
+
+    Parameters
+    ----------
+    model : ICEDClassifier
+    data : Data
+        With true classes of training instances.
+
+    Returns
+    -------
+    dict of str to float
+        ``<when>_accuracy`` and ``<when>_minority_recall`` (of the rarer half of the classes), with
+        <when> "majority": of majority vote; "before": of what the annotations alone give; "first":
+        after the first round with synthetic instances; "final": after the last. Of instances whose
+        class is known, synthetic ones left out.
+
+    Raises
+    ------
+    AnnotationError
+        If the true classes of the training instances are unknown, or the model infers no labels
+        or noted no accuracy of the first round.
+
+    References
+    ----------
+    ICED (SDM 2022), Fig. 2: MV, D&S-orig, D&S-first and D&S-final.
+    """
+    if _known_gold(data) is None:
+        raise AnnotationError("y_train has no true class; nothing tells which inferred are right")
+    before, final = (attribute(model, name) for name in ("observed_posterior_", "posterior_"))
+    gold = as_values(data.y_train)
+    known = ~missing_mask(gold)
+    first = next(
+        (row for row in _rows_of(model, "train") if "inference_accuracy" in row),
+        None,
+    )
+    if first is None:
+        raise AnnotationError(
+            f"history_ of {type(model).__name__} has no inference_accuracy in stage train; fit it "
+            "in a row, or with watch=Watch(y_train=...)"
+        )
+    classes = np.asarray(model.classes_)
+    labels = {
+        "majority": MajorityVote().fit_predict(data.annotations),
+        "before": classes[before.argmax(axis=1)],
+        "final": classes[final.argmax(axis=1)],
+    }
+    found = {
+        "first_accuracy": float(first["inference_accuracy"]),
+        "first_minority_recall": float(first["inference_minority_recall"]),
+    }
+    for when, inferred in labels.items():
+        found[f"{when}_accuracy"] = accuracy(gold[known], inferred[known])
+        found[f"{when}_minority_recall"] = minority_recall(gold[known], inferred[known])
+    return found
+
+
+def warm_up(model: Any, data: Data) -> dict[str, float]:
+    """How good a classifier is right after its warm-up, and of how many instances it learnt.
+
+    Parameters
+    ----------
+    model : ICEDClassifier
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        ``warm_up_accuracy`` and ``warm_up_macro_f1`` on the test part; ``warm_up_share``, of the
+        training instances.
+
+    Raises
+    ------
+    AnnotationError
+        If no test accuracy was noted in a stage "warm_up".
+
+    References
+    ----------
+    ICED (SDM 2022), Table 3.
+    """
+    rows = [row for row in _rows_of(model, "warm_up") if "test_accuracy" in row]
+    if not rows:
+        raise AnnotationError(
+            f"history_ of {type(model).__name__} has no test_accuracy in stage warm_up; leave this "
+            "measure out of its row"
+        )
+    return {
+        "warm_up_accuracy": float(rows[-1]["test_accuracy"]),
+        "warm_up_macro_f1": float(rows[-1]["test_macro_f1"]),
+        "warm_up_share": float(_warmed_up(model, data).mean()),
+    }
+
+
+def _accuracy_and_f1(rates: FloatArray, weight: AnyArray) -> tuple[float, float]:
+    """Accuracy and macro-F1 of rows of a confusion matrix that sum to 1, with classes' weights."""
+    shares = weight / weight.sum()
+    matrix = shares[:, None] * rates
+    # 2 tp / (2 tp + fn + fp), of the classes that occur.
+    sums = shares + matrix.sum(axis=0)
+    f1 = 2 * np.diag(matrix)[sums > 0] / sums[sums > 0]
+    return float(np.trace(matrix)), float(f1.mean())
+
+
+def _known_gold(data: Data) -> AnyArray | None:
+    """Return true classes of the training instances that have one, None if none has."""
+    if data.y_train is None:
+        return None
+    gold = as_values(data.y_train)
+    known = gold[~missing_mask(gold)]
+    return known if len(known) else None
+
+
+def _rows_of(model: Any, stage: str) -> list[dict[str, Any]]:
+    return [row for row in getattr(model, "history_", []) if row.get("stage") == stage]
+
+
+def _warmed_up(model: Any, data: Data) -> BoolArray:
+    """Return the training instances that a warm-up learns from."""
+    warmed = np.zeros(data.annotations.n_instances, dtype=bool)
+    for rows in model._warm_up_rows(data.annotations):
+        warmed[rows] = True
+    return warmed

@@ -1,0 +1,138 @@
+"""Measures of training: where a model started, and when it should have stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scipy.stats import spearmanr
+from sklearn.base import clone
+
+from manyhands.evidence.data.sets import Data
+from manyhands.exceptions import AnnotationError
+from manyhands.metrics import accuracy
+
+HOLDOUT = 0.1
+"""Fraction of the annotations that `stopping_rule` and `watchdog` hold out."""
+
+
+def stopping_rule(model: Any, data: Data) -> dict[str, float]:
+    """How well the likelihood of held-out annotations chooses a round of self-training.
+
+    The model is fitted once more, with a tenth of the annotations held out.
+
+    Parameters
+    ----------
+    model : SelfTrainingCrowdClassifier
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        ``stopping_rank_correlation``: Spearman's, over the rounds, of the likelihood with test
+        accuracy (0 where one of them never changes). Test accuracies of that fit:
+        ``stopping_accuracy`` (of the round chosen), ``stopping_last_accuracy`` (of the last) and
+        ``stopping_oracle_accuracy`` (of the best on test). ``stopping_round``: the one chosen.
+
+    Raises
+    ------
+    AnnotationError
+        If the data have no test part.
+    """
+    from manyhands.fitting import Watch
+
+    if data.y_test is None:
+        raise AnnotationError("y_test is None; how good a round is cannot be measured")
+    again = clone(model).set_params(validation=HOLDOUT)
+    watch = Watch(test=(data.X_test, data.y_test))
+    again.fit(data.X_train, data.annotations, watch=watch)
+    found = again.history_.column("test_accuracy")
+    likelihood = -again.history_.column("validation_nll")
+    moves = len(set(found)) > 1 and len(set(likelihood)) > 1
+    return {
+        "stopping_rank_correlation": float(spearmanr(likelihood, found)[0]) if moves else 0.0,
+        "stopping_accuracy": float(found[again.best_round_]),
+        "stopping_last_accuracy": float(found[-1]),
+        "stopping_oracle_accuracy": float(found.max()),
+        "stopping_round": float(again.best_round_),
+    }
+
+
+def start_accuracy(model: Any, data: Data) -> dict[str, float]:
+    """How accurate a classifier is that another one starts from, and what is gained on it.
+
+    Parameters
+    ----------
+    model : classifier with ``pretrainer_``
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        ``start_accuracy``, of the start on the test part; ``gain_on_start``, by how much the
+        model's is higher.
+
+    Raises
+    ------
+    AnnotationError
+        If the model has no such start, or the data no test part.
+    """
+    start, own = _start_and_own(model, data)
+    return {"start_accuracy": start, "gain_on_start": own - start}
+
+
+def watchdog(model: Any, data: Data) -> dict[str, float]:
+    """What is handed back where held-out annotations choose, against the start of the same fit.
+
+    The model is fitted once more, with a tenth of the annotations held out.
+
+    Parameters
+    ----------
+    model : CrowdInGClassifier
+    data : Data
+        With a test part.
+
+    Returns
+    -------
+    dict of str to float
+        Test accuracies of that fit: ``watchdog_accuracy`` (of what is handed back),
+        ``watchdog_start_accuracy``, ``watchdog_last_accuracy`` (of the last epoch) and
+        ``watchdog_oracle_accuracy`` (of the start or an adversarial epoch, whichever is best on
+        test). ``watchdog_gain``: by how much the first is higher than the start's.
+
+    Raises
+    ------
+    AnnotationError
+        If the model has no start, or the data have no test part.
+    """
+    from manyhands.fitting import Watch
+
+    # What cannot be measured is refused before it costs a fit.
+    _start_and_own(model, data)
+    again = clone(model).set_params(validation=HOLDOUT)
+    watch = Watch(test=(data.X_test, data.y_test))
+    again.fit(data.X_train, data.annotations, watch=watch)
+    start, own = _start_and_own(again, data)
+    epochs = again.history_.column("test_accuracy", "adversarial")
+    return {
+        "watchdog_accuracy": own,
+        "watchdog_start_accuracy": start,
+        "watchdog_last_accuracy": float(epochs[-1]),
+        "watchdog_oracle_accuracy": float(max(start, epochs.max())),
+        "watchdog_gain": own - start,
+    }
+
+
+def _start_and_own(model: Any, data: Data) -> tuple[float, float]:
+    """Test accuracy of what a model started from, and its own."""
+    if data.y_test is None:
+        raise AnnotationError("y_test is None; accuracy cannot be measured")
+    if not hasattr(model, "pretrainer_"):
+        raise AnnotationError(
+            f"{type(model).__name__} has no pretrainer_; leave this measure out of its row"
+        )
+    start, own = (
+        accuracy(data.y_test, each.predict(data.X_test)) for each in (model.pretrainer_, model)
+    )
+    return start, own

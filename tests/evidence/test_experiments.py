@@ -1,0 +1,247 @@
+"""The language of experiments' files: names, merging, repetition, tables; mistakes by line."""
+
+from __future__ import annotations
+
+import pytest
+
+from manyhands.evidence import RowError
+from manyhands.evidence.experiments.document import read_yaml
+from manyhands.evidence.experiments.expansion import Expander, Scope, slug
+from manyhands.evidence.experiments.loading import load_experiments, load_paper, load_row
+
+
+def expand(tmp_path, text):
+    """Expand a text, all of whose names are in its own ``let``."""
+    path = tmp_path / "text.yaml"
+    path.write_text(text, encoding="utf-8")
+    return Expander(path).expand(read_yaml(path), Scope({})).plain()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{let: {a: 3}, b: $a}", {"b": 3}),
+        ("{let: {a: 3}, b: x${a}y $a.}", {"b": "x3y 3."}),
+        ("{let: {a: 0.5}, b: half $a}", {"b": "half 0.5"}),
+        ("{let: {a: {b: {c: [1]}}}, d: $a.b.c}", {"d": [1]}),
+        ("{let: {a: [1, 2]}, b: [0, $a, [3]]}", {"b": [0, 1, 2, [3]]}),
+        ("{let: {a: []}, b: [$a]}", {"b": []}),
+        ("{let: {a: null}, b: $a}", {"b": None}),
+        ("{let: {a: Crowd Layer}, b: $a.slug}", {"b": "crowd_layer"}),
+        # Merging: what is written beside it counts first, then the first that says it.
+        ("{let: {a: {x: 1, y: 1}, b: {y: 2, z: 2}}, <<: [$a, $b], z: 3}", {"x": 1, "y": 1, "z": 3}),
+        ("{let: {a: {x: 1}}, c: {<<: $a}}", {"c": {"x": 1}}),
+        # A name is looked up where it is used.
+        ("{let: {a: is $b}, c: {let: {b: 1}, d: $a}, e: {let: {b: 2}, d: $a}}",
+         {"c": {"d": "is 1"}, "e": {"d": "is 2"}}),
+        ("{let: {a: 1}, c: {let: {a: [$a, 2]}, d: $a}}", {"c": {"d": [1, 2]}}),
+        # Repetition
+        ("[{for: {a: [1, 2]}, b: $a}]", [{"b": 1}, {"b": 2}]),
+        ("[{for: {a: [1, 2], b: [x, y]}, give: $a$b}]", ["1x", "1y", "2x", "2y"]),
+        ("[{for: {a: [[1, 2], [3]], b: $a}, give: $b}]", [1, 2, 3]),
+        ("[{for: {a: [1, 2]}, give: [$a, -1]}, 9]", [1, -1, 2, -1, 9]),
+        ("[{for: {a: {The One: {n: 1}}}, give: '$a.label $a.slug $a.n'}]", ["The One the_one 1"]),
+        ("[{for: {a: [{label: X-Y}, {label: X, slug: z}]}, give: $a.slug}]", ["x_y", "z"]),
+        ("[{for: {a: [1]}, let: {b: b$a}, c: $b}]", [{"c": "b1"}]),
+        ("[{for: {a: [{for: {b: [1, 2]}, n: $b}]}, give: $a.n}]", [1, 2]),
+        ("{price: '5 $', other: 1e-3}", {"price": "5 $", "other": 0.001}),
+    ],
+)  # fmt: skip
+def test_what_is_written_short_stands_for(tmp_path, text, found):
+    assert expand(tmp_path, text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("a: 1\nb: $c", 2, r"\$c stands for nothing here; name it in let"),
+        ("let: {colour: 1}\nb: $color", 2, r"did you mean colour\?"),
+        ("let: {a: {bb: 1}}\nb: $a.bc", 2, r"\$a.bc: no 'bc' \(did you mean bb\?\)"),
+        ("let: {a: [1]}\nb: x $a", 2, "is no text or number"),
+        ("let: {a: true}\nb: x $a", 2, "is no text or number"),
+        ("let: {a: 1}\n<<: $a", 2, "is not a mapping"),
+        ("- {for: {a: 3},\n   b: $a}", 1, "give it a list or a mapping"),
+        ("let:\n  a: $b.c\n  b: {c: $a.d}\nd: $b.c", 2, "stands for itself"),
+    ],
+)
+def test_a_mistake_has_its_line(tmp_path, text, line, says):
+    with pytest.raises(RowError, match=says) as caught:
+        expand(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'text.yaml'}:{line}: ")
+
+
+def test_slugs_are_parts_of_ids():
+    assert slug("CB Focal+Self-C") == "cb_focal_self_c"
+    assert slug("log(1 - D)") == "log_1_d"
+
+
+PAPER = """\
+title: A paper
+citation: A. Author. 2021.
+let:
+  epochs: {max_epochs: $n}
+tables:
+- id: t1
+  title: Table 1
+  base:
+    id: ${folder}/p_${key}_$slug
+    data: {name: $key}
+    estimator: {class: $class, params: {<<: [$own, $epochs]}}
+    own: {}
+    seeds: [0, 1]
+    extra: [auc]
+    deviations: [$of_set, $of_row]
+    of_row: []
+  columns:
+    LabelMe: {key: labelme, n: 3, of_set: features}
+    Music: {key: music, n: 4, of_set: [no images, songs]}
+  rows:
+    DL-MV: {folder: aggregated, class: AggregatedClassifier}
+    CoNAL: {folder: conal, class: CoNALClassifier, own: {gap_weight: 1e-5}, of_row: [ours]}
+  cells:
+    DL-MV: {Music: null}
+    CoNAL: {Music: {own: {gap_weight: 0.1}}}
+  printed:
+    metric: accuracy
+    percent: true
+    n: 5
+    figures:
+      CoNAL: [87.12 ± 0.55, "-"]
+figures:
+- id: f1
+  kind: lines
+  title: Figure 1
+  x: estimator.params.max_epochs
+  x_label: epochs
+  base:
+    id: conal/p_$n
+    data: {name: demo}
+    estimator: {class: CoNALClassifier, params: $epochs}
+    seeds: [0]
+  columns: {Demo: {}}
+  rows: {CoNAL: {}}
+  points: [{n: 5}, {n: 6}]
+rows:
+- for: {set: [labelme, music]}
+  id: aggregated/p_${set}_gold
+  label: gold
+  table: t1
+  column: All
+  data: {factory: labelled_by_gold, of: {name: $set}}
+  estimator: {class: AggregatedClassifier}
+  seeds: [0]
+claims:
+- for: {set: [labelme, music]}
+  id: better-$set
+  text: It helps on $set.
+  test: {kind: paired, better: "conal/p_${set}_conal", than: "aggregated/p_${set}_gold"}
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text=PAPER, name="p.yaml"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_paper_with_its_rows(write, tmp_path):
+    path = write()
+    rows, papers = load_experiments(tmp_path)
+    assert [row.id for row in rows] == [
+        "aggregated/p_labelme_dl_mv",
+        "aggregated/p_labelme_gold",
+        "aggregated/p_music_gold",
+        "conal/p_5",
+        "conal/p_6",
+        "conal/p_labelme_conal",
+        "conal/p_music_conal",
+    ]
+    found = {row.id: row for row in rows}
+    row = found["conal/p_labelme_conal"]
+    assert (row.label, row.table, row.column) == ("CoNAL", "p/t1", "LabelMe")
+    assert (row.citation, row.paper, row.folder) == ("A. Author. 2021.", "p", tmp_path)
+    assert row.data == {"name": "labelme"}
+    params = {"gap_weight": 1e-5, "max_epochs": 3}
+    assert row.estimator == {"class": "CoNALClassifier", "params": params}
+    assert row.extra == ("manyhands.experiments.measures:auc",)
+    assert row.deviations == ("features", "ours")
+    assert row.published == {"metric": "accuracy", "value": 0.8712, "sd": 0.0055, "n": 5}
+    other = found["conal/p_music_conal"]
+    assert other.estimator["params"] == {"gap_weight": 0.1, "max_epochs": 4}
+    assert other.deviations == ("no images", "songs", "ours")
+    assert other.published is None
+    gold = found["aggregated/p_music_gold"]
+    assert gold.data["factory"] == "manyhands.experiments.ceilings:labelled_by_gold"
+    assert (found["conal/p_6"].table, found["conal/p_6"].seeds) == ("p/f1", (0,))
+    (table,), (figure,) = papers["p"].tables, papers["p"].figures
+    assert (table.columns, table.rows) == (("LabelMe", "Music"), ("DL-MV", "CoNAL"))
+    assert figure.place(found["conal/p_6"]) == 6
+    assert [claim.id for claim in papers["p"].claims] == ["better-labelme", "better-music"]
+    assert load_paper(path) == papers["p"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        # A value is wrong where it is written, and the message says of which row.
+        ("n: 4", "n: 0", 19, r"'max_epochs' parameter .* \(row conal/p_music_conal\)"),
+        ("gap_weight: 0.1", "gap: 0.1", 25, r"no 'gap'.*\(row conal/p_music_conal\)"),
+        ("key: music", "key: musik", 19, "no data set 'musik'"),
+        ("seeds: [0, 1]", "seed: [0, 1]", 13, r"nothing uses 'seed' \(did you mean seeds\?\)"),
+        ("    seeds: [0, 1]\n", "", 20, "lacks 'seeds'"),
+        ("{max_epochs: $n}", "{max_epochs: $m}", 4, r"\$m stands for nothing"),
+        ("epochs: {max_epochs: $n}", "epochs: {max_epochs: $n}\n  b: 1", 5, "nothing uses 'b'"),
+        ("DL-MV: {Music: null}", "DL-MF: {Music: null}", 24, "no row 'DL-MF' in a column 'Music'"),
+        ("[87.12 ± 0.55, \"-\"]", "[87.12 ± 0.55]", 31, "are not 2 figures"),
+        ("87.12 ± 0.55", "87.12 +- 0.55", 31, "is no figure"),
+        ("87.12 ± 0.55", "8712", 31, "value holds 87.12"),
+        ("percent: true", "per_cent: true", 28, "did you mean percent"),
+        ("metric: accuracy", "metric: [accuracy, auc]", 31, "is not a figure of each"),
+        ("id: conal/p_$n", "id: conal/p", 39, r"the id 'conal/p' is taken"),
+        ("table: t1", "table: t2", 50, "no table or figure 't2'"),
+        ("points: [{n: 5}, {n: 6}]", "points: {n: 5}", 45, "write a list of mappings"),
+        ("title: A paper", "titel: A paper", 1, r"a paper has no 'titel' \(did you mean title"),
+        ("rows:\n- for", "rows: x\nlet2:\n- for", 46, "not a list of mappings"),
+        ("music]}\n  id: better", "demo]}\n  id: better", 59, "no row 'conal/p_demo_conal'"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_paper_has_its_line(write, tmp_path, old, new, line, says):
+    assert old in PAPER
+    path = write(PAPER.replace(old, new, 1))
+    with pytest.raises(RowError, match=says) as caught:
+        load_experiments(tmp_path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+ROW = """\
+label: Mine
+citation: nobody
+data: {name: labelme}
+estimator: {class: CoNALClassifier, params: {max_epochs: $n}}
+seeds: [0]
+let: {n: 3}
+"""
+
+
+def test_a_file_of_one_row(write, tmp_path):
+    row = load_row(write(ROW, "conal/mine.yaml"))
+    assert (row.id, row.paper) == ("conal/mine", "mine")
+    assert row.estimator["params"] == {"max_epochs": 3}
+    assert load_row(write(f"id: conal/ours\n{ROW}", "conal/mine.yaml")).id == "conal/ours"
+    with pytest.raises(RowError, match="this file has 7 rows"):
+        load_row(write())
+    with pytest.raises(RowError, match="this file is a row's"):
+        load_paper(write(ROW, "conal/mine.yaml"))
+    with pytest.raises(RowError, match="write method/name"):
+        load_row(write(f"id: ours\n{ROW}", "conal/mine.yaml"))
+    # It may stand in a paper's table.
+    write(f"table: p/t1\ncolumn: LabelMe\n{ROW}", "conal/mine.yaml")
+    assert "conal/mine" in [row.id for row in load_experiments(tmp_path)[0]]
+    write(f"id: conal/p_5\n{ROW}", "conal/mine.yaml")
+    with pytest.raises(RowError, match=r"mine.yaml:1: the id 'conal/p_5' is taken in .*p.yaml"):
+        load_experiments(tmp_path)
