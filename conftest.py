@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# On a busy machine an example may take any time: nothing asserts one.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # The tests run in parallel already; threads that fight over cores take minutes for seconds.
 # Said before numpy or torch is imported, here and in the workers, who inherit it.
