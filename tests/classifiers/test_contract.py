@@ -10,21 +10,36 @@ from manyhands.classifiers import CrowdLayerClassifier
 from manyhands.estimator_checks import parametrize_with_crowd_checks
 from manyhands.registry import all_wrappers
 
-INSTANCES = [cls() for _, cls in all_classifiers()]
-INSTANCES += [cls(CrowdLayerClassifier(), n_rounds=1) for _, cls in all_wrappers()]
-STEPS_OF_ITS_OWN = {
-    "CrossFittedEMClassifier": 2,
-    "MetricLearningClassifier": 2,
-    "NeuCrowdClassifier": 2,
+FEW_STEPS = {"max_epochs": 5, "lr": 0.02, "batch_size": 32, "random_state": 0, "device": "cpu"}
+"""Settings that learn scikit-learn's small sets in a few steps."""
+FEW_PARTS = {
+    "CrossFittedEMClassifier": {"n_rounds": 1, "n_folds": 2, "n_networks": 2, "min_steps": 5},
+    "CrowdInGClassifier": {
+        "adversarial_epochs": 1,
+        "discriminator_steps": 1,
+        "generative_steps": 1,
+    },
+    "ICEDClassifier": {"warm_up_epochs": 2, "decoder_epochs": 5},
+    "MetricLearningClassifier": {"max_epochs": 2, "cv": 2},
+    "NeuCrowdClassifier": {"max_epochs": 1, "cv": 2},
 }
-"""Epochs of classifiers that go through a small set several times in one."""
-QUICK = [
-    cls(max_epochs=STEPS_OF_ITS_OWN.get(name, 40), random_state=0, device="cpu")
-    for name, cls in all_classifiers()
-]
+"""Fewer repetitions in classifiers that train several models, or see every task many times."""
+
+
+def make(cls, **parameters):
+    """Make a classifier with those of the parameters that it has."""
+    parameters = {**parameters, **FEW_PARTS.get(cls.__name__, {})}
+    known = cls().get_params(deep=False)
+    return cls(**{name: value for name, value in parameters.items() if name in known})
+
+
+CLASSIFIERS = [cls for _, cls in all_classifiers()]
+WRAPPERS = [cls for _, cls in all_wrappers()]
+INSTANCES = [make(cls) for cls in CLASSIFIERS]
+INSTANCES += [cls(CrowdLayerClassifier(), n_rounds=1) for cls in WRAPPERS]
+QUICK = [make(cls, **FEW_STEPS) for cls in CLASSIFIERS]
 QUICK += [
-    cls(CrowdLayerClassifier(max_epochs=20, device="cpu"), n_rounds=1, random_state=0)
-    for _, cls in all_wrappers()
+    cls(make(CrowdLayerClassifier, **FEW_STEPS), n_rounds=1, random_state=0) for cls in WRAPPERS
 ]
 
 
