@@ -20,18 +20,16 @@ from manyhands import (
 )
 from manyhands.classifiers import cross_fitted
 from manyhands.classifiers.cross_fitted import (
-    annotation_nll,
     at_least,
-    calibrate,
-    combined,
     crowd_confusion,
-    deal_folds,
-    fit_logistic,
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.latent import LatentClasses
+from manyhands.fitting.logistic import fit_logistic
 from manyhands.fitting.monitors import GoldMonitor
+from manyhands.linear.calibration import calibrate, calibrated_nll, combine
+from manyhands.linear.folds import deal_folds
 from manyhands.nn import CNN, MLP, Ensemble, Linear
 from manyhands.training import Checkpoint, GradientStep
 
@@ -169,7 +167,7 @@ def calibration_problem(n=200, n_members=2, n_classes=2, seed=0):
 def penalised(log_probas, log_likelihood, weights, shift):
     n = len(log_likelihood)
     away = np.log(weights) + np.log(len(weights))
-    total = n * annotation_nll(log_probas, log_likelihood, weights, shift)
+    total = n * calibrated_nll(log_probas, log_likelihood, weights, shift)
     return total + (away**2).sum() + 0.01 * (shift**2).sum()
 
 
@@ -186,8 +184,8 @@ def test_the_annotations_likelihood_by_hand():
         ]
         prior = [part / sum(joint) for part in joint]
         total -= math.log(sum(prior[c] * math.exp(log_likelihood[i, c]) for c in (0, 1)))
-        np.testing.assert_allclose(np.exp(combined(log_probas, weights, shift))[i], prior)
-    given = annotation_nll(log_probas, log_likelihood, weights, shift)
+        np.testing.assert_allclose(np.exp(combine(log_probas, weights, shift))[i], prior)
+    given = calibrated_nll(log_probas, log_likelihood, weights, shift)
     assert given == pytest.approx(total / 2)
 
 
@@ -306,6 +304,7 @@ def rounds_of(model, X, A):
 
     def stages(fit):
         kept.append(fit.state.rounds)
+        kept[0].model = copy.copy(model)  # The failing fit is undone, of the model itself.
         raise Stop
 
     model._stages = stages

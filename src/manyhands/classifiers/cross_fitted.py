@@ -15,8 +15,6 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
-from scipy.special import log_softmax, logsumexp
 from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
@@ -30,11 +28,14 @@ from manyhands.fitting.latent import (
     TargetStep,
     balancing_rng,
 )
+from manyhands.fitting.logistic import fit_logistic
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.second_stage import seeded
 from manyhands.inference import DawidSkene
 from manyhands.inference.em import confusion_counts, log_likelihoods
 from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.linear.calibration import calibrate, calibrated_nll, combine
+from manyhands.linear.folds import deal_folds
 from manyhands.nn import (
     CrowdModule,
     Ensemble,
@@ -50,7 +51,7 @@ from manyhands.training import (
     Stage,
     mixed_epoch,
 )
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import FloatArray
 
 Batch = TypeVar("Batch")
 
@@ -61,20 +62,8 @@ LAST_NETWORK = {"name": "mlp", "dropout": 0.2}
 LEAST_LOG_PROBA = math.log(1e-6)
 """No network rules a class out for an instance it has not seen."""
 
-LINEAR_PENALTY = 1.0
-"""Half of it times the squared weights is added to the summed loss, as scikit-learn's C=1.
-
-(Its C=2 where there are two classes, of which scikit-learn has one vector of weights.)"""
-
-LINEAR_ITERATIONS = 100
-LINEAR_TOLERANCE = 1e-7
-"""L-BFGS ends where an iteration gains less than this share of the loss."""
-
 HELD_NUMBERS = 1 << 26
 """Scaled features up to this many numbers (256 MiB) are kept while a regression is fitted."""
-
-WEIGHT_PENALTY, SHIFT_PENALTY = 1.0, 0.01
-"""Of squared log weights (from 1 / members) and squared shifts; see `calibrate`."""
 
 
 @dataclass(eq=False)
@@ -391,9 +380,9 @@ class _Rounds:
         log_probas = self.out_of_fold()
         log_likelihood = log_likelihoods(self.latent.votes, floored_log(self.confusion))
         alike = np.full(len(log_probas), 1.0 / len(log_probas))
-        uncalibrated = annotation_nll(log_probas, log_likelihood, alike, np.zeros_like(self.shift))
+        uncalibrated = calibrated_nll(log_probas, log_likelihood, alike, np.zeros_like(self.shift))
         self.weights, self.shift = calibrate(log_probas, log_likelihood, self.weights, self.shift)
-        prior = combined(log_probas, self.weights, self.shift)
+        prior = combine(log_probas, self.weights, self.shift)
         self.posterior, evidence = self.latent.posterior(np.exp(prior), self.confusion)
         self._count()
         self._tell(uncalibrated)
@@ -561,27 +550,6 @@ def at_least(n: int, one_pass: Callable[[], Iterator[Batch]]) -> Iterator[Batch]
             yielded += 1
 
 
-def deal_folds(posterior: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
-    """Deal instances to folds of equal size, each with its share of every most probable class.
-
-    Parameters
-    ----------
-    posterior : array of shape (m, n_classes)
-    n_folds : int
-    rng : Generator
-
-    Returns
-    -------
-    integer array of shape (m,)
-    """
-    # Rounded: what differs by the order of a sum alone is a tie.
-    labels = posterior.round(6).argmax(axis=1)
-    order = np.lexsort((rng.random(len(labels)), labels))
-    folds = np.empty(len(labels), dtype=np.int64)
-    folds[order] = np.arange(len(labels)) % n_folds
-    return folds
-
-
 def crowd_confusion(latent: LatentClasses, posterior: FloatArray, strength: float) -> FloatArray:
     """M-step: expected counts, and ``strength`` annotations a row as the crowd gives them.
 
@@ -599,145 +567,3 @@ def crowd_confusion(latent: LatentClasses, posterior: FloatArray, strength: floa
     # The crowd's own rows: rather right than wrong, where nothing is known of a class.
     pooled = normalise_rows(counts.sum(axis=0) + 0.1 + np.eye(counts.shape[1]))
     return normalise_rows(counts + strength * pooled)
-
-
-# -- calibration ----------------------------------------------------------------------------------
-
-
-def combined(log_probas: FloatArray, weights: FloatArray, shift: FloatArray) -> FloatArray:
-    """Log of the weighted geometric mean of the members, shifted and normalised: (m, n_classes).
-
-    Parameters
-    ----------
-    log_probas : array of shape (n_members, m, n_classes)
-    weights : array of shape (n_members,)
-    shift : array of shape (n_classes,)
-    """
-    joint = np.einsum("m,mnc->nc", weights, log_probas) + shift
-    return cast(FloatArray, log_softmax(joint, axis=1))
-
-
-def annotation_nll(
-    log_probas: FloatArray, log_likelihood: FloatArray, weights: FloatArray, shift: FloatArray
-) -> float:
-    """Mean negative log likelihood of an instance's annotations under a calibrated prior.
-
-    Parameters
-    ----------
-    log_probas, weights, shift
-        See `combined`.
-    log_likelihood : array of shape (m, n_classes)
-        Of every instance's annotations, given its class.
-    """
-    prior = combined(log_probas, weights, shift)
-    return -float(logsumexp(prior + log_likelihood, axis=1).mean())
-
-
-def calibrate(
-    log_probas: FloatArray, log_likelihood: FloatArray, weights: FloatArray, shift: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    r"""Weights and shift of the members under which the annotations are most likely.
-
-    Maximises :math:`\sum_n \log \sum_c p_{nc} L_{nc}` with :math:`p` as of `combined` and
-    :math:`L` the likelihood of the annotations, less :math:`\sum_m (\log b_m - \log \frac1M)^2` and
-    :math:`.01 |v|^2`. A handful of numbers, and no class label, so that little can be learnt by
-    heart.
-
-    Parameters
-    ----------
-    log_probas, log_likelihood
-        See `annotation_nll`.
-    weights, shift
-        Where the search starts.
-
-    Returns
-    -------
-    weights : array of shape (n_members,)
-        Positive.
-    shift : array of shape (n_classes,)
-        Of mean 0.
-    """
-    n_members = len(log_probas)
-    centre = -math.log(n_members)
-
-    def loss_and_gradient(values: FloatArray) -> tuple[float, FloatArray]:
-        log_weights, own = values[:n_members], values[n_members:]
-        prior = combined(log_probas, np.exp(log_weights), own)
-        joint = prior + log_likelihood
-        evidence = logsumexp(joint, axis=1)
-        away = log_weights - centre
-        penalty = WEIGHT_PENALTY * (away**2).sum() + SHIFT_PENALTY * (own**2).sum()
-        # Of the loss by the prior's logits: prior less posterior.
-        pull = np.exp(prior) - np.exp(joint - evidence[:, None])
-        by_weight = np.exp(log_weights) * np.einsum("nc,mnc->m", pull, log_probas)
-        gradient = [by_weight + 2 * WEIGHT_PENALTY * away, pull.sum(0) + 2 * SHIFT_PENALTY * own]
-        return float(penalty - evidence.sum()), np.concatenate(gradient)
-
-    start = np.concatenate([np.log(weights), shift])
-    found = minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B").x
-    shift = found[n_members:]
-    return np.exp(found[:n_members]), shift - shift.mean()
-
-
-# -- logistic regression --------------------------------------------------------------------------
-
-
-def fit_logistic(
-    batches: Callable[[], Iterator[Tensor]],
-    targets: Tensor,
-    seen: Tensor,
-    start: tuple[Tensor, Tensor] | None,
-) -> tuple[Tensor, Tensor]:
-    """Fit multinomial logistic regressions to soft targets, one for every set of instances.
-
-    All are fitted at once, so that every iteration reads the instances once. It needs no seed: the
-    loss is convex.
-
-    Parameters
-    ----------
-    batches : callable () -> iterator of tensors of shape (n, d)
-        One pass over the m instances.
-    targets : tensor of shape (m, n_classes)
-        Rows may weigh more or less than 1.
-    seen : tensor of shape (k, m)
-        1 where a regression is fitted to an instance.
-    start : (weight, bias) or None
-        As returned; None is 0.
-
-    Returns
-    -------
-    weight : tensor of shape (k, n_classes, d)
-    bias : tensor of shape (k, n_classes)
-    """
-    width = next(batches()).shape[1]
-    k, n_classes = len(seen), targets.shape[1]
-    split = k * n_classes * width
-
-    def read(values: FloatArray) -> tuple[Tensor, Tensor]:
-        vector = torch.from_numpy(values).to(targets.device, torch.float32)
-        return vector[:split].reshape(k * n_classes, width), vector[split:]
-
-    def loss_and_gradient(values: FloatArray) -> tuple[float, FloatArray]:
-        weight, bias = read(values)
-        by_weight, by_bias = LINEAR_PENALTY * weight, torch.zeros_like(bias)
-        loss = 0.5 * LINEAR_PENALTY * weight.double().square().sum()
-        first = 0
-        for x in batches():
-            own = slice(first, first + len(x))
-            first += len(x)
-            log_proba = (x @ weight.T + bias).reshape(len(x), k, n_classes).log_softmax(dim=2)
-            goal = targets[own][:, None] * seen[:, own].T[:, :, None]
-            loss -= (goal * log_proba).double().sum()
-            gap = (goal.sum(dim=2, keepdim=True) * log_proba.exp() - goal).flatten(1)
-            by_weight = by_weight + gap.T @ x
-            by_bias = by_bias + gap.sum(dim=0)
-        gradient = torch.cat([by_weight.flatten(), by_bias]).double()
-        return float(loss), gradient.cpu().numpy()
-
-    begin = np.zeros(split + k * n_classes)
-    if start is not None:
-        begin[:] = torch.cat([part.flatten() for part in start]).double().cpu().numpy()
-    options: Any = {"maxiter": LINEAR_ITERATIONS, "ftol": LINEAR_TOLERANCE}
-    found = minimize(loss_and_gradient, begin, jac=True, method="L-BFGS-B", options=options)
-    weight, bias = read(found.x)
-    return weight.reshape(k, n_classes, width), bias.reshape(k, n_classes)

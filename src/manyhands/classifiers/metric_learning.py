@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.fitting.classifier import AnyFit
+from manyhands.fitting.context import AnyFit
 from manyhands.fitting.embedding import EmbeddingClassifier, EmbeddingData
 from manyhands.fitting.latent import balancing_rng
 from manyhands.fitting.transformer import CrowdEmbedding

@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.classifier import AnyFit, BaseCrowdClassifier
-from manyhands.fitting.context import Fit
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import AnyFit, Fit
 from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,

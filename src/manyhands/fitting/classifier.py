@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -13,54 +12,27 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils import TransformerTags
-from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.decision.rules import apply_rule, check_rule
-from manyhands.exceptions import AnnotationError
+from manyhands.decision.rules import apply_rule
+from manyhands.fitting import prediction
 from manyhands.fitting.callbacks import make_callbacks
-from manyhands.fitting.context import Fit, all_or_nothing
+from manyhands.fitting.context import AnyFit, all_or_nothing
 from manyhands.fitting.optimizer import make_adam
-from manyhands.fitting.prediction import (
-    annotation_grid,
-    apply,
-    check_gold,
-    class_proba,
-    is_gold,
-    mean_log_proba,
-    observed_annotations,
-    observed_log_proba,
-)
+from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.reading import check_rows, find_annotators
+from manyhands.fitting.saving import save
 from manyhands.fitting.specification import specification
-from manyhands.fitting.template import fit_network
+from manyhands.fitting.template import annotated_proba, balanced, fit_network
 from manyhands.fitting.watching import Watch
-from manyhands.inference.inputs import check_annotations
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
 from manyhands.sampling.class_balance import ClassBalance, make_balance
-from manyhands.training import (
-    BestState,
-    Callback,
-    CrowdBatch,
-    GradientStep,
-    Stage,
-)
+from manyhands.training import BestState, Callback, CrowdBatch, GradientStep, Stage
 from manyhands.typing import AnyArray, FloatArray, IntArray
-
-AnyFit = Fit[Any, Any]
-
-
-def _has_embedding(estimator: BaseCrowdClassifier) -> bool:
-    module = getattr(estimator, "module_", None)
-    if module is not None:
-        return hasattr(module.classifier.backbone, "embed")
-    spec = estimator._network
-    named = spec is None or isinstance(spec, str | dict)
-    return named or hasattr(spec, "embed")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -72,8 +44,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 ):
     """Base class of crowd classifiers: ``fit(X, annotations)``, then predict true classes.
 
-    A subclass implements `_build_module` and, where the plain likelihood of the annotations is
-    not the objective, `_objective`; a method with several phases overrides `_stages`.
+    A subclass is a dataclass whose fields are its parameters: ``backbone`` (positional), its own,
+    and shared ones with another default. It implements `_build_module`, `_set_fitted` and, where
+    the plain likelihood of the annotations is not the objective, `_objective`; a method with
+    several phases overrides `_stages`. Hooks get the `Fit`, and keep their state in it.
 
     Parameters
     ----------
@@ -134,22 +108,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         With ``validation``: the stage that epoch counts in.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "backbone": [None, str, dict, torch.nn.Module, callable],
-        "max_epochs": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "lr": [Interval(Real, 0, None, closed="neither")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "reset_optimizer": ["boolean"],
-        "class_balance": [None, str, dict],
-        "scaling": [StrOptions({"standard", "rms"}), None],
-        "device": [str, torch.device],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-        "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
-        "patience": [None, Interval(Integral, 1, None, closed="left")],
-        "checkpoint": [None, str, Path],
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = SHARED_CONSTRAINTS
     _fitted_arrays: ClassVar[Sequence[str]] = ("confusion_", "pooled_confusion_", "heard_")
     """Fitted arrays a saved model carries beside its weights."""
     _adds_the_crowds_answer: ClassVar[bool] = False
@@ -193,28 +152,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _check_parameters(self) -> None:
         """Refuse parameters that no fit can be made with, before anything is read."""
-        self._validate_params()
-        make_balance(self.class_balance)
-        check_rule(self._rule)
-        if self.patience is not None and self.validation is None:
-            raise AnnotationError(
-                f"patience={self.patience} needs something to watch; give validation= a fraction "
-                "of the annotations or (X, y_gold)"
-            )
-        if self.checkpoint is not None and not isinstance(self.random_state, Integral):
-            raise AnnotationError(
-                f"checkpoint needs an integer random_state, got {self.random_state!r}: a resumed "
-                "run must draw what the first one drew"
-            )
+        check_parameters(self)
 
     def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
         """Annotations as the loss is to see them: balanced, with weights of mean 1."""
-        if not self._balances_annotations:
-            return table
-        if self._balance is not None:
-            table = self._balance.balanced(table, rng)
-        weights = table.weights
-        return table if weights is None else replace(table, weights=weights / weights.mean())
+        return balanced(table, self._balance, rng) if self._balances_annotations else table
 
     def _prepare(self, fit: AnyFit) -> Any:
         """Return the method's own state of this fit (such as aggregated labels)."""
@@ -235,8 +177,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _make_optimizer(self, module: CrowdModule) -> torch.optim.Optimizer:
         """Adam; all but the classifier at ``noise_lr``, undecayed, where that is given."""
-        noise_lr: float | None = getattr(self, "noise_lr", None)
-        return make_adam(module, self.lr, self.weight_decay, noise_lr)
+        return make_adam(module, self.lr, self.weight_decay, getattr(self, "noise_lr", None))
 
     def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]:
         """Callbacks in the order they are called, and that of them which keeps the best state."""
@@ -248,10 +189,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _belief(self, fit: AnyFit) -> FloatArray:
         """Class probabilities of the annotated training instances, others 0; (n, n_classes)."""
-        belief = np.zeros((fit.table.n_instances, len(self.classes_)))
-        rows = fit.batches.instances.cpu().numpy()
-        belief[rows] = class_proba(fit.module, fit.features, rows)
-        return belief
+        return annotated_proba(fit, len(self.classes_))
 
     def _specification(self, fit: AnyFit) -> dict[str, str]:
         """What a checkpoint must share with a run to be resumed by it."""
@@ -276,8 +214,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     @property
     def _focus(self) -> float:
         """Exponent of the focal factor in the loss."""
-        balance = self._balance
-        return 0.0 if balance is None else balance.focus
+        return 0.0 if self._balance is None else self._balance.focus
 
     @property
     def _rule(self) -> Any:
@@ -331,8 +268,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def predict_proba(self, X: Any) -> FloatArray:
         """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
         check_is_fitted(self, "module_")
-        logits = apply(self, self.module_, X)
-        return cast(FloatArray, logits.double().softmax(dim=1).cpu().numpy())
+        return prediction.apply(self, self.module_, X).double().softmax(dim=1).cpu().numpy()
 
     def predict(self, X: Any) -> AnyArray:
         """True class, shape (n_samples,), in the original class values.
@@ -340,9 +276,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         The most probable one, unless the parameter ``decision``, where the class has it, says
         otherwise.
         """
-        codes = self._decide(self.predict_proba(X))
-        named: AnyArray = self.classes_[codes]
-        return named
+        return cast(AnyArray, self.classes_[self._decide(self.predict_proba(X))])
 
     def _decide(self, proba: FloatArray) -> IntArray:
         """Class codes `predict` makes of probabilities (n, n_classes)."""
@@ -371,7 +305,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """
         check_is_fitted(self, "module_")
         chosen = find_annotators(self.annotators_, annotators, "annotators")
-        return annotation_grid(self, X, chosen)
+        return prediction.annotation_grid(self, X, chosen)
 
     def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
         """Probability of every class as the annotation, for the pairs that a table holds.
@@ -401,10 +335,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         table = as_table(y)
         check_rows(X, table)
         columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
-        proba = np.empty((table.n_annotations, len(self.classes_)), dtype=np.float32)
-        for rows, log_proba in self._observed_log_proba(X, table, columns[table.annotator]):
-            proba[rows] = np.exp(log_proba)
-        return cast(FloatArray, proba)
+        blocks = self._observed_log_proba(X, table, columns[table.annotator])
+        return prediction.collect_proba(blocks, (table.n_annotations, len(self.classes_)))
 
     def _observed_log_proba(
         self, X: Any, table: AnnotationTable, annotators: IntArray
@@ -414,14 +346,13 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         ``annotators`` are positions in the fitted vocabulary, one per row of the table (-1: new).
         """
         check_is_fitted(self, "module_")
-        yield from observed_log_proba(self, X, table, annotators)
+        yield from prediction.observed_log_proba(self, X, table, annotators)
 
-    @available_if(_has_embedding)  # type: ignore[untyped-decorator]
+    @available_if(prediction.has_embedding)  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> FloatArray:
         """Embed instances: the backbone's last hidden layer, shape (n_samples, n_embedding)."""
         check_is_fitted(self, "module_")
-        embedded = apply(self, self.module_.classifier.embed, X)
-        return cast(FloatArray, embedded.cpu().numpy())
+        return prediction.apply(self, self.module_.classifier.embed, X).cpu().numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy against gold labels, or how well annotations are explained.
@@ -442,19 +373,13 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             If a class was not there in `fit`. New annotators are those of
             `predict_annotation_proba`.
         """
-        if is_gold(y):
-            check_gold(y, self.classes_)
+        if prediction.is_gold(y):
+            prediction.check_gold(y, self.classes_)
             return float(super().score(X, y, sample_weight))
-        if sample_weight is not None:
-            raise AnnotationError(
-                "sample_weight applies to gold labels; give annotations their weights in the table"
-            )
-        table = observed_annotations(y, self.classes_)
-        check_rows(X, table)
-        check_annotations(table, argument="y")
+        table = prediction.observed_annotations(X, y, self.classes_, sample_weight)
         columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
         blocks = self._observed_log_proba(X, table, columns[table.annotator])
-        return mean_log_proba(blocks, table, self.classes_)
+        return prediction.mean_log_proba(blocks, table, self.classes_)
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.
@@ -466,8 +391,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         WriteError
             If the folder cannot be written.
         """
-        from manyhands.fitting.saving import save
-
         return save(self, folder)
 
     def __sklearn_tags__(self) -> Any:

@@ -65,6 +65,9 @@ class Fit(Generic[Module, State]):
     state: State = field(init=False)
 
 
+AnyFit = Fit[Any, Any]
+
+
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
     """Leave an estimator exactly as it was if the block fails or is interrupted.

@@ -12,7 +12,8 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.reading import read_features
+from manyhands.fitting.reading import check_rows, read_features
+from manyhands.inference.inputs import check_annotations
 from manyhands.inference.probability import floored_log
 from manyhands.nn import CrowdModule
 from manyhands.training import Features
@@ -37,6 +38,15 @@ def apply(model: Any, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
     features = Features(read_features(model, X, reset=False), device_of(model))
     rows = torch.arange(len(features))
     return torch.cat([function(x) for x in features.batches(rows, PREDICT_BATCH)])
+
+
+def has_embedding(model: Any) -> bool:
+    """Whether the network of a classifier has an embedding, as all that go by a name do."""
+    module = getattr(model, "module_", None)
+    if module is not None:
+        return hasattr(module.classifier.backbone, "embed")
+    spec = model._network
+    return spec is None or isinstance(spec, str | dict) or hasattr(spec, "embed")
 
 
 def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> FloatArray:
@@ -126,6 +136,16 @@ def observed_log_proba(
         yield rows, log_proba
 
 
+def collect_proba(
+    blocks: Iterator[tuple[IntArray, FloatArray]], shape: tuple[int, int]
+) -> FloatArray:
+    """Probabilities, float32, of what `observed_log_proba` yields."""
+    proba = np.empty(shape, dtype=np.float32)
+    for rows, log_proba in blocks:
+        proba[rows] = np.exp(log_proba)
+    return cast(FloatArray, proba)
+
+
 def by_new_annotator(model: Any, logits: Tensor) -> FloatArray:
     """Probability of every class as the annotation by a new annotator, shape (n, n_classes)."""
     proba = logits.double().softmax(dim=1).cpu().numpy()
@@ -152,11 +172,21 @@ def check_gold(y: Any, classes: AnyArray) -> None:
         )
 
 
-def observed_annotations(y: Any, classes: AnyArray) -> AnnotationTable:
-    """Annotations to be explained: not those that a model made up, which would prove nothing."""
+def observed_annotations(
+    X: Any, y: Any, classes: AnyArray, sample_weight: Any = None
+) -> AnnotationTable:
+    """Annotations of X to be explained: not those of a model, which would prove nothing."""
+    if sample_weight is not None:
+        raise AnnotationError(
+            "sample_weight applies to gold labels; give annotations their weights in the table"
+        )
     if not isinstance(y, AnnotationTable):
         y = AnnotationTable.from_matrix(as_values(y), classes=classes)
-    return as_table(y).observed
+    table = as_table(y)
+    check_rows(X, table)
+    table = table.observed
+    check_annotations(table, argument="y")
+    return table
 
 
 def mean_log_proba(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +17,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
 from manyhands.fitting.pooling import pool_confusions
-from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.reading import (
     as_target,
     check_learnable,
@@ -33,6 +34,7 @@ from manyhands.nn import (
     Standardize,
     make_backbone,
 )
+from manyhands.sampling.class_balance import ClassBalance
 from manyhands.training import (
     AnnotationBatches,
     Callback,
@@ -142,6 +144,16 @@ def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Ca
     )
 
 
+def balanced(
+    table: AnnotationTable, balance: ClassBalance | None, rng: np.random.Generator
+) -> AnnotationTable:
+    """Annotations as a loss is to see them: with balancing weights, and weights of mean 1."""
+    if balance is not None:
+        table = balance.balanced(table, rng)
+    weights = table.weights
+    return table if weights is None else replace(table, weights=weights / weights.mean())
+
+
 # -- the network ----------------------------------------------------------------------------------
 
 
@@ -236,3 +248,11 @@ def set_heard(model: Any, table: AnnotationTable, belief: FloatArray | None) -> 
     )
     model.confusion_ = np.where(~model.heard_[:, None, None], pooled, confusion)
     model.pooled_confusion_ = pooled
+
+
+def annotated_proba(fit: Fit[Any, Any], n_classes: int) -> FloatArray:
+    """Class probabilities of the annotated instances by the network, others 0; (n, n_classes)."""
+    proba = np.zeros((fit.table.n_instances, n_classes))
+    rows = fit.batches.instances.cpu().numpy()
+    proba[rows] = class_proba(fit.module, fit.features, rows)
+    return proba

@@ -1,0 +1,57 @@
+"""Parameters that crowd classifiers share: what they may be, and what goes together."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from manyhands.decision.rules import check_rule
+from manyhands.exceptions import AnnotationError
+from manyhands.sampling.class_balance import make_balance
+
+SHARED_CONSTRAINTS: dict[str, list[Any]] = {
+    "backbone": [None, str, dict, torch.nn.Module, callable],
+    "max_epochs": [Interval(Integral, 1, None, closed="left")],
+    "batch_size": [Interval(Integral, 1, None, closed="left")],
+    "lr": [Interval(Real, 0, None, closed="neither")],
+    "weight_decay": [Interval(Real, 0, None, closed="left")],
+    "reset_optimizer": ["boolean"],
+    "class_balance": [None, str, dict],
+    "scaling": [StrOptions({"standard", "rms"}), None],
+    "device": [str, torch.device],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+    "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
+    "patience": [None, Interval(Integral, 1, None, closed="left")],
+    "checkpoint": [None, str, Path],
+}
+"""Constraints of the shared parameters, as scikit-learn writes them."""
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse parameters that no fit can be made with, before anything is read.
+
+    Raises
+    ------
+    InvalidParameterError
+        If a value is none of the class's constraints.
+    AnnotationError
+        If a name within a value is unknown, or a parameter lacks another that it needs.
+    """
+    model._validate_params()
+    make_balance(model.class_balance)
+    check_rule(model._rule)
+    if model.patience is not None and model.validation is None:
+        raise AnnotationError(
+            f"patience={model.patience} needs something to watch; give validation= a fraction "
+            "of the annotations or (X, y_gold)"
+        )
+    if model.checkpoint is not None and not isinstance(model.random_state, Integral):
+        raise AnnotationError(
+            f"checkpoint needs an integer random_state, got {model.random_state!r}: a resumed "
+            "run must draw what the first one drew"
+        )

@@ -1,0 +1,28 @@
+"""Folds of cross-fitting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manyhands.typing import FloatArray, IntArray
+
+
+def deal_folds(posterior: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Deal instances to folds of equal size, each with its share of every most probable class.
+
+    Parameters
+    ----------
+    posterior : array of shape (m, n_classes)
+    n_folds : int
+    rng : Generator
+
+    Returns
+    -------
+    integer array of shape (m,)
+    """
+    # Rounded: what differs by the order of a sum alone is a tie.
+    labels = posterior.round(6).argmax(axis=1)
+    order = np.lexsort((rng.random(len(labels)), labels))
+    folds = np.empty(len(labels), dtype=np.int64)
+    folds[order] = np.arange(len(labels)) % n_folds
+    return folds
