@@ -571,12 +571,12 @@ def test_a_missing_key_is_damage(folder):
 def test_a_failing_save_leaves_the_previous_model(folder, monkeypatch):
     import errno
 
-    import manyhands.fitting.persistence as persistence
+    from manyhands.fitting import saving
 
     X, A, _ = make_crowd_problem()
     before = load(folder).predict_proba(X)
     other = CrowdLayerClassifier(**(QUICK | {"random_state": 5})).fit(X, A)
-    write, calls = persistence.write_atomically, []
+    write, calls = saving.write_atomically, []
 
     def fail_second(path, content):
         calls.append(path)
@@ -584,7 +584,7 @@ def test_a_failing_save_leaves_the_previous_model(folder, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(path, content)
 
-    monkeypatch.setattr(persistence, "write_atomically", fail_second)
+    monkeypatch.setattr(saving, "write_atomically", fail_second)
     with pytest.raises(OSError, match="No space"):
         other.save(folder)
     np.testing.assert_array_equal(load(folder).predict_proba(X), before)
