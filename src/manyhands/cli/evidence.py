@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.console import Console
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from manyhands.evidence.experiments.papers import Paper
     from manyhands.evidence.experiments.rows import Row
+    from manyhands.evidence.records.adoptions import Adoption
     from manyhands.evidence.running.plan import Cell, Outcome, ProgressListener
 
 SETTLED = ("done", "done before", "same figures")
@@ -64,8 +65,11 @@ def register(app: typer.Typer) -> None:
 @reported
 def reproduce(
     what: Annotated[
-        str, typer.Argument(help="A row, its file, a table (chu2021/table1), a paper, or all.")
-    ] = "all",
+        Optional[list[str]],  # noqa: UP045 - typer reads this at run time
+        typer.Argument(
+            help="Rows, their files, tables (chu2021/table1), papers, or all.", show_default="all"
+        ),
+    ] = None,
     jobs: Annotated[
         Optional[int],  # noqa: UP045 - typer reads this at run time
         typer.Option(min=1, help="Processes, of one thread each; default: the cores."),
@@ -83,6 +87,25 @@ def reproduce(
         typer.Option("--check", help="Run a sample of what is done again and compare exactly."),
     ] = False,
     sample: Annotated[int, typer.Option(min=1, help="Runs that --check draws.")] = 3,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="After a change of code: run a sample of every group of a paper's runs again; "
+            "where all figures are equal, the group counts as of the present code.",
+        ),
+    ] = False,
+    per_group: Annotated[
+        int, typer.Option(min=1, help="Runs of every group that --adopt draws.")
+    ] = 2,
+    reference: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=some_path,
+            metavar="DIR",
+            help="With --adopt: compare with these runs by the recorded code on this machine.",
+        ),
+    ] = None,
     experiments: Experiments = Path("experiments"),
     results: Results = Path("results"),
     json: Json = False,
@@ -94,30 +117,48 @@ def reproduce(
 
     Example: manyhands reproduce chu2021 --budget 60
     Example: manyhands reproduce conal/chu2021_labelme --seeds 5 --jobs 2
+    Example: manyhands reproduce chu2021 iced2022 --adopt
     """
+    from manyhands.evidence.running.adoption import adopt as adopt_groups
     from manyhands.evidence.running.reproduce import recheck
     from manyhands.evidence.running.reproduce import reproduce as run_rows
 
-    if check and seeds is not None:
-        raise AnnotationError("--check draws from the runs that are done; leave --seeds out")
-    rows = _find_rows(what, experiments)
+    _check_modes(check, adopt, seeds, reference)
+    rows = _find_rows(what or ["all"], experiments, papers_only=adopt)
     display = _Lines() if json or not Console(stderr=True).is_terminal else _Live()
+    run: dict[str, Any] = {"jobs": jobs, "budget_minutes": budget, "progress": display}
+    groups: list[Adoption] = []
     with _kept_if_interrupted(), display:
-        if check:
-            outcomes = recheck(
-                rows, results, sample=sample, jobs=jobs, budget_minutes=budget, progress=display
+        if adopt:
+            groups, outcomes = adopt_groups(
+                rows, results, per_group=per_group, reference=reference, **run
             )
+        elif check:
+            outcomes = recheck(rows, results, sample=sample, **run)
         else:
-            outcomes = run_rows(
-                rows, results, jobs=jobs, seeds=seeds, budget_minutes=budget, progress=display
-            )
+            outcomes = run_rows(rows, results, seeds=seeds, **run)
     if json:
-        print_json([asdict(outcome) for outcome in outcomes])
+        print_json([asdict(each) for each in (groups if adopt else outcomes)])
     else:
         _print_outcomes(outcomes, results)
+        for group in groups:
+            say(visible(f"code {group.code[:8]}, {len(group.later)} rows: {group.words}"))
     skipped = outcomes and all(outcome.status == "skipped" for outcome in outcomes)
-    if skipped or any(outcome.status in PROBLEMS for outcome in outcomes):
+    failed = any(outcome.status in PROBLEMS for outcome in outcomes)
+    if skipped or failed or not all(group.holds for group in groups):
         raise typer.Exit(UNEXPECTED)
+
+
+def _check_modes(check: bool, adopt: bool, seeds: int | None, reference: Path | None) -> None:
+    """Refuse options that do not go together."""
+    if check and seeds is not None:
+        raise AnnotationError("--check draws from the runs that are done; leave --seeds out")
+    if adopt and (check or seeds is not None):
+        raise AnnotationError("--adopt draws its own runs; leave --check and --seeds out")
+    if reference is not None and not adopt:
+        raise AnnotationError("--reference says what --adopt compares with; add --adopt")
+    if reference is not None and not reference.is_dir():
+        raise AnnotationError(f"--reference {str(reference)!r} is not a folder of records")
 
 
 @reported
@@ -148,16 +189,17 @@ def results(
     """
     from manyhands.evidence.experiments.loading import load_experiments
     from manyhands.evidence.pages.page import FORMATS, write_results
+    from manyhands.evidence.records.adoptions import read_adoptions
     from manyhands.evidence.records.store import read_records
 
     rows, papers = load_experiments(experiments)
     chosen = list(papers.values()) if paper is None else [_find_paper(paper, papers)]
-    records = read_records(results)
+    records, adoptions = read_records(results), read_adoptions(results)
     formats = FORMATS if format is None else (format.value,)
     written = [
         path
         for each in chosen
-        for path in write_results(each, rows, records, out or results, formats)
+        for path in write_results(each, rows, records, out or results, formats, adoptions)
     ]
     if json:
         print_json({"written": [str(path) for path in written]})
@@ -166,14 +208,24 @@ def results(
         say(f"written: {path}")
 
 
-def _find_rows(what: str, experiments: Path) -> list[Row]:
+def _find_rows(what: list[str], experiments: Path, *, papers_only: bool) -> list[Row]:
     """Return the rows that are meant; a file need not stand among the experiments."""
     from manyhands.evidence.experiments.loading import load_experiments, load_row
+    from manyhands.evidence.experiments.papers import paper_of
     from manyhands.evidence.running.plan import select_rows
 
-    if Path(what).is_file():
-        return [load_row(what)]
-    return select_rows(load_experiments(experiments)[0], what)
+    found: list[Row] = []
+    known: list[Row] | None = None
+    for name in what:
+        if Path(name).is_file() and not papers_only:
+            found.append(load_row(name))
+            continue
+        known = load_experiments(experiments)[0] if known is None else known
+        rows = select_rows(known, name)
+        if papers_only and name not in ("all", *(paper_of(row) for row in rows)):
+            raise AnnotationError(f"--adopt takes whole papers or all; {name!r} is part of one")
+        found += rows
+    return list({row.id: row for row in found}.values())
 
 
 def _find_paper(key: str, papers: dict[str, Paper]) -> Paper:

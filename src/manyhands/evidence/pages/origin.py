@@ -9,6 +9,7 @@ import numpy as np
 
 from manyhands.evidence.pages.document import Block, Items, Paragraph, Section, Table
 from manyhands.evidence.pages.words import DASH, NOT_RUN
+from manyhands.evidence.records.adoptions import Adoption, Adoptions
 from manyhands.evidence.records.records import Record
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ def _gaps(row: Row, latest: Mapping[int, Record]) -> dict[tuple[str, str], list[
 
 
 def origin_section(
-    paper: Paper, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+    paper: Paper,
+    rows: Sequence[Row],
+    runs: Mapping[str, Sequence[Record]],
+    adoptions: Adoptions | None = None,
 ) -> Section:
     """Name the records that the page is made from, their code, data and versions."""
     all_runs = [run for row in rows for run in runs.get(row.id, [])]
@@ -60,7 +64,32 @@ def origin_section(
         blocks.append(Table(header, lines))
         versions = {f"{name} {v}" for run in all_runs for name, v in run.versions.items()}
         blocks.append(Items("Versions:", sorted(versions)))
+    if adoptions is not None:
+        blocks += _later_code(all_runs, adoptions)
     return Section("Where this comes from", blocks)
+
+
+def _later_code(runs: Iterable[Record], adoptions: Adoptions) -> list[Block]:
+    """Say which runs count as of later code, and which do not."""
+    rows: dict[str, set[str]] = {}
+    groups: dict[str, Adoption] = {}
+    for run in runs:
+        group = adoptions.group_of(run.row, run.code)
+        if group is not None:
+            rows.setdefault(group.code[:8] + group.words, set()).add(run.row)
+            groups[group.code[:8] + group.words] = group
+    lines = [
+        [group.code[:8], str(len(rows[place])), str(group.runs), group.words]
+        for place, group in sorted(groups.items())
+    ]
+    if not lines:
+        return []
+    reading = (
+        "Code has changed since these runs. Runs of one code count as of the later code where a "
+        "random sample of them, run again with it, gave exactly equal figures: they are adopted. "
+        "Else they are stale: the figures above are those of the recorded code."
+    )
+    return [Paragraph(reading), Table(["code", "rows", "runs", "later code"], lines)]
 
 
 def _origin_line(name: str, runs: Sequence[Record]) -> list[str]:

@@ -18,6 +18,7 @@ from manyhands.evidence.pages.markdown import to_markdown
 from manyhands.evidence.pages.origin import gap_section, origin_section
 from manyhands.evidence.pages.tables import table_section
 from manyhands.evidence.pages.words import figure_file
+from manyhands.evidence.records.adoptions import Adoptions
 from manyhands.evidence.records.counting import latest_records
 from manyhands.evidence.records.records import Record
 from manyhands.io.files import write_atomically
@@ -35,6 +36,7 @@ def write_results(
     records: Iterable[Record],
     out: str | Path,
     formats: Sequence[str] = FORMATS,
+    adoptions: Adoptions | None = None,
 ) -> list[Path]:
     """Write a paper's page and its figures.
 
@@ -47,6 +49,8 @@ def write_results(
     out : str or Path
         Folder; gets ``<paper>.md``, ``<paper>.html`` and ``<paper>-<figure>.svg``.
     formats : sequence of {"md", "html"}
+    adoptions : Adoptions, optional
+        Which runs of earlier code count as of later code.
 
     Returns
     -------
@@ -60,7 +64,7 @@ def write_results(
     MissingExtraError
         Without the extra 'report'.
     """
-    page = make_page(paper, rows, records)
+    page = make_page(paper, rows, records, adoptions)
     out = Path(out)
     written = []
     for plan in paper.figures:
@@ -74,7 +78,12 @@ def write_results(
     return written + [write_atomically(out / figure.file, figure.svg) for figure in figures]
 
 
-def make_page(paper: Paper, rows: Iterable[Row], records: Iterable[Record]) -> Page:
+def make_page(
+    paper: Paper,
+    rows: Iterable[Row],
+    records: Iterable[Record],
+    adoptions: Adoptions | None = None,
+) -> Page:
     """Say what the records tell of a paper.
 
     Parameters
@@ -83,13 +92,14 @@ def make_page(paper: Paper, rows: Iterable[Row], records: Iterable[Record]) -> P
     rows : iterable of Row
     records : iterable of Record
         Which of them count: see `latest_records`.
+    adoptions : Adoptions, optional
 
     Returns
     -------
     Page
     """
     own = {row.id: row for row in sorted(rows, key=lambda r: r.id)}
-    latest = latest_records(own.values(), records)
+    latest = latest_records(own.values(), records, adoptions)
     runs = {
         name: [record for record in found.values() if record.status == "done"]
         for name, found in latest.items()
@@ -107,7 +117,7 @@ def make_page(paper: Paper, rows: Iterable[Row], records: Iterable[Record]) -> P
     used |= {panel.row for plan in paper.figures for panel in plan.panels}
     shown = [row for row in own.values() if row in of_paper or row.id in used]
     sections.append(gap_section(shown, latest))
-    sections.append(origin_section(paper, shown, runs))
+    sections.append(origin_section(paper, shown, runs, adoptions))
     return Page(paper.title, paper.citation, sections)
 
 

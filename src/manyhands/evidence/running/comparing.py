@@ -8,8 +8,8 @@ from typing import Any
 from manyhands.evidence.records.records import Record
 
 
-def first_difference(kept: Record, record: Record) -> str | None:
-    """Name the first figure of two records that is not exactly the same."""
+def first_difference(kept: Record, record: Record, called: str = "recorded") -> str | None:
+    """Name the first figure that is not exactly the same now as in an earlier record."""
     if record.status != "done":
         return f"{record.status}: {record.reason}"
     for part in ("metrics", "extra", "history"):
@@ -17,7 +17,7 @@ def first_difference(kept: Record, record: Record) -> str | None:
         ours, theirs = (_flat(json.loads(json.dumps(getattr(r, part)))) for r in (record, kept))
         for name in sorted({*ours, *theirs}):
             if ours.get(name) != theirs.get(name):
-                return f"{part} {name}: {ours.get(name)} now, {theirs.get(name)} recorded"
+                return f"{part} {name}: {ours.get(name)} now, {theirs.get(name)} {called}"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,22 @@ class ProgressListener(Protocol):
         """A cell is over."""
 
 
+class Silent:
+    """Hears, and does nothing."""
+
+    def begin(self, n_cells: int) -> None:  # noqa: D102
+        pass
+
+    def start(self, cell: Cell) -> None:  # noqa: D102
+        pass
+
+    def pause(self, cell: Cell) -> None:  # noqa: D102
+        pass
+
+    def end(self, outcome: Outcome) -> None:  # noqa: D102
+        pass
+
+
 @dataclass(frozen=True)
 class Job:
     """What every process knows: where records are, until when cells start, and what to do."""
@@ -138,3 +155,8 @@ def check_positive(**values: float | None) -> None:
     for name, value in values.items():
         if value is not None and not value > 0:
             raise AnnotationError(f"{name}={value!r} is not positive; give a number above 0")
+
+
+def deadline_in(minutes: float | None) -> float:
+    """Return the time so many minutes from now; without a number, there is no end."""
+    return float("inf") if minutes is None else time.time() + 60 * minutes

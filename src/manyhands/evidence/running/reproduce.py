@@ -10,11 +10,11 @@ failed, and the others go on.
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from manyhands.evidence.experiments.rows import Row
+from manyhands.evidence.records.adoptions import read_adoptions
 from manyhands.evidence.records.records import digest
 from manyhands.evidence.records.store import pack, read_records
 from manyhands.evidence.running.plan import (
@@ -22,7 +22,9 @@ from manyhands.evidence.running.plan import (
     Job,
     Outcome,
     ProgressListener,
+    Silent,
     check_positive,
+    deadline_in,
     list_cells,
 )
 from manyhands.evidence.running.pool import run_cells
@@ -68,8 +70,8 @@ def reproduce(
     """
     check_positive(seeds=seeds, budget_minutes=budget_minutes)
     cells = list_cells(rows, seeds)
-    job = Job(str(results), _deadline(budget_minutes), check=False)
-    outcomes = run_cells(cells, job, jobs, progress or _Silent())
+    job = Job(str(results), deadline_in(budget_minutes), check=False)
+    outcomes = run_cells(cells, job, jobs, progress or Silent())
     pack(results)
     return outcomes
 
@@ -110,39 +112,20 @@ def recheck(
             "are now; reproduce them first"
         )
     drawn = random.Random(0).sample(finished, min(sample, len(finished)))
-    job = Job(str(results), _deadline(budget_minutes), check=True)
-    return run_cells(drawn, job, jobs, progress or _Silent())
-
-
-def _deadline(minutes: float | None) -> float:
-    return float("inf") if minutes is None else time.time() + 60 * minutes
+    job = Job(str(results), deadline_in(budget_minutes), check=True)
+    return run_cells(drawn, job, jobs, progress or Silent())
 
 
 def _finished(rows: Iterable[Row], results: str | Path) -> list[Cell]:
     """Return the cells that are done with the rows and the code as they are now."""
     from manyhands.evidence.running.code import code_hash
 
+    adoptions = read_adoptions(results)
     now = {(row.id, row.key, code_hash(row)): row for row in rows}
     found: dict[tuple[str, int], Cell] = {}
     for record in read_records(results):
-        row = now.get((record.row, digest(record.specification), record.code))
+        row = now.get((record.row, digest(record.specification), adoptions.code_of(record)))
         if row is not None and record.status == "done":
             # Several records of a cell differ in the data; at most one is that of the data now.
             found[row.id, record.seed] = Cell(row, record.seed)
     return list(found.values())
-
-
-class _Silent:
-    """Hears, and does nothing."""
-
-    def begin(self, n_cells: int) -> None:
-        pass
-
-    def start(self, cell: Cell) -> None:
-        pass
-
-    def pause(self, cell: Cell) -> None:
-        pass
-
-    def end(self, outcome: Outcome) -> None:
-        pass

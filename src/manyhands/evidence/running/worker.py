@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.evidence.experiments.papers import paper_of
+from manyhands.evidence.records.adoptions import read_adoptions
 from manyhands.evidence.records.locks import file_lock
 from manyhands.evidence.records.records import Record, cell_key
 from manyhands.evidence.records.store import find, find_equal, find_runs, write_record
@@ -112,7 +113,22 @@ def _look_up(cell: Cell, job: Job) -> tuple[Any, Record | None]:
         record = find_equal(job.results, cell.row.id, cell.seed, key)
         if record is not None:
             write_record(job.results, record, paper_of(cell.row))
-    return data, record if record is not None and record.status == "done" else None
+    if record is None or record.status != "done":
+        record = _find_adopted(cell, job, checked)
+    return data, record
+
+
+def _find_adopted(cell: Cell, job: Job, checked: str) -> Record | None:
+    """Return the finished run of earlier code that counts as of the present code."""
+    from manyhands.evidence.running.code import code_hash
+
+    row, adoptions = cell.row, read_adoptions(job.results)
+    for code in adoptions.codes_like(row.id, code_hash(row)):
+        key = cell_key(row.specification(), cell.seed, checked, code)
+        record = find(job.results, row.id, cell.seed, key)
+        if record is not None and record.status == "done":
+            return record
+    return None
 
 
 def _confirm(kept: Record, cell: Cell, job: Job) -> None:

@@ -1,0 +1,165 @@
+"""Adoptions: which runs of earlier code count as of later code, in a small file per paper.
+
+Records are filed under the code that made them. After a change of code that leaves figures as they
+are, a random sample of every group of runs of one code is run again; where all figures are exactly
+equal, the whole group counts as of the later code. ``<paper>.adopted.json`` says which groups do,
+and which do not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyhands.evidence.records.records import Record
+from manyhands.io.files import write_atomically
+
+RECORDS = "the records"
+REFERENCE = "the same runs by the recorded code on one machine"
+
+_LOG = logging.getLogger("manyhands")
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What the sample of a group says.
+
+    Attributes
+    ----------
+    code : str
+        Digest of the code that made the group's records.
+    runs : int
+        Runs in the group.
+    rerun : tuple of str
+        Those that were run again, as "<row> seed <seed>".
+    differing : dict of str to str
+        Of these, what differs first; empty where all figures are equal: the group is adopted.
+    compared_with : str
+        `RECORDS` or `REFERENCE`.
+    date : str
+    later : dict of str to str
+        Row -> digest of the code that its runs were compared with.
+    """
+
+    code: str
+    runs: int
+    rerun: tuple[str, ...]
+    differing: Mapping[str, str]
+    compared_with: str
+    date: str
+    later: Mapping[str, str]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the group is adopted; else it is stale."""
+        return not self.differing
+
+    @property
+    def words(self) -> str:
+        """The group's state in words."""
+        compared = "" if self.compared_with == RECORDS else f"; compared with {self.compared_with}"
+        if self.holds:
+            return f"adopted, {len(self.rerun)} of {self.runs} re-run on {self.date}{compared}"
+        named = "; ".join(f"{run} ({what})" for run, what in self.differing.items())
+        return (
+            f"stale: {len(self.differing)} of {len(self.rerun)} re-run on {self.date} differ: "
+            f"{named}{compared}"
+        )
+
+
+class Adoptions:
+    """All groups of a results folder that were compared with later code."""
+
+    def __init__(self, groups: Iterable[Adoption] = ()) -> None:
+        self._groups = {(row, group.code): group for group in groups for row in group.later}
+
+    def group_of(self, row: str, code: str) -> Adoption | None:
+        """Return the group of a row's runs by some code."""
+        return self._groups.get((row, code))
+
+    def code_of(self, record: Record) -> str:
+        """Return the code as of which a record counts: a later one, or its own."""
+        group = self.group_of(record.row, record.code)
+        return group.later[record.row] if group is not None and group.holds else record.code
+
+    def codes_like(self, row: str, code: str) -> list[str]:
+        """Return the codes whose runs of a row count as of a later one."""
+        return [
+            earlier
+            for (name, earlier), group in self._groups.items()
+            if name == row and group.holds and group.later[row] == code
+        ]
+
+
+def read_adoptions(results: str | Path) -> Adoptions:
+    """Read the adoptions of all papers; a file that cannot be read adopts nothing."""
+    return Adoptions(
+        group
+        for path in sorted(Path(results).glob("*.adopted.json"))
+        for group in read_groups(path)
+    )
+
+
+def adoption_file(results: str | Path, paper: str) -> Path:
+    """Return the file of a paper's adoptions."""
+    return Path(results) / f"{paper}.adopted.json"
+
+
+def read_groups(path: Path) -> list[Adoption]:
+    """Read the groups of a paper; none where there is no file, or it cannot be read."""
+    try:
+        return [_from_json(group) for group in json.loads(path.read_text(encoding="utf-8"))]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        _LOG.warning("%s cannot be read (%s): it adopts nothing", path, error)
+        return []
+
+
+def write_groups(path: Path, groups: Iterable[Adoption]) -> None:
+    """Write the groups of a paper, atomically.
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be written.
+    """
+    content = [_to_json(group) for group in sorted(groups, key=lambda group: group.code)]
+    write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def _to_json(group: Adoption) -> dict[str, object]:
+    rows_of: dict[str, list[str]] = {}
+    for row, code in sorted(group.later.items()):
+        rows_of.setdefault(code, []).append(row)
+    return {
+        "state": "adopted" if group.holds else "stale",
+        "code": group.code,
+        "runs": group.runs,
+        "rerun": list(group.rerun),
+        "differing": dict(group.differing),
+        "compared with": group.compared_with,
+        "date": group.date,
+        "rows by later code": rows_of,
+    }
+
+
+def _from_json(group: Mapping[str, object]) -> Adoption:
+    values = dict(group)
+    differing, rows_of, rerun = (values[n] for n in ("differing", "rows by later code", "rerun"))
+    if not isinstance(differing, dict) or not isinstance(rows_of, dict):
+        raise TypeError("differing and rows by later code are no mappings")
+    if not isinstance(rerun, list) or (values["state"] == "adopted") == bool(differing):
+        raise ValueError("its state is not what it names")
+    return Adoption(
+        code=str(values["code"]),
+        runs=int(str(values["runs"])),
+        rerun=tuple(rerun),
+        differing=differing,
+        compared_with=str(values["compared with"]),
+        date=str(values["date"]),
+        later={row: code for code, rows in rows_of.items() for row in rows},
+    )
