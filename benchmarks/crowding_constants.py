@@ -55,7 +55,7 @@ SETS: dict[str, tuple[Any, dict[str, Any]]] = {
         },
     ),
 }
-"""Loaders and training parameters, as in ``experiments/crowding2021.py``."""
+"""Loaders and training parameters, as in ``experiments/crowding2021.yaml``."""
 
 DEAR = {"CIFAR-10H": {"classifier_lr"}}
 """Constants that are varied on a set where a fit takes most of a minute; default: all."""

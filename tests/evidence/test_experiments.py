@@ -21,7 +21,7 @@ def expand(tmp_path, text):
     ("text", "found"),
     [
         ("{let: {a: 3}, b: $a}", {"b": 3}),
-        ("{let: {a: 3}, b: x${a}y $a.}", {"b": "x3y 3."}),
+        ("{let: {a: 3}, b: 'x${a}y $a.'}", {"b": "x3y 3."}),
         ("{let: {a: 0.5}, b: half $a}", {"b": "half 0.5"}),
         ("{let: {a: {b: {c: [1]}}}, d: $a.b.c}", {"d": [1]}),
         ("{let: {a: [1, 2]}, b: [0, $a, [3]]}", {"b": [0, 1, 2, [3]]}),
@@ -56,12 +56,14 @@ def test_what_is_written_short_stands_for(tmp_path, text, found):
     [
         ("a: 1\nb: $c", 2, r"\$c stands for nothing here; name it in let"),
         ("let: {colour: 1}\nb: $color", 2, r"did you mean colour\?"),
-        ("let: {a: {bb: 1}}\nb: $a.bc", 2, r"\$a.bc: no 'bc' \(did you mean bb\?\)"),
+        ("let: {a: {beta: 1}}\nb: $a.bet", 2, r"\$a.bet: no 'bet' \(did you mean beta\?\)"),
         ("let: {a: [1]}\nb: x $a", 2, "is no text or number"),
         ("let: {a: true}\nb: x $a", 2, "is no text or number"),
         ("let: {a: 1}\n<<: $a", 2, "is not a mapping"),
         ("- {for: {a: 3},\n   b: $a}", 1, "give it a list or a mapping"),
-        ("let:\n  a: $b.c\n  b: {c: $a.d}\nd: $b.c", 2, "stands for itself"),
+        ("let:\n  a: $b.c\n  b: {c: $a.d}\nd: $b.c", 3, "'\\$a.d' stands for itself"),
+        ("let: {b: {c: x $b.c}}\nd: $b.c", 1, "'x \\$b.c' stands for itself"),
+        ("let: {b: $c, c: $b}\nd: $b", 1, "stands for itself"),
     ],
 )
 def test_a_mistake_has_its_line(tmp_path, text, line, says):

@@ -236,6 +236,8 @@ class Expander:
         name, *keys = (match[1] or match[2]).split(".")
         self.used.update((name, *keys))
         found = scope.find(name)
+        if found is None and name in scope.every():
+            self.fail(node, f"{node.value!r} {_LOOPS}")
         if found is None:
             hint = did_you_mean(name, scope.every())
             self.fail(node, f"${name} stands for nothing here{hint}; name it in let")
