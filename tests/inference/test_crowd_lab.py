@@ -202,7 +202,7 @@ def test_single_annotations_count_in_the_posterior_alone():
 
 
 def test_no_overlap_leaves_the_annotations():
-    with pytest.warns(NotIdentifiableWarning, match="no instance has annotations of two"):
+    with pytest.warns(NotIdentifiableWarning, match="no instance has annotations by two"):
         model = CrowdLab().fit(np.array([[0, -1], [-1, 1], [1, -1]]))
     np.testing.assert_allclose(model.posterior_, [[1, 0], [0, 1], [0, 1]])
     np.testing.assert_allclose(model.annotator_weight_, 1)

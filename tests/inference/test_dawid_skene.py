@@ -271,6 +271,6 @@ def test_prior_beats_maximum_likelihood_when_annotators_give_few_labels():
 
 
 def test_annotators_who_never_meet_cannot_be_compared():
-    with pytest.warns(NotIdentifiableWarning, match="no instance has annotations of two"):
+    with pytest.warns(NotIdentifiableWarning, match="no instance has annotations by two"):
         model = DawidSkene().fit(np.array([[0, -1], [-1, 1], [1, -1]]))
     assert model.labels_.tolist() == [0, 1, 1]

@@ -274,6 +274,6 @@ def test_a_thousand_classes():
 
 
 def test_no_overlap_is_warned_of():
-    with pytest.warns(NotIdentifiableWarning, match="no instance has annotations of two"):
+    with pytest.warns(NotIdentifiableWarning, match="no instance has annotations by two"):
         model = GLAD().fit(np.array([[0, -1], [-1, 1], [1, -1]]))
     assert model.labels_.tolist() == [0, 1, 1]

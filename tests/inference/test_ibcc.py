@@ -215,7 +215,7 @@ def test_abstentions_tell_of_the_class():
 
 
 def test_no_overlap_is_warned_of():
-    with pytest.warns(NotIdentifiableWarning, match="no instance has annotations of two"):
+    with pytest.warns(NotIdentifiableWarning, match="no instance has annotations by two"):
         model = IBCC().fit(np.array([[0, -1], [-1, 1], [1, -1]]))
     assert model.labels_.tolist() == [0, 1, 1]
 

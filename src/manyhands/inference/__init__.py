@@ -1,7 +1,7 @@
 """Truth inference: from annotations alone to posteriors over the true classes (no torch).
 
-A method is a file and a line of ``__init__.pyi``: to export it there registers it, and exports it
-from `manyhands` too. What compares methods is in `manyhands.inference.comparison`.
+Each method is a file and a line of ``__init__.pyi``. Exporting a method there registers it and also
+exports it from `manyhands`. Methods are compared in `manyhands.inference.comparison`.
 """
 
 from manyhands._lazy import attach_stub

@@ -1,4 +1,4 @@
-"""What every truth-inference method shares: reading the table, deciding, reporting, going on."""
+"""Base class of truth inference: fitting, prediction, and adding annotations to a fit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COUNT = Interval(Integral, 1, None, closed="left")
 class BaseAggregator(BaseEstimator):
     """Base class of truth inference: ``fit(table)`` leaves a posterior over the true classes.
 
-    A subclass implements `_infer`, which sets ``posterior_`` and what else its model has, and
+    A subclass implements `_infer`, which sets ``posterior_`` and the model's other attributes, and
     `_posterior`, which applies the fitted model to other instances.
 
     Attributes
@@ -57,24 +57,24 @@ class BaseAggregator(BaseEstimator):
     instances_, annotators_ : arrays
         Ids of the rows of ``posterior_`` and ``confusion_``.
     posterior_ : array of shape (n_instances, n_classes)
-        Probability of every class for every instance; rows sum to 1.
+        Class probabilities of each instance; rows sum to 1.
     labels_ : array of shape (n_instances,)
-        Most probable class value; equal maxima as ``ties`` says. For other rules see
+        Most probable class value; ``ties`` decides between equal maxima. For other rules see
         `manyhands.decide`.
     class_prior_ : array of shape (n_classes,)
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given]; rows sum to 1. Where the model has none: each annotator's
-        annotations counted against ``posterior_`` (when first asked for).
+        Indexed [annotator, true, given]; rows sum to 1. If the model has none, each annotator's
+        annotations are counted against ``posterior_`` (on first access).
     annotator_accuracy_ : array of shape (n_annotators,)
-        Expected share of right annotations under the posterior; the share over all annotators
-        for one without annotations.
+        Expected share of correct annotations under the posterior; for an annotator without
+        annotations, the share over all annotators.
     n_iter_ : int
     log_likelihood_ : array of shape (n_iter_,)
-        Objective after every iteration (empty where nothing is iterated): a likelihood, with a
-        prior's density, or a bound of the evidence, as the method has it. Methods are not compared
-        by it; see `compare`.
+        Objective after each iteration (empty if the method does not iterate). Depending on the
+        method it is a likelihood, a likelihood times a prior density, or a bound on the evidence,
+        so it does not compare methods; see `compare`.
     table_ : AnnotationTable
-        All annotations seen; `partial_fit` adds to them.
+        All annotations seen so far; `partial_fit` adds to them.
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -85,7 +85,7 @@ class BaseAggregator(BaseEstimator):
     random_state: Any
 
     _compares_annotators = True
-    """Whether it learns about annotators from what others gave."""
+    """Whether the method learns about annotators from the annotations of others."""
 
     def fit(self, table: Any, y: Any = None, *, gold: Any = None, start: Any = None) -> Self:
         """Infer the true classes.
@@ -95,9 +95,9 @@ class BaseAggregator(BaseEstimator):
         table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
         y : ignored
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
-            Classes that are known (a pandas Series is such a dict). Their posterior is 1, and they
-            teach about the annotators.
-            In an array None and NaN are unknown, and so is -1 unless it is a class.
+            Known classes (a pandas Series works as a dict). Their posterior is 1, and they inform
+            the estimates about annotators. In an array, None and NaN mean unknown, as does -1
+            unless it is a class.
         start : array-like of shape (n_instances, n_classes), optional
             Posterior to start from (such as that of an earlier fit) instead of the vote shares.
             Methods that do not iterate over a posterior ignore it.
@@ -105,8 +105,8 @@ class BaseAggregator(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If there is no annotation, or only one class; if ``gold`` names an unknown instance or
-            class, or ``start`` has another shape.
+            If there are no annotations or only one class, ``gold`` names an unknown instance or
+            class, or ``start`` has the wrong shape.
         """
         self._validate_params()
         table = check_annotations(as_table(table, argument="table"), argument="table")
@@ -118,11 +118,11 @@ class BaseAggregator(BaseEstimator):
     def partial_fit(
         self, table: Any, y: Any = None, *, gold: Any = None, duplicates: Duplicates = "error"
     ) -> Self:
-        """Add annotations (of old and new instances by old and new annotators) and go on.
+        """Add annotations (of old and new instances by old and new annotators) and fit again.
 
-        Everything seen so far counts, and the iterations start from the present posterior: the
-        result is that of one `fit` on all annotations (up to ``tol``, and where the likelihood has
-        several maxima, up to which of them is reached), in fewer iterations.
+        All annotations seen so far count, and the iterations start from the current posterior. The
+        result is that of `fit` on all annotations, in fewer iterations. It may differ within
+        ``tol``, or if the likelihood has several maxima, by which of them is reached.
 
         Parameters
         ----------
@@ -131,14 +131,15 @@ class BaseAggregator(BaseEstimator):
             and its rows instances 0, 1, ...; a table names them by id.
         y : ignored
         gold : as in `fit`, for the instances of ``table``
-            Gold given earlier stays known.
+            Gold given earlier remains known.
         duplicates : {"error", "last", "keep"}
-            What to do with a pair (instance, annotator) that was there before.
+            How to treat an (instance, annotator) pair that was already annotated.
 
         Raises
         ------
         AnnotationError
-            If classes differ, or a pair (instance, annotator) is here and was there before.
+            If the classes differ, or an (instance, annotator) pair was already annotated and
+            ``duplicates="error"``.
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold)
@@ -170,8 +171,8 @@ class BaseAggregator(BaseEstimator):
         self._n_responses = votes.n_responses
         if self._compares_annotators and not _annotators_meet(table, gold):
             warn(
-                "no instance has annotations of two annotators, so annotators cannot be compared: "
-                "the labels are the annotations, and what is said of annotators the prior's guess",
+                "no instance has annotations by two annotators, so annotators cannot be compared: "
+                "the labels are the annotations, and estimates of annotators come from the prior",
                 NotIdentifiableWarning,
                 stacklevel=3,
             )
@@ -182,7 +183,7 @@ class BaseAggregator(BaseEstimator):
         self._infer(votes, start, rng)
         self.labels_ = self.classes_[pick(self.posterior_, self.ties, rng)]
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
-        # Last: a fit that failed must not leave annotations that partial_fit would add to.
+        # Set last: a failed fit must not leave annotations to which partial_fit would add.
         self.table_, self._gold = table, gold
         return self
 
@@ -191,7 +192,7 @@ class BaseAggregator(BaseEstimator):
 
     @abstractmethod
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        """Set ``posterior_``, ``class_prior_`` (and what else the model has).
+        """Set ``posterior_``, ``class_prior_`` and the model's other attributes.
 
         Parameters
         ----------
@@ -216,28 +217,29 @@ class BaseAggregator(BaseEstimator):
         Returns
         -------
         array of shape (n_instances, n_classes)
-            An instance without annotations gets ``class_prior_``. Abstentions count where they are
-            modelled and `fit` saw some.
+            An instance without annotations gets ``class_prior_``. Abstentions count if the method
+            models them and `fit` saw some.
 
         Raises
         ------
         AnnotationError
-            If it holds an annotator or a class that `fit` did not see.
+            If ``table`` holds an annotator or a class that `fit` did not see.
         """
         check_is_fitted(self, "posterior_")
         given = as_table(table, argument="table")
         if given is not table:
             if given.n_annotators != self.n_annotators_:
                 raise AnnotationError(
-                    f"table is a matrix of {given.n_annotators} columns; its columns are the "
-                    f"{self.n_annotators_} annotators of fit, in their order. Leave cells of "
-                    "others missing, or pass an AnnotationTable, which names its annotators"
+                    f"table is a matrix of {given.n_annotators} columns; its columns must be the "
+                    f"{self.n_annotators_} annotators of fit, in the same order. Fill the columns "
+                    "of absent annotators with -1, or pass an AnnotationTable, which names its "
+                    "annotators"
                 )
             given = replace(given, annotators=self.annotators_)
         given = over_classes(given, self.classes_, argument="table")
         votes = self._votes(over_annotators(given, self.annotators_))
         if votes.n_responses > self._n_responses:
-            votes = votes.answers  # Nobody abstained in fit: nothing is known of who does.
+            votes = votes.answers  # Nobody abstained in fit, so abstentions are not modelled.
         return self._posterior(replace(votes, n_responses=self._n_responses))
 
     def predict(self, table: Any) -> AnyArray:
@@ -260,7 +262,7 @@ class BaseAggregator(BaseEstimator):
 
     @cached_property
     def confusion_(self) -> FloatArray:
-        """Annotations counted against the posterior, where the model has no confusion matrix."""
+        """Annotations counted against the posterior, for models without confusion matrices."""
         check_is_fitted(self, "posterior_")
         return counted_confusions(make_votes(self.table_), self.posterior_)
 
@@ -269,8 +271,8 @@ class BaseAggregator(BaseEstimator):
 
 
 def known_prior(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Mean posterior of the instances something is known of, shape (C,)."""
-    # A product, not a selection: that would copy the posterior.
+    """Mean posterior of the instances with votes or gold, shape (C,)."""
+    # A product avoids the copy of the posterior that a selection would make.
     return normalise_rows(votes.voted.astype(posterior.dtype) @ posterior)
 
 
@@ -286,7 +288,7 @@ def _annotators_meet(table: AnnotationTable, gold: IntArray | None) -> bool:
 
 
 def _believed(votes: Votes) -> Votes:
-    """Take for known what nobody contradicts: else skewed classes would outvote it."""
+    """Treat labels that nobody contradicts as known, so that skewed classes cannot outvote them."""
     shares = vote_shares(votes.answers, empty=np.zeros(votes.n_classes))
     gold = np.where(shares.max(axis=1) > 1 - 1e-9, shares.argmax(axis=1), MISSING)
     if votes.gold is not None:

@@ -1,4 +1,4 @@
-"""All methods on one table, side by side: against gold, or against annotations held out."""
+"""Comparison of methods on one table, against gold or held-out annotations."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, mi
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SHRINKAGE = 5.0
-"""Pseudo-annotations, spread as the crowd's are, beside an annotator's own counts."""
+"""Pseudo-annotations, distributed like the crowd's, added to each annotator's counts."""
 
 
 SLOW, MANY = ("EBCC",), 200_000
 TOO_SLOW = f"takes minutes beyond {MANY:,} annotations: left out unless named in methods="
-"""Of the methods that are compared by default."""
+"""Why these methods are not compared by default on large tables."""
 
 
 @dataclass(frozen=True)
 class MethodScore:
-    """How one method did.
+    """Scores of one method.
 
     Attributes
     ----------
     method : str
     held_out_log_likelihood : float or None
-        Mean log probability (nats) of the annotations held out; None where none could be.
+        Mean log probability (nats) of the held-out annotations; None if none could be held out.
     accuracy, macro_f1, minority_recall, ece : float or None
-        Against gold; None without.
+        Scores against gold; None without gold.
     seconds : float
         CPU seconds of one fit on the whole table.
     error : str or None
-        Why there are no figures.
+        Why there are no scores.
     """
 
     method: str
@@ -72,24 +72,25 @@ def compare(
     ----------
     table : AnnotationTable or matrix
     methods : dict of name to aggregator, or aggregators, optional
-        Default: every method with its defaults (but `EBCC` on large tables). They are cloned.
+        Default: every method with its default parameters (except `EBCC` on large tables). They are
+        cloned.
     gold : as in `BaseAggregator.fit`, optional
-        For scoring only: no method sees it.
+        Used for scoring only: no method sees it.
     fraction : float in (0, 1), default=0.1
-        Share of the annotations held out, for the likelihood.
+        Share of the annotations to hold out for the likelihood.
     random_state : int, RandomState or None
-        Which annotations are held out: the same for all methods.
+        Seed of the held-out annotations, which are the same for all methods.
 
     Returns
     -------
     list of MethodScore
-        Best first: by accuracy with gold, by held-out log likelihood without. A method that
-        cannot work on this table stands last, with its error.
+        Best first: by accuracy with gold, by held-out log likelihood without. Methods that fail on
+        this table come last, with their errors.
 
     Notes
     -----
-    The held-out likelihood finds gross failures; it ranks close methods poorly, and a method that
-    takes what annotators share for the class (correlated mistakes) can gain by it.
+    The held-out likelihood detects gross failures but ranks similar methods poorly. A method that
+    mistakes what annotators share (correlated mistakes) for the class can score higher by it.
     """
     table = check_annotations(as_table(table, argument="table"), argument="table")
     codes = None if gold is None else gold_codes(gold, table)
@@ -131,10 +132,13 @@ def _score(
         return MethodScore(name, error="not enough memory for this table")
     if codes is None:
         return MethodScore(name, held_out, seconds=seconds)
-    # An instance nobody annotated tells nothing of a method.
+    # Instances without annotations say nothing about a method.
     known = np.flatnonzero((codes >= 0) & (table.annotations_per_instance() > 0))
     if not len(known):
-        raise AnnotationError("gold names no instance that has annotations, so nothing is scored")
+        raise AnnotationError(
+            "gold names no instance that has annotations, so nothing can be scored; give gold for "
+            "annotated instances"
+        )
     figures = against_gold(
         table.classes, codes[known], fitted.labels_[known], fitted.posterior_[known]
     )
@@ -149,7 +153,7 @@ def against_gold(
     Returns
     -------
     dict
-        ``accuracy``, ``macro_f1``, ``minority_recall`` (None if gold has one class only), ``ece``.
+        ``accuracy``, ``macro_f1``, ``minority_recall`` (None if gold has only one class), ``ece``.
     """
     y = classes[codes]
     return {
@@ -163,15 +167,15 @@ def against_gold(
 def hold_out(
     table: AnnotationTable, fraction: float, random_state: Any
 ) -> tuple[AnnotationTable, AnnotationTable] | None:
-    """Split off annotations of instances that other annotators annotated, at most one of each.
+    """Split off annotations of instances with several annotators, at most one per instance.
 
-    Observed annotations with a positive weight only. Where an annotator annotated an instance
-    repeatedly, what is left of them may tell of what was split off.
+    Only observed annotations with a positive weight are split off. If an annotator annotated an
+    instance repeatedly, the remaining annotations may reveal the one that was split off.
 
     Returns
     -------
     kept, held_out : AnnotationTable
-        Or None if no instance has two annotations.
+        None instead if no instance has two annotators.
 
     Raises
     ------
@@ -179,14 +183,14 @@ def hold_out(
         If ``fraction`` is not within (0, 1).
     """
     if not 0 < fraction < 1:
-        raise AnnotationError(f"fraction={fraction!r} must lie between 0 and 1")
+        raise AnnotationError(f"fraction={fraction!r} must lie between 0 and 1, such as 0.1")
     rng = generator(random_state)
     observed = True if table.sources is None else table.sources == 0
     usable = np.flatnonzero(observed & (table.weight > 0))
     pairs = np.unique(np.column_stack([table.instance[usable], table.annotator[usable]]), axis=0)
     n_annotators = np.bincount(pairs[:, 0], minlength=table.n_instances)
     order = rng.permutation(usable)
-    # The first of every instance in random order.
+    # The first annotation of each instance in random order.
     _, first = np.unique(table.instance[order], return_index=True)
     candidates = order[first][n_annotators[table.instance[order[first]]] > 1]
     if not len(candidates):
@@ -200,11 +204,11 @@ def hold_out(
 def held_out_log_likelihood(
     method: BaseAggregator, kept: AnnotationTable, held_out: AnnotationTable
 ) -> float:
-    """Mean log probability (nats) of annotations the method did not see.
+    """Mean log probability (nats) of annotations that the method did not see.
 
-    The method infers the classes from ``kept``. Annotators' confusions are counted against its
-    posterior in the same way for every method (with five pseudo-annotations spread as the crowd's
-    are), so that what is compared is the inferred classes.
+    The method infers the classes from ``kept``. For every method the annotators' confusions are
+    counted against its posterior in the same way (with five pseudo-annotations distributed like the
+    crowd's), so only the inferred classes are compared.
     """
     posterior = clone(method).fit(kept).posterior_
     counts = count_rows(make_votes(kept).shards(), posterior).confusion

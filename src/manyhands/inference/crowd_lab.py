@@ -1,4 +1,4 @@
-"""CROWDLAB: votes and a classifier's predicted probabilities, weighted by how much each is trusted.
+"""CROWDLAB: votes and a classifier's predicted probabilities, weighted by their reliability.
 
 .. [1] H. W. Goh, U. Tkachenko and J. Mueller. CROWDLAB: supervised learning to infer consensus
    labels and quality scores for data with multiple annotators. NeurIPS Human in the Loop Learning
@@ -36,25 +36,25 @@ from manyhands.inference.votes import SHARD, Votes, joined, parts
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 FLOOR = 1e-6
-"""Least weight of an annotator or the classifier, and least error of the most common class."""
+"""Minimal weight of an annotator or the classifier, and minimal error of the most common class."""
 
 ROUNDS = 2
-"""Weights from the majority vote, then from the consensus they give."""
+"""Weights are computed from the majority vote, then from the resulting consensus."""
 
 
 class CrowdLab(BaseAggregator):
-    """Average the votes and a classifier's probabilities by trust in each annotator and in it.
+    """Average of the votes and a classifier's probabilities, weighted by their reliability.
 
-    Any classifier will do; its probabilities must be out of sample (cross-validated), as with
-    `sklearn.model_selection.cross_val_predict`. Without them the annotators alone count.
+    Any classifier can be used; its probabilities must be out of sample (cross-validated), as from
+    `sklearn.model_selection.cross_val_predict`. Without them only the annotators count.
 
     Parameters
     ----------
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
-        as the posterior is distributed already.
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Attributes
     ----------
@@ -63,22 +63,23 @@ class CrowdLab(BaseAggregator):
     quality_ : array of shape (n_instances,)
         Confidence in the consensus label: its probability.
     annotator_quality_ : array of shape (n_annotators,)
-        Overall quality of every annotator's annotations, in [0, 1]; the value over all annotations
-        for one without.
+        Overall quality of each annotator's annotations, in [0, 1]; for an annotator without
+        annotations, the value over all annotations.
     annotator_weight_ : array of shape (n_annotators,)
-        Trust in every annotator: 1 for perfect agreement with the others, 0 for agreement no
+        Weight of each annotator: 1 for perfect agreement with the others, 0 for agreement no
         better than always giving the most common class.
     model_weight_ : float
-        Trust in the classifier; 0 without.
+        Weight of the classifier; 0 without one.
     agreement_ : float
         P: mean share of an instance's annotations that agree with the consensus.
 
     Notes
     -----
-    Nothing is iterated to convergence: the weights come from the majority vote, and once more from
-    the consensus they give. ``log_likelihood_`` is empty.
+    There is no iteration to convergence: the weights are computed from the majority vote, and once
+    more from the resulting consensus. ``log_likelihood_`` is empty.
 
-    An instance without annotations gets the classifier's probabilities, ``class_prior_`` without.
+    An instance without annotations gets the classifier's probabilities, or ``class_prior_`` without
+    a classifier.
 
     References
     ----------
@@ -120,7 +121,8 @@ class CrowdLab(BaseAggregator):
         Raises
         ------
         AnnotationError
-            As in `BaseAggregator.fit`, and if ``proba`` has another shape or is no probability.
+            As in `BaseAggregator.fit`, and if ``proba`` has the wrong shape or does not hold
+            probabilities.
         """
         return self._with_proba(
             proba, lambda: super(CrowdLab, self).fit(table, y, gold=gold, start=start)
@@ -144,8 +146,8 @@ class CrowdLab(BaseAggregator):
         gold : as in `fit`, for the instances of ``table``
         duplicates : {"error", "last", "keep"}
         proba : array-like of shape (n_instances of old and new, n_classes), optional
-            For all instances: those of ``instances_``, then the new ones in the table's order.
-            None keeps what `fit` was given.
+            Probabilities of all instances: those of ``instances_``, then the new ones in the
+            table's order. None keeps those given to `fit`.
 
         Raises
         ------
@@ -161,7 +163,7 @@ class CrowdLab(BaseAggregator):
         )
 
     def _with_proba(self, proba: Any, fit: Callable[[], Self]) -> Self:
-        """Fit with a classifier's probabilities; a fit that fails keeps those of before."""
+        """Fit with a classifier's probabilities; a failed fit restores the previous ones."""
         before, self._proba = self._proba, proba
         try:
             return fit()
@@ -177,7 +179,7 @@ class CrowdLab(BaseAggregator):
         table : AnnotationTable or matrix
             As in `BaseAggregator.predict_proba`.
         proba : array-like of shape (n_instances, n_classes), optional
-            The classifier's probabilities for them; without, the annotators alone count.
+            The classifier's probabilities for these instances; without them only annotators count.
 
         Returns
         -------
@@ -186,7 +188,7 @@ class CrowdLab(BaseAggregator):
         Raises
         ------
         AnnotationError
-            As in `BaseAggregator.predict_proba`, and if ``proba`` is not usable.
+            As in `BaseAggregator.predict_proba`, and if ``proba`` is invalid.
         """
         check_is_fitted(self, "posterior_")
         if proba is not None and self._proba is None:
