@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from manyhands.evidence import RowError
 from manyhands.evidence.experiments.document import read_yaml
 from manyhands.evidence.experiments.expansion import Expander, Scope, slug
 from manyhands.evidence.experiments.loading import load_experiments, load_paper, load_row
+
+DOCS = Path(__file__).parents[2] / "docs" / "evidence.md"
 
 
 def expand(tmp_path, text):
@@ -247,3 +252,22 @@ def test_a_file_of_one_row(write, tmp_path):
     write(f"id: conal/p_5\n{ROW}", "conal/mine.yaml")
     with pytest.raises(RowError, match=r"mine.yaml:1: the id 'conal/p_5' is taken in .*p.yaml"):
         load_experiments(tmp_path)
+
+
+@pytest.mark.skipif(not DOCS.exists(), reason="pages come with the checkout only")
+def test_examples_of_the_page_are_experiments(write, tmp_path):
+    one_row, paper = re.findall(r"```yaml\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)[
+        :2
+    ]
+    write(one_row, "conal/mine.yaml")
+    write(paper, "paper.yaml")
+    rows, papers = load_experiments(tmp_path)
+    assert [row.id for row in rows] == [
+        "conal/mine",
+        "conal/paper_labelme_conal",
+        "conal/paper_music_conal",
+        "crowd_layer/paper_labelme_crowd_layer",
+        "crowd_layer/paper_music_crowd_layer",
+    ]
+    assert [row.published["value"] for row in rows[1:]] == [0.8712, 0.8406, 0.8327, 0.8146]
+    assert len(papers["paper"].claims) == 2
