@@ -196,10 +196,27 @@ def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdM
         size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
         classifier.scaler.fit_statistics(features.batches(annotated, size))
     if start is not None:
-        module.load_state_dict(start)
+        _load_start(module, start)
     module = module.to(features.device)
     check_logits(model, module, features, annotated)
     return module
+
+
+def _load_start(module: CrowdModule, start: Weights) -> None:
+    """Put weights to start from into a module.
+
+    Raises
+    ------
+    AnnotationError
+        If they are those of another network, or of other numbers of classes or annotators.
+    """
+    try:
+        module.load_state_dict(start)
+    except RuntimeError as error:
+        raise AnnotationError(
+            "start has another network, or another number of classes, annotators or features, "
+            f"than this fit ({error}); leave start out"
+        ) from error
 
 
 def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tensor) -> None:
