@@ -1,9 +1,12 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.comparison import compare, held_out_log_likelihood, hold_out
+from manyhands.inference.comparison import compare_aggregators, held_out_log_likelihood, hold_out
+from manyhands.inference.scores import MethodScore, ScoreTable
 from manyhands.registry import all_aggregators
 
 
@@ -17,12 +20,12 @@ def crowd(n=200):
 def test_best_first_with_gold_and_without():
     A, y = crowd()
     methods = [MajorityVote(), DawidSkene()]
-    scored = compare(A, methods, gold=y)
+    scored = compare_aggregators(A, methods, gold=y)
     assert [s.method for s in scored] == ["DawidSkene()", "MajorityVote()"]
     assert scored[0].accuracy == (DawidSkene().fit(A).labels_ == y).mean()
     assert scored[0].accuracy > scored[1].accuracy
     assert 0 <= scored[0].ece < scored[1].ece
-    blind = compare(A, {"a": MajorityVote(), "b": DawidSkene()})
+    blind = compare_aggregators(A, {"a": MajorityVote(), "b": DawidSkene()})
     assert [s.method for s in blind] == ["b", "a"]
     assert blind[0].accuracy is None
     # Gold is for scoring only.
@@ -31,7 +34,9 @@ def test_best_first_with_gold_and_without():
 
 def test_all_methods_are_compared():
     A, y = crowd(60)
-    assert {s.method for s in compare(A, gold=y)} == {name for name, _ in all_aggregators()}
+    assert {s.method for s in compare_aggregators(A, gold=y)} == {
+        name for name, _ in all_aggregators()
+    }
 
 
 def test_held_out_likelihood_by_hand():
@@ -71,11 +76,46 @@ def test_a_method_that_cannot_stands_last():
         def _infer(self, votes, start, rng):
             raise AnnotationError("not this table")
 
-    scored = compare(A, [Refuses(), MajorityVote()], gold=y)
+    scored = compare_aggregators(A, [Refuses(), MajorityVote()], gold=y)
     assert scored[-1].error == "not this table"
     assert scored[-1].accuracy is None
 
 
 def test_gold_of_nothing_is_an_error():
     with pytest.raises(AnnotationError, match="gold names no instance"):
-        compare(np.array([[0, 1], [1, 1], [-1, -1]]), [MajorityVote()], gold={2: 1})
+        compare_aggregators(np.array([[0, 1], [1, 1], [-1, -1]]), [MajorityVote()], gold={2: 1})
+
+
+def test_the_table_prints_every_figure_that_some_method_has():
+    table = ScoreTable(
+        (
+            MethodScore("Good()", -0.25, 0.9, 0.875, None, 0.0625, 1.5),
+            MethodScore("Bad()", None, 0.5, 0.25, None, 0.5, 0.0),
+            MethodScore("Fails(x=<1>)", error="not <this> table"),
+        )
+    )
+    assert repr(table).splitlines() == [
+        "method  accuracy  macro F1    ECE  held-out LL  CPU s",
+        "Good()     0.900     0.875  0.062       -0.250  1.500",
+        "Bad()      0.500     0.250  0.500               0.000",
+        "! Fails(x=<1>): not <this> table",
+    ]
+    html = table._repr_html_()
+    assert "min. recall" not in html
+    assert '<td class="number">0.875</td>' in html
+    assert "! Fails(x=&lt;1&gt;): not &lt;this&gt; table" in html
+    assert "<1>" not in html
+    assert [row.method for row in table] == ["Good()", "Bad()", "Fails(x=<1>)"]
+    assert len(table) == 3
+    assert table[-1].error
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars"])
+def test_the_table_as_a_frame(backend):
+    pytest.importorskip(backend)
+    A, y = crowd(40)
+    table = compare_aggregators(A, {"a": MajorityVote(), "b": DawidSkene()}, gold=y)
+    frame = table.to_frame(backend)
+    assert list(frame.columns) == [field.name for field in dataclasses.fields(MethodScore)]
+    assert frame["method"].to_list() == [row.method for row in table]
+    assert frame["accuracy"].to_list() == [row.accuracy for row in table]

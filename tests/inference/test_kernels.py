@@ -8,23 +8,23 @@ from manyhands import AnnotationTable
 from manyhands.decision.labels import pick
 from manyhands.inference.em import (
     confusion_counts,
-    count,
-    count_rows,
-    counted_confusions,
     e_step,
+    em_counts,
+    estimate_confusions,
     expect_and_count,
+    total_em_counts,
 )
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
-    clamp,
+    clamp_to_gold,
     expected_accuracy,
-    right,
+    probability_correct,
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import make_votes, total
+from manyhands.inference.votes import make_votes, sum_over_shards
 
 
 def tables():
@@ -89,13 +89,15 @@ def test_shards_add_up_to_the_whole(A, size, seed):
     log_confusion = np.log(rng.dirichlet(np.ones(3), size=(A.shape[1], 3)))
     for hard in (False, True):
         whole = expect_and_count(votes, log_prior, log_confusion, hard=hard)
-        parts = total(expect_and_count, shards, log_prior, log_confusion, hard=hard)
+        parts = sum_over_shards(expect_and_count, shards, log_prior, log_confusion, hard=hard)
         np.testing.assert_allclose(parts.prior, whole.prior, atol=1e-12)
         np.testing.assert_allclose(parts.confusion, whole.confusion, atol=1e-12)
         np.testing.assert_allclose(parts.log_likelihood, whole.log_likelihood, atol=1e-10)
     posterior = rng.dirichlet(np.ones(3), size=len(A))
     np.testing.assert_allclose(
-        count_rows(shards, posterior).confusion, count(votes, posterior).confusion, atol=1e-12
+        total_em_counts(shards, posterior).confusion,
+        em_counts(votes, posterior).confusion,
+        atol=1e-12,
     )
 
 
@@ -141,7 +143,7 @@ def test_gold_clamps():
     votes = as_votes(np.array([[0, 0], [1, -1], [-1, -1]]), gold=np.array([2, -1, 1]))
     np.testing.assert_allclose(vote_shares(votes), [[0, 0, 1], [0, 1, 0], [0, 1, 0]])
     assert votes.voted.all()
-    assert clamp(votes, np.full((3, 3), 1 / 3))[1].tolist() == [1 / 3] * 3
+    assert clamp_to_gold(votes, np.full((3, 3), 1 / 3))[1].tolist() == [1 / 3] * 3
     # Two states a class: gold leaves both states of its class.
     posterior, _ = e_step(votes, np.log(np.full(6, 1 / 6)), np.log(np.full((2, 6, 3), 1 / 3)))
     np.testing.assert_allclose(posterior[0], [0, 0, 0, 0, 0.5, 0.5])
@@ -153,10 +155,10 @@ def test_small_sums_by_hand():
     np.testing.assert_array_equal(vote_shares(votes), [[0.5, 0.5], [0.5, 0.5]])
     np.testing.assert_array_equal(vote_shares(votes, empty=np.array([0.2, 0.8]))[1], [0.2, 0.8])
     posterior = np.array([[0.9, 0.1], [0.5, 0.5]])
-    np.testing.assert_allclose(right(votes, posterior), [0.9, 0.1])
+    np.testing.assert_allclose(probability_correct(votes, posterior), [0.9, 0.1])
     np.testing.assert_allclose(expected_accuracy(votes, posterior), [0.9, 0.1])
     np.testing.assert_allclose(
-        counted_confusions(votes, posterior), [[[1, 0], [1, 0]], [[0, 1], [0, 1]]]
+        estimate_confusions(votes, posterior), [[[1, 0], [1, 0]], [[0, 1], [0, 1]]]
     )
     assert by_annotator(votes, np.array([2.0, 3.0])).tolist() == [2, 3]
     assert by_instance(votes, np.array([2.0, 3.0])).tolist() == [5, 0]

@@ -19,7 +19,7 @@ from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode
 from manyhands.decision.labels import generator, pick
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
-from manyhands.inference.em import counted_confusions
+from manyhands.inference.em import estimate_confusions
 from manyhands.inference.inputs import (
     check_annotations,
     checked_posterior,
@@ -28,7 +28,7 @@ from manyhands.inference.inputs import (
     over_classes,
 )
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import clamp, expected_accuracy, vote_shares
+from manyhands.inference.vote_sums import clamp_to_gold, expected_accuracy, vote_shares
 from manyhands.inference.votes import Votes, make_votes
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
@@ -72,7 +72,7 @@ class BaseAggregator(BaseEstimator):
     log_likelihood_ : array of shape (n_iter_,)
         Objective after each iteration (empty if the method does not iterate). Depending on the
         method it is a likelihood, a likelihood times a prior density, or a bound on the evidence,
-        so it does not compare methods; see `compare`.
+        so it does not compare methods; see `compare_aggregators`.
     table_ : AnnotationTable
         All annotations seen so far; `partial_fit` adds to them.
     """
@@ -177,7 +177,7 @@ class BaseAggregator(BaseEstimator):
                 stacklevel=3,
             )
             votes = _believed(votes)
-        start = vote_shares(votes.answers) if start is None else clamp(votes, start)
+        start = vote_shares(votes.answers) if start is None else clamp_to_gold(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)
         self.n_iter_ = 0
         self._infer(votes, start, rng)
@@ -264,7 +264,7 @@ class BaseAggregator(BaseEstimator):
     def confusion_(self) -> FloatArray:
         """Annotations counted against the posterior, for models without confusion matrices."""
         check_is_fitted(self, "posterior_")
-        return counted_confusions(make_votes(self.table_), self.posterior_)
+        return estimate_confusions(make_votes(self.table_), self.posterior_)
 
     posterior_: FloatArray
     class_prior_: FloatArray

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.em import count_rows
+from manyhands.inference.em import total_em_counts
 from manyhands.inference.inputs import check_annotations, gold_codes
 from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.scores import MethodScore, ScoreTable
 from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -31,41 +32,14 @@ TOO_SLOW = f"takes minutes beyond {MANY:,} annotations: left out unless named in
 """Why these methods are not compared by default on large tables."""
 
 
-@dataclass(frozen=True)
-class MethodScore:
-    """Scores of one method.
-
-    Attributes
-    ----------
-    method : str
-    held_out_log_likelihood : float or None
-        Mean log probability (nats) of the held-out annotations; None if none could be held out.
-    accuracy, macro_f1, minority_recall, ece : float or None
-        Scores against gold; None without gold.
-    seconds : float
-        CPU seconds of one fit on the whole table.
-    error : str or None
-        Why there are no scores.
-    """
-
-    method: str
-    held_out_log_likelihood: float | None = None
-    accuracy: float | None = None
-    macro_f1: float | None = None
-    minority_recall: float | None = None
-    ece: float | None = None
-    seconds: float = 0.0
-    error: str | None = None
-
-
-def compare(
+def compare_aggregators(
     table: Any,
     methods: Mapping[str, BaseAggregator] | Iterable[BaseAggregator] | None = None,
     *,
     gold: Any = None,
     fraction: float = 0.1,
     random_state: Any = 0,
-) -> list[MethodScore]:
+) -> ScoreTable:
     """Fit methods to one table and score them.
 
     Parameters
@@ -83,7 +57,7 @@ def compare(
 
     Returns
     -------
-    list of MethodScore
+    ScoreTable
         Best first: by accuracy with gold, by held-out log likelihood without. Methods that fail on
         this table come last, with their errors.
 
@@ -101,7 +75,7 @@ def compare(
         value = score.held_out_log_likelihood if codes is None else score.accuracy
         return value is None, -(value or 0.0)
 
-    return sorted(scores, key=rank)
+    return ScoreTable(tuple(sorted(scores, key=rank)))
 
 
 def _named(
@@ -211,7 +185,7 @@ def held_out_log_likelihood(
     crowd's), so only the inferred classes are compared.
     """
     posterior = clone(method).fit(kept).posterior_
-    counts = count_rows(make_votes(kept).shards(), posterior).confusion
+    counts = total_em_counts(make_votes(kept).shards(), posterior).confusion
     pooled = normalise_rows(counts.sum(axis=0) + 1.0 / kept.n_classes)
     confusion = normalise_rows(counts + SHRINKAGE * pooled)
     by_class: FloatArray = confusion[held_out.annotator, :, held_out.label]
@@ -219,4 +193,10 @@ def held_out_log_likelihood(
     return float(np.average(floored_log(probability), weights=held_out.weight))
 
 
-__all__ = ["MethodScore", "compare", "held_out_log_likelihood", "hold_out"]
+__all__ = [
+    "MethodScore",
+    "ScoreTable",
+    "compare_aggregators",
+    "held_out_log_likelihood",
+    "hold_out",
+]

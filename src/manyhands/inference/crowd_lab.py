@@ -25,14 +25,14 @@ from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.inputs import checked_posterior
 from manyhands.inference.vote_sums import (
     by_annotator,
-    clamp,
+    clamp_to_gold,
     expected_accuracy,
-    right,
+    probability_correct,
     vote_shares,
     weight_of_pairs,
     weighted_votes,
 )
-from manyhands.inference.votes import SHARD, Votes, joined, parts
+from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 FLOOR = 1e-6
@@ -226,7 +226,7 @@ class CrowdLab(BaseAggregator):
         return self._filled(votes, self._averages(votes))
 
     def _tally(self, votes: Votes, posterior: FloatArray) -> _Tally:
-        return reduce(add, starmap(tally, parts(votes.shards(SHARD), self._proba, posterior)))
+        return reduce(add, starmap(tally, zip_shards(votes.shards(SHARD), self._proba, posterior)))
 
     def _set_weights(self, counts: _Tally) -> None:
         """Set P, w_j and w_M."""
@@ -243,7 +243,9 @@ class CrowdLab(BaseAggregator):
 
     def _averages(self, votes: Votes) -> FloatArray:
         """p_CR, shape (n, C); rows of 0 where there is nothing to average."""
-        return joined(starmap(self._average, parts(votes.shards(SHARD), self._proba)))
+        return concatenate_rows(
+            starmap(self._average, zip_shards(votes.shards(SHARD), self._proba))
+        )
 
     def _average(self, votes: Votes, proba: FloatArray | None) -> FloatArray:
         wrong = (1.0 - self.agreement_) / (votes.n_classes - 1)
@@ -255,7 +257,7 @@ class CrowdLab(BaseAggregator):
             sums += self.model_weight_ * proba
             trust += self.model_weight_
         np.divide(sums, trust, out=sums, where=trust > 0)
-        return clamp(votes, sums)
+        return clamp_to_gold(votes, sums)
 
     def _filled(self, votes: Votes, posterior: FloatArray) -> FloatArray:
         if self._proba is None:
@@ -330,14 +332,16 @@ def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tal
     # What others gave: without an annotator's own, unless gold says what the others would say.
     own = weight_of_pairs(votes)
     others = np.maximum(n_given[votes.instance] - own, 0.0)
-    agree = np.maximum(right(votes, given) - weight_of_pairs(votes, same_class=True), 0.0)
+    agree = np.maximum(
+        probability_correct(votes, given) - weight_of_pairs(votes, same_class=True), 0.0
+    )
     several = np.bincount(votes.instance, others > 1e-9, votes.n_instances) > 0
     if votes.gold is not None:
         known = votes.gold >= 0
         several = several | known
         here = known[votes.instance]
         others = np.where(here, np.maximum(others, own), others)
-        agree = np.where(here, right(votes, consensus) * others, agree)
+        agree = np.where(here, probability_correct(votes, consensus) * others, agree)
     compared = several[votes.instance].astype(np.float64)
     voted = several & (n_given > 0)
     shares = (given * consensus).sum(axis=1)[voted] / n_given[voted]
@@ -345,7 +349,7 @@ def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tal
     return _Tally(
         agree_with_others=by_annotator(votes, agree),
         others=by_annotator(votes, others),
-        agree_with_consensus=by_annotator(votes, compared * right(votes, consensus)),
+        agree_with_consensus=by_annotator(votes, compared * probability_correct(votes, consensus)),
         compared=by_annotator(votes, compared),
         agreement=float(shares.sum()),
         agreement_of=float(voted.sum()),

@@ -18,10 +18,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.em import EMCounts, count, count_rows, e_step, expect_and_count
+from manyhands.inference.em import EMCounts, e_step, em_counts, expect_and_count, total_em_counts
 from manyhands.inference.probability import floored_log, has_settled, log_dirichlet, normalise_rows
-from manyhands.inference.vote_sums import clamp, vote_shares
-from manyhands.inference.votes import Votes, fill, make_votes, total
+from manyhands.inference.vote_sums import clamp_to_gold, vote_shares
+from manyhands.inference.votes import Votes, fill_rows, make_votes, sum_over_shards
 from manyhands.typing import FloatArray, IntArray
 
 STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0)
@@ -56,7 +56,7 @@ class Model:
         """Posterior over the classes, shape (n, C)."""
         parameters = floored_log(self.prior), floored_log(self.responses)
         posterior = _over_classes(e_step(shard, *parameters)[0], shard.n_classes)
-        return clamp(shard, posterior)  # Sums of subtypes are 1 but for rounding.
+        return clamp_to_gold(shard, posterior)  # Sums of subtypes are 1 but for rounding.
 
 
 class DawidSkene(BaseAggregator):
@@ -189,7 +189,7 @@ class DawidSkene(BaseAggregator):
         self.evidence_ = evidence if has_prior else {}
         self._model, self.prior_strength_ = models[self.n_subtypes_]
         self.posterior_ = start  # Overwritten: a second array would cost as much again.
-        fill(self.posterior_, shards, self._model.posterior)
+        fill_rows(self.posterior_, shards, self._model.posterior)
         self._describe(votes.n_classes)
 
     def _describe(self, n_classes: int) -> None:
@@ -206,7 +206,7 @@ class DawidSkene(BaseAggregator):
 
     def _posterior(self, votes: Votes) -> FloatArray:
         posterior = np.empty((votes.n_instances, votes.n_classes))
-        fill(posterior, votes.shards(), self._model.posterior)
+        fill_rows(posterior, votes.shards(), self._model.posterior)
         return posterior
 
     # -- EM ---------------------------------------------------------------------------------------
@@ -217,12 +217,12 @@ class DawidSkene(BaseAggregator):
         """Run EM; return the model and the strength of its prior."""
         split = partial(_with_subtypes, n_subtypes=n_subtypes)
         pseudo_counts, strength = self._prior(shards, split, n_subtypes)
-        counts = count_rows(shards, start, split)
+        counts = total_em_counts(shards, start, split)
         history: list[float] = []
         for _ in range(self.max_iter):
             prior, responses = self._m_step(counts, pseudo_counts, n_subtypes)
             parameters = floored_log(prior), floored_log(responses)
-            counts = total(expect_and_count, shards, *parameters, hard=self.em == "hard")
+            counts = sum_over_shards(expect_and_count, shards, *parameters, hard=self.em == "hard")
             history.append(counts.log_likelihood + log_dirichlet(pseudo_counts, responses))
             if has_settled(history, self.tol * votes.total_weight):
                 break
@@ -270,7 +270,7 @@ class DawidSkene(BaseAggregator):
         n_states, n_responses = shards[0].n_classes * n_subtypes, shards[0].n_responses
         if self.confusion_prior is None:
             return np.zeros((1, n_states, n_responses)), 0.0
-        counts = total(_count_votes, shards, split).confusion
+        counts = sum_over_shards(_count_votes, shards, split).confusion
         identity = np.repeat(np.eye(shards[0].n_classes, n_responses), n_subtypes, axis=0)
         centre = self._centre(counts, identity)
         if self.prior_strength != "auto":
@@ -293,7 +293,7 @@ class DawidSkene(BaseAggregator):
 def _count_votes(shard: Votes, split: Callable[..., FloatArray]) -> EMCounts:
     """Counts against the vote shares, of the instances that have votes."""
     nothing = np.zeros(shard.n_classes)
-    return count(shard, split(shard, vote_shares(shard.answers, empty=nothing)))
+    return em_counts(shard, split(shard, vote_shares(shard.answers, empty=nothing)))
 
 
 def _hierarchical_centre(counts: FloatArray, identity: FloatArray) -> FloatArray:

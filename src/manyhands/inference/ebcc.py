@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.em import EMCounts, count_rows, e_step, expect_and_count
+from manyhands.inference.em import EMCounts, e_step, expect_and_count, total_em_counts
 from manyhands.inference.ibcc import confusion_prior
 from manyhands.inference.probability import (
     dirichlet_divergence,
@@ -27,12 +27,12 @@ from manyhands.inference.probability import (
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
-    clamp,
-    right,
+    clamp_to_gold,
+    probability_correct,
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import SHARD, Votes, fill, make_votes, total
+from manyhands.inference.votes import SHARD, Votes, fill_rows, make_votes, sum_over_shards
 from manyhands.typing import FloatArray, IntArray
 
 LARGEST = 200_000_000
@@ -166,7 +166,7 @@ class EBCC(BaseAggregator):
         best: Run | None = None
         for _ in range(self.n_restarts):
             waves = draw_waves(self.n_subtypes, rng)
-            counts = count_rows(shards, start, partial(random_split, codes=codes, waves=waves))
+            counts = total_em_counts(shards, start, partial(random_split, codes=codes, waves=waves))
             run = self._climb(shards, counts, prior)
             bounds.append(run.history[-1])
             best = run if best is None or bounds[-1] > best.history[-1] else best
@@ -192,7 +192,7 @@ class EBCC(BaseAggregator):
         for _ in range(self.max_iter):
             found = prior.updated(counts)
             logs = found.expected_logs()
-            counts = total(expect_and_count, shards, logs.state_prior, logs.confusion)
+            counts = sum_over_shards(expect_and_count, shards, logs.state_prior, logs.confusion)
             history.append(counts.log_likelihood - found.divergence(prior, logs))
             if has_settled(history, enough):
                 break
@@ -231,9 +231,9 @@ class EBCC(BaseAggregator):
             states, _ = e_step(shard, logs.state_prior, logs.confusion)
             posterior = states.reshape(len(states), *self.subtype_weight_.shape).sum(axis=2)
             posterior[~shard.voted] = self.class_prior_
-            return clamp(shard, posterior)  # Sums of subtypes are 1 but for rounding.
+            return clamp_to_gold(shard, posterior)  # Sums of subtypes are 1 but for rounding.
 
-        fill(out, shards, rows)
+        fill_rows(out, shards, rows)
         return out
 
     def _shards(self, votes: Votes) -> list[Votes]:
@@ -312,7 +312,7 @@ def annotator_codes(votes: Votes, posterior: FloatArray) -> FloatArray:
 
     They scatter: annotators who differ a little have unrelated numbers.
     """
-    agreement = by_annotator(votes, right(votes, posterior))
+    agreement = by_annotator(votes, probability_correct(votes, posterior))
     return np.stack([np.sin(agreement), np.cos(agreement)])
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from manyhands.decision.labels import pick
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.votes import Votes, parts
+from manyhands.inference.votes import Votes, zip_shards
 from manyhands.typing import FloatArray
 
 
@@ -45,7 +45,7 @@ class EMCounts:
         )
 
 
-def count(votes: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> EMCounts:
+def em_counts(votes: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> EMCounts:
     """Counts of a shard under a posterior (Dawid & Skene 1979, Eq. 2.3 and 2.4)."""
     if votes.voted.all():  # A product is faster than a sum along the long axis, or a mask.
         prior = np.ones(len(posterior)) @ posterior
@@ -68,17 +68,18 @@ def expect_and_count(
         evidence = evidence + np.log(np.take_along_axis(posterior, chosen, axis=1)[:, 0])
         posterior[:] = 0.0
         np.put_along_axis(posterior, chosen, 1.0, axis=1)
-    return count(votes, posterior, float(evidence[votes.voted].sum()))
+    return em_counts(votes, posterior, float(evidence[votes.voted].sum()))
 
 
-def count_rows(
+def total_em_counts(
     shards: Iterable[Votes],
     posterior: FloatArray,
     states: Callable[[Votes, FloatArray], FloatArray] = lambda _, rows: rows,
 ) -> EMCounts:
     """Counts under a given posterior of all instances (of whose rows ``states`` makes others)."""
     return reduce(
-        add, (count(shard, states(shard, rows)) for shard, rows in parts(shards, posterior))
+        add,
+        (em_counts(shard, states(shard, rows)) for shard, rows in zip_shards(shards, posterior)),
     )
 
 
@@ -95,7 +96,7 @@ def e_step(
     log_prior : array of shape (C,) or, one row an instance, (n, C)
     log_confusion : array of shape (R, C, K), [annotator, true, response]
     """
-    return settle(votes, log_likelihoods(votes, log_confusion) + log_prior)
+    return normalise_joint(votes, log_likelihoods(votes, log_confusion) + log_prior)
 
 
 def log_likelihoods(votes: Votes, log_confusion: FloatArray) -> FloatArray:
@@ -106,7 +107,7 @@ def log_likelihoods(votes: Votes, log_confusion: FloatArray) -> FloatArray:
     return joint
 
 
-def settle(votes: Votes, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
+def normalise_joint(votes: Votes, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Normalise log p(state, annotations), overwriting it; gold leaves the states of one class.
 
     Returns
@@ -145,9 +146,9 @@ def confusion_counts(votes: Votes, posterior: FloatArray) -> FloatArray:
     return counts.reshape(shape).transpose(0, 2, 1)
 
 
-def counted_confusions(votes: Votes, posterior: FloatArray) -> FloatArray:
+def estimate_confusions(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Share of each response against a posterior, (R, C, K); a row without evidence is pooled."""
-    counts = count_rows(votes.shards(), posterior).confusion
+    counts = total_em_counts(votes.shards(), posterior).confusion
     counts[counts.sum(axis=2) < 1e-9] = 0.0  # What rounding leaves is no evidence.
     pooled = normalise_rows(counts.sum(axis=0))
     empty = counts.sum(axis=2, keepdims=True) == 0

@@ -15,10 +15,15 @@ from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.em import settle
+from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import floored_log, has_settled, normalise_rows
-from manyhands.inference.vote_sums import by_annotator, by_instance, right, weighted_votes
-from manyhands.inference.votes import Votes, joined, parts
+from manyhands.inference.vote_sums import (
+    by_annotator,
+    by_instance,
+    probability_correct,
+    weighted_votes,
+)
+from manyhands.inference.votes import Votes, concatenate_rows, zip_shards
 from manyhands.typing import FloatArray
 
 PRIOR_MEAN = 1.0
@@ -161,16 +166,16 @@ class _Model:
     def split(self, theta: FloatArray) -> Iterator[tuple[Votes, FloatArray, FloatArray]]:
         """Every shard with the abilities (R,) and its log beta (n,), which are views."""
         ability, log_beta = theta[: self.n_annotators], theta[self.n_annotators :]
-        for shard, own in parts(self.shards, log_beta):
+        for shard, own in zip_shards(self.shards, log_beta):
             yield shard, ability, own
 
     def is_right(self, posterior: FloatArray) -> list[FloatArray]:
         """Probability that an annotation is right under a posterior (n, C), by shards."""
-        return list(starmap(right, parts(self.shards, posterior)))
+        return list(starmap(probability_correct, zip_shards(self.shards, posterior)))
 
     def posterior(self, theta: FloatArray, prior: FloatArray) -> FloatArray:
         """Posterior over the classes, shape (n, C)."""
-        return joined(e_step(*part, prior)[0] for part in self.split(theta))
+        return concatenate_rows(e_step(*part, prior)[0] for part in self.split(theta))
 
     def e_step(
         self, theta: FloatArray, prior: FloatArray
@@ -180,7 +185,7 @@ class _Model:
         log_likelihood = -0.5 * float(((theta - PRIOR_MEAN) ** 2).sum())
         for part in self.split(theta):
             posterior, evidence = e_step(*part, prior)
-            is_right.append(right(part[0], posterior))
+            is_right.append(probability_correct(part[0], posterior))
             classes += part[0].voted @ posterior
             log_likelihood += evidence
         return is_right, normalise_rows(classes), log_likelihood
@@ -244,7 +249,9 @@ def e_step(
     alpha, beta = _of_annotations(votes, ability, log_beta)
     x = alpha * beta
     log_others = np.log(votes.n_classes - 1.0)
-    posterior, evidence = settle(votes, weighted_votes(votes, x + log_others) + floored_log(prior))
+    posterior, evidence = normalise_joint(
+        votes, weighted_votes(votes, x + log_others) + floored_log(prior)
+    )
     wrong = _total(votes, -0.5 * x - log_others) - _total_log_2cosh(votes, x)
     return posterior, float(evidence[votes.voted].sum()) + wrong
 

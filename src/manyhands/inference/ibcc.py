@@ -14,14 +14,14 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.em import count_rows, e_step, expect_and_count
+from manyhands.inference.em import e_step, expect_and_count, total_em_counts
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
     has_settled,
     normalise_rows,
 )
-from manyhands.inference.votes import Votes, fill, make_votes, total
+from manyhands.inference.votes import Votes, fill_rows, make_votes, sum_over_shards
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import FloatArray, IntArray
 
@@ -134,14 +134,14 @@ class IBCC(BaseAggregator):
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         shards = votes.shards()
-        counts = count_rows(shards, start)
+        counts = total_em_counts(shards, start)
         classes = np.full(votes.n_classes, self.class_strength)
         rows = confusion_prior(votes, self.diagonal, self.off_diagonal)
         history: list[float] = []
         for _ in range(self.max_iter):
             class_alpha, alpha = classes + counts.prior, rows + counts.confusion
             log_prior, log_confusion = expected_log(class_alpha), expected_log(alpha)
-            counts = total(expect_and_count, shards, log_prior, log_confusion)
+            counts = sum_over_shards(expect_and_count, shards, log_prior, log_confusion)
             history.append(
                 counts.log_likelihood
                 - dirichlet_divergence(class_alpha, classes, log_prior)
@@ -170,7 +170,7 @@ class IBCC(BaseAggregator):
             posterior[~shard.voted] = self.class_prior_
             return posterior
 
-        fill(out, shards, rows)
+        fill_rows(out, shards, rows)
         return out
 
     def confusion_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:

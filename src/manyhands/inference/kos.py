@@ -16,8 +16,13 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.vote_sums import by_annotator, by_instance, right, weighted_votes
-from manyhands.inference.votes import Votes, joined
+from manyhands.inference.vote_sums import (
+    by_annotator,
+    by_instance,
+    probability_correct,
+    weighted_votes,
+)
+from manyhands.inference.votes import Votes, concatenate_rows
 from manyhands.inference.weighted_majority_vote import decide_by_weight, weighted_shares
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
@@ -112,7 +117,7 @@ class KOS(BaseAggregator):
                 break
         self.reliability_ = _reliability(messages.sums, by_annotator(votes) > 0)
         parts = zip(graph, messages.on_edges, strict=True)
-        self.posterior_ = joined(weighted_shares(edges.votes, y) for edges, y in parts)
+        self.posterior_ = concatenate_rows(weighted_shares(edges.votes, y) for edges, y in parts)
         self.class_prior_ = known_prior(votes, self.posterior_)
         self.posterior_[~votes.voted] = self.class_prior_
 
@@ -224,7 +229,7 @@ def _from_instances(edges: Edges, y: FloatArray) -> FloatArray:
     total = scores @ np.ones(votes.n_classes)
     scores *= votes.n_classes
     scores -= total[:, None]
-    x = right(votes, scores) - edges.echo * y
+    x = probability_correct(votes, scores) - edges.echo * y
     return x if votes.weight is None else votes.weight * x
 
 

@@ -15,7 +15,7 @@ from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.em import settle
+from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
@@ -23,8 +23,8 @@ from manyhands.inference.probability import (
     log_dirichlet,
     normalise_rows,
 )
-from manyhands.inference.vote_sums import expected_accuracy, right, weighted_votes
-from manyhands.inference.votes import Votes, joined, total
+from manyhands.inference.vote_sums import expected_accuracy, probability_correct, weighted_votes
+from manyhands.inference.votes import Votes, concatenate_rows, sum_over_shards
 from manyhands.typing import FloatArray
 
 Update: TypeAlias = Callable[[FloatArray, float], tuple[FloatArray, float]]
@@ -147,7 +147,7 @@ class MACE(BaseAggregator):
         self.n_iter_ = len(history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
-        return joined(_e_step(shard, self._log_odds)[0] for shard in votes.shards())
+        return concatenate_rows(_e_step(shard, self._log_odds)[0] for shard in votes.shards())
 
     def _climb(
         self, shards: list[Votes], given: FloatArray, known: FloatArray
@@ -156,7 +156,7 @@ class MACE(BaseAggregator):
         history: list[float] = []
         for _ in range(self.max_iter):
             annotators = self._m_step(known, given)
-            expected = total(_expect, shards, annotators.log_odds)
+            expected = sum_over_shards(_expect, shards, annotators.log_odds)
             of_spam = float((given * annotators.log_spam).sum())
             history.append(expected.evidence + of_spam + annotators.log_prior)
             if has_settled(history, self.tol * given.sum()):
@@ -248,12 +248,12 @@ def _e_step(votes: Votes, log_odds: FloatArray) -> tuple[FloatArray, FloatArray]
     """Posterior (n, C) and evidence (n,): an annotation speaks for the class given alone."""
     joint = weighted_votes(votes, log_odds.ravel()[_cells(votes)])
     joint -= np.log(votes.n_classes)
-    return settle(votes, joint)
+    return normalise_joint(votes, joint)
 
 
 def _agreement(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Expected right annotations of every annotator in every class, shape (R, C)."""
-    return _counts(votes, right(votes, posterior))
+    return _counts(votes, probability_correct(votes, posterior))
 
 
 def _counts(votes: Votes, value: FloatArray | None = None) -> FloatArray:

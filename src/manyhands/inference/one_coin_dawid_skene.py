@@ -12,16 +12,16 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.em import settle
+from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import floored_log, has_settled, log_dirichlet, normalise_rows
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
-    right,
+    probability_correct,
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import Votes, fill, parts, total
+from manyhands.inference.votes import Votes, fill_rows, sum_over_shards, zip_shards
 from manyhands.typing import FloatArray
 
 
@@ -111,7 +111,7 @@ class OneCoinDawidSkene(BaseAggregator):
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         shards = votes.shards()
         given = by_annotator(votes)
-        agreement = total(_agreement, shards) / given.sum()
+        agreement = sum_over_shards(_agreement, shards) / given.sum()
         pseudo = self.prior_strength * np.array([agreement, 1.0 - agreement])
         counts = _count_rows(shards, start)
         history: list[float] = []
@@ -123,18 +123,18 @@ class OneCoinDawidSkene(BaseAggregator):
             both[both.sum(axis=1) == 0] = agreement, 1.0 - agreement
             skill = normalise_rows(np.maximum(both, 0.0))
             self.skill_ = skill[:, 0]
-            counts = total(self._expect, shards)
+            counts = sum_over_shards(self._expect, shards)
             history.append(counts.log_likelihood + log_dirichlet(pseudo, skill))
             if has_settled(history, self.tol * votes.total_weight):
                 break
         self.posterior_ = start
-        fill(self.posterior_, shards, self._e_step)
+        fill_rows(self.posterior_, shards, self._e_step)
         self.log_likelihood_ = np.array(history)
         self.n_iter_ = len(history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
         posterior = np.empty((votes.n_instances, votes.n_classes))
-        fill(posterior, votes.shards(), self._e_step)
+        fill_rows(posterior, votes.shards(), self._e_step)
         return posterior
 
     def _e_step(self, shard: Votes) -> FloatArray:
@@ -146,7 +146,7 @@ class OneCoinDawidSkene(BaseAggregator):
         log_wrong = floored_log((1.0 - self.skill_) / (shard.n_classes - 1))
         joint = weighted_votes(shard, (log_right - log_wrong)[shard.annotator])
         joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
-        return settle(shard, joint + floored_log(self.class_prior_))
+        return normalise_joint(shard, joint + floored_log(self.class_prior_))
 
     def _expect(self, shard: Votes) -> Counts:
         """One EM iteration's share of a shard."""
@@ -155,14 +155,14 @@ class OneCoinDawidSkene(BaseAggregator):
 
 
 def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> Counts:
-    hits = by_annotator(shard, right(shard, posterior))
+    hits = by_annotator(shard, probability_correct(shard, posterior))
     return Counts(posterior[shard.voted].sum(axis=0), hits, log_likelihood)
 
 
 def _count_rows(shards: list[Votes], posterior: FloatArray) -> Counts:
-    return reduce(add, starmap(_count, parts(shards, posterior)))
+    return reduce(add, starmap(_count, zip_shards(shards, posterior)))
 
 
 def _agreement(shard: Votes) -> float:
     """Expected right annotations against the vote shares."""
-    return float(by_annotator(shard, right(shard, vote_shares(shard))).sum())
+    return float(by_annotator(shard, probability_correct(shard, vote_shares(shard))).sum())

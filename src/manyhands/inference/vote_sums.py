@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.votes import SHARD, Votes, fill, parts
+from manyhands.inference.votes import SHARD, Votes, fill_rows, zip_shards
 from manyhands.typing import FloatArray
 
 
@@ -67,7 +67,7 @@ def _times(weight: FloatArray | None, value: FloatArray | None) -> FloatArray | 
     return weight * value
 
 
-def right(votes: Votes, posterior: FloatArray) -> FloatArray:
+def probability_correct(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Probability that every annotation is right, shape (n_annotations,)."""
     flat = votes.instance * np.int64(votes.n_classes) + votes.response
     return posterior.ravel()[flat]
@@ -79,8 +79,8 @@ def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
     An instance without votes gets ``empty``, by default the mean of all shares.
     """
     shares = np.empty((votes.n_instances, votes.n_classes))
-    fill(shares, votes.runs(SHARD), _shares)
-    clamp(votes, shares)
+    fill_rows(shares, votes.runs(SHARD), _shares)
+    clamp_to_gold(votes, shares)
     if not votes.voted.all():
         if empty is None:
             empty = normalise_rows(shares[votes.voted].sum(axis=0))
@@ -95,7 +95,7 @@ def _shares(shard: Votes) -> FloatArray:
     return np.divide(shares, mass, out=shares, where=mass > 0)
 
 
-def clamp(votes: Votes, posterior: FloatArray) -> FloatArray:
+def clamp_to_gold(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Put all mass on the gold class where it is known, in place."""
     if votes.gold is not None:
         known = np.flatnonzero(votes.gold >= 0)
@@ -110,8 +110,8 @@ def expected_accuracy(votes: Votes, posterior: FloatArray) -> FloatArray:
     A silent annotator gets the share over all annotations.
     """
     hits, weight = np.zeros((2, votes.n_annotators))
-    for shard, rows in parts(votes.runs(SHARD), posterior):
-        hits += by_annotator(shard, right(shard, rows))
+    for shard, rows in zip_shards(votes.runs(SHARD), posterior):
+        hits += by_annotator(shard, probability_correct(shard, rows))
         weight += by_annotator(shard)
     overall = float(hits.sum() / max(weight.sum(), np.finfo(float).tiny))
     return np.divide(hits, weight, out=np.full(votes.n_annotators, overall), where=weight > 0)

@@ -1,9 +1,10 @@
 """Annotations sorted by instance, cut into shards: what every method of inference reads.
 
 `Votes` holds integer-coded columns; `Votes.shards` cuts them into runs of whole instances. A
-method is a function ``shard, parameters -> counts`` whose counts add up over shards (`total`), so
-that one shard after the other can come from memory, from a file or from another machine. Nothing
-is of size instances x annotators, and one shard's posterior at a time is in memory.
+method is a function ``shard, parameters -> counts`` whose counts add up over shards
+(`sum_over_shards`), so that one shard after the other can come from memory, from a file or from
+another machine. Nothing is of size instances x annotators, and one shard's posterior at a time is
+in memory.
 
 Everything is float64: float32 was off by 1e-3 at ten million annotations.
 """
@@ -211,19 +212,19 @@ class Summable(Protocol):
 Counts = TypeVar("Counts", bound=Summable)
 
 
-def total(
+def sum_over_shards(
     count: Callable[..., Counts], shards: Iterable[Votes], *parameters: Any, **options: Any
 ) -> Counts:
     """Map ``count(shard, *parameters)`` over the shards and add up."""
     return reduce(add, (count(shard, *parameters, **options) for shard in shards))
 
 
-def joined(each: Iterable[FloatArray]) -> FloatArray:
+def concatenate_rows(each: Iterable[FloatArray]) -> FloatArray:
     """Put the rows of every shard together."""
     return np.concatenate(list(each))
 
 
-def parts(shards: Iterable[Votes], *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
+def zip_shards(shards: Iterable[Votes], *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
     """Every shard with its rows of arrays over all instances (None stays None)."""
     first = 0
     for shard in shards:
@@ -232,7 +233,9 @@ def parts(shards: Iterable[Votes], *arrays: FloatArray | None) -> Iterator[tuple
         first = rows.stop
 
 
-def fill(out: FloatArray, shards: Iterable[Votes], rows: Callable[[Votes], FloatArray]) -> None:
+def fill_rows(
+    out: FloatArray, shards: Iterable[Votes], rows: Callable[[Votes], FloatArray]
+) -> None:
     """Write ``rows(shard)`` for one shard after the other into ``out``, shape (n, ...)."""
-    for shard, own in parts(shards, out):
+    for shard, own in zip_shards(shards, out):
         own[...] = rows(shard)

@@ -16,12 +16,12 @@ from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
-    clamp,
-    right,
+    clamp_to_gold,
+    probability_correct,
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import Votes, joined, total
+from manyhands.inference.votes import Votes, concatenate_rows, sum_over_shards
 from manyhands.typing import FloatArray
 
 
@@ -142,14 +142,14 @@ def learn_skills(
     n_iter : int
     """
     shards, given = votes.shards(), by_annotator(votes)
-    agreed = total(_agreement_of_shares, shards)
+    agreed = sum_over_shards(_agreement_of_shares, shards)
     for n_iter in count(1):
         share = np.divide(agreed, given, out=skill.copy(), where=given > 0)
         step = rate(n_iter) * (share - skill)
         skill = skill + step
         if n_iter == max_iter or np.abs(step).max() <= tol:
             break
-        agreed = total(_agreement_of_vote, shards, weigh(skill))
+        agreed = sum_over_shards(_agreement_of_vote, shards, weigh(skill))
     return skill, n_iter
 
 
@@ -158,7 +158,7 @@ def _agreement(votes: Votes, shares: FloatArray) -> FloatArray:
     top = shares.max(axis=1, keepdims=True)
     winners = (shares >= top * (1 - 1e-9)).astype(np.float64)
     winners /= (winners @ np.ones(votes.n_classes))[:, None]
-    return by_annotator(votes, right(votes, winners))
+    return by_annotator(votes, probability_correct(votes, winners))
 
 
 def _agreement_of_shares(votes: Votes) -> FloatArray:
@@ -191,7 +191,7 @@ def weighted_shares(votes: Votes, value: FloatArray) -> FloatArray:
     if undecided.any():
         uniform = np.full(n_classes, 1 / n_classes)
         shares[undecided] = vote_shares(votes, empty=uniform)[undecided]
-    return clamp(votes, shares)
+    return clamp_to_gold(votes, shares)
 
 
 def decide_by_weight(
@@ -201,7 +201,9 @@ def decide_by_weight(
 
     An instance without votes gets ``prior``, by default that mean.
     """
-    shares = joined(weighted_shares(part, weight[part.annotator]) for part in votes.shards())
+    shares = concatenate_rows(
+        weighted_shares(part, weight[part.annotator]) for part in votes.shards()
+    )
     prior = known_prior(votes, shares) if prior is None else prior
     shares[~votes.voted] = prior
     return shares, prior

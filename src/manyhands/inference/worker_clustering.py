@@ -13,9 +13,9 @@ from scipy.special import softmax, xlogy
 from scipy.stats import rankdata
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.em import count_rows, e_step, expect_and_count
+from manyhands.inference.em import e_step, expect_and_count, total_em_counts
 from manyhands.inference.probability import floored_log, has_settled, normalise_rows
-from manyhands.inference.votes import Votes, fill, total
+from manyhands.inference.votes import Votes, fill_rows, sum_over_shards
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
@@ -104,7 +104,7 @@ class WorkerClustering(BaseAggregator):
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         shards = votes.shards()
-        counts = count_rows(shards, start)
+        counts = total_em_counts(shards, start)
         active = np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
         members = first_clusters(counts.confusion, active, self.n_clusters)
         history: list[float] = []
@@ -115,7 +115,9 @@ class WorkerClustering(BaseAggregator):
             )
             clusters = normalise_rows(np.tensordot(members.T, counts.confusion, axes=1))
             members, bound = cluster_step(counts.confusion, weight, clusters)
-            counts = total(expect_and_count, shards, *_log_parameters(prior, members, clusters))
+            counts = sum_over_shards(
+                expect_and_count, shards, *_log_parameters(prior, members, clusters)
+            )
             history.append(counts.log_likelihood + bound)
             if has_settled(history, self.tol * votes.total_weight):
                 break
@@ -135,7 +137,7 @@ class WorkerClustering(BaseAggregator):
         parameters = _log_parameters(
             self.class_prior_, self.cluster_posterior_, self.cluster_confusion_
         )
-        fill(out, shards, lambda shard: e_step(shard, *parameters)[0])
+        fill_rows(out, shards, lambda shard: e_step(shard, *parameters)[0])
         return out
 
 

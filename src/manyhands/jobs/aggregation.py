@@ -12,7 +12,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.decision import decide
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.comparison import against_gold, compare
+from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.io import GoldFile, write_atomically
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.labels import label_rows, labels_csv
@@ -107,8 +107,8 @@ def _metrics(
 def compare_methods(
     table: AnnotationTable, gold: GoldFile | None = None, *, seed: int = 0
 ) -> dict[str, Any]:
-    """Score every method on a table; see `manyhands.inference.comparison.compare`."""
+    """Score every method on a table; see `manyhands.inference.comparison.compare_aggregators`."""
     values = np.array([*table.classes.tolist(), None], dtype=object)
     truth = None if gold is None else values[match_gold(gold, table).codes]
-    scores = compare(table, gold=truth, random_state=seed)
+    scores = compare_aggregators(table, gold=truth, random_state=seed)
     return {"n_instances": table.n_instances, "methods": [asdict(score) for score in scores]}
