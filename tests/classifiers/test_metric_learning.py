@@ -18,7 +18,7 @@ from manyhands import (
     load,
     make_crowd,
 )
-from manyhands.classifiers.metric_learning import MARGINS, _Comparison, _shuffled_batches
+from manyhands.classifiers.metric_learning.training import MARGINS, Comparison, shuffled_batches
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
@@ -43,7 +43,7 @@ def batch(n=9, n_classes=3, width=4, seed=0):
 def comparison(name, margin=None, n_classes=3, width=4):
     model = MetricLearningClassifier(loss=name, margin=margin)
     model.classes_ = np.arange(n_classes)
-    return _Comparison(model, width)
+    return Comparison(model, width)
 
 
 def distances(embedding):
@@ -202,10 +202,10 @@ def test_centers_are_learnt_by_their_own_rate():
 
 def test_batches_go_through_all_that_have_a_label():
     labels = np.array([0, 1, -1] * 11)
-    batches = list(islice(_shuffled_batches(labels, 7, np.random.default_rng(0)), 3))
+    batches = list(islice(shuffled_batches(labels, 7, np.random.default_rng(0)), 3))
     assert [len(part) for part in batches] == [7, 7, 8]  # The last of one joins that before.
     assert sorted(np.concatenate(batches)) == np.flatnonzero(labels >= 0).tolist()
-    again = list(islice(_shuffled_batches(labels, 7, np.random.default_rng(0)), 6))
+    again = list(islice(shuffled_batches(labels, 7, np.random.default_rng(0)), 6))
     assert (again[0] == batches[0]).all()
     assert sorted(np.concatenate(again[3:])) == np.flatnonzero(labels >= 0).tolist()
     assert (again[3] != batches[0]).any()
@@ -213,7 +213,7 @@ def test_batches_go_through_all_that_have_a_label():
 
 def test_every_batch_has_two_classes():
     labels = np.append(np.zeros(60, dtype=int), 1)
-    for part in islice(_shuffled_batches(labels, 8, np.random.default_rng(0)), 40):
+    for part in islice(shuffled_batches(labels, 8, np.random.default_rng(0)), 40):
         assert len(np.unique(labels[part])) == 2
 
 

@@ -25,7 +25,7 @@ from manyhands import (
     load,
 )
 from manyhands.annotations import label_assurance
-from manyhands.classifiers import neucrowd
+from manyhands.classifiers.neucrowd import classifier as neucrowd
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting import embedding
@@ -479,8 +479,8 @@ def test_safe_instances_are_asked_for_with_the_embedding_of_the_moment(monkeypat
     drawn = []
 
     class Watched(Spied):
-        def _weights(self, data):
-            weights = super()._weights(data)
+        def _sampling_weights(self, data):
+            weights = super()._sampling_weights(data)
             with torch.no_grad():
                 data.module.eval()
                 now = data.module.classifier.embed(torch.from_numpy(X[data.order]).float())
@@ -969,13 +969,13 @@ def test_the_probe_is_the_same_for_all_variants_and_by_hand(monkeypatch):
         {"softmax": "code"},
     )
     drawn, embedded = [], []
-    monkeypatch.setattr("manyhands.classifiers.neucrowd.PROBED", 3)
+    monkeypatch.setattr("manyhands.classifiers.neucrowd.classifier.PROBE_TUPLETS", 3)
 
     class Probed(NeuCrowdClassifier):
-        def _probed(self, data):
+        def _probe_loss(self, data):
             drawn.append(data.tuplets.draw(3, balancing_rng(0, 3)))
             embedded.append((data.embedded().numpy(), self._assurance(data)))
-            return super()._probed(data)
+            return super()._probe_loss(data)
 
     for variant in variants:
         model = Probed(**(SMALL | variant)).fit(X, A)
@@ -998,15 +998,17 @@ def test_a_class_of_fewer_than_two_safe_instances_is_drawn_alike(monkeypatch):
     first = {c: np.flatnonzero(data.labels[known] == c)[0] for c in range(3)}
     safe = data.labels[known] == 2
     safe[first[1]] = True
-    monkeypatch.setattr("manyhands.classifiers.neucrowd.safe_instances", lambda *a, **k: safe)
-    weights = model._weights(data)
+    monkeypatch.setattr(
+        "manyhands.classifiers.neucrowd.classifier.safe_instances", lambda *a, **k: safe
+    )
+    weights = model._sampling_weights(data)
     # None of class 0 is safe, one of class 1, all of class 2.
     np.testing.assert_array_equal(weights, np.where(data.labels >= 0, 1.0, 0.0))
     safe[data.labels[known] == 1] = True
     safe[first[1]] = False
     expected = np.where(data.labels >= 0, 1.0, 0.0)
     expected[known[first[1]]] = 0.0
-    np.testing.assert_array_equal(model._weights(data), expected)
+    np.testing.assert_array_equal(model._sampling_weights(data), expected)
 
 
 def test_majority_vote_given_is_the_default():

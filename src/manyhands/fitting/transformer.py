@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
 
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -11,23 +12,35 @@ from manyhands.fitting.context import all_or_nothing
 from manyhands.fitting.embedding import WHILE_TRAINING, EmbeddingClassifier
 from manyhands.fitting.reading import SET_WITH_FEATURES
 from manyhands.fitting.watching import Watch
+from manyhands.inference.base import BaseAggregator
 from manyhands.nn import EmbeddedRegression
 from manyhands.training import History
 from manyhands.typing import AnyArray
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of transformers that are the embedding of an `EmbeddingClassifier`.
+    """Base class of transformers that wrap the embedding of an `EmbeddingClassifier`.
 
     Attributes
     ----------
     classifier_ : EmbeddingClassifier
-        That which was trained, with a regression of C = 0.1.
+        The trained classifier; its regression has C = 0.1.
     history_ : History
-        See the classifier.
+        See `BaseCrowdClassifier`.
     """
 
     _classifier: ClassVar[type[EmbeddingClassifier]]
+
+    backbone: Any = field(default=None, kw_only=False)
+    aggregator: BaseAggregator | None = None
+    max_epochs: int = 20
+    lr: float = 3e-4
+    weight_decay: float = 1e-2
+    scaling: str | None = "standard"
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any, *, watch: Watch | None = None) -> Self:
         """Learn the embedding from annotations; see `BaseCrowdClassifier.fit`."""
@@ -40,7 +53,7 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> AnyArray:
-        """Learn the embedding, and embed the same instances."""
+        """Learn the embedding, then embed the same instances."""
         return self.fit(X, y).transform(X)
 
     def transform(self, X: Any) -> AnyArray:
@@ -50,7 +63,7 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     @property
     def history_(self) -> History:
-        """A row an epoch."""
+        """One row per epoch."""
         return self.classifier_.history_
 
     @property

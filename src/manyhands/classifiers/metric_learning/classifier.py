@@ -1,0 +1,184 @@
+"""Metric learning from inferred labels: the baselines of NeuCrowd that learn an embedding.
+
+.. [1] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
+   with crowdsourced labels. Knowledge and Information Systems 64, 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from math import ceil
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor, nn
+
+from manyhands.classifiers.metric_learning.training import (
+    MARGINS,
+    Comparison,
+    MetricStep,
+    shuffled_batches,
+)
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.context import AnyFit
+from manyhands.fitting.embedding import EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.latent import balancing_rng
+
+UPDATES_PER_INSTANCE = 10 / 256
+"""Updates per instance and epoch with ``updates_per_epoch="auto"``: as many as NeuCrowd makes."""
+
+MINED = ("contrastive", "triplet")
+"""Losses by name for which a miner can choose pairs or triplets."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MetricLearningClassifier(EmbeddingClassifier):
+    r"""Infer labels, learn an embedding from them by a metric loss, then a logistic regression.
+
+    NeuCrowd's baselines [1]_ (Section 4.2): its second group with majority votes, its third with
+    ``aggregator=DawidSkene()`` ("Triple+EM"). The losses are those of pytorch-metric-learning (the
+    extra ``metric``).
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`
+        The embedding network. None is ``"embedding"``: dropout of the features, 128 tanh units, 32
+        linear units. Any network with ``embed`` will do; without ``embed``, its output is the
+        embedding.
+    loss : {"contrastive", "triplet", "triplet_semihard", "lifted", "center"} or nn.Module, \
+default="triplet"
+        What is compared. With d the distance between embeddings scaled to length 1 and m the
+        margin, the loss is a mean over a batch:
+
+        * "contrastive": of d over pairs of the same class, and of max(0, m - d) over pairs of
+          different classes;
+        * "triplet": of max(0, d(a, p) - d(a, n) + m) over all triplets of an anchor, a positive of
+          its class and a negative of another class;
+        * "triplet_semihard": the same, over every anchor and positive with the nearest negative
+          that is farther from the anchor than the positive, if there is one within the margin;
+        * "lifted": lifted structured loss, see `manyhands.objectives.LiftedStructureLoss`;
+        * "center": triplet-center loss with learnt centres and distances between unscaled
+          embeddings; see `manyhands.objectives.TripletCenterLoss`.
+
+        The first three take the mean over the terms that violate the margin. A module is called
+        like those of pytorch-metric-learning: ``loss(embeddings, labels, indices_tuple)``. It is
+        copied, and its parameters are learnt.
+    margin : float or None, default=None
+        m. None means 1, 0.2, 0.2, 1 and 5, in the order above.
+    miner : nn.Module, callable or None, default=None
+        A miner of pytorch-metric-learning, ``miner(embeddings, labels)``. It chooses the pairs or
+        triplets for "contrastive", "triplet" or a module of yours.
+    updates_per_epoch : int or "auto", default="auto"
+        Batches per epoch; with few instances an epoch passes over them several times. "auto": as
+        many as `NeuCrowdClassifier` has by default, one per 25.6 instances.
+    loss_lr : float, default=0.5
+        Learning rate of the loss's own parameters (the centres), which plain SGD updates.
+    aggregator : BaseAggregator or None, default=None
+        Truth inference: which class an instance belongs to. None is `MajorityVote`.
+    regression : {"embedding", "both"}, default="embedding"
+        Input of the logistic regression: the embedding (not scaled to length 1), as in the paper,
+        or the embedding and the features.
+    C : float or "cv", default="cv"
+        Inverse strength of the regression's penalty. "cv": chosen by cross-validation on the
+        inferred labels, from 1e-4 to 1e4.
+    cv : int, default=5
+        Folds of the cross-validation.
+    targets : {"soft", "hard"}, default="soft"
+        Labels of the regression: the aggregator's posterior (with majority vote, the shares of the
+        votes), or its most probable class as in the paper.
+    decision : {"posterior", "balanced"} or cost matrix, default="posterior"
+        See `AggregatedClassifier`.
+    batch_size : int, default=64
+        Instances per batch, at least 2: all their pairs or triplets are compared.
+    max_epochs, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``class_balance`` acts on the regression.
+
+    Attributes
+    ----------
+    C_ : float
+        The regression's C.
+    aggregator_ : BaseAggregator
+        The fitted aggregator; `MajorityVote` if none was given.
+    confusion_, class_prior_
+        See `AggregatedClassifier`.
+
+    Notes
+    -----
+    ``history_`` logs the loss under its name, such as ``triplet_loss`` (``metric_loss`` for a
+    module). It also logs ``step`` (updates so far) and ``C``. Instances whose inferred classes tie
+    are not compared.
+
+    References
+    ----------
+    .. [1] Hao, Ding & Liu, NeuCrowd, Knowledge and Information Systems 2022.
+
+    Examples
+    --------
+    >>> from manyhands import MetricLearningClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = MetricLearningClassifier(max_epochs=1, C=0.1, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).transform(demo.X_test).shape[1]
+    32
+    """
+
+    _parameter_constraints = {
+        **EmbeddingClassifier._parameter_constraints,
+        "loss": [StrOptions(set(MARGINS)), nn.Module],
+        "margin": [None, Interval(Real, 0, None, closed="neither")],
+        "miner": [None, nn.Module, callable],
+        "updates_per_epoch": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "loss_lr": [Interval(Real, 0, None, closed="neither")],
+        "batch_size": [Interval(Integral, 2, None, closed="left")],
+    }
+
+    loss: Any = "triplet"
+    margin: float | None = None
+    miner: Any = None
+    updates_per_epoch: int | str = "auto"
+    loss_lr: float = 0.5
+    batch_size: int = 64
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.margin is not None and not isinstance(self.loss, str):
+            raise AnnotationError(
+                f"margin={self.margin} belongs to the losses by name; give it to "
+                f"{type(self.loss).__name__} itself"
+            )
+        if self.miner is not None and self.loss in set(MARGINS) - set(MINED):
+            raise AnnotationError(
+                f"loss={self.loss!r} takes no miner, as it says itself what is compared; "
+                f"use {' or '.join(MINED)}, or a loss of pytorch-metric-learning"
+            )
+
+    def _step(self, data: EmbeddingData) -> MetricStep:
+        return MetricStep(self, data, Comparison(self, data.network.width))
+
+    def _batches(self, data: EmbeddingData, epoch: int) -> Iterator[Tensor]:
+        """Yield an epoch's batches of positions, in as many passes as it takes."""
+        every = shuffled_batches(data.labels, self.batch_size, balancing_rng(epoch, 1))
+        n_updates = self.updates_per_epoch
+        if n_updates == "auto":
+            n_updates = ceil(UPDATES_PER_INSTANCE * (data.labels >= 0).sum())
+        for batch in islice(every, int(n_updates)):
+            yield torch.from_numpy(batch)
+
+    def _specification(self, fit: AnyFit) -> dict[str, str]:
+        """Add the numbers of losses and miners, which their names do not tell."""
+        said = super()._specification(fit)
+        for name in ("loss", "miner"):
+            part = getattr(self, name)
+            if isinstance(part, nn.Module):
+                said[name] = repr(
+                    [(type(own).__name__, _plain_values(own)) for own in part.modules()]
+                )
+        return said
+
+
+def _plain_values(module: nn.Module) -> dict[str, Any]:
+    return {name: v for name, v in vars(module).items() if isinstance(v, bool | Real | str)}

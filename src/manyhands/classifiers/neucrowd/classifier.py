@@ -1,0 +1,246 @@
+"""NeuCrowd: an embedding learnt from n-tuplets of a few hundred labelled instances.
+
+.. [1] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
+   with crowdsourced labels. Knowledge and Information Systems 64, 2022.
+.. [2] G. Xu, W. Ding, J. Tang, S. Yang, G. Y. Huang and Z. Liu. Learning effective embeddings from
+   crowdsourced labels: an educational case study. ICDE 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from manyhands.annotations import label_assurance
+from manyhands.classifiers.neucrowd.training import Candidates, TupletData, TupletStep
+from manyhands.fitting.context import Fit
+from manyhands.fitting.embedding import EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.latent import SoftTargets, balancing_rng
+from manyhands.functional import SOFTMAX_FORMS
+from manyhands.inference import MajorityVote
+from manyhands.nn import FixedConfusionModule
+from manyhands.objectives import TupletLoss
+from manyhands.sampling import safe_instances
+from manyhands.typing import FloatArray
+
+PROBE_TUPLETS = 1024
+"""Tuplets of ``probe_nll``."""
+
+TUPLETS_PER_INSTANCE = 10
+"""Tuplets per instance and epoch with ``n_tuplets="auto"``."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NeuCrowdClassifier(EmbeddingClassifier):
+    r"""Learn an embedding from n-tuplets, then a logistic regression on it (NeuCrowd) [1]_.
+
+    A tuplet is an anchor, an instance of the same class (the positive) and ``tuplet_size - 2``
+    instances of other classes (the negatives). A few hundred instances make as many tuplets as one
+    likes. The embedding network learns to place the positive nearer to the anchor than the
+    negatives. Similarities are weighted by how far annotators agree. The anchors of a batch are
+    merged into one robust anchor per class. Instances whose neighbours in the embedding belong to
+    their own class are drawn more often. A second network learns which tuplets are hard and
+    selects them.
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`
+        The embedding network. None is ``"embedding"``: dropout of the features, 128 tanh units, 32
+        linear units. Any network with ``embed`` will do; without ``embed``, its output is the
+        embedding.
+    aggregator : BaseAggregator or None, default=None
+        Truth inference: which class an instance belongs to, and how certain that is. None is
+        `MajorityVote`, as in the paper, with `label_assurance`. With another aggregator the
+        assurance is (C max p - 1) / (C - 1), where p is its posterior.
+    tuplet_size : int, default=5
+        n, at least 3 (which makes triplets).
+    n_tuplets : int or "auto", default="auto"
+        Tuplets learnt from per epoch. "auto": ten per instance that can be drawn, because a
+        network memorises few instances sooner. The paper's code uses 60,000.
+    safety_aware : bool, default=True
+        Draw safe instances (Def. 3) more often than others, from the second epoch on.
+    unsafe_weight : float, default=0.3
+        How often unsafe instances are drawn, relative to safe ones; 0 means never. If fewer than
+        two instances of a class are safe, all its instances are drawn equally often.
+    n_neighbors : int or "auto", default="auto"
+        k of Def. 3; "auto": the square root of ``batch_size``.
+    safety_margin : float, default=0.0
+        :math:`\delta` of Def. 3.
+    robust_anchor : bool, default=True
+        Compare with the robust anchor of the class (Def. 4) instead of the anchor itself.
+    normalize_anchor : bool, default=True
+        True: the robust anchor is the mean of the embeddings. False: their sum, as printed.
+    sampling_network : bool, default=True
+        From the second epoch on, draw ``n_candidates`` times as many tuplets and learn from those
+        that the sampling network predicts to be hardest. With ``n_candidates=1`` there is no
+        sampling network.
+    n_candidates : int, default=2
+        Size of the pool of candidates, in batches.
+    sampler_lr : float, default=1e-3
+        Learning rate of the sampling network.
+    assurance : bool, default=True
+        Weight similarities and anchors by the assurance of the labels; False: weight all equally.
+    softmax : {"paper", "code"}, default="paper"
+        Where the assurance enters the softmax; see `manyhands.functional.tuplet_nll`.
+    eta, similarity_constant : float, default=5.0, 1.0
+        :math:`\eta` and :math:`C` of Section 3.3.3.
+    regression : {"embedding", "both"}, default="embedding"
+        Input of the logistic regression: the embedding, as in the paper, or the embedding and the
+        features, which are scaled to the length of the embedding.
+    C : float or "cv", default="cv"
+        Inverse strength of the regression's penalty. "cv": chosen by cross-validation on the
+        inferred labels, from 1e-4 to 1e4. The embedding has seen the labels that are left out, so
+        the chosen penalty tends to be too weak.
+    cv : int, default=5
+        Folds of the cross-validation.
+    targets : {"soft", "hard"}, default="soft"
+        Labels of the regression: the aggregator's posterior (with majority vote, the shares of the
+        votes), or its most probable class as in the paper.
+    decision : {"posterior", "balanced"} or cost matrix, default="posterior"
+        See `AggregatedClassifier`.
+    batch_size : int, default=256
+        Tuplets per batch.
+    max_epochs, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``class_balance`` acts on the regression; anchors are
+        drawn equally often from all classes.
+
+    Attributes
+    ----------
+    C_ : float
+        The regression's C.
+    aggregator_ : BaseAggregator
+        The fitted aggregator; `MajorityVote` if none was given.
+    confusion_, class_prior_
+        See `AggregatedClassifier`.
+
+    Notes
+    -----
+    ``history_`` logs two loss terms: ``tuplet_nll`` (of the tuplets learnt from) and
+    ``hardness_error`` (squared error of the sampling network). It also logs ``safe_share`` (share
+    of safe instances), ``hardness_correlation`` (between predicted and actual losses, mean over
+    batches), ``step`` (updates so far), ``C``, and ``probe_nll``: the loss, without dropout, of a
+    fixed set of evenly drawn tuplets, each with its own anchor. It serves to compare variants.
+    With ``validation``, the epoch is chosen with C = 0.1, and C afterwards. Instances whose
+    inferred classes tie enter no tuplet.
+
+    References
+    ----------
+    .. [1] Hao, Ding & Liu, NeuCrowd, Knowledge and Information Systems 2022.
+
+    Examples
+    --------
+    >>> from manyhands import NeuCrowdClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = NeuCrowdClassifier(max_epochs=1, n_tuplets=256, C=0.1, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).transform(demo.X_test).shape[1]
+    32
+    """
+
+    _parameter_constraints = {
+        **EmbeddingClassifier._parameter_constraints,
+        "tuplet_size": [Interval(Integral, 3, None, closed="left")],
+        "n_tuplets": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "safety_aware": ["boolean"],
+        "unsafe_weight": [Interval(Real, 0, 1, closed="both")],
+        "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "safety_margin": [Interval(Real, 0, None, closed="left")],
+        "robust_anchor": ["boolean"],
+        "normalize_anchor": ["boolean"],
+        "sampling_network": ["boolean"],
+        "n_candidates": [Interval(Integral, 1, None, closed="left")],
+        "sampler_lr": [Interval(Real, 0, None, closed="neither")],
+        "assurance": ["boolean"],
+        "softmax": [StrOptions(set(SOFTMAX_FORMS))],
+        "eta": [Interval(Real, 0, None, closed="neither")],
+        "similarity_constant": [Interval(Real, None, None, closed="neither")],
+    }
+
+    tuplet_size: int = 5
+    n_tuplets: int | str = "auto"
+    safety_aware: bool = True
+    unsafe_weight: float = 0.3
+    n_neighbors: int | str = "auto"
+    safety_margin: float = 0.0
+    robust_anchor: bool = True
+    normalize_anchor: bool = True
+    sampling_network: bool = True
+    n_candidates: int = 2
+    sampler_lr: float = 1e-3
+    assurance: bool = True
+    softmax: str = "paper"
+    eta: float = 5.0
+    similarity_constant: float = 1.0
+    batch_size: int = 256
+
+    def _make_data(self, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets) -> TupletData:
+        return TupletData(self, fit, targets)
+
+    def _step(self, data: TupletData) -> TupletStep:
+        return TupletStep(self, data, self._assurance(data))
+
+    def _assurance(self, data: EmbeddingData) -> FloatArray:
+        """Assurance of every instance's label, in [0, 1], shape (n,) (Def. 2)."""
+        if not self.assurance:
+            return np.ones(len(data))
+        if self.aggregator is None or isinstance(self.aggregator, MajorityVote):
+            return label_assurance(data.table)[data.order]
+        n_classes = len(self.classes_)
+        top = data.posterior.max(axis=1)
+        return np.clip((n_classes * top - 1) / (n_classes - 1), 0.0, 1.0)
+
+    def _batches(self, data: TupletData, epoch: int) -> Iterator[Candidates]:
+        """Yield pools of candidates (Step 1 of Section 3.4 chooses from them)."""
+        rng = balancing_rng(epoch, 1)
+        weights = self._sampling_weights(data) if epoch and self.safety_aware else None
+        pool = self.n_candidates if epoch and self.sampling_network else 1
+        n_known = int((data.labels >= 0).sum())
+        n_tuplets = (
+            TUPLETS_PER_INSTANCE * n_known if self.n_tuplets == "auto" else int(self.n_tuplets)
+        )
+        tuplets = torch.from_numpy(data.tuplets.draw(n_tuplets * pool, rng, weights))
+        for part in torch.split(tuplets.to(data.features.device), self.batch_size * pool):
+            yield Candidates(part, len(part) // pool)
+        data.facts["probe_nll"] = self._probe_loss(data)
+
+    @torch.no_grad()
+    def _probe_loss(self, data: TupletData) -> float:
+        """Loss of a fixed set of evenly drawn tuplets, comparable over epochs and variants."""
+        probe = torch.from_numpy(data.tuplets.draw(PROBE_TUPLETS, balancing_rng(0, 3)))
+        loss = TupletLoss(
+            len(self.classes_),
+            robust_anchor=False,
+            eta=self.eta,
+            constant=float(self.similarity_constant),
+        )
+        device = data.features.device
+        assurance = torch.from_numpy(self._assurance(data)).to(device, torch.float32)
+        labels = torch.from_numpy(data.labels).to(device)
+        return float(loss(data.embedded(), probe.to(device), assurance, labels).mean())
+
+    def _sampling_weights(self, data: EmbeddingData) -> FloatArray:
+        """Weights with which instances are drawn: more for safe ones (Section 3.3.1)."""
+        known = np.flatnonzero(data.labels >= 0)
+        embedding = data.embedded()[torch.from_numpy(known)].cpu().numpy()
+        k = isqrt(self.batch_size) if self.n_neighbors == "auto" else int(self.n_neighbors)
+        safe = safe_instances(
+            embedding,
+            data.labels[known],
+            self._assurance(data)[known],
+            n_neighbors=max(1, k),
+            margin=self.safety_margin,
+        )
+        data.facts["safe_share"] = float(safe.mean())
+        weights = np.zeros(len(data))
+        weights[known] = np.where(safe, 1.0, self.unsafe_weight)
+        # An anchor needs a positive: with fewer than two safe instances a class is drawn evenly.
+        n_safe = np.bincount(data.labels[known], safe, len(self.classes_))
+        weights[known[n_safe[data.labels[known]] < 2]] = 1.0
+        return weights
