@@ -173,8 +173,8 @@ def test_other_figures_are_stale_and_named(place):
     assert set(group.differing) == set(group.rerun)
     assert "accuracy" in next(iter(group.differing.values()))
     page = place.page()
-    assert "stale: 2 of 2 re-run on " in page
-    assert f"differ: {group.rerun[0]} (metrics" in page.replace("\\", "")
+    assert "stale, 2 of 2 re-run on " in page
+    assert f" not found equal: {group.rerun[0]} (metrics" in page.replace("\\", "")
     # The figures on the page are still those of the records, until they are run anew.
     assert place.statuses()["one", 0] == "done"
     assert "stale" not in place.page()

@@ -47,11 +47,53 @@ class PageFormat(StrEnum):
 Experiments = Annotated[
     Path,
     typer.Option(
-        parser=some_path, metavar="DIR", help="Folder with METHOD/ROW.yaml and papers/PAPER.yaml."
+        parser=some_path,
+        metavar="DIR",
+        help="Folder with PAPER.yaml, and METHOD/ROW.yaml for single rows.",
     ),
 ]
 Results = Annotated[
     Path, typer.Option(parser=some_path, metavar="DIR", help="Folder of the records.")
+]
+What = Annotated[
+    Optional[list[str]],  # noqa: UP045 - typer reads this at run time
+    typer.Argument(
+        help="Rows, their files, tables (chu2021/table1), papers, or all.", show_default="all"
+    ),
+]
+Jobs = Annotated[
+    Optional[int],  # noqa: UP045 - typer reads this at run time
+    typer.Option(min=1, help="Processes, of one thread each; default: the cores."),
+]
+Seeds = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(min=1, help="So many seeds of every row in place of its own."),
+]
+Budget = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(metavar="MINUTES", help="Start no run after so many minutes."),
+]
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Run a sample of what is done again and compare exactly."),
+]
+Sample = Annotated[int, typer.Option(min=1, help="Runs that --check draws.")]
+Adopt = Annotated[
+    bool,
+    typer.Option(
+        "--adopt",
+        help="After a change of code: run a sample of every group of a paper's runs again; "
+        "where all figures are equal, the group counts as of the present code.",
+    ),
+]
+PerGroup = Annotated[int, typer.Option(min=1, help="Runs of every group that --adopt draws.")]
+Reference = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        parser=some_path,
+        metavar="DIR",
+        help="With --adopt: compare with these runs by the recorded code on this machine.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 
@@ -64,48 +106,15 @@ def register(app: typer.Typer) -> None:
 
 @reported
 def reproduce(
-    what: Annotated[
-        Optional[list[str]],  # noqa: UP045 - typer reads this at run time
-        typer.Argument(
-            help="Rows, their files, tables (chu2021/table1), papers, or all.", show_default="all"
-        ),
-    ] = None,
-    jobs: Annotated[
-        Optional[int],  # noqa: UP045 - typer reads this at run time
-        typer.Option(min=1, help="Processes, of one thread each; default: the cores."),
-    ] = None,
-    seeds: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(min=1, help="So many seeds of every row in place of its own."),
-    ] = None,
-    budget: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(metavar="MINUTES", help="Start no run after so many minutes."),
-    ] = None,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Run a sample of what is done again and compare exactly."),
-    ] = False,
-    sample: Annotated[int, typer.Option(min=1, help="Runs that --check draws.")] = 3,
-    adopt: Annotated[
-        bool,
-        typer.Option(
-            "--adopt",
-            help="After a change of code: run a sample of every group of a paper's runs again; "
-            "where all figures are equal, the group counts as of the present code.",
-        ),
-    ] = False,
-    per_group: Annotated[
-        int, typer.Option(min=1, help="Runs of every group that --adopt draws.")
-    ] = 2,
-    reference: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            parser=some_path,
-            metavar="DIR",
-            help="With --adopt: compare with these runs by the recorded code on this machine.",
-        ),
-    ] = None,
+    what: What = None,
+    jobs: Jobs = None,
+    seeds: Seeds = None,
+    budget: Budget = None,
+    check: Check = False,
+    sample: Sample = 3,
+    adopt: Adopt = False,
+    per_group: PerGroup = 2,
+    reference: Reference = None,
     experiments: Experiments = Path("experiments"),
     results: Results = Path("results"),
     json: Json = False,

@@ -36,7 +36,8 @@ class Adoption:
     rerun : tuple of str
         Those that were run again, as "<row> seed <seed>".
     differing : dict of str to str
-        Of these, what differs first; empty where all figures are equal: the group is adopted.
+        Of these, what differs first, or why a run could not be compared; empty where all figures
+        are equal: the group is adopted.
     compared_with : str
         `RECORDS` or `REFERENCE`.
     date : str
@@ -65,8 +66,8 @@ class Adoption:
             return f"adopted, {len(self.rerun)} of {self.runs} re-run on {self.date}{compared}"
         named = "; ".join(f"{run} ({what})" for run, what in self.differing.items())
         return (
-            f"stale: {len(self.differing)} of {len(self.rerun)} re-run on {self.date} differ: "
-            f"{named}{compared}"
+            f"stale, {len(self.differing)} of {len(self.rerun)} re-run on {self.date} not found "
+            f"equal: {named}{compared}"
         )
 
 
