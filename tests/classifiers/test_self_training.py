@@ -20,8 +20,7 @@ from manyhands import (
     all_classifiers,
     load,
 )
-from manyhands.classifiers import self_training
-from manyhands.classifiers.self_training import pseudo_annotation_quality
+from manyhands.classifiers.self_training import pseudo_annotation_quality, rounds
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
@@ -135,7 +134,7 @@ def test_selectors_are_cloned():
 def test_annotations_are_predicted_in_blocks(monkeypatch):
     X, A, _ = make_crowd_problem()
     whole = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
-    monkeypatch.setattr(self_training, "CELLS_AT_ONCE", 7 * 5 * 3)
+    monkeypatch.setattr(rounds, "PREDICTED_AT_ONCE", 7 * 5 * 3)
     seen = []
     predict = CrowdLayerClassifier.predict_annotation_proba
 
@@ -663,7 +662,7 @@ def test_the_estimator_is_trained_where_nothing_is_missing():
     ("changes", "message"),
     [
         ({"n_rounds": 0}, "n_rounds=0 ends after the annotator's round"),
-        ({"warm_start": True}, "warm_start=True goes on from .* another model's"),
+        ({"warm_start": True}, "warm_start=True continues from .* another model's"),
         ({"annotator": ConfidenceSelector()}, "annotator"),
         ({"annotator": GraphCompleter}, r"annotator is the class GraphCompleter; give an object"),
         ({"annotator": base(checkpoint="a")}, "annotator has checkpoint='a', one file for"),

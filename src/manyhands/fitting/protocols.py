@@ -212,7 +212,7 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     copy: BaseCrowdClassifier = clone(estimator)
     if hasattr(copy, "estimator"):
         # What is trained is the classifier that this one is made around.
-        return copy.set_params(estimator=with_protocol(copy.make_base(), name))
+        return copy.set_params(estimator=with_protocol(copy.clone_estimator(), name))
     own = copy.get_params(deep=False)
     may_set = own if copy._protocol_parameters is None else copy._protocol_parameters
     if own.get("backbone") is not None:

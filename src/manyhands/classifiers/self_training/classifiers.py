@@ -1,0 +1,148 @@
+"""The self-training classifiers: with any selector, and DASC's with its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sklearn.base import clone
+from sklearn.utils._param_validation import HasMethods
+
+from manyhands.classifiers.self_training.base import BaseSelfTraining
+from manyhands.sampling.selectors import DistributionAwareSelector, Selector
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SelfTrainingCrowdClassifier(BaseSelfTraining):
+    """Train a crowd classifier, let it fill in annotations, and train it anew; repeatedly [1]_.
+
+    In every round a copy of ``estimator`` is trained on the observed annotations and all
+    pseudo-annotations so far. It then predicts every missing annotation, and a selector adds
+    some of them, for good.
+
+    Parameters
+    ----------
+    estimator : crowd classifier or None, default=None
+        Any classifier with ``predict_annotation_proba``; it is cloned, never fitted in place.
+        None is `CrowdLayerClassifier`. A classifier of your own needs ``fit(X, table)``, which
+        returns it, ``predict_annotation_proba(X)``, scikit-learn's ``get_params``, and whatever
+        else you call on the fitted wrapper (``predict``, ``score``).
+    selector : Selector or None, default=None
+        Chooses what is added: `DistributionAwareSelector` (None), `ConfidenceSelector`,
+        `RandomSelector` or `SamplingSelector`.
+    annotator : crowd classifier, completer or None, default=None
+        Another model that annotates first: a crowd classifier, or a completer such as
+        `GraphCompleter`, with ``fit(X, table)`` and ``predict_annotation_proba(X)`` (or
+        ``complete(rows)``, which is preferred; rows are positions in X). It is trained in round
+        0, cloned and seeded like the estimator. ``estimator`` is trained from round 1 on, and
+        only its rounds can be kept.
+    n_rounds : int, default=5
+        Number of times that annotations are added and the estimator is trained anew; 0 trains the
+        estimator alone. There are fewer rounds if no annotation is missing any more.
+    n_select : int, float or "all", default=1.0
+        Annotations to add per round, at most. A float is a multiple of the number observed
+        (including those held out); "all" adds every missing annotation.
+    warm_start : bool, default=False
+        Continue from the weights of the previous round, with a new optimiser and for as many
+        epochs again, rather than from scratch. The estimator must be a network of this library
+        whose training starts from weights (see ``start`` in `BaseCrowdClassifier.fit`).
+    validation : None, float or (X, y_gold), default=None
+        None trains all rounds and keeps the last. A fraction of the observed annotations is held
+        out, and never replaced by pseudo-annotations; the round that explains them best is kept.
+        With gold labels, the round most accurate on them is kept.
+    patience : int or None, default=None
+        With ``validation``: stop after this many rounds without improvement.
+    checkpoint : str, Path or None, default=None
+        File beside which the estimator of every round keeps its own (``<stem>-round<k>``), from
+        which a later ``fit`` on the same data with the same parameters continues.
+    verbose : int, default=0
+        1 shows a progress bar per round.
+    random_state : int, RandomState or None, default=None
+        Seeds the selector, the choice of held-out annotations and, if it has no seed of its own,
+        the estimator.
+
+    Attributes
+    ----------
+    estimator_ : crowd classifier
+        The classifier of the round that is kept.
+    augmented_annotations_ : AnnotationTable
+        What it was trained on: observed annotations as they were (except those held out), and
+        pseudo-annotations marked ``source="pseudo"``.
+    rounds_ : integer array of shape (n_annotations,)
+        Round in which each annotation of that table was added; 0 for observed annotations.
+    best_round_ : int
+        With ``validation``: the round that is kept.
+    history_ : History
+        One row per round: ``round``, ``n_added``, ``added_<class>``; ``imbalance_before`` and
+        ``imbalance``, without and with the added annotations (the largest number of annotations
+        of a class, divided by the smallest of a class that has any); with ``validation``,
+        ``validation_nll`` (mean negative log likelihood of the held-out annotations) or
+        ``validation_accuracy``; ``seconds``. Where gold labels are watched
+        (``fit(..., watch=...)``), accuracies (those of an ``annotator``'s round are
+        ``annotator_...``) and, for the added annotations, ``pseudo_accuracy``,
+        ``majority_precision`` and ``minority_recall`` (see `pseudo_annotation_quality`). Every
+        estimator has a ``history_`` of its own.
+    classes_ : array of shape (n_classes,)
+    annotators_ : array of shape (n_annotators,)
+
+    References
+    ----------
+    .. [1] DASC, Machine Learning 2023, Algorithm 1.
+
+    Examples
+    --------
+    >>> from manyhands import CrowdLayerClassifier, SelfTrainingCrowdClassifier, load_demo
+    >>> demo = load_demo()
+    >>> base = CrowdLayerClassifier(max_epochs=2, random_state=0)
+    >>> model = SelfTrainingCrowdClassifier(base, n_rounds=1, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).history_.column("round").tolist()
+    [0.0, 1.0]
+    """
+
+    _parameter_constraints = {
+        **BaseSelfTraining._parameter_constraints,
+        "selector": [None, HasMethods(["select"])],
+    }
+
+    selector: Selector | None = field(default=None, kw_only=False)
+
+    def _make_selector(self) -> Selector:
+        return DistributionAwareSelector() if self.selector is None else clone(self.selector)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DASCClassifier(BaseSelfTraining):
+    """Distribution-aware self-training: the most confident annotations, more of rare classes [1]_.
+
+    Equivalent to `SelfTrainingCrowdClassifier` with a `DistributionAwareSelector`.
+
+    Parameters
+    ----------
+    estimator, annotator, n_rounds, n_select, warm_start, validation, patience, checkpoint, \
+    verbose, random_state
+        See `SelfTrainingCrowdClassifier`.
+    refill : bool, default=False
+        See `DistributionAwareSelector`.
+
+    References
+    ----------
+    .. [1] DASC, Machine Learning 2023, Eq. 2-4 and Algorithm 1.
+
+    Examples
+    --------
+    >>> from manyhands import CrowdLayerClassifier, DASCClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = DASCClassifier(CrowdLayerClassifier(max_epochs=2), n_rounds=1, random_state=0)
+    >>> model = model.fit(demo.X_train, demo.annotations)
+    >>> model.augmented_annotations_.observed.equals(demo.annotations)
+    True
+    """
+
+    _parameter_constraints = {
+        **BaseSelfTraining._parameter_constraints,
+        "refill": ["boolean"],
+    }
+
+    refill: bool = False
+
+    def _make_selector(self) -> Selector:
+        return DistributionAwareSelector(self.refill)

@@ -1,0 +1,297 @@
+"""The rounds of one self-training: predict missing annotations, add some, train anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from pathlib import Path
+from time import perf_counter
+from typing import Any, cast
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.self_training.checks import check_validation_gold
+from manyhands.classifiers.self_training.quality import (
+    imbalance,
+    rarer_half,
+    watched_accuracies,
+    watched_pseudo_quality,
+)
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.template import draw_seed
+from manyhands.fitting.watching import Watch
+from manyhands.training import History, hold_out
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+PREDICTED_AT_ONCE = 1 << 22
+"""Numbers in a block of predicted annotations: 16 MiB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One trained round of the estimator.
+
+    Attributes
+    ----------
+    number : int
+    estimator : fitted crowd classifier
+    table : AnnotationTable
+        What it was trained on.
+    rounds : integer array of shape (n_annotations,)
+        Round in which each annotation of the table was added.
+    value : float
+        What ``validation`` says of it; higher is better.
+    """
+
+    number: int
+    estimator: Any
+    table: AnnotationTable
+    rounds: IntArray
+    value: float
+
+
+@dataclass(eq=False)
+class SelfTraining:
+    """What one fit works with, and how far it has come. It ends with the fit.
+
+    Attributes
+    ----------
+    X : as in ``fit``
+    table : AnnotationTable
+        What the next training learns from: observed annotations, and pseudo-annotations so far.
+    held : AnnotationTable or None
+        Annotations held out, where ``validation`` is a fraction.
+    n_select : int
+        Annotations to add per round, at most.
+    rng : Generator
+    watch : Watch
+    rounds : integer array of shape (n_annotations,)
+        Round in which each annotation of ``table`` was added.
+    is_rare : array of bool, shape (n_classes,)
+        The half of the classes with fewer annotations at the start.
+    model : fitted model or None
+        The one trained last: it annotates next.
+    estimator : fitted crowd classifier or None
+        The same, unless that one is the ``annotator``'s.
+    kept : Round or None
+        The best round so far; without ``validation``, the last.
+    history : History
+    """
+
+    X: Any
+    table: AnnotationTable
+    held: AnnotationTable | None
+    n_select: int
+    rng: np.random.Generator
+    watch: Watch
+    rounds: IntArray = field(init=False)
+    is_rare: BoolArray = field(init=False)
+    model: Any = None
+    estimator: Any = None
+    kept: Round | None = None
+    history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        self.rounds = np.zeros(self.table.n_annotations, dtype=np.int64)
+        self.is_rare = rarer_half(self.table)
+
+    @classmethod
+    def of(cls, model: Any, X: Any, table: AnnotationTable, watch: Watch) -> SelfTraining:
+        """Hold annotations out, and get ready for the first round.
+
+        Parameters
+        ----------
+        model : BaseSelfTraining
+            Its parameters are checked by now.
+        X, table, watch
+            See `BaseSelfTraining.fit`.
+        """
+        rng = np.random.default_rng(draw_seed(model.random_state))
+        check_validation_gold(model.validation, table)
+        n_select = _n_select(model.n_select, table)
+        held: AnnotationTable | None = None
+        if isinstance(model.validation, Real):
+            table, held = hold_out(table, float(model.validation), rng)
+        return cls(X, table, held, n_select, rng, watch)
+
+    def add(self, pseudo: AnnotationTable, number: int) -> None:
+        """Add the pseudo-annotations of a round."""
+        self.table = self.table.with_added(pseudo)
+        self.rounds = np.append(self.rounds, np.full(pseudo.n_annotations, number))
+
+
+def _n_select(given: int | float | str, table: AnnotationTable) -> int:
+    """Annotations to add per round, from the parameter ``n_select``."""
+    if given == "all":
+        return table.n_instances * table.n_annotators
+    if isinstance(given, Integral):
+        return int(given)
+    return max(1, round(float(given) * table.observed.n_annotations))
+
+
+def run_rounds(model: Any, fit: SelfTraining) -> Round:
+    """Run all rounds of a self-training classifier.
+
+    Parameters
+    ----------
+    model : BaseSelfTraining
+    fit : SelfTraining
+        Gets the rounds' history, among others.
+
+    Returns
+    -------
+    Round
+        The round to keep.
+    """
+    for number in range(model.n_rounds + 1):
+        row = _annotation_round(model, fit, number)
+        # After the annotator's round, the estimator is trained even if nothing was added.
+        if number and not row["n_added"] and fit.estimator is not None:
+            break
+        seconds = _train(model, fit, number)
+        if model.annotator is not None and not number:
+            measures = _annotator_measures(model.validation, fit)
+            fit.history.append(row | measures | {"seconds": seconds})
+            continue
+        fit.estimator = fit.model
+        row |= _validation_measures(model.validation, fit)
+        watched = watched_accuracies(fit.estimator, fit.X, fit.watch)
+        fit.history.append(row | watched | {"seconds": seconds})
+        trained = Round(number, fit.estimator, fit.table, fit.rounds, _value(row))
+        if fit.kept is None or model.validation is None or trained.value > fit.kept.value:
+            fit.kept = trained
+        elif model.patience is not None and number - fit.kept.number >= model.patience:
+            break
+    return cast(Round, fit.kept)
+
+
+def _annotation_round(model: Any, fit: SelfTraining, number: int) -> dict[str, Any]:
+    """Add the annotations of a round; return its history row so far. Round 0 adds none."""
+    before = imbalance(fit.table)
+    n_added = np.zeros(fit.table.n_classes, dtype=np.int64)
+    quality: dict[str, float] = {}
+    if number:
+        predictions = _predict_annotations(fit.model, fit.X, fit.table)
+        selection = model._make_selector().select(
+            predictions, fit.table, fit.n_select, fit.rng, held=fit.held
+        )
+        n_added = selection.n_selected
+        quality = watched_pseudo_quality(selection.table, fit.is_rare, fit.watch)
+        fit.add(selection.table, number)
+    names = [f"added_{name}" for name in fit.table.classes]
+    return {
+        "round": number,
+        "n_added": int(n_added.sum()),
+        **dict(zip(names, n_added.tolist(), strict=True)),
+        "imbalance": imbalance(fit.table),
+        "imbalance_before": before,
+        **quality,
+    }
+
+
+# -- training -------------------------------------------------------------------------------------
+
+
+def _train(model: Any, fit: SelfTraining, number: int) -> float:
+    """Train the model of a round, ``fit.model``; return the seconds it took."""
+    estimator = _make_estimator(model, fit.rng, number)
+    options: dict[str, Any] = {}
+    if has_fit_parameter(estimator, "watch"):
+        options["watch"] = fit.watch
+    if model.warm_start and fit.estimator is not None:
+        options["start"] = _warm_start(estimator, fit.estimator)
+    started = perf_counter()
+    fit.model = estimator.fit(fit.X, fit.table, **options)
+    return perf_counter() - started
+
+
+def _make_estimator(model: Any, rng: np.random.Generator, number: int) -> Any:
+    """Make the unfitted model of a round, with a seed and a checkpoint of its own."""
+    is_annotator = model.annotator is not None and not number
+    estimator = clone(model.annotator) if is_annotator else model.clone_estimator()
+    parameters = estimator.get_params(deep=False)
+    seed = int(rng.integers(np.iinfo(np.int32).max))
+    if parameters.get("random_state", 0) is None:
+        estimator.set_params(random_state=seed)
+    if model.verbose and parameters.get("verbose") == 0:
+        estimator.set_params(verbose=model.verbose)
+    if model.checkpoint is not None and "checkpoint" in parameters:
+        path = Path(model.checkpoint)
+        estimator.set_params(checkpoint=path.with_stem(f"{path.stem}-round{number}"))
+    return estimator
+
+
+def _warm_start(estimator: Any, previous: Any) -> Any:
+    """Give the classifier of the round before, if the estimator can start from its weights."""
+    if not has_fit_parameter(estimator, "start"):
+        raise AnnotationError(
+            f"warm_start=True needs an estimator with weights to continue from, which "
+            f"{type(estimator).__name__} has not; use warm_start=False"
+        )
+    return previous
+
+
+# -- measures -------------------------------------------------------------------------------------
+
+
+def _validation_measures(validation: Any, fit: SelfTraining) -> dict[str, float]:
+    """How well the round explains held-out annotations, or predicts gold labels."""
+    if fit.held is not None:
+        return {"validation_nll": -float(fit.model.score(fit.X, fit.held))}
+    if validation is not None:
+        return {"validation_accuracy": float(fit.model.score(*validation))}
+    return {}
+
+
+def _annotator_measures(validation: Any, fit: SelfTraining) -> dict[str, float]:
+    """Measures of the annotator's round, under names of their own.
+
+    A completer knows no true classes and has no measures.
+    """
+    measures: dict[str, float] = {}
+    if hasattr(fit.model, "score"):
+        measures |= _validation_measures(validation, fit)
+    if hasattr(fit.model, "predict"):
+        measures |= watched_accuracies(fit.model, fit.X, fit.watch)
+    return {f"annotator_{name}": value for name, value in measures.items()}
+
+
+def _value(row: Mapping[str, Any]) -> float:
+    """How good a round is by its validation measure; higher is better."""
+    return float(row.get("validation_accuracy", -row.get("validation_nll", 0.0)))
+
+
+# -- predicted annotations ------------------------------------------------------------------------
+
+
+def _predict_annotations(
+    model: Any, X: Any, table: AnnotationTable
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Yield blocks of instances, and their predictions (n, n_annotators, n_classes)."""
+    size = max(1, PREDICTED_AT_ONCE // (table.n_annotators * table.n_classes))
+    for start in range(0, table.n_instances, size):
+        rows = np.arange(start, min(start + size, table.n_instances))
+        if hasattr(model, "complete"):
+            yield rows, model.complete(rows)
+        else:
+            yield rows, model.predict_annotation_proba(_take_rows(X, rows))
+
+
+def _take_rows(X: Any, rows: IntArray) -> Any:
+    """Take rows of an array, a sparse matrix, a tensor or a map-style Dataset."""
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[rows]
+    if hasattr(X, "__array__") and not hasattr(X, "__getitem__"):
+        X = np.asarray(X)
+    if hasattr(X, "shape") or isinstance(X, list):
+        return _safe_indexing(X, rows)
+    from torch.utils.data import Subset
+
+    if not hasattr(X, "__getitem__"):
+        raise AnnotationError(f"X is a {type(X).__name__}; use an array or a map-style Dataset")
+    return Subset(X, rows.tolist())
