@@ -10,8 +10,8 @@ from sklearn.base import clone
 from torch.utils.data import TensorDataset
 
 from manyhands import AnnotationTable, GraphCompleter, all_classifiers
-from manyhands.classifiers import graph_completion
-from manyhands.classifiers.graph_completion import _Graph
+from manyhands.classifiers.graph_completion import training
+from manyhands.classifiers.graph_completion.graph import AnnotationGraph
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.registry import find
@@ -67,20 +67,20 @@ def test_what_is_to_be_predicted_is_no_message(monkeypatch):
     rows = np.unique(table.instance)
     model = completer(dropout=0.0).fit(X, table)
     x = torch.from_numpy(X[rows].astype(np.float32))
-    graph = _Graph.of(table, rows, torch.device("cpu"))
-    hidden = graph.hidden(0.5)
+    graph = AnnotationGraph.of(table, rows, torch.device("cpu"))
+    hidden = graph.draw_hidden(0.5)
     assert hidden.sum() == round(0.5 * table.n_annotations)
     seen = []
-    monkeypatch.setattr(_Graph, "hidden", lambda self, share: hidden)
+    monkeypatch.setattr(AnnotationGraph, "draw_hidden", lambda self, share: hidden)
     monkeypatch.setattr(
-        graph_completion,
+        training,
         "annotation_nll",
         lambda log_proba, labels, weights: seen.append((log_proba, labels)) or log_proba.sum(),
     )
     for changed in (hidden, ~hidden):
         labels = torch.where(changed, (graph.edges.labels + 1) % 3, graph.edges.labels)
         for version in (graph.edges, graph.edges._replace(labels=labels)):
-            model._objective(model.module_, (x, graph._replace(edges=version)))
+            training.hidden_annotations_loss(model.module_, x, graph._replace(edges=version), 0.5)
     own, others = seen[:2], seen[2:]
     assert torch.equal(own[0][0], own[1][0])
     assert not torch.equal(own[0][1], own[1][1])
@@ -94,15 +94,15 @@ def test_a_cell_is_hidden_with_all_its_annotations():
     table = AnnotationTable(
         rows, annotators, labels, np.arange(3), np.arange(2), np.array(["a", "b"])
     )
-    graph = _Graph.of(table, np.arange(3), torch.device("cpu"))
+    graph = AnnotationGraph.of(table, np.arange(3), torch.device("cpu"))
     assert graph.n_cells == 4
     torch.manual_seed(0)
     for _ in range(20):
-        hidden = graph.hidden(0.5)
+        hidden = graph.draw_hidden(0.5)
         assert hidden[0] == hidden[1]
         assert hidden[3] == hidden[4]
         assert len(set(graph.cells[hidden].tolist())) == 2
-    assert graph.hidden(1e-6).any()
+    assert graph.draw_hidden(1e-6).any()
 
 
 def test_the_epoch_that_explains_the_held_out_annotations_best_is_kept():
@@ -120,8 +120,8 @@ def test_the_epoch_that_explains_the_held_out_annotations_best_is_kept():
     kept, held = hold_out(table, 0.2, np.random.default_rng(seed))
     found = np.unique(table.instance)
     x = torch.from_numpy(X[found].astype(np.float32))
-    others = _Graph.of(kept, found, torch.device("cpu")).edges
-    asked = _Graph.of(held, found, torch.device("cpu")).edges
+    others = AnnotationGraph.of(kept, found, torch.device("cpu")).edges
+    asked = AnnotationGraph.of(held, found, torch.device("cpu")).edges
     with torch.inference_mode():
         log_proba = model.module_.annotation_log_proba(x, others, *asked[:2])
     by_hand = -log_proba.gather(1, asked.labels[:, None]).mean()
@@ -141,7 +141,7 @@ def test_cells_are_completed_with_all_annotations_those_held_out_too():
     found = np.unique(table.instance)
     x = torch.from_numpy(X[found].astype(np.float32))
     with torch.inference_mode():
-        whole = _Graph.of(table, found, torch.device("cpu")).edges
+        whole = AnnotationGraph.of(table, found, torch.device("cpu")).edges
         proba = model.module_.decode(*model.module_(x, whole)).exp().numpy()
     np.testing.assert_allclose(model.complete(found), proba, atol=1e-6)
 

@@ -446,7 +446,7 @@ def test_a_warm_start_needs_weights():
     model = DASCClassifier(
         AggregatedClassifier(backbone=LogisticRegression()), n_rounds=1, warm_start=True
     )
-    with pytest.raises(AnnotationError, match="no network to go on from"):
+    with pytest.raises(AnnotationError, match="gives weights to a network; .* LogisticRegression has none"):
         model.fit(X, A)
 
 
@@ -662,7 +662,7 @@ def test_the_estimator_is_trained_where_nothing_is_missing():
     ("changes", "message"),
     [
         ({"n_rounds": 0}, "n_rounds=0 ends after the annotator's round"),
-        ({"warm_start": True}, "warm_start=True continues from .* another model's"),
+        ({"warm_start": True}, "warm_start=True continues from .* belong to another model"),
         ({"annotator": ConfidenceSelector()}, "annotator"),
         ({"annotator": GraphCompleter}, r"annotator is the class GraphCompleter; give an object"),
         ({"annotator": base(checkpoint="a")}, "annotator has checkpoint='a', one file for"),

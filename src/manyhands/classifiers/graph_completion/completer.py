@@ -1,0 +1,278 @@
+"""`GraphCompleter`: predicts the annotations that are missing from those that are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import check_positions, resolve
+from manyhands.classifiers.graph_completion.training import (
+    CompletionFit,
+    last_states,
+    states_without_annotations,
+    train,
+)
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.context import all_or_nothing
+from manyhands.fitting.reading import check_rows, read_features, read_target
+from manyhands.fitting.template import draw_seed
+from manyhands.inference.inputs import check_annotations
+from manyhands.nn import GraphCompletionModule
+from manyhands.training import Features, History, isolated_rng, pick_device
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GraphCompleter(BaseEstimator):
+    """Complete a crowd's annotations by graph convolution (GC-MC) [1]_.
+
+    Annotators and instances are the nodes of a graph; annotations are its edges, labelled with
+    their class. Two graph convolutions, with one matrix per class, pass messages along the edges.
+    A bilinear decoder predicts how an annotator would annotate an instance. Every training step
+    hides a random part of the annotations and predicts only these, so no annotation explains
+    itself. The result predicts annotations and knows no true classes. To predict classes, train a
+    classifier on the completed annotations
+    (``SelfTrainingCrowdClassifier(annotator=GraphCompleter())``).
+
+    Parameters
+    ----------
+    embedding_dim : int, default=64
+        Size of a node's first state: an annotator's embedding, or a dense layer on an instance.
+    hidden : int, default=64
+        Size of a node's state after each convolution.
+    dropout : float, default=0.5
+        Dropout of the first states.
+    hide : float, default=0.5
+        Share of the annotated cells that a step hides and predicts.
+    max_epochs : int, default=200
+        Number of steps, each on the whole graph.
+    lr : float, default=3e-3
+        Learning rate of Adam.
+    weight_decay : float, default=5e-4
+        L2 penalty of Adam.
+    scaling : {"standard", "rms", None}, default="standard"
+        Scaling of the features; see `BaseCrowdClassifier`.
+    validation : float or None, default=0.1
+        Share of the annotations held out in training; the epoch that explains them best is kept.
+        None keeps the last.
+    patience : int or None, default=None
+        With ``validation``: stop after this many epochs without improvement.
+    device : str, default="auto"
+    verbose : int, default=0
+        1 shows a progress bar.
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    module_ : GraphCompletionModule
+    history_ : History
+        One row per epoch: ``nll`` (of the hidden annotations), ``loss`` (the same),
+        ``validation_nll`` (of the held-out annotations, given all others), ``seconds``.
+    best_epoch_ : int
+        With ``validation``: the epoch that is kept.
+    heard_ : array of bool, shape (n_annotators,)
+        Which annotators have annotations. The others are expected to annotate as these do on
+        average.
+    instance_states_ : tensor of shape (n_samples, hidden + 1)
+        Last states of the instances, given all annotations.
+    annotator_states_ : tensor of shape (n_annotators, hidden + 1)
+        Last states of the annotators, given all annotations.
+    classes_ : array of shape (n_classes,)
+    annotators_ : array of shape (n_annotators,)
+
+    Notes
+    -----
+    The cost of a step grows with the annotations and the annotated instances. The device holds
+    all features of the annotated instances. Weights of annotations act on the loss only.
+
+    References
+    ----------
+    .. [1] van den Berg, Kipf & Welling, Graph convolutional matrix completion, 2017.
+
+    Examples
+    --------
+    >>> from manyhands import GraphCompleter, load_demo
+    >>> demo = load_demo()
+    >>> model = GraphCompleter(max_epochs=5, random_state=0).fit(demo.X_train, demo.annotations)
+    >>> proba = model.complete([0, 1])
+    >>> proba.shape == (2, len(model.annotators_), len(model.classes_))
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "hidden": [Interval(Integral, 1, None, closed="left")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "hide": [Interval(Real, 0, 1, closed="neither")],
+        "max_epochs": [Interval(Integral, 1, None, closed="left")],
+        "lr": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "scaling": [StrOptions({"standard", "rms"}), None],
+        "validation": [None, Interval(Real, 0, 1, closed="neither")],
+        "patience": [None, Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+    }
+
+    embedding_dim: int = field(default=64, kw_only=False)
+    hidden: int = 64
+    dropout: float = 0.5
+    hide: float = 0.5
+    max_epochs: int = 200
+    lr: float = 3e-3
+    weight_decay: float = 5e-4
+    scaling: str | None = "standard"
+    validation: float | None = 0.1
+    patience: int | None = None
+    device: str = "auto"
+    verbose: int = 0
+    random_state: Any = None
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from annotations what the missing ones would be. A failed fit changes nothing.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), array or tensor of
+            shape (n_samples, *input_shape), or map-style torch Dataset
+        y : AnnotationTable, or array of shape (n_samples, n_annotators) with -1/NaN missing
+
+        Raises
+        ------
+        AnnotationError
+            If X and y do not belong together, y is empty, or X is not finite.
+        DivergenceError
+            If the loss stops being finite.
+        """
+        with all_or_nothing(self):
+            self._validate_params()
+            if self.patience is not None and self.validation is None:
+                raise AnnotationError(
+                    f"patience={self.patience} needs something to watch; give validation= a "
+                    "fraction of the annotations"
+                )
+            table = read_target(y, type(self).__name__)
+            X = read_features(self, X, reset=True)
+            check_rows(X, table)
+            check_annotations(table, argument="y")
+            self._train(X, table)
+        return self
+
+    def _train(self, X: Any, table: AnnotationTable) -> None:
+        """Train on data that are checked, and set what was learnt."""
+        self.classes_, self.annotators_ = np.array(table.classes), np.array(table.annotators)
+        self.heard_: BoolArray = table.annotations_per_annotator() > 0
+        device, seed = pick_device(self.device), draw_seed(self.random_state)
+        with isolated_rng(seed, device):
+            features = Features(X, device)
+            rng = np.random.default_rng(seed)
+            fit = CompletionFit.of(features, table, self.validation, rng)
+            best = train(self, fit)
+            if hasattr(self, "best_epoch_"):
+                del self.best_epoch_  # Of an earlier fit.
+            if best is not None:
+                self.best_epoch_: int = best.best["epoch"]
+            self.input_shape_ = tuple(features.input_shape)
+            self.module_: GraphCompletionModule = fit.module
+            self.history_: History = fit.history
+            self.instance_states_, self.annotator_states_ = last_states(fit)
+
+    # -- prediction -----------------------------------------------------------------------------
+
+    def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
+        """Probability of every class as the annotation, from the features of instances alone.
+
+        For instances of `fit`, use `complete`, which knows their annotations too.
+
+        Parameters
+        ----------
+        X : as in `fit`
+        annotators : ids, mask or slice, optional
+            Default: all. Integers are positions if the ids are strings.
+
+        Returns
+        -------
+        array of shape (n_samples, n_annotators, n_classes)
+            float32; the last axis sums to 1.
+
+        Raises
+        ------
+        AnnotationError
+            If an annotator was not there in `fit`, or X has another shape.
+        """
+        check_is_fitted(self, "module_")
+        device = self.annotator_states_.device
+        features = Features(read_features(self, X, reset=False), device)
+        return self._decode(states_without_annotations(self.module_, features), annotators)
+
+    def complete(self, rows: Any, annotators: Any = None) -> FloatArray:
+        """Probability of every class as the annotation, for instances that `fit` was given.
+
+        Parameters
+        ----------
+        rows : array of integers, shape (n_samples,)
+            Positions in the X and y of `fit`.
+        annotators : ids, mask or slice, optional
+
+        Returns
+        -------
+        array of shape (n_samples, n_annotators, n_classes)
+            float32; the last axis sums to 1. The prediction of an annotated cell uses its own
+            annotation too.
+
+        Raises
+        ------
+        AnnotationError
+            If rows are not positions, or an annotator was not there in `fit`.
+        IndexError
+            If there is no such row.
+        """
+        check_is_fitted(self, "module_")
+        positions = np.asarray(rows)
+        if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
+            raise AnnotationError(
+                f"rows has shape {positions.shape} and type {positions.dtype}; give positions in "
+                "fit's X, such as [0, 1], or features to predict_annotation_proba"
+            )
+        states = self.instance_states_
+        found = check_positions(positions.astype(np.int64), len(states), "rows")
+        return self._decode(states[torch.from_numpy(found).to(states.device)], annotators)
+
+    @torch.inference_mode()
+    def _decode(self, states: Tensor, annotators: Any) -> FloatArray:
+        """Probabilities from instances' last states, shape (n, n_annotators, n_classes)."""
+        columns = resolve(
+            slice(None) if annotators is None else annotators,
+            self.annotators_,
+            argument="annotators",
+            vocabulary_name="annotators_",
+        )
+        heard = self.heard_[columns]
+        shape = (len(states), len(columns), len(self.classes_))
+        proba = np.empty(shape, dtype=np.float32)
+        proba[:, heard] = self._decode_heard(states, columns[heard])
+        if not heard.all():
+            by_all = self._decode_heard(states, np.flatnonzero(self.heard_))
+            proba[:, ~heard] = by_all.mean(axis=1, keepdims=True)
+        return cast(FloatArray, proba)
+
+    def _decode_heard(self, states: Tensor, columns: IntArray) -> FloatArray:
+        """Probabilities for annotators, given by position, who have annotations."""
+        annotators = self.annotator_states_[torch.from_numpy(columns).to(states.device)]
+        return cast(FloatArray, self.module_.decode(states, annotators).exp().cpu().numpy())
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
