@@ -446,7 +446,7 @@ def test_a_warm_start_needs_weights():
     model = DASCClassifier(
         AggregatedClassifier(backbone=LogisticRegression()), n_rounds=1, warm_start=True
     )
-    with pytest.raises(AnnotationError, match="gives weights to a network; .* LogisticRegression has none"):
+    with pytest.raises(AnnotationError, match=r"the second stage LogisticRegression has none"):
         model.fit(X, A)
 
 
