@@ -295,7 +295,7 @@ class _EveryNetworksTargets(SoftTargets):
     def objective(self, module: CrowdModule, batch: CrowdBatch) -> dict[str, Tensor]:
         """``cross_entropy``, the mean over networks and instances."""
         classifier = module.classifier
-        logits = cast(Ensemble, classifier.backbone).each(classifier.scaler(batch.x))
+        logits = cast(Ensemble, classifier.backbone).member_logits(classifier.scaler(batch.x))
         return self.loss(logits.flatten(0, 1), batch.instances.repeat(len(logits)))
 
 

@@ -14,8 +14,14 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         ("Classes", number(data["n_classes"])),
         ("Annotations per annotated instance", spread(data["per_instance"])),
         ("Annotations per active annotator", spread(data["per_annotator"])),
-        ("Instances without annotation", counted(data["n_unannotated"], data["n_instances"])),
-        ("Instances with a single annotation", counted(data["n_single"], data["n_instances"])),
+        (
+            "Instances without annotation",
+            count_with_share(data["n_unannotated"], data["n_instances"]),
+        ),
+        (
+            "Instances with a single annotation",
+            count_with_share(data["n_single"], data["n_instances"]),
+        ),
         ("Empty cells (instance, annotator)", percent(data["sparsity"])),
     ]
     agreement = data["agreement"]
@@ -83,7 +89,7 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.1f} %"
 
 
-def counted(n: int, total: int) -> str:
+def count_with_share(n: int, total: int) -> str:
     """Write a count with its share: 42 (4.2 %)."""
     return f"{n:,} ({percent(n / total)})" if n and total else f"{n:,}"
 

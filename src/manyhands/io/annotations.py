@@ -16,7 +16,7 @@ from manyhands.annotations.passes import check_no_class, pass_kinds, recode_pass
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     find_column,
-    some,
+    preview,
     with_types,
 )
 from manyhands.io.features import FeatureFile, read_array, read_features
@@ -202,7 +202,7 @@ def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
     if len(unknown):
         raise AnnotationError(
             f"{len(unknown)} of {len(ids)} annotated tasks are not among the {len(tasks)} given "
-            f"tasks (the ids of the features): {some(unknown)}; given are {some(tasks)}. "
+            f"tasks (the ids of the features): {preview(unknown)}; given are {preview(tasks)}. "
             "Drop their annotations, or add their features"
         )
     positions, _ = encode(ids, wanted, argument="tasks", vocabulary_name="tasks")
@@ -219,14 +219,14 @@ def _check_row_numbers(ids: AnyArray, n: int, annotations: Path, features: Path)
     """Raise an error if tasks cannot be row numbers of X."""
     if ids.dtype.kind not in "iu" and len(ids):
         raise AnnotationError(
-            f"{annotations}: tasks are strings ({some(ids)}) but {features} has no ids to match "
+            f"{annotations}: tasks are strings ({preview(ids)}) but {features} has no ids to match "
             'them with. Store the ids with X (np.savez(file, X=X, task=ids), or a column "task" '
             "in a table), or use the row numbers 0.. as tasks"
         )
     outside = ids[(ids < 0) | (ids >= n)]
     if len(outside):
         raise AnnotationError(
-            f"{annotations}: {len(outside)} tasks ({some(outside)}) are not row numbers "
+            f"{annotations}: {len(outside)} tasks ({preview(outside)}) are not row numbers "
             f"0..{n - 1} of {features}, which has no ids. Count rows from 0, or store the ids "
             "with X (np.savez(file, X=X, task=ids))"
         )

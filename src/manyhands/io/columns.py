@@ -39,7 +39,7 @@ def id_column(names: Iterable[str]) -> str | None:
     found = [n for n in names if n != "X" and _base(n) in _SYNONYMS["task"] | {""}]
     if len(found) > 1:
         raise AnnotationError(
-            f"{some(found)} could all be the ids; rename the right column to 'task'"
+            f"{preview(found)} could all be the ids; rename the right column to 'task'"
         )
     return found[0] if found else None
 
@@ -52,7 +52,7 @@ def find_column(frame: Frame, argument: str, name: str) -> str:
     found = [c for c in frame.columns if _base(c) in _SYNONYMS[argument]]
     if len(found) > 1:
         raise AnnotationError(
-            f"there is no column {name!r}, and {some(found)} could all stand for it; pass "
+            f"there is no column {name!r}, and {preview(found)} could all stand for it; pass "
             f"{default}=<name>"
         )
     if not found:
@@ -135,7 +135,7 @@ def with_column(frame: Frame, name: str, values: AnyArray) -> Frame:
     return frame.with_columns(series)
 
 
-def some(values: Any) -> str:
+def preview(values: Any) -> str:
     """Format the first three values for a message."""
     shown = [v.item() if isinstance(v, np.generic) else v for v in values[:3]]
     return ", ".join(map(repr, shown)) + (" ..." if len(values) > 3 else "")

@@ -18,7 +18,7 @@ from typing import Any, cast
 import narwhals as nw
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.columns import Frame, id_column, some
+from manyhands.io.columns import Frame, preview, id_column
 from manyhands.io.opening import SEPARATORS, suffix_of
 
 _MISSING_NUMBERS = ["", "nan", "NaN", "NA", "N/A", "null", "None"]
@@ -50,7 +50,7 @@ def csv_header(path: Path) -> list[str]:
     _check_header(header, separator)
     if first is None:
         raise AnnotationError(
-            f"the file has a header ({some(header)}) but no rows; export it again"
+            f"the file has a header ({preview(header)}) but no rows; export it again"
         )
     return header
 

@@ -13,8 +13,8 @@ from manyhands.annotations.encoding import make_vocabulary
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     canonical,
+    preview,
     id_column,
-    some,
 )
 from manyhands.io.csv_files import csv_header, read_csv
 from manyhands.io.frames import read_parquet
@@ -117,7 +117,7 @@ def _from_columns(path: Path) -> tuple[AnyArray, AnyArray | None, list[str]]:
     other = [c for c in columns if c not in numeric]
     if other:
         raise AnnotationError(
-            f"{len(other)} of {len(columns)} columns are not numeric: {some(other)}. Drop or "
+            f"{len(other)} of {len(columns)} columns are not numeric: {preview(other)}. Drop or "
             "encode them; put ids into a column named 'task'"
         )
     if not columns:

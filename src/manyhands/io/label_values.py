@@ -10,7 +10,7 @@ from manyhands.annotations.encoding import make_vocabulary, missing_mask, tidy
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     Frame,
-    some,
+    preview,
     with_column,
     with_missing,
 )
@@ -55,6 +55,6 @@ def check_codes(labels: AnyArray, names: AnyArray) -> None:
     if len(outside):
         raise AnnotationError(
             "labels are integers and classes are names, so labels must be codes "
-            f"0..{len(names) - 1}; found {some(outside)}. Count codes from 0, or give all classes "
-            f"({some(names)} ...)"
+            f"0..{len(names) - 1}; found {preview(outside)}. Count codes from 0, or give all "
+            f"classes ({preview(names)} ...)"
         )

@@ -37,13 +37,13 @@ class Ensemble(nn.Module):
         n_members = 1 if linear is None else 2
         self.register_buffer("weights", torch.full((n_members,), 1.0 / n_members))
 
-    def each(self, x: Tensor) -> Tensor:
+    def member_logits(self, x: Tensor) -> Tensor:
         """Class logits by every network, shape (n_networks, n, n_classes)."""
         return torch.stack([network(x) for network in self.networks])
 
     def forward(self, x: Tensor) -> Tensor:
         """Class logits of all together, shape (n, n_classes)."""
-        logits = self.each(x)
+        logits = self.member_logits(x)
         # In double precision: in single, the last digits depend on a row's place in the batch.
         each = logits.double().log_softmax(dim=2)
         joint = each.logsumexp(dim=0) - math.log(len(self.networks))

@@ -97,7 +97,7 @@ class Selector(BaseEstimator):
                     f"predictions have shape {np.shape(proba)}; {expected} is needed for "
                     f"{len(instances)} instances"
                 )
-            is_open = open_cells.of(instances)
+            is_open = open_cells.at(instances)
             row, annotator = np.nonzero(is_open)
             distribution = np.asarray(proba)[row, annotator].astype(np.float64)
             if not np.isfinite(distribution).all():
@@ -293,7 +293,7 @@ class _OpenCells:
         self.start = np.searchsorted(instance[order], np.arange(table.n_instances + 1))
         self.is_heard = table.annotations_per_annotator() > 0
 
-    def of(self, instances: IntArray) -> BoolArray:
+    def at(self, instances: IntArray) -> BoolArray:
         """Whether each cell of some instances is open, shape (b, n_annotators)."""
         first, end = self.start[instances], self.start[np.asarray(instances) + 1]
         place = np.repeat(np.arange(len(instances)), end - first)

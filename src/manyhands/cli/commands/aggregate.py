@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.facts import counted
+from manyhands.cli.facts import count_with_share
 from manyhands.cli.options import (
     Abstain,
     Classes,
@@ -124,7 +124,7 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
     title = f"{result['method']}: {result['n_instances']:,} instances"
     print_labels(title, result, out, "labels.csv")
     if result["n_undecided"]:
-        say(f"left open: {counted(result['n_undecided'], result['n_instances'])}")
+        say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
     for name, value in (result["gold"] or {}).items():
         say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value:,}")
     if out:
