@@ -18,7 +18,7 @@ from typing import Any, cast
 import narwhals as nw
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.columns import Frame, preview, id_column
+from manyhands.io.columns import Frame, id_column, preview
 from manyhands.io.opening import SEPARATORS, suffix_of
 
 _MISSING_NUMBERS = ["", "nan", "NaN", "NA", "N/A", "null", "None"]

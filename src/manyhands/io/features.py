@@ -13,8 +13,8 @@ from manyhands.annotations.encoding import make_vocabulary
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     canonical,
-    preview,
     id_column,
+    preview,
 )
 from manyhands.io.csv_files import csv_header, read_csv
 from manyhands.io.frames import read_parquet
