@@ -10,8 +10,8 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from torch.testing import assert_close
 
-import manyhands.classifiers.personal as personal
 from manyhands import AnnotationTable, PersonalClassifier, load, make_crowd
+from manyhands.classifiers.personal import admm, classifier, examples
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.objectives import (
@@ -278,8 +278,8 @@ def test_a_new_step_size_leaves_differences_and_multipliers():
     multiplier = torch.zeros_like(step.pull)
     for i, pairs in step._blocks():
         own = pairs - group_soft_threshold(pairs, step.fusion / step.rho)
-        personal._add_pairs(multiplier, i, own)
-    step._balance(1.0, 0.01, multiplier)
+        admm.add_pairs(multiplier, i, own)
+    step._balance_step_size(1.0, 0.01, multiplier)
     after = split()
     assert_close(after[0], before[0])
     assert_close(after[1], before[1])
@@ -348,7 +348,7 @@ def test_reading_in_batches_changes_nothing(monkeypatch):
     """Too large to keep, or not: the gradient of all is that of its parts."""
     X, A = noisy_problem(3)
     whole = PersonalClassifier(tol=1e-6).fit(X, A)
-    monkeypatch.setattr(personal, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(examples, "RESIDENT_BYTES", 0)
     for other in (X, csr_matrix(X)):
         parts = PersonalClassifier(tol=1e-6, batch_size=7, scaling="standard").fit(other, A)
         np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-4)
@@ -356,7 +356,7 @@ def test_reading_in_batches_changes_nothing(monkeypatch):
 
 def test_too_many_pairs_are_refused(monkeypatch):
     X, A = noisy_problem(2)
-    monkeypatch.setattr(personal, "PAIR_BYTES", 100)
+    monkeypatch.setattr(classifier, "PAIR_BYTES", 100)
     with pytest.raises(AnnotationError, match=r"3 annotators and X 4 weights for each of 1 out"):
         PersonalClassifier().fit(X, A)
     PersonalClassifier(fusion=0.0, max_epochs=2).fit(X, A)  # has no pairs
@@ -370,7 +370,7 @@ def test_class_balance_counts_annotations_and_refuses_focal_losses():
         balanced = PersonalClassifier(class_balance=option, random_state=0).fit(X, rare)
         assert balanced.predict_proba(X)[:, 2].mean() > plain + 0.02, option
     for option in ("focal", {"name": "cb_focal", "gamma": 1}):
-        with pytest.raises(AnnotationError, match="would not be convex"):
+        with pytest.raises(AnnotationError, match="would no longer be convex"):
             PersonalClassifier(class_balance=option).fit(X, rare)
     with pytest.raises(AnnotationError, match="class_balance='reweigh' is unknown"):
         PersonalClassifier(class_balance="reweigh").fit(X, rare)

@@ -1,0 +1,255 @@
+"""ADMM on the convex problem of personal classifiers.
+
+.. [1] H. Kajino, Y. Tsuboi and H. Kashima. Clustering crowds. AAAI 2013.
+   https://doi.org/10.1609/aaai.v27i1.8581
+.. [2] S. Boyd, N. Parikh, E. Chu, B. Peleato and J. Eckstein. Distributed optimization and
+   statistical learning via the alternating direction method of multipliers. 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyhands.classifiers.personal.examples import Examples
+from manyhands.nn import AnnotatorHeadsModule
+from manyhands.objectives import fusion_norm, group_soft_threshold, personal_nll
+from manyhands.training import Callback
+
+INNER_ITERATIONS = 25
+"""Maximum number of L-BFGS steps per iteration of ADMM; the next iteration continues from there."""
+BALANCING = 100
+"""Iterations in which the step size follows the residuals; then it is fixed, to converge."""
+
+
+def n_weight_columns(n_classes: int) -> int:
+    """Count the columns of weights; two classes share one, as published."""
+    return 1 if n_classes == 2 else n_classes
+
+
+class ADMMStep:
+    """One iteration of ADMM on the convex problem of personal classifiers [1]_.
+
+    The problem is split into classifiers W and the differences U between all pairs, U = DW. Each
+    iteration minimises the augmented Lagrangian over W by L-BFGS, then over U by group soft
+    thresholding, and moves the scaled multipliers Phi by the residual DW - U [2]_. For the pairs
+    only V = DW + Phi is stored: U is V after soft thresholding, and Phi is what that removed.
+
+    Parameters
+    ----------
+    module : AnnotatorHeadsModule
+        Gets the weights after each iteration.
+    examples : Examples
+    fusion, ridge : float
+    rho : float or None
+    tol : float
+
+    Attributes
+    ----------
+    weights : tensor of shape (1 + n_active_annotators, width, n_columns)
+        W; the target comes first.
+    pairs : tensor of shape (n_pairs, width, n_columns)
+        V.
+    residuals : list of (float, float)
+        Relative primal and dual residual of each iteration.
+    """
+
+    def __init__(
+        self,
+        module: AnnotatorHeadsModule,
+        examples: Examples,
+        *,
+        fusion: float,
+        ridge: float,
+        rho: float | None,
+        tol: float,
+    ) -> None:
+        self.module = module
+        self.examples = examples
+        self.fusion = fusion / len(examples.active)
+        self.ridge = ridge
+        self.adaptive = rho is None
+        self.tol = tol
+        n, width = 1 + len(examples.active), examples.width
+        n_columns = n_weight_columns(module.n_classes)
+        device = module.weight.device
+        shape = (n, width, n_columns)
+        self.weights = torch.zeros(shape, dtype=torch.float64, device=device, requires_grad=True)
+        n_pairs = n * (n - 1) // 2 if fusion else 0
+        self.pairs = self.weights.detach().new_zeros((n_pairs, width, n_columns))
+        self.pull = torch.zeros_like(self.weights.detach())  # D'(U - Phi)
+        # The curvature of a logistic loss is at most 1/4; that of the pairs is rho n.
+        curvature = 0.25 * examples.total_weight / (n - 1)
+        self.rho = 0.0 if not fusion else curvature / n if rho is None else float(rho)
+        self.residuals: list[tuple[float, float]] = []
+        self.gradient_scale: float | None = None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the residuals of the last iteration are within the tolerance."""
+        return bool(self.residuals) and max(self.residuals[-1]) <= self.tol
+
+    def start_epoch(self, epoch: int) -> None:
+        """Nothing to prepare."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything the next iteration depends on."""
+        names = ("weights", "pairs", "pull", "rho", "residuals", "gradient_scale")
+        return {name: getattr(self, name) for name in names}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        for name in ("weights", "pairs", "pull"):
+            getattr(self, name).data.copy_(state[name])
+        self.rho, self.gradient_scale = state["rho"], state["gradient_scale"]
+        self.residuals = [(primal, dual) for primal, dual in state["residuals"]]
+
+    def __call__(self, batch: None) -> dict[str, Tensor]:
+        """Run one iteration and return the terms of the objective."""
+        before = self.weights.detach().clone()
+        self._minimize_over_weights()
+        self.residuals.append(self._update_pairs() if self.rho else self._change_of_weights(before))
+        self._copy_into_module()
+        with torch.no_grad():
+            nll = fusion = self.weights.new_zeros(())
+            for groups in self.examples:
+                nll = nll + personal_nll(self.weights, groups)
+            if self.fusion:
+                fusion = self.fusion * fusion_norm(self.weights)
+            return {"nll": nll, "ridge": self._ridge(self.weights), "fusion": fusion}
+
+    def _ridge(self, weights: Tensor) -> Tensor:
+        return 0.5 * self.ridge * weights[0].square().sum()
+
+    def _evaluate(self) -> Tensor:
+        """Compute the augmented Lagrangian at the weights, and its gradient in ``.grad``.
+
+        Up to a constant, the sum over pairs of |w_i - w_j - u_ij + phi_ij|^2 needs no pairs.
+        """
+        weights = self.weights
+        weights.grad = None
+        spread = len(weights) * weights.square().sum() - weights.sum(dim=0).square().sum()
+        loss = self._ridge(weights) + self.rho * (0.5 * spread - (weights * self.pull).sum())
+        loss.backward()  # type: ignore[no-untyped-call]
+        total = loss.detach()
+        for groups in self.examples:
+            nll = personal_nll(weights, groups)
+            nll.backward()  # type: ignore[no-untyped-call]
+            total = total + nll.detach()
+        return total
+
+    def _minimize_over_weights(self) -> None:
+        if self.gradient_scale is None:
+            self._evaluate()
+            assert self.weights.grad is not None
+            scale = float(self.weights.grad.abs().max())
+            self.gradient_scale = min(scale, self.fusion * len(self.weights) or scale)
+        error = min(1.0, *self.residuals[-1]) if self.residuals else 1.0
+        optimizer = torch.optim.LBFGS(
+            [self.weights],
+            max_iter=INNER_ITERATIONS,
+            history_size=20,
+            # The error of this step must be small compared with the residuals.
+            tolerance_grad=0.1 * max(self.tol, 0.1 * error) * self.gradient_scale,
+            tolerance_change=1e-12,
+            line_search_fn="strong_wolfe",
+        )
+        optimizer.step(self._evaluate)  # type: ignore[no-untyped-call]
+        self.weights.grad = None
+
+    def _blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield i and the pairs (i, i + 1), ..., (i, n - 1), a view."""
+        n = len(self.weights)
+        starts = np.cumsum([0, *range(n - 1, 0, -1)]).tolist()
+        for i, (start, end) in enumerate(pairwise(starts)):
+            yield i, self.pairs[start:end]
+
+    @torch.no_grad()
+    def _update_pairs(self) -> tuple[float, float]:
+        """Update U and Phi, and return the relative primal and dual residual ([2]_, 3.3)."""
+        weights, rho = self.weights, self.rho
+        threshold = self.fusion / rho
+        differences = gaps = shrunk = torch.zeros((), dtype=torch.float64, device=weights.device)
+        moved, multiplier, pull = (torch.zeros_like(weights) for _ in range(3))
+        for i, pairs in self._blocks():
+            difference = weights[i] - weights[i + 1 :]
+            old = group_soft_threshold(pairs, threshold)
+            pairs += difference - old
+            new = group_soft_threshold(pairs, threshold)
+            gaps = gaps + (difference - new).square().sum()
+            differences = differences + difference.square().sum()
+            shrunk = shrunk + new.square().sum()
+            add_pairs(moved, i, new - old)
+            add_pairs(multiplier, i, pairs - new)
+            add_pairs(pull, i, 2 * new - pairs)
+        self.pull = pull
+        # If all classifiers are fused, the differences are 0, and the weights give the scale.
+        scale = torch.stack([differences, shrunk, len(weights) * weights.square().sum()]).max()
+        primal = _ratio(gaps.sqrt(), scale.sqrt())
+        dual = _ratio(torch.linalg.vector_norm(moved), torch.linalg.vector_norm(multiplier))
+        if self.adaptive and len(self.residuals) < BALANCING:
+            self._balance_step_size(primal, dual, multiplier)
+        return primal, dual
+
+    def _balance_step_size(self, primal: float, dual: float, multiplier: Tensor) -> None:
+        """Double or halve rho if one residual exceeds 10 times the other ([2]_, 3.4.1)."""
+        factor = 2.0 if primal > 10 * dual else 0.5 if dual > 10 * primal else 1.0
+        if factor == 1.0:
+            return
+        threshold = self.fusion / self.rho
+        # The multipliers are scaled by 1 / rho; U stays the same.
+        for _, pairs in self._blocks():
+            new = group_soft_threshold(pairs, threshold)
+            pairs.sub_(new).div_(factor).add_(new)
+        self.pull += multiplier * (1 - 1 / factor)
+        self.rho *= factor
+
+    def _change_of_weights(self, before: Tensor) -> tuple[float, float]:
+        """Return the residuals without fusion: 0, and the relative change of the weights."""
+        weights = self.weights.detach()
+        return 0.0, _ratio(
+            torch.linalg.vector_norm(weights - before), torch.linalg.vector_norm(weights)
+        )
+
+    @torch.no_grad()
+    def _copy_into_module(self) -> None:
+        """Copy the weights into the module; annotators without annotations get the target's."""
+        module, examples = self.module, self.examples
+        # The first of two classes has logit 0.
+        full = F.pad(self.weights, (module.n_classes - self.weights.shape[2], 0)).float()
+        constant = full[:, -1] if examples.intercept else torch.zeros_like(full[:, 0])
+        kernels = full[:, :-1] if examples.intercept else full
+        head: Any = module.classifier.backbone.head
+        head.weight.copy_(kernels[0].t())
+        head.bias.copy_(constant[0])
+        module.weight.copy_(kernels[examples.number])
+        module.bias.copy_(constant[examples.number])
+
+
+def add_pairs(total: Tensor, i: int, values: Tensor) -> None:
+    """Add to a total D' applied to the values of the pairs (i, i + 1), (i, i + 2), ..."""
+    total[i] += values.sum(dim=0)
+    total[i + 1 :] -= values
+
+
+def _ratio(part: Tensor, whole: Tensor) -> float:
+    """Divide two norms; 0 / 0 is 0."""
+    return float(part / whole.clamp_min(torch.finfo(whole.dtype).tiny))
+
+
+class StopWhenConverged(Callback):
+    """Ends the stage when ADMM has converged."""
+
+    def __init__(self, step: ADMMStep) -> None:
+        self.step = step
+
+    @property
+    def should_stop(self) -> bool:  # type: ignore[override]
+        """Whether the residuals are within the tolerance."""
+        return self.step.converged
