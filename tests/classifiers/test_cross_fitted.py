@@ -18,11 +18,9 @@ from manyhands import (
     load,
     make_crowd,
 )
-from manyhands.classifiers import cross_fitted
-from manyhands.classifiers.cross_fitted import (
-    at_least,
-    crowd_confusion,
-)
+from manyhands.classifiers.cross_fitted import last_training, out_of_fold, rounds
+from manyhands.classifiers.cross_fitted.networks import at_least
+from manyhands.classifiers.cross_fitted.rounds import count_confusions
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.latent import LatentClasses
@@ -105,9 +103,9 @@ def test_confusion_rows_get_annotations_as_the_crowd_gives_them():
     sums = counts.sum(axis=0) + 0.1 + np.eye(2)
     pooled = sums / sums.sum(axis=1, keepdims=True)
     expected = (counts + 2 * pooled) / (counts.sum(axis=2, keepdims=True) + 2)
-    given = crowd_confusion(LatentClasses(table), posterior, 2.0)
+    given = count_confusions(LatentClasses(table), posterior, 2.0)
     np.testing.assert_allclose(given, expected)
-    plain = crowd_confusion(LatentClasses(table), posterior, 0.0)
+    plain = count_confusions(LatentClasses(table), posterior, 0.0)
     np.testing.assert_allclose(plain, counts / counts.sum(axis=2, keepdims=True))
 
 
@@ -136,7 +134,7 @@ def test_the_more_annotations_a_row_gets_the_more_it_is_the_crowds():
     posterior = np.repeat(np.eye(2), 4, axis=0)
     for strength in (0.0, 50.0):
         right = (np.array([3.0, 1.0]) + strength * 5.1 / 9.2) / (4.0 + strength)
-        confusion = crowd_confusion(LatentClasses(table), posterior, strength)
+        confusion = count_confusions(LatentClasses(table), posterior, strength)
         for c in (0, 1):
             np.testing.assert_allclose(confusion[:, c, c], right)
 
@@ -296,7 +294,7 @@ def test_regressions_permute_with_the_classes():
 
 
 def rounds_of(model, X, A):
-    """The rounds of a fit as they are before the first."""
+    """Return the rounds of a fit as they are before the first."""
     kept = []
 
     class Stop(Exception):
@@ -304,7 +302,6 @@ def rounds_of(model, X, A):
 
     def stages(fit):
         kept.append(fit.state.rounds)
-        kept[0].model = copy.copy(model)  # The failing fit is undone, of the model itself.
         raise Stop
 
     model._stages = stages
@@ -315,13 +312,13 @@ def rounds_of(model, X, A):
 
 def test_members_have_not_seen_the_instances_they_judge():
     X, A, _ = make_crowd_problem()
-    rounds = rounds_of(CrossFittedEMClassifier(**QUICK), X, A)
-    own = (rounds.folds == 0).numpy()
-    start, answers = rounds.posterior, []
+    em = rounds_of(CrossFittedEMClassifier(**QUICK), X, A)
+    own = (em.out_of_fold.folds == 0).numpy()
+    start, answers = em.posterior, []
     for told in (start, np.where(own[:, None], np.roll(start, 1, axis=1), start)):
-        rounds.posterior, rounds.regressions = told, None
+        em.out_of_fold.regressions = None
         torch.manual_seed(0)
-        answers.append(rounds.out_of_fold())
+        answers.append(em.out_of_fold.log_proba(told))
     (network, linear), (other_network, other_linear) = answers
     # Whatever is said of a fold, its own members do not hear; those of the others do.
     np.testing.assert_array_equal(network[own], other_network[own])
@@ -334,27 +331,18 @@ def test_what_is_learnt_by_heart_moves_no_posterior():
     # Features are the row's number: a network can repeat what it has seen and knows nothing else.
     _, A, _ = rare_crowd(n=66)
     model = CrossFittedEMClassifier(**QUICK | {"max_epochs": 40, "scaling": None})
-    rounds = rounds_of(model, 8 * np.eye(66), A)
-    rounds.posterior = np.eye(2)[rounds.posterior.argmax(axis=1)]
-    log_probas = rounds.out_of_fold()
+    em = rounds_of(model, 8 * np.eye(66), A)
+    labels = em.posterior.argmax(axis=1)
+    log_probas = em.out_of_fold.log_proba(np.eye(2)[labels])
     by_heart = np.exp(log_probas[0])
-    labels = rounds.posterior.argmax(axis=1)
     spread = np.ptp([by_heart[labels == c, 1].mean() for c in (0, 1)])
     assert spread < 0.05
 
 
-def trained_networks(rounds):
-    """The networks of the folds as they are after one round's training."""
-    train, kept = type(rounds)._train, []
-
-    def keep(networks):
-        kept.append(networks)
-        train(rounds, networks)
-
-    rounds._train = keep
+def trained_networks(em):
+    """Return the networks of the folds as they are after one round's training."""
     torch.manual_seed(0)
-    rounds.out_of_fold()
-    return kept[0]
+    return em.out_of_fold.train_networks(em.posterior)
 
 
 def test_a_folds_network_does_not_normalise_by_its_own_features():
@@ -362,10 +350,10 @@ def test_a_folds_network_does_not_normalise_by_its_own_features():
     # Batches of 22: there is more than one row of other folds in all of them.
     options = QUICK | {"batch_size": 22, "linear": False}
     model = CrossFittedEMClassifier({"name": "mlp", "batch_norm": True}, **options)
-    rounds = rounds_of(model, X, A)
-    before = [network.state_dict() for network in trained_networks(rounds)]
-    rounds.features.data[rounds.rows[rounds.folds == 0]] += 5.0
-    after = [network.state_dict() for network in trained_networks(rounds)]
+    em = rounds_of(model, X, A)
+    before = [network.state_dict() for network in trained_networks(em)]
+    em.out_of_fold.features.data[em.out_of_fold.rows[em.out_of_fold.folds == 0]] += 5.0
+    after = [network.state_dict() for network in trained_networks(em)]
     assert any("running_mean" in name for name in before[0])
     for name, value in before[0].items():
         torch.testing.assert_close(after[0][name], value, rtol=0, atol=0)
@@ -380,14 +368,14 @@ def test_a_folds_network_is_trained_as_it_would_be_alone():
     start = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     # All instances in a batch, folds of equal size: two epochs of ten steps.
     options = QUICK | {"batch_size": 66, "min_steps": 10, "lr": 0.01, "weight_decay": 0.1}
-    rounds = rounds_of(CrossFittedEMClassifier(start, linear=False, **options), X, A)
-    networks = trained_networks(rounds)
-    x = rounds.classifier.scaler(torch.from_numpy(X).float())
-    q = torch.from_numpy(rounds.posterior).float()
+    em = rounds_of(CrossFittedEMClassifier(start, linear=False, **options), X, A)
+    networks = trained_networks(em)
+    x = em.out_of_fold.scaler(torch.from_numpy(X).float())
+    q = torch.from_numpy(em.posterior).float()
     for fold, network in enumerate(networks):
         alone = copy.deepcopy(start)
         optimizer = torch.optim.Adam(alone.parameters(), lr=0.01, weight_decay=0.1)
-        others = rounds.folds != fold
+        others = em.out_of_fold.folds != fold
         for _ in range(20):
             optimizer.zero_grad()
             loss = -(q[others] * alone(x[others]).log_softmax(dim=1)).sum(dim=1).mean()
@@ -405,9 +393,9 @@ def test_no_member_rules_a_class_out():
         network.logits.data = torch.tensor([0.0, -1000.0])
         return network
 
-    rounds = rounds_of(CrossFittedEMClassifier(sure, lr=1e-6, **QUICK), X, A)
-    rounds._by_regressions = lambda: np.log(np.tile([1e-200, 1.0], (66, 1)))
-    network, linear = rounds.out_of_fold()
+    em = rounds_of(CrossFittedEMClassifier(sure, lr=1e-6, **QUICK), X, A)
+    em.out_of_fold.by_regressions = lambda posterior: np.log(np.tile([1e-200, 1.0], (66, 1)))
+    network, linear = em.out_of_fold.log_proba(em.posterior)
     assert torch.tensor([0.0, -1000.0]).double().softmax(dim=0)[1] == 0.0
     np.testing.assert_allclose(network, np.tile([0.0, math.log(1e-6)], (66, 1)), atol=1e-12)
     np.testing.assert_allclose(linear, np.tile([math.log(1e-6), 0.0], (66, 1)), atol=1e-12)
@@ -418,44 +406,45 @@ def test_no_member_rules_a_class_out():
 
 def test_the_posterior_of_a_round_is_of_the_calibrated_prior_and_the_annotations():
     X, A, _ = rare_crowd(n=66)
-    rounds = rounds_of(CrossFittedEMClassifier(**QUICK), X, A)
-    confusion, log_probas = rounds.confusion, rounds.out_of_fold()
-    rounds.out_of_fold = lambda: log_probas
-    terms = rounds("all instances")
-    assert np.abs(rounds.shift).max() > 0.05
-    assert np.abs(rounds.weights - 0.5).max() > 0.01
+    em = rounds_of(CrossFittedEMClassifier(**QUICK), X, A)
+    confusion, log_probas = em.confusion, em.out_of_fold.log_proba(em.posterior)
+    em.out_of_fold.log_proba = lambda posterior: log_probas
+    terms = em("all instances")
+    assert np.abs(em.shift).max() > 0.05
+    assert np.abs(em.weights - 0.5).max() > 0.01
     nll = 0.0
     for i in range(66):
         prior = [
-            math.exp(rounds.shift[c])
-            * math.prod(math.exp(log_probas[m, i, c]) ** rounds.weights[m] for m in (0, 1))
+            math.exp(em.shift[c])
+            * math.prod(math.exp(log_probas[m, i, c]) ** em.weights[m] for m in (0, 1))
             for c in (0, 1)
         ]
         said = [math.prod(confusion[r, c, A[i, r]] for r in range(9)) for c in (0, 1)]
         joint = [prior[c] / sum(prior) * said[c] for c in (0, 1)]
         nll -= math.log(sum(joint)) / 66
-        np.testing.assert_allclose(rounds.posterior[i], np.array(joint) / sum(joint), rtol=1e-6)
+        np.testing.assert_allclose(em.posterior[i], np.array(joint) / sum(joint), rtol=1e-6)
     assert float(terms["nll"]) == pytest.approx(nll)
-    expected = counted_confusion(A, rounds.posterior, 2.0)
-    np.testing.assert_allclose(rounds.confusion, expected, rtol=1e-9)
+    expected = counted_confusion(A, em.posterior, 2.0)
+    np.testing.assert_allclose(em.confusion, expected, rtol=1e-9)
 
 
-def spied(monkeypatch, name):
-    """Arguments and results of a function of the module, from now on."""
-    function, calls = getattr(cross_fitted, name), []
+def spied(monkeypatch, name, *modules):
+    """Arguments and results of a function that some modules use, from now on."""
+    function, calls = getattr(modules[0], name), []
 
     def spy(*arguments):
         kept = copy.deepcopy(arguments[2:])
         calls.append((kept, function(*arguments)))
         return calls[-1][1]
 
-    monkeypatch.setattr(cross_fitted, name, spy)
+    for module in modules:
+        monkeypatch.setattr(module, name, spy)
     return calls
 
 
 def test_calibration_starts_where_the_last_round_ended(monkeypatch):
     X, A, _ = rare_crowd(n=66)
-    calls = spied(monkeypatch, "calibrate")
+    calls = spied(monkeypatch, "calibrate", rounds)
     CrossFittedEMClassifier(**QUICK | {"n_rounds": 3}).fit(X, A)
     assert len(calls) == 3
     ends = [(np.full(2, 0.5), np.zeros(2)), *(found for _, found in calls[:-1])]
@@ -466,7 +455,7 @@ def test_calibration_starts_where_the_last_round_ended(monkeypatch):
 
 def test_regressions_start_where_the_last_round_ended(monkeypatch):
     X, A, _ = rare_crowd(n=66)
-    calls = spied(monkeypatch, "fit_logistic")
+    calls = spied(monkeypatch, "fit_logistic", out_of_fold, last_training)
     CrossFittedEMClassifier(**QUICK | {"n_rounds": 3}).fit(X, A)
     starts = [start for (_, start), _ in calls]
     # The last training's is of all instances, and of its own.
@@ -488,7 +477,7 @@ def test_rounds_train_for_half_the_epochs_of_as_many_steps(min_steps, steps, mon
     monkeypatch.setattr(GradientStep, "__call__", count)
     options = QUICK | {"max_epochs": 5, "min_steps": min_steps}
     CrossFittedEMClassifier(**options).fit(X, A)
-    assert taken == {"GradientStep": 2 * 3 * steps, "_LastStep": 5 * steps}
+    assert taken == {"GradientStep": 2 * 3 * steps, "TargetStep": 5 * steps}
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -548,20 +537,20 @@ def test_an_epoch_has_its_least_number_of_steps():
 def test_history_tells_of_rounds_and_epochs():
     X, A, _ = rare_crowd()
     model = CrossFittedEMClassifier(**QUICK).fit(X, A)
-    rounds = [row for row in model.history_ if row["stage"] == "em"]
+    em = [row for row in model.history_ if row["stage"] == "em"]
     last = [row for row in model.history_ if row["stage"] == "train"]
-    assert (len(rounds), len(last)) == (2, 4)
-    for row in rounds:
+    assert (len(em), len(last)) == (2, 4)
+    for row in em:
         assert row["loss"] == row["nll"] <= row["nll_uncalibrated"] + 1e-9
         assert row["share_0"] + row["share_1"] == pytest.approx(1.0)
     for row in last:
         assert set(row) == {"stage", "epoch", "cross_entropy", "loss", "seconds"}
         assert row["loss"] == row["cross_entropy"]
-    weights = [rounds[-1]["weight_network"], rounds[-1]["weight_linear"]]
+    weights = [em[-1]["weight_network"], em[-1]["weight_linear"]]
     np.testing.assert_allclose(model.member_weights_, weights)
     share = model.member_weights_ / model.member_weights_.sum()
     np.testing.assert_allclose(model.module_.classifier.backbone.weights, share, rtol=1e-6)
-    np.testing.assert_allclose(model.posterior_.mean(axis=0)[1], rounds[-1]["share_1"])
+    np.testing.assert_allclose(model.posterior_.mean(axis=0)[1], em[-1]["share_1"])
     assert np.isin(model.labels_, model.classes_).all()
 
 
@@ -738,7 +727,7 @@ def test_wide_sparse_features(monkeypatch):
     rng = np.random.default_rng(0)
     wide = np.hstack([X, np.where(rng.random((48, 500)) < 0.01, 1.0, 0.0)]).astype(np.float32)
     held = CrossFittedEMClassifier(**QUICK).fit(csr_matrix(wide), A)
-    monkeypatch.setattr("manyhands.classifiers.cross_fitted.HELD_NUMBERS", 0)
+    monkeypatch.setattr("manyhands.classifiers.cross_fitted.scaled_batches.HELD_NUMBERS", 0)
     read_again = CrossFittedEMClassifier(**QUICK).fit(csr_matrix(wide), A)
     np.testing.assert_array_equal(held.predict_proba(wide), read_again.predict_proba(wide))
 
@@ -749,7 +738,7 @@ def test_annotations_of_one_annotator_and_weights():
     assert (one.labels_ == y).mean() > 0.9
     table = AnnotationTable.from_matrix(A)
     double = table.take(np.repeat(np.arange(table.n_annotations), 2))
-    counts = [crowd_confusion(LatentClasses(t), np.eye(3)[y], 0.0) for t in (table, double)]
+    counts = [count_confusions(LatentClasses(t), np.eye(3)[y], 0.0) for t in (table, double)]
     np.testing.assert_allclose(*counts)
 
 
@@ -777,7 +766,7 @@ def test_a_trunk_may_be_shared_only_where_it_is_frozen():
     def factory(shape, n_classes):
         return torch.nn.Sequential(trunk, torch.nn.ReLU(), torch.nn.Linear(8, n_classes))
 
-    with pytest.raises(AnnotationError, match="share parameters that are trained"):
+    with pytest.raises(AnnotationError, match="share trainable parameters"):
         CrossFittedEMClassifier(factory, **QUICK).fit(X, A)
     trunk.requires_grad_(False)
     CrossFittedEMClassifier(factory, **QUICK).fit(X, A)
