@@ -276,7 +276,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         The most probable one, unless the parameter ``decision``, where the class has it, says
         otherwise.
         """
-        return cast(AnyArray, self.classes_[self._decide(self.predict_proba(X))])
+        proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
+        return cast(AnyArray, self.classes_[self._decide(proba)])
 
     def _decide(self, proba: FloatArray) -> IntArray:
         """Class codes `predict` makes of probabilities (n, n_classes)."""
