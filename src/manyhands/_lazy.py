@@ -24,15 +24,15 @@ def attach_stub(package: str, file: str) -> Attached:
     package, file : str
         ``__name__`` and ``__file__`` of the package.
     """
-    return _naming_extras(package, lazy_loader.attach_stub(package, file))
+    return _explain_missing_extras(package, lazy_loader.attach_stub(package, file))
 
 
 def attach(package: str, modules: Iterable[str], names: Mapping[str, Iterable[str]]) -> Attached:
     """Attach modules of the package, and names by the module that defines them."""
-    return _naming_extras(package, lazy_loader.attach(package, modules, names))
+    return _explain_missing_extras(package, lazy_loader.attach(package, modules, names))
 
 
-def _naming_extras(package: str, attached: Attached) -> Attached:
+def _explain_missing_extras(package: str, attached: Attached) -> Attached:
     """Turn a failed import of an optional package into an error that names the extra."""
     getattribute, directory, names = attached
 

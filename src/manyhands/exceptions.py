@@ -1,6 +1,8 @@
 """Exceptions and warnings that manyhands raises on purpose."""
 
+import sys
 from typing import NoReturn
+from warnings import warn
 
 __all__ = [
     "AnnotationError",
@@ -11,6 +13,7 @@ __all__ = [
     "NotIdentifiableWarning",
     "WriteError",
     "raise_missing_extra",
+    "warn_caller",
 ]
 
 
@@ -51,3 +54,11 @@ def raise_missing_extra(feature: str, extra: str, error: ImportError | None = No
         f"{feature} needs the optional dependencies of the extra '{extra}': "
         f"pip install 'manyhands[{extra}]'"
     ) from error
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn, pointing at the innermost line outside manyhands: the one that called it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "manyhands":
+        level, frame = level + 1, frame.f_back
+    warn(message, category, stacklevel=level)

@@ -24,27 +24,29 @@ class _Kind:
     includes: Callable[[type], bool]
 
 
-def _can(method: str) -> Callable[[type], bool]:
+def _has_method(method: str) -> Callable[[type], bool]:
     return lambda cls: hasattr(cls, method)
 
 
-def _predicts(cls: type) -> bool:
+def _predicts_proba(cls: type) -> bool:
     return hasattr(cls, "predict_proba")
 
 
-def _wraps(cls: type) -> bool:
-    return _predicts(cls) and "estimator" in signature(cls).parameters
+def _is_wrapper(cls: type) -> bool:
+    return _predicts_proba(cls) and "estimator" in signature(cls).parameters
 
 
 _KINDS = {
-    "aggregator": _Kind("manyhands.inference", _can("fit_predict_proba")),
-    "classifier": _Kind("manyhands.classifiers", lambda cls: _predicts(cls) and not _wraps(cls)),
+    "aggregator": _Kind("manyhands.inference", _has_method("fit_predict_proba")),
+    "classifier": _Kind(
+        "manyhands.classifiers", lambda cls: _predicts_proba(cls) and not _is_wrapper(cls)
+    ),
     # A classifier made around another one, its ``estimator``.
-    "wrapper": _Kind("manyhands.classifiers", _wraps),
+    "wrapper": _Kind("manyhands.classifiers", _is_wrapper),
     # What fills in annotations without being a classifier.
-    "completer": _Kind("manyhands.classifiers", _can("complete")),
-    "sampler": _Kind("manyhands.sampling", _can("fit_resample")),
-    "selector": _Kind("manyhands.sampling", _can("select")),
+    "completer": _Kind("manyhands.classifiers", _has_method("complete")),
+    "sampler": _Kind("manyhands.sampling", _has_method("fit_resample")),
+    "selector": _Kind("manyhands.sampling", _has_method("select")),
 }
 
 
@@ -73,7 +75,7 @@ def get(name: str, *kinds: str) -> Any:
     known = names()
     if name in known:
         found = getattr(import_module(known[name]), name)
-        if not kinds or any(_is(found, known[name], kind) for kind in kinds):
+        if not kinds or any(_is_kind(found, known[name], kind) for kind in kinds):
             return found
     raise AnnotationError(f"manyhands has no {' or '.join(kinds) or 'method'} {name!r}")
 
@@ -95,17 +97,17 @@ def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
     AnnotationError
         If there is none of that name. The message lists all there are.
     """
-    wanted = _plain(name)
+    wanted = _simplify(name)
     for known, package in names().items():
-        if wanted in _spellings(known):
+        if wanted in _accepted_spellings(known):
             found = getattr(import_module(package), known)
-            if any(_is(found, package, kind) for kind in kinds):
+            if any(_is_kind(found, package, kind) for kind in kinds):
                 return found
-    there_are = [short_name(cls) for kind in kinds for _, cls in _all(kind)]
-    close = get_close_matches(name.lower(), there_are, n=1)
+    available = [short_name(cls) for kind in kinds for _, cls in _classes_of_kind(kind)]
+    close = get_close_matches(name.lower(), available, n=1)
     hint = f" (did you mean {close[0]}?)" if close else ""
     raise AnnotationError(
-        f"{argument}={name!r} is unknown{hint}; use one of {', '.join(there_are)}"
+        f"{argument}={name!r} is unknown{hint}; use one of {', '.join(available)}"
     )
 
 
@@ -126,17 +128,17 @@ def find_selector(name: str) -> type[Any]:
 
 def all_classifiers() -> list[tuple[str, type[Any]]]:
     """List every crowd classifier as (name, class), sorted by name."""
-    return _all("classifier")
+    return _classes_of_kind("classifier")
 
 
 def all_wrappers() -> list[tuple[str, type[Any]]]:
     """List every classifier made around another one (``estimator``) as (name, class), sorted."""
-    return _all("wrapper")
+    return _classes_of_kind("wrapper")
 
 
 def all_aggregators() -> list[tuple[str, type[Any]]]:
     """List every truth-inference method as (name, class), sorted by name."""
-    return _all("aggregator")
+    return _classes_of_kind("aggregator")
 
 
 def short_name(cls: type) -> str:
@@ -153,22 +155,22 @@ def short_name(cls: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})|(?<=[a-z]{2})(?=[A-Z]{2,}$)", "-", name).lower()
 
 
-def _all(kind: str) -> list[tuple[str, type[Any]]]:
+def _classes_of_kind(kind: str) -> list[tuple[str, type[Any]]]:
     package = _KINDS[kind].package
     exported = [(name, get(name)) for name, place in sorted(names().items()) if place == package]
-    return [(name, thing) for name, thing in exported if _is(thing, package, kind)]
+    return [(name, thing) for name, thing in exported if _is_kind(thing, package, kind)]
 
 
-def _is(thing: Any, package: str, kind: str) -> bool:
+def _is_kind(thing: Any, package: str, kind: str) -> bool:
     known = _KINDS[kind]
     return package == known.package and isinstance(thing, type) and known.includes(thing)
 
 
-def _plain(name: str) -> str:
+def _simplify(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _spellings(name: str) -> set[str]:
-    plain = _plain(name)
+def _accepted_spellings(name: str) -> set[str]:
+    plain = _simplify(name)
     endings = ("classifier", "crowdclassifier", "selector")
     return {plain, *(plain.removesuffix(ending) for ending in endings)}

@@ -22,7 +22,7 @@ QUICK = {"max_epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu"}
 class Counted(AggNetClassifier):
     """Confusion matrices as EM counts them, without the crowd's answer in every row."""
 
-    _adds_the_crowds_answer = False
+    _shrinks_confusions = False
 
 
 class Constant(torch.nn.Module):

@@ -39,7 +39,7 @@ from manyhands.datasets import (
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting import with_protocol
-from manyhands.fitting.monitors import CROWD_ANNOTATIONS, ClassifierMonitor
+from manyhands.fitting.monitors import CROWD_PSEUDO_ANNOTATIONS, ClassifierMonitor
 from manyhands.objectives import (
     Annotations,
     authenticity_cost,
@@ -729,7 +729,7 @@ def test_the_watchdog_judges_the_classifier_by_counted_confusions():
     for n, r, y in zip(learnt.instance, learnt.annotator, learnt.label, strict=True):
         counts[r, :, y] += proba[n]
     pooled = counts.sum(axis=0) + 1 / C
-    counts += CROWD_ANNOTATIONS * pooled / pooled.sum(axis=1, keepdims=True)
+    counts += CROWD_PSEUDO_ANNOTATIONS * pooled / pooled.sum(axis=1, keepdims=True)
     confusion = counts / counts.sum(axis=2, keepdims=True)
     by_hand = [
         -math.log(proba[n] @ confusion[r, :, y])

@@ -100,7 +100,7 @@ def test_what_is_fitted_goes_with_the_final_network(class_prior):
     X, A, _ = silent_and_unlabelled()
 
     class Counted(MBEMClassifier):
-        _adds_the_crowds_answer = False
+        _shrinks_confusions = False
 
     model = Counted(class_prior=class_prior, n_iterations=2, **QUICK).fit(X, A)
     confusion, prior, posterior = estimate_by_loops(

@@ -78,7 +78,7 @@ def em_by_loops(X, A, *, iterations, smoothing, weight_decay, n_classes=3):
 class Counted(RaykarClassifier):
     """Confusion matrices as EM counts them, without the crowd's answer in every row."""
 
-    _adds_the_crowds_answer = False
+    _shrinks_confusions = False
 
 
 @pytest.mark.parametrize(("smoothing", "weight_decay"), [(0.0, 1e-2), (0.2, 0.1)])

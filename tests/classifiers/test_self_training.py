@@ -426,9 +426,9 @@ def test_a_warm_start_goes_on_or_says_why_not(name, cls):
         estimator.set_params(**{k: v for k, v in parameters.items() if k in own})
     first = clone(estimator).fit(X, A)
     again = clone(estimator).set_params(random_state=1)
-    if cls._starts_anew is not None:
+    if cls._start_refusal is not None:
         with pytest.raises(
-            AnnotationError, match=f"start={name}: a training of {name} {cls._starts_anew}"
+            AnnotationError, match=f"start={name}: a training of {name} {cls._start_refusal}"
         ):
             again.fit(X, A, start=first)
         return

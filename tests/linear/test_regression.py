@@ -13,7 +13,7 @@ from manyhands import AggregatedClassifier, SoftProbClassifier
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.linear import TunedLogisticRegression, regression
-from manyhands.linear.regression import UNSEEN_LOGIT, fit_regression, predicted
+from manyhands.linear.regression import UNSEEN_LOGIT, fit_regression, regression_proba
 
 
 def problem(n=60, n_classes=3, width=4, distance=1.5, seed=0):
@@ -31,7 +31,7 @@ def test_on_hard_labels_it_is_scikit_learn_s(n_classes, C):
     Z, y = problem(n_classes=n_classes)
     found = fit_regression(Z, np.eye(n_classes)[y], C)
     model = LogisticRegression(C=C, max_iter=1000).fit(Z, y)
-    np.testing.assert_allclose(predicted(found, Z), model.predict_proba(Z), atol=1e-9)
+    np.testing.assert_allclose(regression_proba(found, Z), model.predict_proba(Z), atol=1e-9)
     assert found.C == C
     assert found.weight.shape == (n_classes, 4)
     if n_classes == 3:
@@ -48,7 +48,7 @@ def test_soft_targets_are_weighted_rows():
     y = np.tile(np.arange(3), len(Z))
     model = LogisticRegression(C=0.5, max_iter=1000)
     model.fit(np.repeat(Z, 3, axis=0), y, sample_weight=targets.ravel())
-    np.testing.assert_allclose(predicted(found, Z), model.predict_proba(Z), atol=1e-9)
+    np.testing.assert_allclose(regression_proba(found, Z), model.predict_proba(Z), atol=1e-9)
 
 
 def test_a_class_without_targets_is_not_expected():
@@ -57,12 +57,14 @@ def test_a_class_without_targets_is_not_expected():
     found = fit_regression(Z, targets, 1.0)
     assert (found.weight[[0, 2]] == 0).all()
     assert (found.bias[[0, 2]] == UNSEEN_LOGIT).all()
-    proba = predicted(found, Z)
+    proba = regression_proba(found, Z)
     model = LogisticRegression(C=1.0, max_iter=1000).fit(Z, y)
     np.testing.assert_allclose(proba[:, [1, 3]], model.predict_proba(Z), atol=1e-9)
     assert proba[:, [0, 2]].max() < 1e-10
     alone = fit_regression(Z, np.eye(3)[np.ones(len(Z), dtype=int)], 1.0)
-    np.testing.assert_allclose(predicted(alone, Z), np.tile([0, 1, 0], (len(Z), 1)), atol=1e-12)
+    np.testing.assert_allclose(
+        regression_proba(alone, Z), np.tile([0, 1, 0], (len(Z), 1)), atol=1e-12
+    )
 
 
 def test_the_strength_is_weak_on_noise_and_not_on_what_is_known():
@@ -211,7 +213,7 @@ def test_it_is_a_second_stage(targets):
         posterior = np.eye(3)[posterior.argmax(axis=1)]
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     by_hand = fit_regression(scaled, posterior, model.estimator_.C_)
-    np.testing.assert_allclose(model.predict_proba(X), predicted(by_hand, scaled), atol=1e-5)
+    np.testing.assert_allclose(model.predict_proba(X), regression_proba(by_hand, scaled), atol=1e-5)
 
 
 def test_it_is_a_second_stage_of_single_annotations():
@@ -221,7 +223,7 @@ def test_it_is_a_second_stage_of_single_annotations():
     counts = np.stack([np.equal(A, c).sum(axis=1) for c in range(3)], axis=1).astype(float)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     by_hand = fit_regression(scaled, counts, model.estimator_.C_)
-    np.testing.assert_allclose(model.predict_proba(X), predicted(by_hand, scaled), atol=1e-9)
+    np.testing.assert_allclose(model.predict_proba(X), regression_proba(by_hand, scaled), atol=1e-9)
 
 
 def test_sparse_features():

@@ -85,7 +85,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     True
     """
 
-    _starts_anew = "begins with the shares of the votes"
+    _start_refusal = "begins with the shares of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="left")],

@@ -23,7 +23,7 @@ from manyhands.nn import FixedConfusionModule, ScaledClassifier
 from manyhands.training import CrowdBatch
 from manyhands.typing import FloatArray
 
-NO_TARGET = 1e-6
+MIN_TARGET = 1e-6
 """Below this, a class of a soft target gets no row in a scikit-learn classifier's data."""
 
 
@@ -84,7 +84,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     """
 
     _fitted_arrays = (*SecondStageClassifier._fitted_arrays, "class_prior_")
-    _adds_the_crowds_answer = True
+    _shrinks_confusions = True
     _balances_annotations = False
     _parameter_constraints = {
         **SecondStageClassifier._parameter_constraints,
@@ -122,7 +122,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         named = (
             targets.argmax(axis=1)
             if self.targets == "hard"
-            else np.flatnonzero((targets > NO_TARGET).any(axis=0))
+            else np.flatnonzero((targets > MIN_TARGET).any(axis=0))
         )
         if len(np.unique(named)) < 2:
             raise AnnotationError(
@@ -131,7 +131,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             )
         weighted = balancing_weights(self._balance, targets, rng)
         final = targets if weighted is None else targets * weighted
-        final = np.where(final > NO_TARGET, final, 0.0)
+        final = np.where(final > MIN_TARGET, final, 0.0)
         self.class_prior_ = class_shares(final)
         if self.targets == "hard" and weighted is None:
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])

@@ -32,8 +32,8 @@ from manyhands.fitting.latent import (
     class_shares,
 )
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
-from manyhands.fitting.second_stage import seeded
-from manyhands.fitting.template import normalises
+from manyhands.fitting.seeding import set_random_states
+from manyhands.fitting.template import has_batch_norm
 from manyhands.inference import DawidSkene
 from manyhands.inference.inputs import gold_codes
 from manyhands.inference.vote_sums import vote_shares
@@ -186,9 +186,9 @@ verbose, validation, patience, checkpoint
     True
     """
 
-    _starts_anew = "begins with majority votes"
-    _chosen_in_last_stage = True
-    _stages_before = ("decoder", "warm_up")
+    _start_refusal = "begins with majority votes"
+    _validates_last_stage_only = True
+    _preparatory_stages = ("decoder", "warm_up")
     _crowd_check_exemptions = {
         "check_history": "its rows also tell of inference and synthesis, which are no loss; a test "
         "of the method checks its terms",
@@ -292,7 +292,7 @@ verbose, validation, patience, checkpoint
         )
 
     def _prepare(self, fit: ICEDFit) -> _Rounds:
-        if self.warm_up and self.warm_up_batch_size < 2 and normalises(fit.module):
+        if self.warm_up and self.warm_up_batch_size < 2 and has_batch_norm(fit.module):
             raise AnnotationError(
                 "backbone normalises over batches, which needs two instances in each: "
                 f"warm_up_batch_size={self.warm_up_batch_size}"
@@ -529,7 +529,7 @@ class _Rounds:
         with catch_warnings():
             # Said once, after the last round.
             simplefilter("ignore", FewCandidatesWarning)
-            more, table = seeded(sampler, rng).fit_resample(
+            more, table = set_random_states(sampler, rng).fit_resample(
                 space.cpu().numpy(), self.table, labels=labels
             )
         new = _checked(more, table, self.table, type(sampler).__name__)

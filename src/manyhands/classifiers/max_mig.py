@@ -110,7 +110,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     """
 
     _balances_annotations = False  # Weights would change the evidence: instances are balanced.
-    _starts_anew = "begins with counts of the votes"
+    _start_refusal = "begins with counts of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "prior": [StrOptions({"uniform", "estimated"}), "array-like"],

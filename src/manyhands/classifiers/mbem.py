@@ -94,7 +94,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     ['round 0', 'round 0', 'round 1', 'round 1']
     """
 
-    _starts_anew = "makes a new network in each of its stages"
+    _start_refusal = "makes a new network in each of its stages"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "n_iterations": [Interval(Integral, 1, None, closed="left")],
@@ -104,7 +104,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "train_on_own_labels": ["boolean"],
     }
     # Confusions of different rounds are counted against different labels: not to be compared.
-    _chosen_in_last_stage = True
+    _validates_last_stage_only = True
     _crowd_check_exemptions = {
         "check_reweighting_balanced_annotations_changes_nothing": "what is balanced are inferred "
         "labels, which those of a hardly trained network unbalance; a test of ours trains longer",

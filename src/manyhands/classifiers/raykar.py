@@ -106,7 +106,7 @@ class RaykarClassifier(LatentClassClassifier):
     True
     """
 
-    _starts_anew = "begins with the shares of the votes"
+    _start_refusal = "begins with the shares of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="left")],
@@ -155,7 +155,7 @@ class RaykarClassifier(LatentClassClassifier):
 
     def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]:
         callbacks, best = super()._callbacks(fit)
-        return [*callbacks, Settled(self.tol)], best
+        return [*callbacks, LossConverged(self.tol)], best
 
 
 class JointEMStep:
@@ -290,7 +290,7 @@ class JointEMStep:
         self.classifier.load_state_dict(state["classifier"])
 
 
-class Settled(Callback):
+class LossConverged(Callback):
     """End a stage when an epoch changes the loss by less than a share ``tol`` of it."""
 
     def __init__(self, tol: float) -> None:

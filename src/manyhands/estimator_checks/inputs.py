@@ -15,7 +15,7 @@ from manyhands.estimator_checks.problem import (
     expect_error,
     expect_same_fit,
     make_crowd_problem,
-    quick,
+    quick_clone,
 )
 from manyhands.fitting import BaseCrowdClassifier
 
@@ -24,14 +24,14 @@ def check_nan_and_minus_one_agree(estimator: BaseCrowdClassifier) -> None:
     """NaN in a float matrix and -1 in an integer one mean the same."""
     X, A, _ = make_crowd_problem()
     with_nan = np.where(A < 0, np.nan, A)
-    expect_same_fit(quick(estimator).fit(X, A), quick(estimator).fit(X, with_nan), X)
+    expect_same_fit(quick_clone(estimator).fit(X, A), quick_clone(estimator).fit(X, with_nan), X)
 
 
 def check_table_and_matrix_agree(estimator: BaseCrowdClassifier) -> None:
     """A table and the matrix it stands for give the same fit, whatever the order of its rows."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    expect_same_fit(quick(estimator).fit(X, A), quick(estimator).fit(X, table), X)
+    expect_same_fit(quick_clone(estimator).fit(X, A), quick_clone(estimator).fit(X, table), X)
 
 
 def check_dataset_and_array_agree(estimator: BaseCrowdClassifier) -> None:
@@ -41,9 +41,9 @@ def check_dataset_and_array_agree(estimator: BaseCrowdClassifier) -> None:
     X, A, _ = make_crowd_problem()
     X = X.astype(np.float32)
     dataset = torch.utils.data.TensorDataset(torch.from_numpy(X))
-    plain = quick(estimator, scaling=None).fit(X, A)
+    plain = quick_clone(estimator, scaling=None).fit(X, A)
     for other in (dataset, torch.from_numpy(X), csr_matrix(X)):
-        fitted = quick(estimator, scaling=None).fit(other, A)
+        fitted = quick_clone(estimator, scaling=None).fit(other, A)
         np.testing.assert_allclose(fitted.predict_proba(other), plain.predict_proba(X), atol=1e-5)
 
 
@@ -53,8 +53,8 @@ def check_inputs_untouched(estimator: BaseCrowdClassifier) -> None:
     kept = X.copy(), A.copy()
     table = AnnotationTable.from_matrix(A)
     copied = copy.deepcopy(table)
-    quick(estimator).fit(X, A).predict(X)
-    quick(estimator).fit(X, table)
+    quick_clone(estimator).fit(X, A).predict(X)
+    quick_clone(estimator).fit(X, table)
     np.testing.assert_array_equal(X, kept[0])
     np.testing.assert_array_equal(A, kept[1])
     assert table.equals(copied)
@@ -76,10 +76,10 @@ def check_bad_input(estimator: BaseCrowdClassifier) -> None:
         (X, A[..., None], "y must be"),
     ]
     for bad_X, bad_y, message in cases:
-        fresh = quick(estimator)
+        fresh = quick_clone(estimator)
         expect_error(message, fresh.fit, bad_X, bad_y)
         assert not hasattr(fresh, "module_")
-    fitted = quick(estimator).fit(X, A)
+    fitted = quick_clone(estimator).fit(X, A)
     if hasattr(fitted, "predict_annotation_proba"):
         expect_error("strings", fitted.predict_annotation_proba, X, ["99"])
 
@@ -90,7 +90,9 @@ def check_annotations_of_weight_zero_are_none(estimator: BaseCrowdClassifier) ->
     table = AnnotationTable.from_matrix(A)
     kept = (table.instance > 5) & (table.annotator != 4)
     nothing = replace(table, weights=kept.astype(np.float64))
-    expect_same_fit(quick(estimator).fit(X, table.take(kept)), quick(estimator).fit(X, nothing), X)
+    expect_same_fit(
+        quick_clone(estimator).fit(X, table.take(kept)), quick_clone(estimator).fit(X, nothing), X
+    )
 
 
 def check_silent_annotators_and_unlabelled_instances(estimator: BaseCrowdClassifier) -> None:
@@ -98,7 +100,7 @@ def check_silent_annotators_and_unlabelled_instances(estimator: BaseCrowdClassif
     X, A, _ = make_crowd_problem()
     A = np.hstack([A, np.full((len(A), 1), -1)])
     A[:5] = -1
-    fitted = quick(estimator).fit(X, A)
+    fitted = quick_clone(estimator).fit(X, A)
     proba = fitted.predict_proba(X)
     assert np.isfinite(proba).all()
     if hasattr(fitted, "confusion_"):
@@ -116,7 +118,7 @@ def check_annotator_permutation(estimator: BaseCrowdClassifier) -> None:
     """Permuting annotators permutes ``confusion_`` and leaves predictions alone."""
     X, A, _ = make_crowd_problem()
     order = np.array([2, 0, 4, 1, 3])
-    first, second = quick(estimator), quick(estimator)
+    first, second = quick_clone(estimator), quick_clone(estimator)
     if "annotator_features" in first.get_params():
         # Random start values follow the order of the features, not of the annotators.
         first.set_params(annotator_features=np.eye(5))
@@ -132,7 +134,7 @@ def check_class_renaming(estimator: BaseCrowdClassifier) -> None:
     """Renaming classes renames predictions and changes nothing else."""
     X, A, _ = make_crowd_problem()
     names = np.array(["ape", "bee", "cat", None], dtype=object)
-    plain, renamed = quick(estimator).fit(X, A), quick(estimator).fit(X, names[A])
+    plain, renamed = quick_clone(estimator).fit(X, A), quick_clone(estimator).fit(X, names[A])
     expect_same_fit(plain, renamed, X)
     np.testing.assert_array_equal(names[plain.predict(X)], renamed.predict(X))
 
@@ -148,7 +150,7 @@ def check_degenerate_crowds(estimator: BaseCrowdClassifier) -> None:
     }
     for name, crowd in crowds.items():
         if len(np.unique(crowd[crowd >= 0])) > 1:
-            fitted = quick(estimator).fit(X, crowd)
+            fitted = quick_clone(estimator).fit(X, crowd)
             assert np.isfinite(fitted.predict_proba(X)).all(), name
             if hasattr(fitted, "confusion_"):
                 assert np.isfinite(fitted.confusion_).all(), name
@@ -159,7 +161,7 @@ def check_user_network(estimator: BaseCrowdClassifier) -> None:
     X, A, _ = make_crowd_problem()
     own = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
     before = copy.deepcopy(own.state_dict())
-    fitted = quick(estimator, backbone=own).fit(X, A)
+    fitted = quick_clone(estimator, backbone=own).fit(X, A)
     assert fitted.predict_proba(X).shape == (len(X), 3)
     assert not hasattr(fitted, "transform"), "a network without embed() cannot transform"
     for name, value in own.state_dict().items():

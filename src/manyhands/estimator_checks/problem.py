@@ -25,7 +25,7 @@ def make_crowd_problem(
     return X, A, y
 
 
-def quick(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdClassifier:
+def quick_clone(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdClassifier:
     """Set parameters for a short fit; what a wrapper lacks is its estimator's."""
     short: BaseCrowdClassifier = clone(estimator)
     small = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}

@@ -16,7 +16,7 @@ from manyhands.estimator_checks.problem import (
     expect_error,
     expect_same_fit,
     make_crowd_problem,
-    quick,
+    quick_clone,
 )
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.models import load
@@ -25,7 +25,7 @@ from manyhands.models import load
 def check_batch_of_one(estimator: BaseCrowdClassifier) -> None:
     """A single instance keeps its axes, and equals its row in a larger batch."""
     X, A, _ = make_crowd_problem(n=33)
-    fitted = quick(estimator, batch_size=8).fit(X, A)
+    fitted = quick_clone(estimator, batch_size=8).fit(X, A)
     assert fitted.predict(X[:1]).shape == (1,)
     for name in ("predict_proba", "predict_annotation_proba", "transform"):
         if hasattr(fitted, name):
@@ -41,8 +41,8 @@ def check_every_parameter_moves(estimator: BaseCrowdClassifier) -> None:
     rates: dict[str, Any] = {"weight_decay": 0.0}
     if "noise_lr" in estimator.get_params():
         rates["noise_lr"] = None
-    still = quick(estimator, lr=1e-12, **rates).fit(X, A)
-    moved = quick(estimator, lr=1e-2, **rates).fit(X, A)
+    still = quick_clone(estimator, lr=1e-12, **rates).fit(X, A)
+    moved = quick_clone(estimator, lr=1e-2, **rates).fit(X, A)
     after = dict(moved.module_.named_parameters())
     for name, before in still.module_.named_parameters():
         change = float((after[name] - before).detach().abs().max())
@@ -52,7 +52,7 @@ def check_every_parameter_moves(estimator: BaseCrowdClassifier) -> None:
 def check_probabilities(estimator: BaseCrowdClassifier) -> None:
     """Probabilities are non-negative and sum to 1; ``predict`` is their argmax."""
     X, A, _ = make_crowd_problem()
-    fitted = quick(estimator).fit(X, A)
+    fitted = quick_clone(estimator).fit(X, A)
     proba = fitted.predict_proba(X)
     assert proba.shape == (len(X), 3)
     assert proba.min() >= 0
@@ -75,7 +75,7 @@ def check_probabilities(estimator: BaseCrowdClassifier) -> None:
 def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
     """Asking for some annotators equals slicing the answer for all."""
     X, A, _ = make_crowd_problem()
-    fitted = quick(estimator).fit(X, A)
+    fitted = quick_clone(estimator).fit(X, A)
     if hasattr(fitted, "predict_annotation_proba"):
         some = fitted.predict_annotation_proba(X, annotators=[3, 1])
         every = fitted.predict_annotation_proba(X)
@@ -87,7 +87,7 @@ def check_global_random_state_untouched(estimator: BaseCrowdClassifier) -> None:
     X, A, _ = make_crowd_problem()
     numpy_state: Any = np.random.get_state()  # noqa: NPY002
     torch_state = torch.get_rng_state()
-    quick(estimator, validation=0.2).fit(X, A).predict(X)
+    quick_clone(estimator, validation=0.2).fit(X, A).predict(X)
     after: Any = np.random.get_state()  # noqa: NPY002
     np.testing.assert_array_equal(numpy_state[1], after[1])
     assert numpy_state[2] == after[2]
@@ -98,15 +98,15 @@ def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
     """Two fits with one seed agree to the bit, with and without held-out annotations."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
-        first = quick(estimator, validation=validation).fit(X, A)
+        first = quick_clone(estimator, validation=validation).fit(X, A)
         torch.rand(3)
-        expect_same_fit(first, quick(estimator, validation=validation).fit(X, A), X)
+        expect_same_fit(first, quick_clone(estimator, validation=validation).fit(X, A), X)
 
 
 def check_history(estimator: BaseCrowdClassifier) -> None:
     """``history_`` has a row an epoch: stage, epoch, named terms that sum to the loss, seconds."""
     X, A, _ = make_crowd_problem()
-    fitted = quick(estimator, validation=0.2).fit(X, A)
+    fitted = quick_clone(estimator, validation=0.2).fit(X, A)
     assert fitted.history_
     for row in fitted.history_:
         assert {"stage", "epoch", "loss", "seconds", "validation_nll"} <= set(row)
@@ -120,7 +120,7 @@ def check_history(estimator: BaseCrowdClassifier) -> None:
 def check_pickle(estimator: BaseCrowdClassifier) -> None:
     """A fitted estimator survives pickling."""
     X, A, _ = make_crowd_problem()
-    fitted = quick(estimator).fit(X, A)
+    fitted = quick_clone(estimator).fit(X, A)
     expect_same_fit(fitted, pickle.loads(pickle.dumps(fitted)), X)
 
 
@@ -128,7 +128,7 @@ def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
     """A saved model predicts the same after loading, annotations included."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], annotators=list("vwxyz"))
-    fitted = quick(estimator).fit(X, table)
+    fitted = quick_clone(estimator).fit(X, table)
     with tempfile.TemporaryDirectory() as folder:
         fitted.save(folder)
         loaded = load(folder, device="cpu")
@@ -153,14 +153,16 @@ def check_cross_validation(estimator: BaseCrowdClassifier) -> None:
     def score(fitted: Any, X_part: Any, y_part: Any) -> float:
         return float(fitted.n_annotators_ == 5 and len(y_part) == len(X_part))
 
-    result = cross_validate(quick(estimator), X, table, cv=3, scoring=score, error_score="raise")
+    result = cross_validate(
+        quick_clone(estimator), X, table, cv=3, scoring=score, error_score="raise"
+    )
     assert (result["test_score"] == 1.0).all()
 
 
 def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
     """An annotator not there in fit is expected to do what the crowd does; a warning says so."""
     X, A, _ = make_crowd_problem()
-    fitted = quick(estimator).fit(X, A)
+    fitted = quick_clone(estimator).fit(X, A)
     if not hasattr(fitted, "predict_annotation_proba"):
         return
     with warnings.catch_warnings(record=True) as caught:
@@ -190,9 +192,9 @@ def check_class_balance(estimator: BaseCrowdClassifier) -> None:
     X, A, y = make_crowd_problem()
     rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
     for option in ("resample", "reweight", "focal", {"name": "cb_focal", "gamma": 1, "beta": 0.9}):
-        fitted = quick(estimator, class_balance=option).fit(X, rare)
+        fitted = quick_clone(estimator, class_balance=option).fit(X, rare)
         assert np.isfinite(fitted.predict_proba(X)).all(), f"class_balance={option!r}"
-    fresh = quick(estimator, class_balance="reweigh")
+    fresh = quick_clone(estimator, class_balance="reweigh")
     expect_error("class_balance='reweigh' is unknown", fresh.fit, X, A)
 
 
@@ -202,6 +204,6 @@ def check_reweighting_balanced_annotations_changes_nothing(
     """With as many annotations of every class, "reweight" and "resample" do nothing."""
     X, _, y = make_crowd_problem()
     A = np.where(np.arange(5) < 3, y[:, None], -1)
-    plain = quick(estimator).fit(X, A)
+    plain = quick_clone(estimator).fit(X, A)
     for option in ("resample", "reweight"):
-        expect_same_fit(plain, quick(estimator, class_balance=option).fit(X, A), X)
+        expect_same_fit(plain, quick_clone(estimator, class_balance=option).fit(X, A), X)

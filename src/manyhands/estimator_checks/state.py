@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyhands.estimator_checks.problem import make_crowd_problem, quick
+from manyhands.estimator_checks.problem import make_crowd_problem, quick_clone
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.typing import FloatArray
 
@@ -36,7 +36,7 @@ def check_failed_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
         (broken, ValueError),
         *((_Interrupting(X, n_items), KeyboardInterrupt) for n_items in (1, 40, 90)),
     ]
-    for tried in (quick(estimator), quick(estimator).fit(X, A)):
+    for tried in (quick_clone(estimator), quick_clone(estimator).fit(X, A)):
         before = dict(vars(tried))
         for bad_X, kind in failures:
             try:
@@ -54,7 +54,7 @@ def check_fit_leaves_public_attributes_only(estimator: BaseCrowdClassifier) -> N
     """After fit there are parameters, and names that end, but do not begin, with "_"."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
-        fitted = quick(estimator, validation=validation).fit(X, A)
+        fitted = quick_clone(estimator, validation=validation).fit(X, A)
         others = set(vars(fitted)) - set(fitted.get_params(deep=False))
         wrong = sorted(name for name in others if name.startswith("_") or name[-1] != "_")
         assert not wrong, f"fit left {wrong}"

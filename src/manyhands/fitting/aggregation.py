@@ -12,8 +12,8 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import SoftTargets
-from manyhands.fitting.second_stage import seeded
-from manyhands.fitting.template import set_heard
+from manyhands.fitting.seeding import set_random_states
+from manyhands.fitting.template import set_annotator_attributes
 from manyhands.inference import MajorityVote
 from manyhands.nn import FixedConfusionModule
 from manyhands.typing import FloatArray
@@ -36,7 +36,7 @@ def infer_targets(model: Any, table: AnnotationTable, rng: np.random.Generator) 
         The posterior, or with ``targets="hard"`` its most probable class, one-hot.
     """
     aggregator = MajorityVote() if model.aggregator is None else clone(model.aggregator)
-    model.aggregator_ = seeded(aggregator, rng).fit(table)
+    model.aggregator_ = set_random_states(aggregator, rng).fit(table)
     model.confusion_ = aggregator.confusion_
     if model.targets == "soft":
         posterior: FloatArray = aggregator.posterior_
@@ -58,6 +58,6 @@ def targets_of_network(model: Any, fit: Fit[FixedConfusionModule, Any]) -> SoftT
     targets = SoftTargets(model._balance, fit.features.device)
     targets.set(inferred * annotated[:, None], fit.rng)
     model.class_prior_ = targets.shares
-    set_heard(model, fit.table, model.aggregator_.posterior_)
+    set_annotator_attributes(model, fit.table, model.aggregator_.posterior_)
     fit.module.confusions.copy_(torch.from_numpy(model.confusion_))
     return targets

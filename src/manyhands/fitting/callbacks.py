@@ -58,7 +58,7 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
             fit.module,
             metric,
             higher_is_better=higher,
-            last_stage_only=model._chosen_in_last_stage,
+            last_stage_only=model._validates_last_stage_only,
         )
         callbacks += [Monitor(monitor), best]
         if model.patience is not None:
@@ -67,7 +67,7 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
                     metric,
                     higher_is_better=higher,
                     patience=model.patience,
-                    exempt=model._stages_before,
+                    exempt=model._preparatory_stages,
                 )
             )
     callbacks += _watchers(model, fit)

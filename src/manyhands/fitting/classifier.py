@@ -111,18 +111,18 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SHARED_CONSTRAINTS
     _fitted_arrays: ClassVar[Sequence[str]] = ("confusion_", "pooled_confusion_", "heard_")
     """Fitted arrays a saved model carries beside its weights."""
-    _adds_the_crowds_answer: ClassVar[bool] = False
+    _shrinks_confusions: ClassVar[bool] = False
     """Whether every row of ``confusion_`` gets one annotation more, as the crowd would give it:
     counts alone would say that what an annotator did not do is impossible."""
     _balances_annotations: ClassVar[bool] = True
     """Whether ``class_balance`` weighs annotations; False: what the method infers from them."""
     _protocol_parameters: ClassVar[Sequence[str] | None] = None
     """Parameters that training protocols may set; None: all the class has."""
-    _starts_anew: ClassVar[str | None] = None
+    _start_refusal: ClassVar[str | None] = None
     """Why ``fit(start=...)`` would lose the weights it is given; None: they are kept."""
-    _chosen_in_last_stage: ClassVar[bool] = False
+    _validates_last_stage_only: ClassVar[bool] = False
     """Whether ``validation`` chooses among the epochs of the last stage alone."""
-    _stages_before: ClassVar[Sequence[str]] = ()
+    _preparatory_stages: ClassVar[Sequence[str]] = ()
     """Stages that prepare the training: ``patience`` does not end them."""
 
     max_epochs: int = 50

@@ -36,7 +36,7 @@ from manyhands.typing import FloatArray, IntArray
 EMBEDDING_NETWORK = "embedding"
 """What ``backbone=None`` stands for."""
 
-WHILE_TRAINING = 0.1
+TRAINING_C = 0.1
 """C of the regression before the last epoch, where it is to be chosen."""
 
 
@@ -55,7 +55,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
     """
 
     _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "class_prior_", "C_")
-    _adds_the_crowds_answer = True
+    _shrinks_confusions = True
     _balances_annotations = False
     _crowd_check_exemptions: ClassVar[dict[str, str]] = {
         "check_history": "its rows also tell of what was trained on, which is no loss; a test of "
@@ -136,12 +136,12 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         for batch in self._batches(data, epoch):
             data.n_steps += 1
             yield batch
-        data.facts |= data.noted() | {"step": data.n_steps}
+        data.facts |= data.pop_means() | {"step": data.n_steps}
         # Where epochs are compared, all have the same strength: a chosen one would favour the last.
         self._regress(data, chosen=epoch + 1 == self.max_epochs and self.validation is None)
 
     def _regress(self, data: EmbeddingData, *, chosen: bool) -> None:
-        C = self.C if chosen or self.C != "cv" else WHILE_TRAINING
+        C = self.C if chosen or self.C != "cv" else TRAINING_C
         self.C_ = data.regress(C, self.cv)
         data.facts["C"] = self.C_
 
@@ -186,7 +186,7 @@ class EmbeddingData:
         self.module, self.features, self.table = fit.module, fit.features, fit.table
         self.facts = fit.facts
         self.n_steps = 0
-        self._noted: dict[str, list[Tensor]] = {}
+        self._recorded: dict[str, list[Tensor]] = {}
         weighted = targets.weighted.double().cpu().numpy()
         posterior = model.aggregator_.posterior_
         features, table = self.features, self.table
@@ -213,14 +213,14 @@ class EmbeddingData:
         """The network without its scaling."""
         return cast(EmbeddedRegression, self.embedder.backbone)
 
-    def note(self, name: str, value: Tensor) -> None:
+    def record(self, name: str, value: Tensor) -> None:
         """Note a number of a batch, whose mean over the epoch the history tells."""
-        self._noted.setdefault(name, []).append(value)
+        self._recorded.setdefault(name, []).append(value)
 
-    def noted(self) -> dict[str, float]:
+    def pop_means(self) -> dict[str, float]:
         """Return the means of what was noted, and forget it."""
-        means = {name: float(torch.stack(values).mean()) for name, values in self._noted.items()}
-        self._noted = {}
+        means = {name: float(torch.stack(values).mean()) for name, values in self._recorded.items()}
+        self._recorded = {}
         return means
 
     def take(self, places: Tensor) -> Tensor:

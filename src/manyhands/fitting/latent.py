@@ -299,7 +299,7 @@ class LatentClassClassifier(BaseCrowdClassifier):
     """
 
     _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "posterior_")
-    _adds_the_crowds_answer = True
+    _shrinks_confusions = True
     _balances_annotations = False
 
     @property

@@ -15,7 +15,7 @@ from manyhands.objectives import crowd_nll
 from manyhands.training import AnnotationBatches, Features, isolated_rng
 from manyhands.typing import FloatArray, IntArray
 
-CROWD_ANNOTATIONS = 2.0
+CROWD_PSEUDO_ANNOTATIONS = 2.0
 """Annotations `ClassifierMonitor` adds to every row of a confusion matrix."""
 
 
@@ -41,10 +41,10 @@ class AnnotationMonitor:
 class ClassifierMonitor:
     """``validation_classifier_nll``: of held-out annotations, by the classifier alone.
 
-    What models the annotations is counted, not learnt: every annotator's confusion matrix is what
-    the classifier's probabilities make of its training annotations, each of its rows with
-    `CROWD_ANNOTATIONS` more, given as the crowd gives them. So classifiers compare whatever they
-    were trained beside.
+    The annotators' confusion matrices are counted, not learnt: the training annotations are counted
+    against the classifier's probabilities, and every row gets `CROWD_PSEUDO_ANNOTATIONS` more,
+    distributed as the crowd's are. Classifiers can therefore be compared whatever annotation model
+    they were trained with.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class ClassifierMonitor:
         # Nobody may have given a class: it stays possible.
         pooled = counts.sum(dim=0) + 1 / self.n_classes
         pooled = pooled / pooled.sum(dim=1, keepdim=True)
-        counts = counts + CROWD_ANNOTATIONS * pooled
+        counts = counts + CROWD_PSEUDO_ANNOTATIONS * pooled
         return counts / counts.sum(dim=2, keepdim=True)
 
 

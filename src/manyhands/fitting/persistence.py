@@ -20,12 +20,12 @@ from manyhands.fitting.saving import FORMAT, NOT_SAVED, VERSION, checksum
 from manyhands.nn import ScaledClassifier, Standardize, make_backbone
 from manyhands.training import History, pick_device
 
-ClassOf = Callable[..., type[Any]]
+ClassFinder = Callable[..., type[Any]]
 """What gives the class of a name: persistence knows no method."""
 
 
 def read_model(
-    folder: str | Path, find_class: ClassOf, *, device: str = "auto", backbone: Any = None
+    folder: str | Path, find_class: ClassFinder, *, device: str = "auto", backbone: Any = None
 ) -> BaseCrowdClassifier:
     """Read a model folder; see `manyhands.load`.
 
@@ -101,7 +101,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 
 def _make_estimator(
-    description: dict[str, Any], find_class: ClassOf, backbone: Any
+    description: dict[str, Any], find_class: ClassFinder, backbone: Any
 ) -> BaseCrowdClassifier:
     name = description["class"]
     try:
@@ -137,7 +137,7 @@ def _is_description(value: Any) -> bool:
     return isinstance(value, dict) and ("__object__" in value or "__array__" in value)
 
 
-def _read_parameter(value: Any, find_class: ClassOf) -> Any:
+def _read_parameter(value: Any, find_class: ClassFinder) -> Any:
     """Undo `describe_parameter` for what may be rebuilt: plain values and our estimators."""
     if isinstance(value, dict) and "__estimator__" in value:
         try:

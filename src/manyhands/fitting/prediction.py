@@ -91,7 +91,7 @@ def annotation_grid(model: Any, X: Any, chosen: IntArray) -> FloatArray:
         part = proba[start : start + len(x)]
         part[:, known] = model.module_.annotation_log_proba_grid(x, columns).exp().cpu().numpy()
         if not known.all():
-            part[:, ~known] = by_new_annotator(model, model.module_(x))[:, None]
+            part[:, ~known] = new_annotator_proba(model, model.module_(x))[:, None]
         start += len(x)
     return cast(FloatArray, proba)
 
@@ -132,7 +132,7 @@ def observed_log_proba(
             x, *torch.from_numpy(pairs).to(features.device)
         ).cpu()
         if not own.all():
-            log_proba[~own] = floored_log(by_new_annotator(model, model.module_(x)))[place[~own]]
+            log_proba[~own] = floored_log(new_annotator_proba(model, model.module_(x)))[place[~own]]
         yield rows, log_proba
 
 
@@ -146,7 +146,7 @@ def collect_proba(
     return cast(FloatArray, proba)
 
 
-def by_new_annotator(model: Any, logits: Tensor) -> FloatArray:
+def new_annotator_proba(model: Any, logits: Tensor) -> FloatArray:
     """Probability of every class as the annotation by a new annotator, shape (n, n_classes)."""
     proba = logits.double().softmax(dim=1).cpu().numpy()
     pooled = getattr(model, "pooled_confusion_", None)

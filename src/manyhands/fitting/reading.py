@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from warnings import warn
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import resolve
 from manyhands.decision.rules import check_rule
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
 from manyhands.typing import IntArray
 
@@ -36,14 +35,14 @@ def as_target(y: Any, name: str) -> AnnotationTable:
     return as_table(y)
 
 
-def without_weightless(table: AnnotationTable) -> AnnotationTable:
+def drop_weightless(table: AnnotationTable) -> AnnotationTable:
     """Leave out annotations of weight 0: what weighs nothing is no annotation."""
     return table if table.weights is None else table.take(table.weights > 0)
 
 
 def read_target(y: Any, name: str) -> AnnotationTable:
     """Read a target as `as_target` does, without annotations of weight 0."""
-    return without_weightless(as_target(y, name))
+    return drop_weightless(as_target(y, name))
 
 
 def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -116,10 +115,7 @@ def set_vocabularies(model: Any, table: AnnotationTable) -> None:
 
 
 def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
-    """Positions of annotators among those known, -1 (and a warning) for new ones.
-
-    The warning points at the caller of the method that calls this function.
-    """
+    """Positions of annotators among those known, -1 (and a warning) for new ones."""
     which = slice(None) if annotators is None else annotators
     found = resolve(
         which, known, argument=argument, vocabulary_name="annotators_", allow_unknown=True
@@ -127,10 +123,9 @@ def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
     if (found < 0).any():
         new = np.atleast_1d(annotators)[found < 0].tolist()
         shown = ", ".join(map(repr, new[:3])) + (", ..." if len(new) > 3 else "")
-        warn(
+        warn_caller(
             f"{argument}: {shown} ({len(new)}) were not there in fit; they are expected to "
-            "annotate as the crowd on the whole does",
-            stacklevel=3,
+            "annotate as the crowd on the whole does"
         )
     return found
 

@@ -108,7 +108,7 @@ def _weights_named_in(folder: Path) -> str | None:
 def _check_loadable(model: Any) -> None:
     """Refuse to save what `load` could not make again: classes that are not ours."""
     kept = (v for v in model.get_params().values() if v is not None)
-    parts = [model, *(v for v in kept if isinstance(v, BaseEstimator) or _makes_instances(v))]
+    parts = [model, *(v for v in kept if isinstance(v, BaseEstimator) or _is_sampler(v))]
     for part in parts:
         if not type(part).__module__.startswith("manyhands."):
             raise AnnotationError(
@@ -117,7 +117,7 @@ def _check_loadable(model: Any) -> None:
             )
 
 
-def _makes_instances(value: Any) -> bool:
+def _is_sampler(value: Any) -> bool:
     return hasattr(value, "fit_resample")
 
 

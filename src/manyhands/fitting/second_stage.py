@@ -25,7 +25,8 @@ from manyhands.fitting.reading import (
     read_target,
     set_vocabularies,
 )
-from manyhands.fitting.template import draw_seed, set_heard
+from manyhands.fitting.seeding import draw_seed, set_random_states
+from manyhands.fitting.template import set_annotator_attributes
 from manyhands.fitting.watching import Watch
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
@@ -97,7 +98,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         set_vocabularies(self, table)
         rng = np.random.default_rng(draw_seed(self.random_state))
         self.estimator_, belief = self._fit_second_stage(X, table, rng)
-        set_heard(self, table, belief)
+        set_annotator_attributes(self, table, belief)
         self.history_ = History()
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
@@ -109,7 +110,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         """Fit a clone of the scikit-learn classifier; return it, and the inferred classes."""
 
     def _clone_backbone(self, rng: np.random.Generator) -> Any:
-        return seeded(clone(self._network, safe=False), rng)
+        return set_random_states(clone(self._network, safe=False), rng)
 
     def _fit_weighted(self, estimator: Any, X: Any, weights: FloatArray, reason: str) -> Any:
         """Fit on one row a class of every instance, of weights (n, n_classes); 0 is no row.
@@ -151,11 +152,11 @@ class SecondStageClassifier(BaseCrowdClassifier):
         chosen = find_annotators(self.annotators_, annotators, "annotators")
         if not hasattr(self, "confusion_"):
             return np.repeat(proba[:, None], len(chosen), axis=1)
-        confusion = self._confusions_and_pooled[chosen].astype(np.float32)
+        confusion = self._confusions_with_pooled[chosen].astype(np.float32)
         return cast(FloatArray, np.einsum("nc,rcg->nrg", proba, confusion))
 
     @property
-    def _confusions_and_pooled(self) -> FloatArray:
+    def _confusions_with_pooled(self) -> FloatArray:
         """Confusion matrices, and as the last (of code -1) that of a new annotator."""
         return np.concatenate([self.confusion_, self.pooled_confusion_[None]])
 
@@ -171,24 +172,12 @@ class SecondStageClassifier(BaseCrowdClassifier):
             rows = np.arange(start, min(start + size, table.n_annotations))
             given = proba[table.instance[rows]]
             if hasattr(self, "confusion_"):
-                confusion = self._confusions_and_pooled[annotators[rows]]
+                confusion = self._confusions_with_pooled[annotators[rows]]
                 given = (given[:, None] @ confusion)[:, 0]
             yield rows, floored_log(given)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_") or hasattr(self, "estimator_")
-
-
-def seeded(estimator: Any, rng: np.random.Generator) -> Any:
-    """Give every unset ``random_state`` within an estimator a seed, for equal repetitions."""
-    if hasattr(estimator, "get_params"):
-        unset = [
-            name
-            for name, value in sorted(estimator.get_params().items())
-            if value is None and (name == "random_state" or name.endswith("__random_state"))
-        ]
-        estimator.set_params(**{name: int(rng.integers(2**31)) for name in unset})
-    return estimator
 
 
 def _weight_parameter(estimator: Any, reason: str) -> str:

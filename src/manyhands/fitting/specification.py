@@ -14,7 +14,7 @@ from manyhands.fitting.description import describe_parameter
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.training import Features
 
-FREE = frozenset({"checkpoint", "device", "verbose"})
+UNCOMPARED = frozenset({"checkpoint", "device", "verbose"})
 """Parameters that may differ between a run and its resumption."""
 
 
@@ -26,7 +26,7 @@ def specification(model: Any, fit: Fit[Any, Any]) -> dict[str, str]:
     parameters = {
         name: str(describe_parameter(value))
         for name, value in model.get_params(deep=False).items()
-        if name not in FREE
+        if name not in UNCOMPARED
     }
     network = hashlib.blake2b(repr(fit.module).encode(), digest_size=8).hexdigest()
     data = _digest(fit.whole, fit.features)

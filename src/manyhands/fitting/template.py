@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -21,10 +20,11 @@ from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.reading import (
     as_target,
     check_learnable,
+    drop_weightless,
     read_features,
     set_vocabularies,
-    without_weightless,
 )
+from manyhands.fitting.seeding import draw_seed
 from manyhands.fitting.watching import Watch
 from manyhands.io.files import check_writable
 from manyhands.nn import (
@@ -64,18 +64,13 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> None:
     weights = start_weights(model, start)
     given = as_target(y, type(model).__name__)
     X = read_features(model, X, reset=True)
-    table = without_weightless(given)
+    table = drop_weightless(given)
     check_learnable(X, table)
     set_vocabularies(model, table)
     device = pick_device(model.device)
     seed = draw_seed(model.random_state)
     with isolated_rng(seed, device):
         _train(model, Features(X, device), given, np.random.default_rng(seed), watch, weights)
-
-
-def draw_seed(random_state: Any) -> int:
-    """Seed of one fit, from the parameter ``random_state``."""
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def _train(
@@ -101,8 +96,8 @@ def _train(
     with torch.inference_mode():
         model._set_fitted(fit)
         belief = model._belief(fit) if hasattr(model, "confusion_") else None
-        set_heard(model, fit.table, belief)
-        if model._adds_the_crowds_answer:
+        set_annotator_attributes(model, fit.table, belief)
+        if model._shrinks_confusions:
             module = cast(FixedConfusionModule, fit.module)
             module.confusions.copy_(torch.from_numpy(model.confusion_))
 
@@ -111,7 +106,7 @@ def _begin(
     model: Any, features: Features, given: AnnotationTable, rng: np.random.Generator, watch: Watch
 ) -> Fit[Any, Any]:
     """Hold annotations out, and balance the others."""
-    whole = table = without_weightless(given)
+    whole = table = drop_weightless(given)
     held: AnnotationTable | None = None
     if isinstance(model.validation, Real):
         table, held = hold_out(whole, float(model.validation), rng)
@@ -168,10 +163,10 @@ def start_weights(model: Any, start: Any) -> Weights | None:
     """
     if start is None:
         return None
-    if model._starts_anew is not None:
+    if model._start_refusal is not None:
         raise AnnotationError(
             f"start={type(start).__name__}: a training of {type(model).__name__} "
-            f"{model._starts_anew}, whatever the weights before; leave start out"
+            f"{model._start_refusal}, whatever the weights before; leave start out"
         )
     if not hasattr(start, "module_"):
         raise AnnotationError(
@@ -221,7 +216,7 @@ def _load_start(module: CrowdModule, start: Weights) -> None:
 
 def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tensor) -> None:
     """Refuse what would end in an obscure error later: a wrong width, a norm of one row."""
-    if normalises(module) and min(model.batch_size, len(rows)) < 2:
+    if has_batch_norm(module) and min(model.batch_size, len(rows)) < 2:
         raise AnnotationError(
             f"backbone normalises over batches, which needs two instances in each: batch_size="
             f"{model.batch_size}, {len(rows)} instances with annotations"
@@ -237,7 +232,7 @@ def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tens
         )
 
 
-def normalises(module: torch.nn.Module) -> bool:
+def has_batch_norm(module: torch.nn.Module) -> bool:
     """Whether a network normalises over batches, which a batch of one does not allow."""
     return any(isinstance(part, _BatchNorm) for part in module.modules())
 
@@ -245,7 +240,7 @@ def normalises(module: torch.nn.Module) -> bool:
 # -- what is read off -----------------------------------------------------------------------------
 
 
-def set_heard(model: Any, table: AnnotationTable, belief: FloatArray | None) -> None:
+def set_annotator_attributes(model: Any, table: AnnotationTable, belief: FloatArray | None) -> None:
     """Set who annotated, and pool the confusion matrices by what is known of each row.
 
     Parameters
@@ -261,7 +256,7 @@ def set_heard(model: Any, table: AnnotationTable, belief: FloatArray | None) -> 
     if belief is None:
         return
     confusion, pooled = pool_confusions(
-        model.confusion_, table, belief, pseudo_annotations=float(model._adds_the_crowds_answer)
+        model.confusion_, table, belief, pseudo_annotations=float(model._shrinks_confusions)
     )
     model.confusion_ = np.where(~model.heard_[:, None, None], pooled, confusion)
     model.pooled_confusion_ = pooled

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.fitting.context import all_or_nothing
-from manyhands.fitting.embedding import WHILE_TRAINING, EmbeddingClassifier
+from manyhands.fitting.embedding import TRAINING_C, EmbeddingClassifier
 from manyhands.fitting.reading import SET_WITH_FEATURES
 from manyhands.fitting.watching import Watch
 from manyhands.inference.base import BaseAggregator
@@ -44,7 +44,7 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def fit(self, X: Any, y: Any, *, watch: Watch | None = None) -> Self:
         """Learn the embedding from annotations; see `BaseCrowdClassifier.fit`."""
-        parameters: dict[str, Any] = {**self.get_params(deep=False), "C": WHILE_TRAINING}
+        parameters: dict[str, Any] = {**self.get_params(deep=False), "C": TRAINING_C}
         with all_or_nothing(self):
             self.classifier_ = self._classifier(**parameters).fit(X, y, watch=watch)
             for name in SET_WITH_FEATURES:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, Self
-from warnings import warn
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,7 +17,7 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode
 from manyhands.decision.labels import generator, pick
-from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.inputs import (
     check_annotations,
@@ -170,11 +169,10 @@ class BaseAggregator(BaseEstimator):
         votes = self._votes(table, gold)
         self._n_responses = votes.n_responses
         if self._compares_annotators and not _annotators_meet(table, gold):
-            warn(
+            warn_caller(
                 "no instance has annotations by two annotators, so annotators cannot be compared: "
                 "the labels are the annotations, and estimates of annotators come from the prior",
                 NotIdentifiableWarning,
-                stacklevel=3,
             )
             votes = _believed(votes)
         start = vote_shares(votes.answers) if start is None else clamp_to_gold(votes, start)

@@ -25,16 +25,16 @@ STRENGTHS = np.logspace(-4, 4, 9)
 
 HALF_STEP = 10**0.5
 
-WORSE = 10**1.5
+SEARCH_MARGIN = 10**1.5
 """How much weaker penalties than the best so far are tried."""
 
 UNSEEN_LOGIT = -30.0
 """Logit of a class without any target."""
 
-UNTOLD = 1.0
+FALLBACK_C = 1.0
 """C where there is one instance alone, of which none can be left out."""
 
-LEAST_PROBA = 1e-6
+PROBA_FLOOR = 1e-6
 """Probability of a class that a fold's regression has not seen."""
 
 
@@ -78,11 +78,11 @@ def fit_regression(
         A class without targets has weights of 0 and the bias `UNSEEN_LOGIT`.
     """
     if C == "cv":
-        C = _chosen(Z, targets, n_folds, rng or np.random.default_rng(0), max_iter)
-    return _fitted(Z, targets, float(C), max_iter)
+        C = _choose_C(Z, targets, n_folds, rng or np.random.default_rng(0), max_iter)
+    return _fit(Z, targets, float(C), max_iter)
 
 
-def _fitted(Z: FloatArray, targets: FloatArray, C: float, max_iter: int) -> Regression:
+def _fit(Z: FloatArray, targets: FloatArray, C: float, max_iter: int) -> Regression:
     rows, classes = np.nonzero(targets)
     seen = np.unique(classes)
     weight = np.zeros((targets.shape[1], Z.shape[1]))
@@ -99,11 +99,11 @@ def _fitted(Z: FloatArray, targets: FloatArray, C: float, max_iter: int) -> Regr
     return Regression(weight, bias, C, int(model.n_iter_.max()))
 
 
-def _chosen(
+def _choose_C(
     Z: FloatArray, targets: FloatArray, n_folds: int, rng: np.random.Generator, max_iter: int
 ) -> float:
     if len(Z) < 2:
-        return UNTOLD
+        return FALLBACK_C
     folds = _folds(targets.argmax(axis=1), min(n_folds, len(Z)), rng)
     tried: dict[float, float] = {}
 
@@ -111,7 +111,7 @@ def _chosen(
         if C not in tried:
             parts = [(folds != k, folds == k) for k in range(folds.max() + 1)]
             tried[C] = sum(
-                _nll(_fitted(Z[kept], targets[kept], C, max_iter), Z[left], targets[left])
+                _nll(_fit(Z[kept], targets[kept], C, max_iter), Z[left], targets[left])
                 for kept, left in parts
             )
         return tried[C]
@@ -124,7 +124,7 @@ def _chosen(
             if loss(C) < loss(best):
                 best = C
             # From the best on the loss rises, and weak penalties take the longest.
-            elif best * WORSE < C:
+            elif best * SEARCH_MARGIN < C:
                 break
         around = np.clip((best / HALF_STEP, best, best * HALF_STEP), *STRENGTHS[[0, -1]])
         return float(min(around, key=loss))
@@ -140,11 +140,11 @@ def _folds(labels: IntArray, n_folds: int, rng: np.random.Generator) -> IntArray
 
 
 def _nll(regression: Regression, Z: FloatArray, targets: FloatArray) -> float:
-    proba = predicted(regression, Z) + LEAST_PROBA
+    proba = regression_proba(regression, Z) + PROBA_FLOOR
     return float(-(targets * floored_log(proba / proba.sum(axis=1, keepdims=True))).sum())
 
 
-def predicted(regression: Regression, Z: FloatArray) -> FloatArray:
+def regression_proba(regression: Regression, Z: FloatArray) -> FloatArray:
     """Class probabilities, shape (n, n_classes)."""
     logits = Z @ regression.weight.T + regression.bias
     proba = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -263,7 +263,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         Z = self._scaler.transform(_dense(X))
-        return predicted(Regression(self.coef_, self.intercept_, self.C_), Z)
+        return regression_proba(Regression(self.coef_, self.intercept_, self.C_), Z)
 
     def predict(self, X: Any) -> AnyArray:
         """Most probable class, shape (n_rows,)."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from warnings import warn
 
 import torch
 from torch import Tensor, nn
+
+from manyhands.exceptions import warn_caller
 
 
 class Standardize(nn.Module):
@@ -62,10 +63,9 @@ class Standardize(nn.Module):
     def _set(self, mean: Tensor, mean_square: Tensor) -> None:
         variance = (mean_square - mean.square()).clamp_min(0)
         if ((mean.abs() > 1e5 * variance.sqrt()) & (variance > 0)).any():
-            warn(
+            warn_caller(
                 "a feature's mean is more than 100,000 times its deviation, so that single "
-                "precision keeps little of it; subtract a constant from it before fit",
-                stacklevel=2,
+                "precision keeps little of it; subtract a constant from it before fit"
             )
         # A constant feature carries nothing: it becomes 0 rather than rounding noise.
         constant = variance <= 1e-12 * mean_square.clamp_min(1e-12)

@@ -39,7 +39,7 @@ from manyhands.fitting.latent import (
     balancing_rng,
 )
 from manyhands.fitting.prediction import class_proba
-from manyhands.fitting.second_stage import seeded
+from manyhands.fitting.seeding import set_random_states
 from manyhands.inference import DawidSkene
 from manyhands.linear.folds import deal_folds
 from manyhands.nn import (
@@ -174,10 +174,10 @@ validation, patience, checkpoint
     True
     """
 
-    _starts_anew = "begins with the posterior of Dawid and Skene"
-    _adds_the_crowds_answer = False  # ``crowd_strength`` says how many.
-    _chosen_in_last_stage = True
-    _stages_before = ("em",)
+    _start_refusal = "begins with the posterior of Dawid and Skene"
+    _shrinks_confusions = False  # ``crowd_strength`` says how many.
+    _validates_last_stage_only = True
+    _preparatory_stages = ("em",)
     _crowd_check_exemptions = {
         "check_history": "rows of rounds also have columns on calibration and classes, which are "
         "no loss terms; a test of the method checks the terms",
@@ -316,4 +316,4 @@ def _dawid_skene_posterior(fit: CrossFittedFit) -> FloatArray:
     with catch_warnings():
         # The class's notes say what happens with single annotations.
         simplefilter("ignore", NotIdentifiableWarning)
-        return seeded(DawidSkene(), fit.rng).fit(fit.table).posterior_
+        return set_random_states(DawidSkene(), fit.rng).fit(fit.table).posterior_

@@ -38,7 +38,7 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.description import describe_parameter
 from manyhands.fitting.monitors import ClassifierMonitor
-from manyhands.fitting.prediction import PREDICT_BATCH, by_new_annotator, device_of
+from manyhands.fitting.prediction import PREDICT_BATCH, device_of, new_annotator_proba
 from manyhands.fitting.reading import find_annotators, read_features
 from manyhands.functional import annotation_nll
 from manyhands.nn import (
@@ -249,7 +249,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "check_annotator_permutation": "annotations are drawn cell by cell in the order of the "
         "annotators; a test of the method permutes them where nothing is learnt from draws",
     }
-    _starts_anew = "begins with its start's"
+    _start_refusal = "begins with its start's"
 
     backbone: Any = field(default=None, kw_only=False)
     pretrainer: Any = None
@@ -587,7 +587,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             if len(rows):
                 part[:, known] = proba.multinomial(1).view(len(x), len(columns)).cpu().numpy()
             if not known.all():
-                crowd = torch.from_numpy(by_new_annotator(self, module(x)))
+                crowd = torch.from_numpy(new_annotator_proba(self, module(x)))
                 drawn = crowd.multinomial(int((~known).sum()), replacement=True)
                 part[:, ~known] = drawn.numpy()
             start += len(x)

@@ -122,7 +122,7 @@ class TupletStep:
         self.sampler_optimizer.step()
         if len(losses) > 1:
             both = torch.stack([predicted.detach(), losses])
-            self.data.note("hardness_correlation", torch.corrcoef(both)[0, 1].nan_to_num(0.0))
+            self.data.record("hardness_correlation", torch.corrcoef(both)[0, 1].nan_to_num(0.0))
         return error
 
     def state_dict(self) -> dict[str, Any]:

@@ -109,7 +109,7 @@ n_features) for two classes
     (10, 64)
     """
 
-    _starts_anew = "ends at the one minimum"
+    _start_refusal = "ends at the one minimum"
     _parameter_constraints = {
         **{
             name: constraint

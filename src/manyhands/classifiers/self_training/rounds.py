@@ -23,7 +23,7 @@ from manyhands.classifiers.self_training.quality import (
     watched_pseudo_quality,
 )
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.template import draw_seed
+from manyhands.fitting.seeding import draw_seed
 from manyhands.fitting.watching import Watch
 from manyhands.training import History, hold_out
 from manyhands.typing import BoolArray, FloatArray, IntArray
