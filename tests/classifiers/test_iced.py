@@ -379,17 +379,17 @@ def test_points_are_decoded_and_mixed_as_they_should_be():
     made = spaces["decoder"].decode(z)
     assert made.shape == (2, 5)
     torch.testing.assert_close(
-        spaces["decoder"].mixed(x, made)[6:], backbone.head(backbone.body(made))
+        spaces["decoder"].mixed_logits(x, made)[6:], backbone.head(backbone.body(made))
     )
     torch.testing.assert_close(
-        spaces["embedding"].mixed(x, spaces["embedding"].decode(z))[6:], backbone.head(z)
+        spaces["embedding"].mixed_logits(x, spaces["embedding"].decode(z))[6:], backbone.head(z)
     )
     back = spaces["input"].decode(spaces["input"].encode(x))
     torch.testing.assert_close(
-        spaces["input"].mixed(x, back)[6:], classifier(x), atol=1e-5, rtol=1e-5
+        spaces["input"].mixed_logits(x, back)[6:], classifier(x), atol=1e-5, rtol=1e-5
     )
     for module in spaces.values():
-        torch.testing.assert_close(module.mixed(x, torch.empty(0))[:6], classifier(x))
+        torch.testing.assert_close(module.mixed_logits(x, torch.empty(0))[:6], classifier(x))
     error = ((decoder(backbone.body(scaled)) - scaled) ** 2).mean()
     torch.testing.assert_close(spaces["decoder"].reconstruct(x), error, atol=1e-5, rtol=1e-5)
 

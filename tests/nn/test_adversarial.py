@@ -72,7 +72,7 @@ def test_scores_are_bilinear_and_sliced_by_label(n):
     judge = AnnotationDiscriminator(3, 4, n_features=5, embedding_dim=6).eval()
     x, rows = torch.randn(n, 5), torch.tensor([0, 1, 1])
     pairs = judge.embed(x, rows, torch.tensor([3, 0, 3]))
-    u, v = pairs.u[pairs.place], pairs.v[pairs.rows]
+    u, v = pairs.u[pairs.annotator_rows], pairs.v[pairs.rows]
     matrices = judge.class_matrices().detach()
     scores = judge.scores(pairs, matrices).detach()
     for cell in range(3):
@@ -148,7 +148,7 @@ def test_the_auxiliary_network_is_two_layers_on_the_concatenation():
     matrices, labels = judge.class_matrices(), torch.tensor([2, 0, 1])
     m = auxiliary.label_embedding(matrices[labels].flatten(1).relu())
     m = (m - m.mean(dim=1, keepdim=True)) / (m.var(dim=1, unbiased=False) + 1e-5).sqrt()[:, None]
-    u, v = pairs.u[pairs.place], pairs.v[pairs.rows]
+    u, v = pairs.u[pairs.annotator_rows], pairs.v[pairs.rows]
     expected = auxiliary.last(auxiliary.first(torch.cat([u, v, m], dim=1)).relu())
     found = auxiliary(pairs, matrices, labels)
     torch.testing.assert_close(found, expected.log_softmax(dim=1))

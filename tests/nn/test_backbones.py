@@ -148,7 +148,7 @@ def test_unfitting_weights_are_named(tmp_path):
 
     lacking = {key: value for key, value in weights.items() if key != "body.0.weight"}
     refused(r"'cnn': weights lack body\.0\.weight", lacking)
-    refused(r"weights have the unknown fc\.bias", {**weights, "fc.bias": torch.zeros(1)})
+    refused(r"weights have unknown entries fc\.bias", {**weights, "fc.bias": torch.zeros(1)})
     refused(r"weights lack .*, \.\.\. \(\d+\)", {})
     refused(r"size mismatch for head\.weight", weights, n_classes=4)
     refused("nowhere", tmp_path / "nowhere.safetensors")

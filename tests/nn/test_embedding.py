@@ -122,7 +122,7 @@ def test_the_features_come_beside_at_the_length_of_the_embedding():
     assert own.head.in_features == 128 + 4
     torch.testing.assert_close(own.regressors(image)[:, 128:], 7 * X)
     with torch.no_grad():
-        own.level_input(own.embed(image), image.flatten(1))
+        own.match_input_scale(own.embed(image), image.flatten(1))
         embedded, features = own.regressors(image).split([128, 4], dim=1)
     torch.testing.assert_close(features / own.input_scale, 7 * X)
     torch.testing.assert_close(embedded.square().sum(), features.square().sum())
@@ -132,12 +132,12 @@ def test_the_features_come_beside_at_the_length_of_the_embedding():
 
 def test_features_or_embeddings_of_no_length_are_left_alone():
     own = EmbeddedRegression(make_backbone("linear", (4,), 2), (4,), 2, "both")
-    own.level_input(X, torch.zeros(5, 4))
+    own.match_input_scale(X, torch.zeros(5, 4))
     assert own.input_scale == 1
-    own.level_input(torch.zeros(5, 4), X)
+    own.match_input_scale(torch.zeros(5, 4), X)
     assert own.input_scale == 1
     alone = EmbeddedRegression(make_backbone("linear", (4,), 2), (4,), 2)
-    alone.level_input(X, 3 * X)
+    alone.match_input_scale(X, 3 * X)
     assert alone.input_scale == 1, "without features beside there is nothing to be scaled"
 
 

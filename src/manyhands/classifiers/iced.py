@@ -359,7 +359,7 @@ verbose, validation, patience, checkpoint
         step = GradientStep(
             fit.module,
             lambda module, batch: targets.loss(
-                module.mixed(batch.x, batch.synthetic), batch.instances
+                module.mixed_logits(batch.x, batch.synthetic), batch.instances
             ),
             lambda: self._make_optimizer(fit.module),
             reset_every_epoch=self.reset_optimizer,
@@ -655,7 +655,7 @@ class _Rounds:
 
     def objective(self, module: SynthesisModule, batch: MixedBatch) -> dict[str, Tensor]:
         """``cross_entropy`` against the labels of the round."""
-        return self.targets.loss(module.mixed(batch.x, batch.synthetic), batch.instances)
+        return self.targets.loss(module.mixed_logits(batch.x, batch.synthetic), batch.instances)
 
     def state_dict(self) -> dict[str, Any]:
         """Targets, points and the decoder's optimiser, for a checkpoint."""

@@ -241,7 +241,7 @@ class EmbeddingData:
         backbone, scaler = self.network, self.embedder.scaler
         if backbone.with_input:
             scaled = torch.cat([scaler(x) for x in self.features.batches(self.rows, PREDICT_BATCH)])
-            backbone.level_input(self.embedded(), scaled.flatten(1))
+            backbone.match_input_scale(self.embedded(), scaled.flatten(1))
         parts = self.features.batches(self.rows, PREDICT_BATCH)
         Z = torch.cat([backbone.regressors(scaler(x)) for x in parts]).double().cpu().numpy()
         if not np.isfinite(Z).all():

@@ -1,4 +1,4 @@
-"""Networks: backbones and noise adaptation layers. No losses, no optimisers."""
+"""Neural networks: backbones and noise adaptation layers. No losses, no optimisers."""
 
 from manyhands.nn.annotator_embedding import AnnotatorEmbedding
 from manyhands.nn.annotator_heads import AnnotatorHeadsModule, DoctorNetModule

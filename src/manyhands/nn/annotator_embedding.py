@@ -1,4 +1,4 @@
-"""Embeddings of annotators, one-hot or with features of their own, and their normalisation."""
+"""Linear embeddings of annotators, and row normalisation of embeddings."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from torch.nn import functional as F
 
 
 class AnnotatorEmbedding(nn.Module):
-    """Linear embedding u_r = W e_r + b of annotators, one-hot or with features of their own.
+    """Linear embedding u_r = W e_r + b of annotators, from one-hot vectors or given features.
 
     Parameters
     ----------
     n_annotators, embedding_dim : int
     features : tensor of shape (n_annotators, n_features), optional
-        e_r; default: one-hot.
+        The vectors e_r; default: one-hot.
     """
 
     features: Tensor | None
@@ -26,30 +26,30 @@ class AnnotatorEmbedding(nn.Module):
         self.n_annotators = n_annotators
         width = n_annotators if features is None else features.shape[1]
         self.linear = nn.Linear(width, embedding_dim)
-        # The module this is a part of keeps them in its state.
+        # Not persistent: the parent module saves the features.
         self.register_buffer("features", features, persistent=False)
 
     def forward(self, annotators: Tensor) -> Tensor:
-        """Embed annotators (r,): shape (r, embedding_dim)."""
+        """Embed annotators of shape (r,); the result has shape (r, embedding_dim)."""
         embedding: Tensor
         if self.features is not None:
             embedding = self.linear(self.features[annotators])
             return embedding
-        # W e_r for one-hot e_r is a column of W: no (r, R) one-hot matrix.
+        # For one-hot e_r, W e_r is a column of W; no (r, R) one-hot matrix is needed.
         columns = self.linear.weight.t().contiguous()
         return F.embedding(annotators, columns) + self.linear.bias
 
-    def distinct(self, annotators: Tensor) -> tuple[Tensor, Tensor]:
-        """Embed every annotator of m pairs once: embeddings, and each pair's place in them."""
+    def embed_distinct(self, annotators: Tensor) -> tuple[Tensor, Tensor]:
+        """Embed each annotator of m pairs once; return the embeddings and each pair's row."""
         if self.n_annotators <= len(annotators):
-            everybody = torch.arange(self.n_annotators, device=annotators.device)
-            return self(everybody), annotators
-        found, place = annotators.unique(  # type: ignore[no-untyped-call]
+            all_annotators = torch.arange(self.n_annotators, device=annotators.device)
+            return self(all_annotators), annotators
+        distinct, embedding_rows = annotators.unique(  # type: ignore[no-untyped-call]
             return_inverse=True
         )
-        return self(found), place
+        return self(distinct), embedding_rows
 
 
 def normalized_rows(x: Tensor) -> Tensor:
-    """Every row with mean 0 and variance 1: like batch normalisation, but of no batch."""
+    """Normalise each row to mean 0 and variance 1, independently of the rest of the batch."""
     return F.layer_norm(x, x.shape[1:])

@@ -1,4 +1,4 @@
-"""A linear head an annotator on one embedding: everybody's own classifier.
+"""One linear head per annotator on a shared embedding: each annotator's own classifier.
 
 .. [1] M. Y. Guan, V. Gulshan, A. M. Dai and G. E. Hinton. Who said what: modeling individual
    labelers improves classification. AAAI 2018.
@@ -19,23 +19,23 @@ from manyhands.nn.backbones.named import BACKBONES
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 HEAD_ENTRIES = 1 << 24
-"""Numbers of an (n, R, C) block of every head's output computed at once: 64 MiB."""
+"""Maximal size of an (n, R, C) block of head outputs computed at once: 64 MiB."""
 GATHERED_ENTRIES = 1 << 22
-"""Numbers of an (m, E, C) block of gathered heads multiplied at once: 16 MiB."""
+"""Maximal size of an (m, E, C) block of gathered heads multiplied at once: 16 MiB."""
 
 
 class AnnotatorHeadsModule(CrowdModule):
-    """Annotations are explained by a linear head an annotator, true classes by the classifier.
+    """A classifier for the true classes, and one linear head per annotator for the annotations.
 
-    Letters: m observed pairs, n instances, R annotators, C classes, E numbers of the embedding.
+    Notation: m observed pairs, n instances, R annotators, C classes, E embedding dimensions.
 
     Parameters
     ----------
     classifier : ScaledClassifier
-        Heads sit on its embedding; on its output where the backbone has no ``embed``.
+        The heads take its embedding, or its output if the backbone has no ``embed``.
     n_classes, n_annotators : int
     input_shape : sequence of int
-        Shape of one instance, from which the size of the embedding is found.
+        Shape of one instance, used to find the size of the embedding.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class AnnotatorHeadsModule(CrowdModule):
         super().__init__(classifier)
         self.n_classes = n_classes
         width = self._embedding_width(input_shape)
-        # All start at one draw (of nn.Linear's distribution): the order of annotators is no matter.
+        # All heads start from one draw (as nn.Linear's), so the order of annotators is irrelevant.
         bound = 1 / sqrt(width)
         weight = torch.empty(width, n_classes).uniform_(-bound, bound)
         self.weight = nn.Parameter(weight.repeat(n_annotators, 1, 1))
@@ -62,7 +62,7 @@ class AnnotatorHeadsModule(CrowdModule):
         self.bias = nn.Parameter(bias.repeat(n_annotators, 1))
 
     def _embedding_width(self, input_shape: Sequence[int]) -> int:
-        """Number of numbers an instance is embedded in, found with an instance of zeros."""
+        """Find the embedding dimension with an instance of zeros."""
         modes = [(part, part.training) for part in self.classifier.modules()]
         self.classifier.eval()
         with torch.no_grad():
@@ -72,30 +72,30 @@ class AnnotatorHeadsModule(CrowdModule):
         return width
 
     def embed(self, x: Tensor) -> Tensor:
-        """Embed instances: what the heads see, shape (n, E)."""
+        """Embed instances as the input of the heads, shape (n, E)."""
         embeds = hasattr(self.classifier.backbone, "embed")
         z = self.classifier.embed(x) if embeds else self.classifier(x)
         return z.flatten(1)
 
     def head_log_proba(self, z: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities by the head of one annotator a row of z (m, E): shape (m, C)."""
+        """Log probabilities from one annotator's head per row of z (m, E), shape (m, C)."""
         size = max(1, GATHERED_ENTRIES // self.weight[0].numel())
         logits = torch.cat(
             [
-                self._own_logits(*part)
+                self._gathered_logits(*part)
                 for part in zip(torch.split(z, size), torch.split(annotators, size), strict=True)
             ]
         )
         return logits.log_softmax(dim=1)
 
-    def _own_logits(self, z: Tensor, annotators: Tensor) -> Tensor:
-        # An embedding look-up: its backward pass is faster than indexing's.
+    def _gathered_logits(self, z: Tensor, annotators: Tensor) -> Tensor:
+        # The backward pass of an embedding look-up is faster than that of indexing.
         heads = F.embedding(annotators, self.weight.flatten(1))
         kernels = heads.view(len(z), -1, self.n_classes)
         return torch.einsum("me,mec->mc", z, kernels) + F.embedding(annotators, self.bias)
 
     def head_log_proba_grid(self, z: Tensor, annotators: Tensor | None = None) -> Tensor:
-        """Log probabilities by the heads of r annotators (default: all), shape (n, r, C)."""
+        """Log probabilities from the heads of r annotators (default: all), shape (n, r, C)."""
         chosen = slice(None) if annotators is None else annotators
         logits = torch.einsum("ne,rec->nrc", z, self.weight[chosen]) + self.bias[chosen]
         return logits.log_softmax(dim=2)
@@ -109,11 +109,11 @@ class AnnotatorHeadsModule(CrowdModule):
         return self.head_log_proba_grid(self.embed(x), annotators)
 
     def expected_confusion(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-        """Confusion matrices as the model sees them, shape (R, true, given), in float64.
+        """Confusion matrices under the model, shape (R, true, given), in float64.
 
-        Row c of annotator r is the mean of what its head gives for the instances it annotated,
-        each weighted by the probability that its true class is c. Rows without any mass, and
-        annotators without annotations, get those of all annotations together.
+        Row c of annotator r is the mean output of its head over the instances it annotated, each
+        weighted by the probability that its true class is c. Rows without mass, and annotators
+        without annotations, get the rows pooled over all annotations.
 
         Parameters
         ----------
@@ -127,29 +127,29 @@ class AnnotatorHeadsModule(CrowdModule):
             given = self.annotation_log_proba(x, rows, annotators).double().exp()
             total.index_add_(0, annotators, torch.einsum("mc,mg->mcg", proba, given))
         pooled = total.sum(dim=0)
-        # A class that nothing could be of has no row of its own in the pool either.
+        # A class without mass in the pool either gets a uniform row.
         pooled = torch.where(pooled.sum(dim=1, keepdim=True) > 0, pooled, torch.ones_like(pooled))
         total = torch.where(total.sum(dim=2, keepdim=True) > 0, total, pooled)
         return total / total.sum(dim=2, keepdim=True)
 
 
 class DoctorNetModule(AnnotatorHeadsModule):
-    """The true class is what annotators say on (weighted) average [1]_.
+    """The distribution of the true class is the (weighted) average of the heads [1]_.
 
     Parameters
     ----------
     classifier, n_classes, n_annotators, input_shape
-        See `AnnotatorHeadsModule`. A backbone of ours loses its own last layer, whose place the
-        heads take.
+        See `AnnotatorHeadsModule`. If the backbone is one of `BACKBONES`, the heads replace its
+        last layer.
     learned : bool
-        Whether the weights are trainable; otherwise all are equal.
+        Whether the weights are trainable; if not, all are equal.
 
     Attributes
     ----------
     weight_logits : tensor of shape (R,)
-        w of the weighted average with weights softmax(w).
+        w; the weights of the average are softmax(w).
     active : boolean tensor of shape (R,)
-        Annotators with annotations; heads of the others learn nothing, and do not count.
+        Annotators with annotations. The heads of the others learn nothing and are ignored.
     """
 
     active: Tensor
@@ -170,13 +170,13 @@ class DoctorNetModule(AnnotatorHeadsModule):
         self.register_buffer("active", torch.ones(n_annotators, dtype=torch.bool))
 
     def log_weights(self, left_out: Tensor | None = None) -> Tensor:
-        """Log weights of the heads, -inf for silent annotators.
+        """Log weights of the heads, -inf for inactive annotators.
 
         Parameters
         ----------
         left_out : boolean tensor of shape (n, R), optional
-            Heads that do not count for each instance; the others' weights are renormalised.
-            Where no active annotator would be left, all active ones count.
+            Heads to ignore for each instance; the weights of the others are renormalised. Where
+            no active annotator would be left, all active ones are used.
 
         Returns
         -------
@@ -194,15 +194,15 @@ class DoctorNetModule(AnnotatorHeadsModule):
     ) -> Tensor:
         """Log of the weighted mean of the heads' probabilities, shape (n, C).
 
-        This needs every head's output for every instance; where (n, R, C) is large, it is
-        computed in blocks of instances, once more in the backward pass rather than kept.
+        This needs every head's output for every instance. If (n, R, C) is large, it is computed
+        in blocks of instances and recomputed in the backward pass to save memory.
 
         Parameters
         ----------
         z : tensor of shape (n, E)
         left_out : see `log_weights`
         frozen_heads : bool
-            No gradient for the heads: for the weights alone.
+            Compute gradients for the weights only, not for the heads.
         """
         log_weights = self.log_weights(left_out).expand(len(z), -1)
         size = max(1, HEAD_ENTRIES // self.bias.numel())
@@ -220,23 +220,23 @@ class DoctorNetModule(AnnotatorHeadsModule):
         return torch.logsumexp(heads + log_weights[:, :, None], dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits, of which the softmax is the weighted mean: shape (n, n_classes)."""
+        """Class logits, shape (n, n_classes); their softmax is the weighted mean of the heads."""
         return self.average_log_proba(self.embed(x))
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of annotations, shape (m, n_classes); the mean for the silent."""
+        """Log probabilities of annotations, (m, n_classes); the mean for inactive annotators."""
         z = self.embed(x)
         own = self.head_log_proba(z[rows], annotators)
-        silent = ~self.active[annotators]
-        if not silent.any():
+        inactive = ~self.active[annotators]
+        if not inactive.any():
             return own
-        return torch.where(silent[:, None], self.average_log_proba(z)[rows], own)
+        return torch.where(inactive[:, None], self.average_log_proba(z)[rows], own)
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
         """Log probabilities of all pairs, shape (n, r, n_classes)."""
         z = self.embed(x)
         own = self.head_log_proba_grid(z, annotators)
-        silent = ~self.active[annotators]
-        if not silent.any():
+        inactive = ~self.active[annotators]
+        if not inactive.any():
             return own
-        return torch.where(silent[:, None], self.average_log_proba(z)[:, None], own)
+        return torch.where(inactive[:, None], self.average_log_proba(z)[:, None], own)

@@ -1,4 +1,4 @@
-"""The two halves of a crowd module: what survives training, and what explains annotations."""
+"""Base modules: the classifier that is kept after training, and the model of annotations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from manyhands.nn.standardize import Standardize
 
 
 class ScaledClassifier(nn.Module):
-    """Scaling, then a backbone: the part that predicts once training is over."""
+    """A scaler followed by a backbone: the part that predicts after training."""
 
     def __init__(self, scaler: Standardize, backbone: nn.Module) -> None:
         super().__init__()
@@ -28,12 +28,12 @@ class ScaledClassifier(nn.Module):
 
 
 class CrowdModule(nn.Module):
-    """A classifier and a model of the annotations that its output gives rise to.
+    """A classifier and a model of the annotations given its output.
 
     Attributes
     ----------
     classifier : nn.Module
-        What survives training: x -> class logits.
+        The part that is kept after training: x -> class logits.
     """
 
     classifier: ScaledClassifier
@@ -48,7 +48,7 @@ class CrowdModule(nn.Module):
         return logits
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log probability of every class as the annotation of m (row of x, annotator) pairs.
+        """Log probability of every class as the annotation, for m (row of x, annotator) pairs.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class CrowdModule(nn.Module):
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
         """Return the same for every row of x and each of r annotators, shape (n, r, n_classes).
 
-        A module overrides this where a product of matrices beats pair by pair.
+        Subclasses override this if a matrix product is faster than computing pair by pair.
         """
         n, r = len(x), len(annotators)
         rows = torch.arange(n, device=x.device).repeat_interleave(r)

@@ -1,7 +1,7 @@
-"""CrowdInG's discriminator and auxiliary network: the two that judge annotations.
+"""CrowdInG's discriminator and auxiliary network, which both judge annotations.
 
-Letters: n instances, R annotators, C classes, m pairs of an instance and an annotator, K numbers
-of an embedding.
+Notation: n instances, R annotators, C classes, m pairs of an instance and an annotator, K
+embedding dimensions.
 
 .. [1] Z. Chu and H. Wang. Improve learning from crowds via generative augmentation. KDD 2021.
    https://doi.org/10.1145/3447548.3467409
@@ -18,32 +18,32 @@ from torch.nn import functional as F
 from manyhands.nn.annotator_embedding import AnnotatorEmbedding, normalized_rows
 
 LCA_FORMS = ("symmetric", "row")
-"""How the matrices of correlated labels are aggregated: as published, or as released."""
+"""How the matrices of correlated labels are aggregated: as published, or as in released code."""
 
 
 class Pairs(NamedTuple):
-    """Embeddings of m pairs of n instances and r annotators.
+    """Embeddings of m (instance, annotator) pairs, over n instances and r annotators.
 
     Attributes
     ----------
     u : tensor of shape (r, K)
-        Of annotators.
-    place : integer tensor of shape (m,)
-        The annotator of each pair, as a row of ``u``.
+        Embeddings of annotators.
+    annotator_rows : integer tensor of shape (m,)
+        Row of ``u`` for the annotator of each pair.
     v : tensor of shape (n, K)
-        Of instances.
+        Embeddings of instances.
     rows : integer tensor of shape (m,)
-        The instance of each pair, as a row of ``v``.
+        Row of ``v`` for the instance of each pair.
     """
 
     u: Tensor
-    place: Tensor
+    annotator_rows: Tensor
     v: Tensor
     rows: Tensor
 
 
 class AnnotationDiscriminator(nn.Module):
-    r"""Whether annotations are authentic, for every class: Eq. 2 of [1]_.
+    r"""Judge whether annotations are authentic, for every class: Eq. 2 of [1]_.
 
     .. math:: D(y_n^r = c \mid x_n, e_r) = \sigma(u_r^\top \hat M_c v_n), \quad
               u_r = W_u e_r + b_u, \quad v_n = W_v \mathrm{relu}(W_x x_n + b_x) + b_v.
@@ -55,19 +55,19 @@ class AnnotationDiscriminator(nn.Module):
     ----------
     n_classes, n_annotators : int
     n_features : int
-        Of an instance.
+        Number of features of an instance.
     annotator_features : tensor of shape (n_annotators, n_features), optional
     lca_form : one of `LCA_FORMS`
         "symmetric": S = D^-1/2 (A + I) D^-1/2 with a learnt W, as published. "row": S = D^-1 (A +
-        I), no W, and M_c added to the sum, as released.
+        I), no W, and M_c added to the sum, as in the released code.
     embedding_dim, instance_hidden : int
     dropout : float in [0, 1)
-        Of both embeddings.
+        Dropout of both embeddings.
 
     Attributes
     ----------
     adjacency : buffer of shape (n_classes, n_classes)
-        A, of zeros until it is set: no aggregation.
+        A; zero, meaning no aggregation, until it is set.
     """
 
     adjacency: Tensor
@@ -118,39 +118,44 @@ class AnnotationDiscriminator(nn.Module):
         features : tensor of shape (n, n_features)
         rows, annotators : integer tensors of shape (m,)
         """
-        u, place = self.annotator_embedding.distinct(annotators)
+        u, annotator_rows = self.annotator_embedding.embed_distinct(annotators)
         u = self.dropout(normalized_rows(u))
         v = self.dropout(normalized_rows(self.instance_embedding(features)))
-        return Pairs(u, place, v, rows)
+        return Pairs(u, annotator_rows, v, rows)
 
     @staticmethod
     def scores(pairs: Pairs, matrices: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Logits of D for every class, shape (m, n_classes); with ``labels`` of these, (m,)."""
-        # The product with a matrix is one side's alone: that of fewer rows.
+        """Logits of D for every class, shape (m, n_classes); for ``labels`` only, shape (m,)."""
+        # The class matrices multiply only one side, the one with fewer rows.
         if len(pairs.u) <= len(pairs.v):
-            one, own = torch.einsum("ri,cij->rcj", pairs.u, matrices), pairs.place
+            product = torch.einsum("ri,cij->rcj", pairs.u, matrices)
+            product_rows = pairs.annotator_rows
             other = F.embedding(pairs.rows, pairs.v)
         else:
-            one, own = torch.einsum("cij,nj->nci", matrices, pairs.v), pairs.rows
-            other = F.embedding(pairs.place, pairs.u)
+            product = torch.einsum("cij,nj->nci", matrices, pairs.v)
+            product_rows = pairs.rows
+            other = F.embedding(pairs.annotator_rows, pairs.u)
+        n_classes = len(matrices)
         if labels is None:
-            every = F.embedding(own, one.flatten(1)).view(len(own), len(matrices), -1)
-            return (every @ other[:, :, None])[:, :, 0]
-        return (F.embedding(own * len(matrices) + labels, one.flatten(0, 1)) * other).sum(dim=1)
+            by_class = F.embedding(product_rows, product.flatten(1))
+            by_class = by_class.view(len(product_rows), n_classes, -1)
+            return (by_class @ other[:, :, None])[:, :, 0]
+        of_label = F.embedding(product_rows * n_classes + labels, product.flatten(0, 1))
+        return (of_label * other).sum(dim=1)
 
 
 class AuxiliaryNetwork(nn.Module):
-    r"""What an annotation says of the classifier's output: the network Q of Eq. 3 of [1]_.
+    r"""Predict the classifier's output from an annotation: the network Q of Eq. 3 of [1]_.
 
-    :math:`P_Q(\hat z_n = c \mid x_n, e_r, y_n^r)` is the softmax of two layers on the
-    discriminator's embeddings u_r and v_n, which Q shares, and an embedding :math:`m_y` of its
-    class matrix :math:`\hat M_y`, flattened.
+    :math:`P_Q(\hat z_n = c \mid x_n, e_r, y_n^r)` is the softmax of two layers. Their input is the
+    discriminator's embeddings u_r and v_n, shared with Q, and an embedding :math:`m_y` of its
+    flattened class matrix :math:`\hat M_y`.
 
     Parameters
     ----------
     n_classes : int
     embedding_dim : int
-        K, of the discriminator.
+        K, as in the discriminator.
     hidden : int
     """
 
@@ -170,18 +175,18 @@ class AuxiliaryNetwork(nn.Module):
         labels : integer tensor of shape (m,)
         """
         by_label = normalized_rows(self.label_embedding(matrices.flatten(1).relu()))
-        # The first layer of [u, v, m] is a sum of three, each computed once for all its pairs.
+        # The first layer of [u, v, m] is a sum of three terms, each computed once for all pairs.
         width = pairs.u.shape[1]
-        of_u, of_v, of_label = torch.split(self.first.weight, width, dim=1)
-        summed = F.embedding(pairs.place, F.linear(pairs.u, of_u, self.first.bias))
-        summed = summed + F.embedding(pairs.rows, F.linear(pairs.v, of_v))
-        summed = summed + F.embedding(labels, F.linear(by_label, of_label))
+        weight_u, weight_v, weight_label = torch.split(self.first.weight, width, dim=1)
+        summed = F.embedding(pairs.annotator_rows, F.linear(pairs.u, weight_u, self.first.bias))
+        summed = summed + F.embedding(pairs.rows, F.linear(pairs.v, weight_v))
+        summed = summed + F.embedding(labels, F.linear(by_label, weight_label))
         logits: Tensor = self.last(summed.relu())
         return logits.log_softmax(dim=1)
 
 
 def normalized_adjacency(adjacency: Tensor, form: str) -> Tensor:
-    """S of LCA: A + I, normalised by the degrees D of its nodes, shape (n_classes, n_classes).
+    """S of LCA: A + I, normalised by its node degrees D, shape (n_classes, n_classes).
 
     "symmetric": D^-1/2 (A + I) D^-1/2; "row": D^-1 (A + I).
 

@@ -1,4 +1,4 @@
-"""Networks that learn an embedding by comparing instances, and what is put on top of them.
+"""Networks for embeddings learnt by comparing instances: NeuCrowd's sampler and the regression.
 
 .. [1] Y. Hao, W. Ding and Z. Liu. NeuCrowd: neural sampling network for representation learning
    with crowdsourced labels. Knowledge and Information Systems 64, 2022.
@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from manyhands.exceptions import AnnotationError
 
 REGRESSIONS = ("embedding", "both")
-"""What a logistic regression is given: see `EmbeddedRegression`."""
+"""Inputs of the logistic regression; see `EmbeddedRegression`."""
 
 
 class EmbeddedRegression(nn.Module):
-    """An embedding network, and a logistic regression on what it gives: a backbone.
+    """An embedding network and a logistic regression on its embedding: a backbone.
 
-    The regression is set, not trained: ``set_regression``. The last layer of the network, where it
-    has one (``head``), goes; of a network without ``embed`` the output is the embedding.
+    The regression is set by ``set_regression``, not trained. If the network has ``embed``, its last
+    layer (``head``, if any) is removed; if not, its output is the embedding.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ class EmbeddedRegression(nn.Module):
         Shape of one instance.
     n_classes : int
     regression : one of `REGRESSIONS`
-        "embedding", or "both": the embedding and, beside it, the instance as it comes in.
+        "embedding", or "both": the embedding concatenated with the instance itself.
     """
 
     input_scale: Tensor
-    """Factor of the instance beside the embedding; 1 before it is set."""
+    """Factor applied to the instance when it is concatenated; 1 before it is set."""
 
     def __init__(
         self,
@@ -57,19 +57,19 @@ class EmbeddedRegression(nn.Module):
 
     def _width(self, input_shape: Sequence[int]) -> int:
         was_training = self.network.training
-        self.network.eval()  # A network that normalises over batches takes one instance only so.
+        self.network.eval()  # Batch normalisation takes a single instance in eval mode only.
         with torch.no_grad():
-            # A user's network may be on another device already.
+            # A user's network may already be on another device.
             device = next((value.device for value in self.network.parameters()), None)
-            instance = torch.zeros(1, *input_shape, device=device)
-            given = self.network.embed(instance) if self.is_embedder else self.network(instance)  # type: ignore[operator]
+            blank = torch.zeros(1, *input_shape, device=device)
+            embedding = self.network.embed(blank) if self.is_embedder else self.network(blank)  # type: ignore[operator]
         self.network.train(was_training)
-        if given.ndim < 2:
+        if embedding.ndim < 2:
             raise AnnotationError(
-                f"backbone gives an embedding of shape {tuple(given.shape)} for one instance; it "
-                "must give one of shape (1, width)"
+                f"backbone gives an embedding of shape {tuple(embedding.shape)} for one instance; "
+                "it must give one of shape (1, width)"
             )
-        return given[0].numel()
+        return embedding[0].numel()
 
     def embed(self, x: Tensor) -> Tensor:
         """Return the embedding, shape (n, width)."""
@@ -77,7 +77,7 @@ class EmbeddedRegression(nn.Module):
         return embedding.flatten(1)
 
     def regressors(self, x: Tensor) -> Tensor:
-        """What the regression is given, shape (n, width) or (n, width + features)."""
+        """Inputs of the regression, shape (n, width) or (n, width + features)."""
         embedding = self.embed(x)
         if not self.with_input:
             return embedding
@@ -89,8 +89,8 @@ class EmbeddedRegression(nn.Module):
         return logits
 
     @torch.no_grad()
-    def level_input(self, embedding: Tensor, x: Tensor) -> None:
-        """Give instances (n, *input_shape) the mean square length of their embeddings."""
+    def match_input_scale(self, embedding: Tensor, x: Tensor) -> None:
+        """Scale instances (n, features) to the mean squared length of their embeddings."""
         if self.with_input:
             lengths = [part.double().square().sum(dim=1).mean() for part in (embedding, x)]
             ratio = (lengths[0] / lengths[1]).sqrt() if lengths[1] > 0 else torch.ones(())
@@ -98,28 +98,28 @@ class EmbeddedRegression(nn.Module):
 
     @torch.no_grad()
     def set_regression(self, weight: Tensor, bias: Tensor) -> None:
-        """Take weights (n_classes, n_regressors) and bias (n_classes,)."""
+        """Set the weights (n_classes, n_regressors) and the bias (n_classes,)."""
         self.head.weight.copy_(weight)
         self.head.bias.copy_(bias)
 
 
 class SamplingNetwork(nn.Module):
-    """NeuCrowd's sampling network: how hard a tuplet is [1]_ (Section 3.3.4).
+    """NeuCrowd's sampling network, which scores how hard a tuplet is [1]_ (Section 3.3.4).
 
-    A tower, the same for all members, embeds every instance; the members' embeddings are
-    concatenated, and their hardness is regressed on them.
+    A tower shared by all members embeds each instance. The hardness is regressed on the
+    concatenated embeddings of the tuplet's members.
 
     Parameters
     ----------
     input_shape : sequence of int
         Shape of one instance; flattened.
     size : int
-        Instances of a tuplet.
+        Number of instances in a tuplet.
     hidden, width : int
-        Units of the tower's hidden layer, and of its output.
+        Units of the tower's hidden layer and of its output.
     joint : int
-        Units of a hidden layer between the concatenation and the score, by which the score can
-        depend on what the members are to each other; 0: none, as in the released code.
+        Units of a hidden layer between the concatenation and the score, which lets the score
+        depend on relations between the members; 0: no such layer, as in the released code.
     """
 
     def __init__(
@@ -152,5 +152,5 @@ class SamplingNetwork(nn.Module):
         """
         embedded: Tensor = self.tower(x)
         hardness: Tensor = self.score(embedded[tuplets].flatten(1))
-        # (m,), as the losses are: against (m, 1) their difference would be (m, m).
+        # Shape (m,), like the losses: subtracting them from (m, 1) would broadcast to (m, m).
         return hardness[:, 0]

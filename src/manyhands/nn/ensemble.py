@@ -1,4 +1,4 @@
-"""Several networks, and a linear one, that predict as one."""
+"""An ensemble of networks and a linear network that predicts as one backbone."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from torch import Tensor, nn
 
 
 class Ensemble(nn.Module):
-    r"""Networks that are averaged, and a linear one beside them: a backbone made of backbones.
+    r"""An average of networks, combined with a linear network: a backbone made of backbones.
 
     .. math:: p(x) \propto \left(\tfrac1K \sum_k p_k(x)\right)^{w_1} p_{\text{linear}}(x)^{w_2}
 
     Parameters
     ----------
     networks : sequence of nn.Module
-        Each from instances to class logits; :math:`p_k` is its softmax.
+        Each maps instances to class logits; :math:`p_k` is its softmax.
     linear : nn.Module or None
-        Likewise; None leaves the averaged networks alone.
+        Also maps instances to class logits; None uses only the averaged networks.
 
     Attributes
     ----------
     weights : tensor of shape (2,), or (1,) without a linear network
-        Of the geometric mean; they sum to 1. All equal at first.
+        Weights of the geometric mean; they sum to 1 and start equal.
     """
 
     weights: Tensor
@@ -38,21 +38,21 @@ class Ensemble(nn.Module):
         self.register_buffer("weights", torch.full((n_members,), 1.0 / n_members))
 
     def member_logits(self, x: Tensor) -> Tensor:
-        """Class logits by every network, shape (n_networks, n, n_classes)."""
+        """Class logits from each network, shape (n_networks, n, n_classes)."""
         return torch.stack([network(x) for network in self.networks])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class logits of all together, shape (n, n_classes)."""
+        """Class logits of the ensemble, shape (n, n_classes)."""
         logits = self.member_logits(x)
-        # In double precision: in single, the last digits depend on a row's place in the batch.
-        each = logits.double().log_softmax(dim=2)
-        joint = each.logsumexp(dim=0) - math.log(len(self.networks))
+        # In single precision the last digits would depend on a row's position in the batch.
+        log_proba = logits.double().log_softmax(dim=2)
+        joint = log_proba.logsumexp(dim=0) - math.log(len(self.networks))
         if self.linear is not None:
-            beside = self.linear(x).double().log_softmax(dim=1)
-            joint = self.weights[0] * joint + self.weights[1] * beside
+            linear_log_proba = self.linear(x).double().log_softmax(dim=1)
+            joint = self.weights[0] * joint + self.weights[1] * linear_log_proba
         return joint.to(logits.dtype)
 
     @property
     def embed(self) -> Callable[[Tensor], Tensor]:
-        """The first network's embedding, where it has one: networks share no space to average."""
+        """The first network's ``embed``, if any; embeddings of several networks have no mean."""
         return cast(Callable[[Tensor], Tensor], self.networks[0].embed)

@@ -1,4 +1,4 @@
-"""CrowdInG's networks together: classifier, generator, discriminator and auxiliary network."""
+"""CrowdInG's module: classifier, generator, discriminator and auxiliary network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyhands.nn.generators import AnnotationGenerator, CrowdLayerGenerator
 
 
 class GenerativeCrowdModule(CrowdModule):
-    """A classifier, a generator that explains annotations by it, and the two that judge these.
+    """A classifier, a generator of annotations given its output, and two networks that judge them.
 
     Parameters
     ----------
@@ -26,16 +26,16 @@ class GenerativeCrowdModule(CrowdModule):
     annotator_features : tensor of shape (n_annotators, n_features), optional
     generator : one of `GENERATORS`
     generator_inputs : one of `GENERATOR_INPUTS`
-        Of the generator of that name.
+        Inputs of the generator "network".
     lca_form : one of `LCA_FORMS`
     chunk_size : int
-        Pairs the generator sees at once.
+        Number of pairs per pass through the generator in `annotation_log_proba_grid`.
 
     Attributes
     ----------
     encoder : ScaledClassifier or None
-        Of instances that are no vectors, such as images: what generator and discriminator see is
-        this classifier's embedding, which does not learn. Vectors are seen as they are.
+        For instances that are not vectors, such as images: the generator and the discriminator
+        see the embedding of this frozen classifier. They see vectors as they are.
     generator : AnnotationGenerator or CrowdLayerGenerator
     discriminator : AnnotationDiscriminator
     auxiliary : AuxiliaryNetwork
@@ -63,7 +63,7 @@ class GenerativeCrowdModule(CrowdModule):
         self.encoder: ScaledClassifier | None = None
         n_features = prod(input_shape)
         if len(input_shape) > 1 and hasattr(classifier.backbone, "embed"):
-            self.encode_by(classifier)
+            self.set_encoder(classifier)
             n_features = self._embedding_width(input_shape)
         self.generator: AnnotationGenerator | CrowdLayerGenerator
         if generator == "crowd_layer":
@@ -85,8 +85,8 @@ class GenerativeCrowdModule(CrowdModule):
         )
         self.auxiliary = AuxiliaryNetwork(n_classes)
 
-    def encode_by(self, classifier: ScaledClassifier) -> None:
-        """Let instances be seen as this classifier embeds them now."""
+    def set_encoder(self, classifier: ScaledClassifier) -> None:
+        """Encode instances with a frozen copy of this classifier from now on."""
         self.encoder = copy.deepcopy(classifier).requires_grad_(requires_grad=False).eval()
 
     def train(self, mode: bool = True) -> Self:
@@ -102,7 +102,7 @@ class GenerativeCrowdModule(CrowdModule):
         return self.represent(torch.zeros(1, *input_shape, device=device)).shape[1]
 
     def represent(self, scaled: Tensor) -> Tensor:
-        """Return what generator and discriminator see of scaled instances, (n, n_features)."""
+        """Encode scaled instances for generator and discriminator, shape (n, n_features)."""
         if self.encoder is None:
             return scaled.flatten(1)
         with torch.no_grad():
@@ -110,14 +110,14 @@ class GenerativeCrowdModule(CrowdModule):
         return embedding.flatten(1)
 
     def classify(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What is seen of instances, (n, n_features), and the classifier's probabilities."""
+        """Return encoded instances (n, n_features) and the classifier's probabilities."""
         scaled = self.classifier.scaler(x)
         return self.represent(scaled), self.classifier.backbone(scaled).softmax(dim=1)
 
     def annotation_log_proba(
         self, x: Tensor, rows: Tensor, annotators: Tensor, noise: Tensor | None = None
     ) -> Tensor:
-        """Log probabilities of annotations, shape (m, n_classes); noise is 0 unless given."""
+        """Log probabilities of annotations, shape (m, n_classes); the default noise is 0."""
         features, proba = self.classify(x)
         log_proba: Tensor = self.generator(features, proba, rows, annotators, noise)
         return log_proba
@@ -137,10 +137,10 @@ class GenerativeCrowdModule(CrowdModule):
         return torch.cat(parts)
 
     def expected_confusion(self, batches: Iterable[Tensor], annotators: Tensor) -> Tensor:
-        """Confusion matrices of r annotators as the generator sees them, (r, true, given).
+        """Confusion matrices of r annotators under the generator, shape (r, true, given).
 
-        Row c is the mean of what the generator gives for instances, each weighted by the
-        classifier's probability that its class is c.
+        Row c is the mean of the generator's probabilities over the instances, each weighted by
+        the classifier's probability that its class is c.
 
         Parameters
         ----------
@@ -153,6 +153,6 @@ class GenerativeCrowdModule(CrowdModule):
             features, proba = self.classify(x)
             given = self._grid(features, proba, annotators).double().exp()
             total += torch.einsum("nc,nrg->rcg", proba.double(), given)
-        # A class that nothing is of: the smallest number keeps 0 / 0 from arising.
+        # The smallest number avoids 0 / 0 for a class without mass.
         total += torch.finfo(total.dtype).tiny
         return total / total.sum(dim=2, keepdim=True)

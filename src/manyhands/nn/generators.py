@@ -1,6 +1,6 @@
-"""CrowdInG's generators: what an annotator would say of an instance.
+"""CrowdInG's generators, which predict how an annotator would annotate an instance.
 
-Letters: n instances, R annotators, C classes, m pairs of an instance and an annotator.
+Notation: n instances, R annotators, C classes, m pairs of an instance and an annotator.
 
 .. [1] Z. Chu and H. Wang. Improve learning from crowds via generative augmentation. KDD 2021.
    https://doi.org/10.1145/3447548.3467409
@@ -16,42 +16,41 @@ from manyhands.functional import apply_confusion
 from manyhands.nn.annotator_embedding import AnnotatorEmbedding, normalized_rows
 
 GENERATOR_INPUTS = ("both", "annotator", "instance")
-"""What a generator sees besides the classifier's output and noise."""
-
+"""Embeddings a generator sees besides the classifier's output and noise."""
 
 GENERATORS = ("network", "crowd_layer")
 """What generates annotations: CrowdInG's network, or a Crowd Layer (the paper's DL-CL+GAN)."""
 
 
 class AnnotationGenerator(nn.Module):
-    r"""What an annotator would say of an instance: Eq. 1 of [1]_.
+    r"""Probabilities of an annotator's annotation of an instance: Eq. 1 of [1]_.
 
     .. math:: P(y_n^r \mid x_n, e_r, \epsilon, \hat z_n)
               = \mathrm{softmax}(g(x_n, e_r, \epsilon, \hat z_n)),
 
-    with g two layers on an embedding of the instance (itself of two layers), one of the
-    annotator, noise, and the classifier's probabilities.
+    where g is a network of two layers. Its input is an embedding of the instance (by two layers of
+    its own), an embedding of the annotator, noise, and the classifier's probabilities.
 
     Parameters
     ----------
     n_classes, n_annotators : int
     n_features : int
-        Of an instance.
+        Number of features of an instance.
     annotator_features : tensor of shape (n_annotators, n_features), optional
     inputs : one of `GENERATOR_INPUTS`
-        Of embeddings: "both"; "annotator" (no instance: the paper's variant U); "instance" (no
-        annotator: variant I).
+        Which embeddings g gets: "both"; "annotator" (the paper's variant U); "instance" (its
+        variant I).
     embedding_dim : int
-        Numbers of either embedding.
+        Dimension of each embedding.
     instance_hidden, hidden : int
-        Units of the instance's encoder, and of g.
+        Hidden units of the instance's encoder and of g.
     dropout : float in [0, 1)
-        In the instance's encoder.
+        Dropout in the instance's encoder.
 
     Notes
     -----
-    The first layer of g is linear in the parts of its input, so that what belongs to an instance
-    or to an annotator is computed once each: a pair costs 2 C ``hidden`` multiplications.
+    The first layer of g is linear in each part of its input. The parts of an instance or an
+    annotator are therefore computed once each, and a pair costs 2 C ``hidden`` multiplications.
     """
 
     def __init__(
@@ -108,29 +107,29 @@ class AnnotationGenerator(nn.Module):
             The classifier's output z.
         rows, annotators : integer tensors of shape (m,)
         noise : tensor of shape (m, n_classes), optional
-            Epsilon; default: 0, its mean.
+            Epsilon; default: its mean, 0.
         """
-        # Columns of the first layer's weight: classifier, noise, annotator, instance.
+        # Column blocks of the first layer's weight: classifier, noise, annotator, instance.
         sizes = [self.n_classes, self.n_classes]
         sizes.append(self.first.in_features - sum(sizes))
-        of_proba, of_noise, rest = torch.split(self.first.weight, sizes, dim=1)
-        by_row = F.linear(proba, of_proba, self.first.bias)
+        weight_proba, weight_noise, rest = torch.split(self.first.weight, sizes, dim=1)
+        by_row = F.linear(proba, weight_proba, self.first.bias)
         if self.inputs != "annotator":
             v = normalized_rows(self.instance_embedding(features))
             by_row = by_row + F.linear(v, rest[:, -v.shape[1] :])
         summed = F.embedding(rows, by_row)
         if self.inputs != "instance":
-            u, place = self.annotator_embedding.distinct(annotators)
+            u, annotator_rows = self.annotator_embedding.embed_distinct(annotators)
             u = normalized_rows(u)
-            summed = summed + F.embedding(place, F.linear(u, rest[:, : u.shape[1]]))
+            summed = summed + F.embedding(annotator_rows, F.linear(u, rest[:, : u.shape[1]]))
         if noise is not None:
-            summed = summed + F.linear(noise, of_noise)
+            summed = summed + F.linear(noise, weight_noise)
         logits: Tensor = self.last(summed.relu())
         return logits.log_softmax(dim=1)
 
 
 class CrowdLayerGenerator(nn.Module):
-    """A Crowd Layer in the place of a generator: class-dependent confusion, and no noise.
+    """A Crowd Layer as the generator: class-dependent confusion without noise.
 
     Parameters
     ----------
@@ -143,7 +142,7 @@ class CrowdLayerGenerator(nn.Module):
         self.matrix = nn.Parameter(torch.eye(n_classes).repeat(n_annotators, 1, 1))
 
     def draw_noise(self, m: int) -> Tensor:
-        """Return no numbers for each of m pairs, shape (m, 0)."""
+        """Return empty noise for m pairs, shape (m, 0)."""
         return self.matrix.new_zeros(m, 0)
 
     def forward(

@@ -1,6 +1,6 @@
-"""Graph convolutions over annotators and instances, joined by annotations.
+"""Graph convolutions over a graph whose edges, the annotations, join annotators and instances.
 
-Letters: n instances, R annotators, C classes, m annotations, K numbers of a node's state.
+Notation: n instances, R annotators, C classes, m annotations, K dimensions of a node's state.
 
 .. [1] R. van den Berg, T. N. Kipf and M. Welling. Graph convolutional matrix completion. 2017.
    https://arxiv.org/abs/1706.02263
@@ -34,25 +34,26 @@ class AnnotationEdges(NamedTuple):
     labels: Tensor
 
     def where(self, keep: Tensor) -> AnnotationEdges:
-        """Return the edges of a mask (m,)."""
+        """Return the edges selected by a mask of shape (m,)."""
         return AnnotationEdges(*(part[keep] for part in self))
 
 
 class GraphConvolution(nn.Module):
-    r"""One layer: every node hears its neighbours, through a matrix for every class.
+    r"""One layer: each node receives messages from its neighbours, with one matrix per class.
 
     .. math:: h_i' = W h_i + b + \sum_c \sum_{j \in N_c(i)} \frac{1}{|N(i)|} W_c h_j,
 
-    with N_c(i) the nodes joined to i by an annotation of class c, N(i) all its neighbours, and
-    matrices of their own for either side (Eq. 1 and 2 of [1]_, with the self part of [2]_).
+    where N_c(i) are the nodes joined to i by an annotation of class c and N(i) all its neighbours.
+    Instances and annotators have separate matrices (Eq. 1 and 2 of [1]_, with the self term of
+    [2]_).
 
     Parameters
     ----------
     n_classes : int
     n_instance, n_annotator : int
-        Numbers of an instance's and of an annotator's state.
+        Dimensions of an instance's and of an annotator's state.
     n_out : int
-        Numbers of either new state.
+        Dimension of the new states.
     """
 
     def __init__(self, n_classes: int, n_instance: int, n_annotator: int, n_out: int) -> None:
@@ -75,37 +76,40 @@ class GraphConvolution(nn.Module):
         """
         n_classes = len(self.to_instances)
         bucket = edges.annotators * n_classes + edges.labels
-        # What belongs to a class is computed for the annotators, who are fewer: before the messages
-        # are sent to instances, and after those of instances are added up.
+        # The class matrices are applied on the annotators' side, which has fewer nodes: before
+        # messages are sent to instances, and after messages from instances are summed.
         sent = torch.einsum("ri,cio->rco", annotators, self.to_instances).flatten(0, 1)
-        heard = _mean_of(sent, bucket, edges.instances, len(instances))
+        at_instances = _mean_messages(sent, bucket, edges.instances, len(instances))
         share = 1 / _degrees(edges.annotators, len(annotators), instances)
-        told = instances.new_zeros(len(annotators) * n_classes, instances.shape[1])
-        told = told.index_add(0, bucket, F.embedding(edges.instances, instances))
-        told = told.view(len(annotators), n_classes, -1) * share[:, None, None]
-        answer = torch.einsum("rci,cio->ro", told, self.to_annotators)
-        return self.instance_self(instances) + heard, self.annotator_self(annotators) + answer
+        received = instances.new_zeros(len(annotators) * n_classes, instances.shape[1])
+        received = received.index_add(0, bucket, F.embedding(edges.instances, instances))
+        received = received.view(len(annotators), n_classes, -1) * share[:, None, None]
+        at_annotators = torch.einsum("rci,cio->ro", received, self.to_annotators)
+        return (
+            self.instance_self(instances) + at_instances,
+            self.annotator_self(annotators) + at_annotators,
+        )
 
 
 class GraphCompletionModule(nn.Module):
-    r"""Two graph convolutions, and a bilinear decoder of annotations [1]_.
+    r"""Two graph convolutions and a bilinear decoder of annotations [1]_.
 
     The annotation of instance i by annotator r has probabilities
-    :math:`\mathrm{softmax}_c(z_i^T Q_c z_r)`, with z the last states and a 1.
+    :math:`\mathrm{softmax}_c(z_i^T Q_c z_r)`, where z is a last state with a 1 appended.
 
     Parameters
     ----------
     scaler : Standardize
-        Of the features.
+        Scaler of the features.
     input_shape : sequence of int
         Shape of one instance, which is flattened.
     n_classes, n_annotators : int
     embedding_dim : int
-        Numbers of a node's first state: an annotator's own, or a dense layer on an instance.
+        Dimension of the first states: a free vector per annotator, a dense layer for instances.
     hidden : int
-        Numbers of the states after either convolution.
+        Dimension of the states after each convolution.
     dropout : float in [0, 1)
-        Of the first states.
+        Dropout of the first states.
     """
 
     def __init__(
@@ -122,7 +126,7 @@ class GraphCompletionModule(nn.Module):
         super().__init__()
         self.scaler = scaler
         self.dense = nn.Linear(prod(input_shape), embedding_dim)
-        # All begin alike: what tells them apart is what they annotated.
+        # All annotators start alike; only their annotations set them apart.
         self.annotators = nn.Parameter(torch.randn(1, embedding_dim).repeat(n_annotators, 1))
         self.dropout = nn.Dropout(dropout)
         self.first = GraphConvolution(n_classes, embedding_dim, embedding_dim, hidden)
@@ -136,7 +140,7 @@ class GraphCompletionModule(nn.Module):
         ----------
         x : tensor of shape (n, *input_shape)
         edges : AnnotationEdges
-            None of an instance: its features alone speak.
+            The state of an instance without edges depends on its features only.
         """
         instances = self.dropout(self.dense(self.scaler(x).flatten(1)).relu())
         states = self.first(instances, self.dropout(self.annotators), edges)
@@ -146,18 +150,18 @@ class GraphCompletionModule(nn.Module):
     def annotation_log_proba(
         self, x: Tensor, edges: AnnotationEdges, instances: Tensor, annotators: Tensor
     ) -> Tensor:
-        """Log probabilities of the annotations of m pairs, given others: (m, n_classes).
+        """Log probabilities of the annotations of m pairs given other annotations, (m, n_classes).
 
         Parameters
         ----------
         x : tensor of shape (n, *input_shape)
         edges : AnnotationEdges
-            Given; an annotation that is to be predicted is not among them.
+            The given annotations, without those to predict.
         instances, annotators : integer tensors of shape (m,)
         """
         z, w = self(x, edges)
         v = F.embedding(instances, z)
-        # Class by class: no block of pairs x classes x states.
+        # One class at a time, to avoid a block of size m x C x (hidden + 1).
         logits = [(v * F.embedding(annotators, w @ matrix.T)).sum(dim=1) for matrix in self.decoder]
         return torch.stack(logits, dim=1).log_softmax(dim=1)
 
@@ -168,19 +172,19 @@ class GraphCompletionModule(nn.Module):
 
 
 def _matrices(n: int, n_in: int, n_out: int) -> Tensor:
-    """Return n matrices (n_in, n_out) as of linear layers."""
+    """Return n matrices (n_in, n_out), initialised like linear layers."""
     bound = n_in**-0.5
     return torch.empty(n, n_in, n_out).uniform_(-bound, bound)
 
 
 def _degrees(nodes: Tensor, n: int, like: Tensor) -> Tensor:
-    """Number of edges of every node, at least 1, shape (n,)."""
+    """Number of edges of each node, but at least 1, shape (n,)."""
     ones = like.new_ones(len(nodes))
     return like.new_zeros(n).index_add(0, nodes, ones).clamp_min(1)
 
 
-def _mean_of(messages: Tensor, source: Tensor, target: Tensor, n: int) -> Tensor:
-    """Mean over the edges of every target of the messages of their sources, (n, K)."""
+def _mean_messages(messages: Tensor, source: Tensor, target: Tensor, n: int) -> Tensor:
+    """Average the messages from the sources of each target's edges, shape (n, K)."""
     total = messages.new_zeros(n, messages.shape[1])
     total = total.index_add(0, target, F.embedding(source, messages))
     return total / _degrees(target, n, messages)[:, None]

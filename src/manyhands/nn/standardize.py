@@ -18,8 +18,8 @@ class Standardize(nn.Module):
     input_shape : sequence of int
         Shape of one instance.
     scaling : {"standard", "rms", None}
-        Mean and deviation of every feature (every channel of images); one root mean square and
-        no shift; or nothing. Starts as the identity; `fit_statistics` fills it.
+        "standard": mean and standard deviation per feature (per channel for images). "rms": one
+        root mean square, no shift. None: no scaling. The identity until `fit_statistics`.
     """
 
     shift: Tensor
@@ -28,7 +28,7 @@ class Standardize(nn.Module):
     def __init__(self, input_shape: Sequence[int], scaling: str | None) -> None:
         super().__init__()
         self.scaling = scaling
-        # A feature each; a channel each for images (the first axis); or one for all.
+        # One entry per feature, or per channel (the first axis) for images, or one for all.
         shape: tuple[int, ...] = (1,)
         if scaling == "standard":
             shape = (int(input_shape[0]), *(1 for _ in input_shape[1:]))
@@ -43,7 +43,7 @@ class Standardize(nn.Module):
         return torch.addcmul(-self.shift / self.scale, x, 1 / self.scale)
 
     def fit_statistics(self, batches: Iterable[Tensor]) -> None:
-        """Take the statistics from batches (n, *input_shape), in float64."""
+        """Compute the statistics from batches of shape (n, *input_shape), in float64."""
         if self.scaling is None:
             return
         count, total, squares = 0, torch.zeros(()), torch.zeros(())
@@ -64,10 +64,11 @@ class Standardize(nn.Module):
         variance = (mean_square - mean.square()).clamp_min(0)
         if ((mean.abs() > 1e5 * variance.sqrt()) & (variance > 0)).any():
             warn_caller(
-                "a feature's mean is more than 100,000 times its deviation, so that single "
-                "precision keeps little of it; subtract a constant from it before fit"
+                "the mean of a feature is more than 100,000 times its standard deviation, so "
+                "single precision loses most of its variation; subtract a constant from the "
+                "feature before fit"
             )
-        # A constant feature carries nothing: it becomes 0 rather than rounding noise.
+        # A constant feature becomes 0 rather than rounding noise.
         constant = variance <= 1e-12 * mean_square.clamp_min(1e-12)
         deviation = torch.where(constant, torch.ones_like(variance), variance.sqrt())
         self.shift.copy_(mean.reshape(self.shift.shape))

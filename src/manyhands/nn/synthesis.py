@@ -1,4 +1,4 @@
-"""A classifier with a way into the space where instances are made, and out of it (ICED).
+"""A classifier with a space in which synthetic instances are generated (ICED).
 
 .. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
    labeled data. SDM 2022.
@@ -16,16 +16,16 @@ from manyhands.nn.base import ScaledClassifier
 from manyhands.nn.noise_adaptation.fixed import FixedConfusionModule
 
 SPACES = ("decoder", "embedding", "input")
-"""Where instances are made, and what the classifier is given: see `SynthesisModule`."""
+"""Spaces in which instances are generated; see `SynthesisModule`."""
 
 
 class Decoder(nn.Module):
-    """From an embedding back to the (scaled) instance: a hidden layer with a ReLU, and an output.
+    """Decoder of an embedding to the (scaled) instance: a hidden ReLU layer and a linear output.
 
     Parameters
     ----------
     width : int
-        Numbers of the embedding, and units of the hidden layer.
+        Dimension of the embedding and of the hidden layer.
     input_shape : sequence of int
         Shape of one instance.
     """
@@ -44,7 +44,7 @@ class Decoder(nn.Module):
 
 
 class SynthesisModule(FixedConfusionModule):
-    """A classifier, fixed confusion matrices, and a space where points between instances are made.
+    """A classifier with fixed confusion matrices and a space for points between instances.
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ class SynthesisModule(FixedConfusionModule):
         Shape of one instance.
     space : one of `SPACES`
         "decoder": the backbone's embedding; points are decoded to scaled instances [1]_.
-        "embedding": the same, but points go to the backbone's ``head`` as they are. "input":
-        scaled instances, flattened.
+        "embedding": the backbone's embedding; points go directly to its ``head``. "input":
+        flattened scaled instances.
     """
 
     posterior: Tensor
-    """Class probabilities of the training instances; there only while it is trained."""
+    """Class probabilities of the training instances; present during training only."""
     class_shares: Tensor
-    """Share of every class in what it is trained on; likewise."""
+    """Share of each class in the training data; present during training only."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class SynthesisModule(FixedConfusionModule):
     def _embedding_width(self) -> int:
         backbone = self.classifier.backbone
         was_training = backbone.training
-        backbone.eval()  # A network that normalises over batches takes one instance only so.
+        backbone.eval()  # Batch normalisation takes a single instance in eval mode only.
         with torch.no_grad():
             blank = torch.zeros(1, *self.input_shape)
             width = int(backbone.embed(blank).shape[1])  # type: ignore[operator]
@@ -89,43 +89,46 @@ class SynthesisModule(FixedConfusionModule):
         return width
 
     def encode(self, x: Tensor) -> Tensor:
-        """Map instances (n, *input_shape) into the space, (n, d)."""
+        """Map instances (n, *input_shape) into the space, shape (n, d)."""
         if self.space == "input":
             scaled: Tensor = self.classifier.scaler(x)
             return scaled.flatten(1)
         return self.classifier.embed(x)
 
     def decode(self, z: Tensor) -> Tensor:
-        """Map points (n, d) to what `mixed` takes: scaled instances, or embeddings."""
+        """Map points (n, d) to scaled instances or embeddings, as `mixed_logits` takes them."""
         if self.decoder is not None:
             decoded: Tensor = self.decoder(z)
             return decoded
         return z.reshape(-1, *self.input_shape) if self.space == "input" else z
 
-    def mixed(self, x: Tensor, made: Tensor) -> Tensor:
-        """Class logits of instances and then of made points, as one batch: (n + m, n_classes)."""
-        if not len(made):
+    def mixed_logits(self, x: Tensor, synthetic: Tensor) -> Tensor:
+        """Class logits of n instances and then of m synthetic points, shape (n + m, n_classes).
+
+        Both form one batch.
+        """
+        if not len(synthetic):
             return self(x)
         logits: Tensor
         if self.space == "embedding":
-            together = torch.cat([self._embedded(x), made])
+            together = torch.cat([self._embedded(x), synthetic])
             logits = self.classifier.backbone.head(together)  # type: ignore[operator]
             return logits
-        logits = self.classifier.backbone(torch.cat([self.classifier.scaler(x), made]))
+        logits = self.classifier.backbone(torch.cat([self.classifier.scaler(x), synthetic]))
         return logits
 
     def _embedded(self, x: Tensor) -> Tensor:
-        """Embed real instances of a batch, of which there may be one or none."""
+        """Embed the real instances of a batch, of which there may be one or none."""
         backbone = self.classifier.backbone
         was_training = backbone.training
-        # One alone has no statistics that a network could normalise by.
+        # Batch normalisation cannot train on a single instance.
         backbone.train(was_training and len(x) > 1)
         embedding = self.classifier.embed(x)
         backbone.train(was_training)
         return embedding
 
     def reconstruct(self, x: Tensor) -> Tensor:
-        """Mean squared error of decoding the embedding of instances, in scaled features."""
+        """Mean squared error of decoding the embeddings of instances, in scaled features."""
         assert self.decoder is not None
         scaled = self.classifier.scaler(x)
         embedding = self.classifier.backbone.embed(scaled)  # type: ignore[operator]

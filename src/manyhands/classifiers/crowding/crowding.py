@@ -409,7 +409,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
                 "CrowdLayerClassifier"
             ) from error
         if module.encoder is not None:
-            module.encode_by(module.classifier)
+            module.set_encoder(module.classifier)
         if isinstance(module.generator, CrowdLayerGenerator):
             start = getattr(pretrainer.module_, "matrix", None)
             if not isinstance(pretrainer.module_, CrowdLayerModule) or start is None:

@@ -1,4 +1,4 @@
-"""Backbones: from features to class logits, with an embedding on the way where there is one."""
+"""Backbones, which map features to class logits, usually through an embedding."""
 
 from manyhands.nn.backbones.dense import MLP, EmbeddingMLP, Linear
 from manyhands.nn.backbones.images import CNN, VGG16, ResNet18

@@ -1,4 +1,4 @@
-"""Backbones of dense layers, for vectors: linear, MLP, and the MLP of metric learning."""
+"""Dense backbones for vectors: linear, MLP, and an MLP for metric learning."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class MLP(nn.Module):
     Parameters
     ----------
     input_shape : sequence of int
-        Shape of one instance; flattened.
+        Shape of one instance, which is flattened.
     n_classes : int
     hidden : sequence of int
-        Units of every hidden layer.
+        Units of each hidden layer.
     dropout : float in [0, 1)
-        After every hidden layer.
+        Dropout after each hidden layer.
     batch_norm : bool
-        Normalise the input and every hidden layer, without affine parameters, as the CoNAL and
-        CrowdInG code do on Music.
+        Normalise the input and each hidden layer, without affine parameters, as the CoNAL and
+        CrowdInG codes do on Music.
     """
 
     def __init__(
@@ -64,7 +64,9 @@ class MLP(nn.Module):
             layers.append(nn.BatchNorm1d(width, affine=False))
         for units in hidden:
             if not (isinstance(units, Integral) and units > 0):
-                raise ValueError(f"hidden={hidden!r} must hold positive numbers of units")
+                raise ValueError(
+                    f"hidden={hidden!r} must hold positive numbers of units, such as [128]"
+                )
             layers += [nn.Linear(width, units), nn.ReLU(), nn.Dropout(dropout)]
             if batch_norm:
                 layers.append(nn.BatchNorm1d(units, affine=False))
@@ -84,26 +86,27 @@ class MLP(nn.Module):
 
 
 class EmbeddingMLP(nn.Module):
-    """A fully connected network made for its embedding, which it ends in: for metric learning.
+    """A fully connected network that ends in an embedding, for metric learning.
 
-    What keeps a network from learning a few hundred instances by heart is dropout of the *input*;
-    of the embedding, over which distances are taken, it makes the distances wrong.
+    Dropout of the *input* keeps the network from memorising a few hundred instances. Dropout of the
+    embedding would distort the distances taken in it.
 
     Parameters
     ----------
     input_shape : sequence of int
-        Shape of one instance; flattened.
+        Shape of one instance, which is flattened.
     n_classes : int
     hidden : sequence of int
-        Units of every hidden layer. Without any, the embedding is linear.
+        Units of each hidden layer. Without hidden layers the embedding is linear.
     width : int
-        Numbers of the embedding.
+        Dimension of the embedding.
     activation : {"tanh", "relu", "sigmoid"}
-        After every hidden layer.
+        Activation after each hidden layer.
     input_dropout, dropout : float in [0, 1)
-        Of the features; after every hidden layer (with ``bounded``, after the embedding too).
+        Dropout of the features, and after each hidden layer (with ``bounded``, also after the
+        embedding).
     bounded : bool
-        Activation after the embedding too, as in the code released with NeuCrowd, which is
+        Apply the activation to the embedding too. The code released with NeuCrowd is
         ``hidden=(128,), activation="sigmoid", input_dropout=0, dropout=.2, bounded=True``.
     """
 
@@ -126,10 +129,10 @@ class EmbeddingMLP(nn.Module):
         units = [*hidden, width]
         if not all(isinstance(n, Integral) and n > 0 for n in units):
             raise ValueError(f"hidden={hidden!r}, width={width!r} must be positive whole numbers")
-        before = [prod(input_shape), *hidden]
+        input_sizes = [prod(input_shape), *hidden]
         layers: list[nn.Module] = [nn.Flatten(), nn.Dropout(input_dropout)]
-        for i, (given, made) in enumerate(zip(before, units, strict=True)):
-            layers.append(nn.Linear(given, made))
+        for i, (n_in, n_out) in enumerate(zip(input_sizes, units, strict=True)):
+            layers.append(nn.Linear(n_in, n_out))
             if i < len(hidden) or bounded:
                 layers += [ACTIVATIONS[activation](), nn.Dropout(dropout)]
         self.body = nn.Sequential(*layers)

@@ -1,4 +1,4 @@
-"""Convolutional backbones, for images: a small CNN, VGG-16 and ResNet-18."""
+"""Convolutional backbones for images: a small CNN, VGG-16 and ResNet-18."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor, nn
 
 
 class CNN(nn.Module):
-    """A small convolutional network, for images of about 32 x 32 pixels.
+    """A small convolutional network for images of about 32 x 32 pixels.
 
-    Blocks of a 3 x 3 convolution, batch normalisation, a ReLU and a halving of the image, then a
-    hidden layer with a ReLU and dropout, and a linear output.
+    Each block is a 3 x 3 convolution, batch normalisation, a ReLU, and 2 x 2 max pooling. A hidden
+    layer with a ReLU and dropout and a linear output follow.
 
     Parameters
     ----------
     input_shape : sequence of int
-        (channels, height, width); 2 to the number of blocks is the least height and width. The
-        hidden layer grows with the image.
+        (channels, height, width); height and width of at least 2 ** (number of blocks). The
+        weights of the hidden layer grow with the image.
     n_classes : int
     channels : sequence of int
-        Channels of every block's convolution.
+        Channels of each block's convolution.
     hidden : int
         Units of the hidden layer.
     dropout : float in [0, 1)
-        After the hidden layer.
+        Dropout after the hidden layer.
     """
 
     def __init__(
@@ -42,15 +42,15 @@ class CNN(nn.Module):
             if not (units and all(isinstance(n, Integral) and n > 0 for n in units)):
                 shown = channels if name == "channels" else hidden
                 raise ValueError(f"{name}={shown!r} must be positive whole numbers")
-        halved = 2 ** len(channels)
+        reduction = 2 ** len(channels)
         width, *sides = _image_shape(
-            input_shape, least=halved, wanted=f"at least {halved} x {halved}"
+            input_shape, least=reduction, wanted=f"at least {reduction} x {reduction}"
         )
         layers: list[nn.Module] = []
-        for made in channels:
-            layers += [*_convolution(width, made), nn.ReLU(), nn.MaxPool2d(2)]
-            width = made
-        width *= prod(side // halved for side in sides)
+        for n_out in channels:
+            layers += [*_convolution(width, n_out), nn.ReLU(), nn.MaxPool2d(2)]
+            width = n_out
+        width *= prod(side // reduction for side in sides)
         layers += [nn.Flatten(), nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(dropout)]
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear(hidden, n_classes)
@@ -69,15 +69,14 @@ class CNN(nn.Module):
 class VGG16(nn.Module):
     """VGG-16 with batch normalisation, for images of 32 x 32 pixels [1]_.
 
-    Thirteen 3 x 3 convolutions, each with batch normalisation and a ReLU, in five blocks that end
-    in a halving of the image; what is left, one pixel of 512 channels, is classified linearly, as
-    the CoNAL and Max-MIG codes do on CIFAR-10 (the original's three dense layers serve larger
-    images).
+    Thirteen 3 x 3 convolutions, each with batch normalisation and a ReLU, form five blocks that end
+    with 2 x 2 max pooling. The remaining pixel of 512 channels is classified linearly, as in the
+    CoNAL and Max-MIG codes for CIFAR-10 (the original's three dense layers are for larger images).
 
     Parameters
     ----------
     input_shape : sequence of int
-        (channels, height, width); height and width of 32 (up to 63 work).
+        (channels, height, width); height and width of 32 (any size up to 63 works).
     n_classes : int
 
     References
@@ -87,7 +86,7 @@ class VGG16(nn.Module):
     """
 
     blocks = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-    """Channels of the convolutions of every block."""
+    """Channels of each block's convolutions."""
 
     def __init__(self, input_shape: Sequence[int], n_classes: int) -> None:
         super().__init__()
@@ -113,12 +112,12 @@ class VGG16(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 in its form for CIFAR, for images of about 32 x 32 pixels [1]_.
+    """ResNet-18 in its CIFAR form, for images of about 32 x 32 pixels [1]_.
 
-    A 3 x 3 convolution without pooling, four stages of two basic blocks with 64, 128, 256 and 512
-    channels, of which the last three halve the image at their start, the mean over what is left
-    of it, and a linear output. Where a block changes the size, its shortcut is a 1 x 1
-    convolution. The original's stem (7 x 7, stride 2, pooling) is for images of 224 x 224.
+    A 3 x 3 convolution without pooling is followed by four stages of two basic blocks, with 64,
+    128, 256 and 512 channels; the last three start by halving the image. Global average pooling and
+    a linear output follow. Where a block changes the size, its shortcut is a 1 x 1 convolution. The
+    original's stem (7 x 7, stride 2, pooling) is for images of 224 x 224 pixels.
 
     Parameters
     ----------
@@ -133,13 +132,13 @@ class ResNet18(nn.Module):
     """
 
     stages = (64, 128, 256, 512)
-    """Channels of every stage."""
+    """Channels of each stage."""
 
     def __init__(self, input_shape: Sequence[int], n_classes: int) -> None:
         super().__init__()
-        given, *_ = _image_shape(input_shape, least=8, wanted="at least 8 x 8")
+        image_channels, *_ = _image_shape(input_shape, least=8, wanted="at least 8 x 8")
         width = self.stages[0]
-        layers: list[nn.Module] = [*_convolution(given, width), nn.ReLU()]
+        layers: list[nn.Module] = [*_convolution(image_channels, width), nn.ReLU()]
         for stage, channels in enumerate(self.stages):
             layers += [
                 BasicBlock(width, channels, stride=2 if stage else 1),
@@ -150,7 +149,7 @@ class ResNet18(nn.Module):
         self.head = nn.Linear(width, n_classes)
 
     def embed(self, x: Tensor) -> Tensor:
-        """Return the mean of the last stage's output over the image, shape (n, 512)."""
+        """Return the last stage's output averaged over the image, shape (n, 512)."""
         embedding: Tensor = self.body(x)
         return embedding
 
@@ -166,9 +165,9 @@ class BasicBlock(nn.Module):
     Parameters
     ----------
     width, channels : int
-        Channels of input and output.
+        Channels of the input and the output.
     stride : int
-        Of the first convolution.
+        Stride of the first convolution.
     """
 
     def __init__(self, width: int, channels: int, stride: int = 1) -> None:
@@ -189,7 +188,7 @@ class BasicBlock(nn.Module):
 
 
 def _convolution(width: int, channels: int, *, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
-    """Make a convolution that keeps the image's size (but for its stride), and normalisation."""
+    """Make a convolution that keeps the image's size (up to its stride), and normalisation."""
     return [
         nn.Conv2d(width, channels, kernel, stride=stride, padding=kernel // 2, bias=False),
         nn.BatchNorm2d(channels),
@@ -199,7 +198,7 @@ def _convolution(width: int, channels: int, *, kernel: int = 3, stride: int = 1)
 def _image_shape(
     input_shape: Sequence[int], *, least: int, wanted: str, below: float = float("inf")
 ) -> list[int]:
-    """Return channels, height and width; refuse what is no image of a fitting size."""
+    """Return channels, height and width; refuse anything but an image of suitable size."""
     if len(input_shape) != 3 or not all(least <= side < below for side in input_shape[1:]):
         raise ValueError(
             f"an instance has shape {tuple(input_shape)}; it must be an image (channels, height, "

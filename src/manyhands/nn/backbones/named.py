@@ -1,4 +1,4 @@
-"""Backbones by name, and the network that a ``backbone`` parameter stands for."""
+"""Named backbones, and how a ``backbone`` parameter becomes a network."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ BACKBONES: dict[str, Callable[..., nn.Module]] = {
     "vgg16": VGG16,
     "resnet18": ResNet18,
 }
-"""Backbones that go by a name: in parameters, in files, on the command line."""
+"""Backbones by name, as used in parameters, in files and on the command line."""
 
 
 def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.Module:
-    """Build the network a ``backbone`` parameter stands for.
+    """Build the network that a ``backbone`` parameter specifies.
 
     Parameters
     ----------
@@ -35,9 +35,10 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
         None is ``"mlp"``; a name from `BACKBONES`; a dict with ``name`` and that backbone's
         arguments; a module (copied, never trained in place); or a factory called with
         ``(input_shape, n_classes)`` that returns a module giving class logits. A dict may also
-        have ``weights``, a state dict of that backbone or the path of a ``.safetensors`` file
-        with one, to start from; without the entries of ``head`` (trained on other classes, for
-        instance), the head starts at random, as everything does without ``weights``.
+        have ``weights`` to start from: a state dict of that backbone, or the path of a
+        ``.safetensors`` file with one. If they lack the entries of ``head`` (because it was
+        trained on other classes, say), the head starts at random, as everything does without
+        ``weights``.
     input_shape : sequence of int
         Shape of one instance.
     n_classes : int
@@ -45,8 +46,8 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
     Raises
     ------
     AnnotationError
-        If the name or an argument is unknown, the weights are of another network, or a factory
-        returns no module.
+        If the name or an argument is unknown, the weights belong to another network, or a factory
+        does not return a module.
     """
     if isinstance(spec, nn.Module):
         return copy.deepcopy(spec)
@@ -68,18 +69,20 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
         if weights is not None:
             _load_weights(network, weights)
     except (TypeError, ValueError, RuntimeError) as error:
-        # Without the weights: they would fill the screen.
+        # The weights are left out: they would fill the screen.
         shown = {"name": name, **arguments} if arguments else name
         raise AnnotationError(f"backbone={shown!r}: {error}") from error
     return network
 
 
 def _load_weights(network: nn.Module, weights: Any) -> None:
-    """Put a state dict, or that of a safetensors file, into a network; ``head`` may be absent."""
+    """Load a state dict, or a safetensors file, into a network; ``head`` may be absent."""
     if not isinstance(weights, Mapping):
         path = Path(weights)
         if path.suffix != ".safetensors":
-            raise ValueError(f"weights={str(path)!r} is neither a state dict nor a .safetensors")
+            raise ValueError(
+                f"weights={str(path)!r} is neither a state dict nor a .safetensors file"
+            )
         try:
             weights = load_file(path)
         except (OSError, SafetensorError) as error:
@@ -87,10 +90,10 @@ def _load_weights(network: nn.Module, weights: Any) -> None:
     own = network.state_dict()
     parts = {
         "lack": [name for name in own if name not in weights and not name.startswith("head.")],
-        "have the unknown": [name for name in weights if name not in own],
+        "have unknown entries": [name for name in weights if name not in own],
     }
-    for what, names in parts.items():
+    for problem, names in parts.items():
         if names:
             more = f", ... ({len(names)})" if len(names) > 3 else ""
-            raise ValueError(f"weights {what} {', '.join(map(str, names[:3]))}{more}")
+            raise ValueError(f"weights {problem} {', '.join(map(str, names[:3]))}{more}")
     network.load_state_dict({**own, **weights})

@@ -1,6 +1,6 @@
-"""Noise adaptation layers: from the classifier's output to what annotators will write.
+"""Noise adaptation layers, which map the classifier's output to distributions of annotations.
 
-Each module holds one `CrowdModule`; a new layer is a new file here, exported below.
+A new layer is a `CrowdModule` in a new file here, exported below.
 """
 
 from manyhands.nn.noise_adaptation.aggregator import AggregatorModule

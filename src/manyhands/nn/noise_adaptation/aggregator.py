@@ -1,4 +1,4 @@
-"""Max-MIG's aggregator of annotations beside a classifier.
+"""Max-MIG's module: a classifier and an aggregator of annotations.
 
 .. [1] P. Cao, Y. Xu, Y. Kong and Y. Wang. Max-MIG: an information theoretic approach for joint
    learning from crowds. ICLR 2019.
@@ -15,11 +15,11 @@ from manyhands.nn.noise_adaptation.fixed import FixedConfusionModule
 
 
 class AggregatorModule(FixedConfusionModule):
-    """Max-MIG: a classifier of instances beside an aggregator of their annotations [1]_.
+    """Max-MIG: a classifier of instances and an aggregator of their annotations [1]_.
 
-    The aggregator gives the classes of an instance as the softmax of log prior + sum_r L_r[y_r],
-    the sum over the instance's annotations y_r. L_r (given, true) is free: in Bayes' rule it is
-    log p(given | true) of annotator r, up to a constant for every given class.
+    The aggregator's class distribution of an instance is the softmax of log prior + sum_r L_r[y_r],
+    summed over the instance's annotations y_r. L_r (given, true) is free. In Bayes' rule it is
+    log p(given | true) of annotator r, up to a constant per given class.
 
     Parameters
     ----------
@@ -29,11 +29,12 @@ class AggregatorModule(FixedConfusionModule):
     Attributes
     ----------
     tables : parameter of shape (n_annotators, n_classes, n_classes)
-        L, [annotator, given, true].
+        L, indexed [annotator, given, true].
     prior : buffer of shape (n_classes,)
-        Of the classes; uniform until it is set.
+        Class prior; uniform until it is set.
     confusions : buffer of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given], to explain annotations with; see `count_confusions`.
+        Confusion matrices for `annotation_log_proba`, indexed [annotator, true, given]; see
+        `count_confusions`.
     """
 
     prior: Tensor
@@ -58,9 +59,9 @@ class AggregatorModule(FixedConfusionModule):
         ----------
         n : int
         rows, annotators, labels : integer tensors of shape (m,)
-            One entry an annotation; ``rows`` are below n.
+            One entry per annotation; ``rows`` are below n.
         weights : tensor of shape (m,), optional
-            How often each annotation counts.
+            Weight of each annotation.
         """
         evidence = F.embedding(annotators * self.n_classes + labels, self.tables.flatten(0, 1))
         if weights is not None:
@@ -76,10 +77,10 @@ class AggregatorModule(FixedConfusionModule):
         labels: Tensor,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """Confusions of annotations against what `aggregate` makes of them, (r, true, given).
+        """Count confusions of annotations against their `aggregate`, shape (R, true, given).
 
-        Parameters are those of `aggregate`. Every row gets one annotation more, as the crowd on
-        the whole would give it: what was never seen of an annotator is not impossible.
+        The parameters are those of `aggregate`. Each row is smoothed by one pseudo-annotation with
+        the crowd's pooled distribution, so that unseen annotations are not impossible.
         """
         given = self.aggregate(n, rows, annotators, labels, weights).exp()[rows]
         if weights is not None:

@@ -1,4 +1,4 @@
-"""CoNAL: common and individual noise adaptation layers, and the gate between them.
+"""CoNAL: common and individual noise adaptation layers with a gate between them.
 
 .. [1] Z. Chu, J. Ma and H. Wang. Learning from crowds by modeling common confusions. AAAI 2021.
 """
@@ -17,35 +17,35 @@ from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 
 class CommonNoiseModule(CrowdModule):
-    """CoNAL: common and individual noise adaptation layers, chosen per (instance, annotator) [1]_.
+    """CoNAL: common and individual noise layers, gated per (instance, annotator) pair [1]_.
 
     Parameters
     ----------
     classifier : ScaledClassifier
     n_classes, n_annotators : int
     input_shape : sequence of int
-        Shape of one instance, which the auxiliary network sees flattened (and scaled).
+        Shape of one instance. The auxiliary network sees instances scaled and flattened.
     annotator_features : tensor of shape (n_annotators, n_features), optional
-        e_r of Eq. 3; default: one-hot.
+        The vectors e_r of Eq. 3; default: one-hot.
     embedding_dim : int
-        Size of the embeddings u and v of Eq. 3.
+        Dimension of the embeddings u and v of Eq. 3.
     auxiliary_hidden : int or None
-        The code's linear layer between instance and embedding (no nonlinearity); None is Eq. 3
-        as printed.
+        Units of the released code's linear layer between instance and embedding (without a
+        nonlinearity); None: Eq. 3 as printed.
     normalize : {"both", "annotator", "none"}
         Which embeddings are scaled to unit length.
     mixture : {"logits", "probabilities"}
-        What the gate mixes: the layers' outputs before the softmax (the code, and Eq. 4) or the
-        two distributions (the equation of p(y|x)).
+        What the gate mixes: the layers' outputs before the softmax (the released code, and Eq. 4)
+        or the two distributions (the equation of p(y|x)).
     classifier_output : {"probabilities", "logits"}
-        What the layers see of the classifier.
+        Output of the classifier that the layers get as input.
     init_scale : float
         Both layers start at this multiple of the identity.
 
     Notes
     -----
-    Both layers start equal, so the gate has no gradient until they part; they part in the first
-    step, since they receive different shares of the gradient (Eq. 4).
+    Both layers start equal, so the gate has no gradient until they differ. They differ after the
+    first step, because they receive different shares of the gradient (Eq. 4).
     """
 
     annotator_features: Tensor | None
@@ -85,14 +85,14 @@ class CommonNoiseModule(CrowdModule):
         self.register_buffer("annotator_features", annotator_features)
 
     def embed_instances(self, scaled: Tensor) -> Tensor:
-        """Instance embedding v of Eq. 3 for scaled instances, shape (n, embedding_dim)."""
+        """Instance embeddings v of Eq. 3 for scaled instances, shape (n, embedding_dim)."""
         v: Tensor = self.instance_embedding(scaled.flatten(1))
         return F.normalize(v, dim=1) if self.normalize == "both" else v
 
     def embed_annotators(self, annotators: Tensor) -> Tensor:
-        """Annotator embedding u of Eq. 3 for annotators (r,), shape (r, embedding_dim)."""
+        """Annotator embeddings u of Eq. 3 for r annotators, shape (r, embedding_dim)."""
         if self.annotator_features is None:
-            # W e_r for one-hot e_r is a column of W: no (r, n_annotators) one-hot matrix.
+            # For one-hot e_r, W e_r is a column of W; no (r, n_annotators) matrix is needed.
             columns = self.annotator_embedding.weight.t().contiguous()
             u = F.embedding(annotators, columns) + self.annotator_embedding.bias
         else:
@@ -100,7 +100,7 @@ class CommonNoiseModule(CrowdModule):
         return u if self.normalize == "none" else F.normalize(u, dim=1)
 
     def gate(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Gate omega of Eq. 3: probability that the noise is the common one, shape (m,)."""
+        """Gate omega of Eq. 3: probability of the common noise layer, shape (m,)."""
         return self._gate_logit(self.classifier.scaler(x), rows, annotators).sigmoid()
 
     def _gate_logit(self, scaled: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class CommonNoiseModule(CrowdModule):
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
         """Log probabilities of annotations, shape (m, n_classes)."""
-        scaled = self.classifier.scaler(x)  # once, for classifier and gate
+        scaled = self.classifier.scaler(x)
         output = self._output(scaled)
         common = (output @ self.common)[rows]
         flat = F.embedding(annotators, self.individual.flatten(1))
@@ -137,7 +137,7 @@ class CommonNoiseModule(CrowdModule):
         return self._mix(gate_logit, common, individual)
 
     def confusion(self, gate: Tensor) -> Tensor:
-        """What an instance surely of each class receives, given each annotator's mean gate (r,)."""
+        """Confusion matrices for instances of certain class, given annotators' mean gates (r,)."""
         common = self.common.expand_as(self.individual)
         gate_logit = gate.logit()[:, None].expand(-1, self.n_classes)
         mixed = self._mix(gate_logit, common, self.individual)

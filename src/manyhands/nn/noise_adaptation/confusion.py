@@ -14,7 +14,7 @@ from manyhands.functional import apply_confusion
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 PARAMETRIZATIONS = ("softplus", "softmax", "column_softmax")
-"""How `ConfusionModule` makes confusion matrices of free kernels."""
+"""How `ConfusionModule` turns free kernels into confusion matrices."""
 
 
 class ConfusionModule(CrowdModule):
@@ -25,13 +25,13 @@ class ConfusionModule(CrowdModule):
     classifier : ScaledClassifier
     n_classes, n_annotators : int
     parametrization : one of `PARAMETRIZATIONS`
-        How a kernel K becomes a matrix W [true, given]. "softplus": softplus(K), every row
-        divided by its sum, as in [1]_. "softmax": softmax of every row. Both make W a confusion
-        matrix, and an annotation's distribution p(x) @ W. "column_softmax": softmax of every
-        *column*, and an annotation's distribution is the softmax of p(x) @ W: what DASC's Eq. 10
-        and 8 say to the letter.
+        How a kernel K becomes a matrix W [true, given]. "softplus": softplus(K), each row divided
+        by its sum, as in [1]_. "softmax": softmax of each row. With these two, W is a confusion
+        matrix and an annotation's distribution is p(x) @ W. "column_softmax": softmax of each
+        *column*, and an annotation's distribution is the softmax of p(x) @ W, following DASC's
+        Eq. 10 and 8 to the letter.
     init_scale : float
-        Kernels start at this multiple of the identity; for "softplus" at 5 less everywhere.
+        Kernels start at this multiple of the identity, minus 5 everywhere for "softplus".
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class ConfusionModule(CrowdModule):
         return matrices.diagonal(dim1=1, dim2=2).sum(dim=1)
 
     def confusion(self) -> Tensor:
-        """What an instance surely of each class receives, shape (n_annotators, true, given)."""
+        """Confusion matrices for instances of certain class, shape (n_annotators, true, given)."""
         return self._log(self._normalize(self.kernels)).exp()
 
     def _normalize(self, kernels: Tensor) -> Tensor:
-        """W of kernels (..., true, given)."""
+        """Return the matrices W of kernels (..., true, given)."""
         if self.parametrization == "column_softmax":
             return kernels.softmax(dim=-2)
         if self.parametrization == "softmax":
             return kernels.softmax(dim=-1)
-        # A row that underflows as a whole would be divided by 0.
+        # Without the clamp, a row that underflows entirely would be divided by 0.
         positive = F.softplus(kernels).clamp_min(torch.finfo(kernels.dtype).tiny)
         return positive / positive.sum(dim=-1, keepdim=True)
 

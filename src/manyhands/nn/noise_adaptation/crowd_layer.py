@@ -13,7 +13,7 @@ from manyhands.functional import apply_confusion
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 CONNECTIONS = ("MW", "VW", "VB", "VW+B", "S")
-"""Crowd Layer's connections [1]_: matrix, class scales, biases, both, one scalar per annotator."""
+"""Connections [1]_: matrix, class scales, biases, scales and biases, one scalar per annotator."""
 
 
 class CrowdLayerModule(CrowdModule):
@@ -25,12 +25,12 @@ class CrowdLayerModule(CrowdModule):
     n_classes, n_annotators : int
     connection : one of `CONNECTIONS`
     init_scale : float
-        Matrices start at this multiple of the identity, scales at this value.
+        Initial multiple of the identity for matrices, and initial value of scales.
 
     Notes
     -----
-    As in the published code, the layer's input is the softmax of the classifier and its output
-    passes another softmax; the weights are free (neither positive nor normalised).
+    As in the released code, the layer's input is the classifier's softmax and its output passes
+    through another softmax. The weights are free (neither positive nor normalised).
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class CrowdLayerModule(CrowdModule):
         """Log probabilities of annotations, shape (m, n_classes)."""
         proba = self(x).softmax(dim=1)[rows]
         if self.connection == "MW":
-            # An embedding look-up: its backward pass is faster than indexing's.
+            # The backward pass of an embedding look-up is faster than that of indexing.
             flat = F.embedding(annotators, self.matrix.flatten(1))
             kernels = flat.view(-1, self.n_classes, self.n_classes)
             return apply_confusion(proba, kernels).log_softmax(dim=1)
@@ -77,7 +77,7 @@ class CrowdLayerModule(CrowdModule):
         return torch.einsum("nc,rcg->nrg", proba, self.matrix[annotators]).log_softmax(dim=2)
 
     def confusion(self) -> Tensor:
-        """What an instance surely of each class receives, shape (n_annotators, true, given)."""
+        """Confusion matrices for instances of certain class, shape (n_annotators, true, given)."""
         identity = torch.eye(self.n_classes, device=next(self.parameters()).device)
         if self.connection == "MW":
             return self.matrix.softmax(dim=2)

@@ -1,4 +1,4 @@
-"""Classifiers beside noise that is given, or absent: nothing of it is learnt."""
+"""Crowd modules whose noise is not learnt: given confusion matrices, or no noise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 
 class FixedConfusionModule(CrowdModule):
-    """A classifier beside given confusion matrices: annotations are explained, not learnt from."""
+    """A classifier with given confusion matrices, which explain annotations but are not trained."""
 
     confusions: Tensor
 
@@ -20,7 +20,7 @@ class FixedConfusionModule(CrowdModule):
         self.register_buffer("confusions", start)
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
-        """Log p(x) @ confusion of the annotator, shape (m, n_classes)."""
+        """Log of p(x) @ the annotator's confusion matrix, shape (m, n_classes)."""
         proba = self(x).softmax(dim=1)[rows]
         given = apply_confusion(proba, self.confusions[annotators])
         return given.clamp_min(torch.finfo(given.dtype).tiny).log()
@@ -33,12 +33,12 @@ class FixedConfusionModule(CrowdModule):
 
 
 class DirectModule(CrowdModule):
-    """A classifier whose probabilities are every annotator's: there is no noise to adapt to."""
+    """A classifier whose class probabilities are also each annotator's: no noise is modelled."""
 
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
         """Log probabilities of the classes, shape (m, n_classes)."""
         return self(x).log_softmax(dim=1)[rows]
 
     def annotation_log_proba_grid(self, x: Tensor, annotators: Tensor) -> Tensor:
-        """Log probabilities of the classes, repeated: shape (n, r, n_classes)."""
+        """Log probabilities of the classes, repeated for r annotators, shape (n, r, n_classes)."""
         return self(x).log_softmax(dim=1)[:, None].expand(-1, len(annotators), -1)
