@@ -121,13 +121,13 @@ def test_one_instance_leaves_nothing_out():
 def noted_folds(monkeypatch):
     """Rows that were kept in every fit of the cross-validation."""
     seen = []
-    fitted = regression._fitted
+    fitted = regression._fit
 
     def note(Z, targets, C, max_iter):
         seen.append(Z.copy())
         return fitted(Z, targets, C, max_iter)
 
-    monkeypatch.setattr(regression, "_fitted", note)
+    monkeypatch.setattr(regression, "_fit", note)
     return seen
 
 

@@ -1,4 +1,4 @@
-"""Linear models on inferred labels, chosen on these labels alone (no torch)."""
+"""Linear models on inferred labels, tuned on these labels alone (no torch)."""
 
 from manyhands.linear.regression import TunedLogisticRegression
 

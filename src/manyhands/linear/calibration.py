@@ -1,4 +1,4 @@
-"""Calibrating the class probabilities of several members by the annotations they explain."""
+"""Calibration of several members' class probabilities by the likelihood of the annotations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy.special import log_softmax, logsumexp
 from manyhands.typing import FloatArray
 
 WEIGHT_PENALTY, SHIFT_PENALTY = 1.0, 0.01
-"""Of squared log weights (from 1 / members) and squared shifts; see `calibrate`."""
+"""Penalties on squared log weights (from 1 / members) and on squared shifts; see `calibrate`."""
 
 
 def combine(log_probas: FloatArray, weights: FloatArray, shift: FloatArray) -> FloatArray:
@@ -31,14 +31,14 @@ def combine(log_probas: FloatArray, weights: FloatArray, shift: FloatArray) -> F
 def calibrated_nll(
     log_probas: FloatArray, log_likelihood: FloatArray, weights: FloatArray, shift: FloatArray
 ) -> float:
-    """Mean negative log likelihood of an instance's annotations under a calibrated prior.
+    """Mean negative log likelihood per instance of its annotations under a calibrated prior.
 
     Parameters
     ----------
     log_probas, weights, shift
         See `combine`.
     log_likelihood : array of shape (m, n_classes)
-        Of every instance's annotations, given its class.
+        Log likelihood of every instance's annotations, given its class.
     """
     prior = combine(log_probas, weights, shift)
     return -float(logsumexp(prior + log_likelihood, axis=1).mean())
@@ -47,12 +47,12 @@ def calibrated_nll(
 def calibrate(
     log_probas: FloatArray, log_likelihood: FloatArray, weights: FloatArray, shift: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    r"""Weights and shift of the members under which the annotations are most likely.
+    r"""Find the members' weights and the shift under which the annotations are most likely.
 
-    Maximises :math:`\sum_n \log \sum_c p_{nc} L_{nc}` with :math:`p` as of `combine` and
-    :math:`L` the likelihood of the annotations, less :math:`\sum_m (\log b_m - \log \frac1M)^2` and
-    :math:`.01 |v|^2`. A handful of numbers, and no class label, so that little can be learnt by
-    heart.
+    Maximises :math:`\sum_n \log \sum_c p_{nc} L_{nc}`, where `combine` gives :math:`p` and
+    :math:`L` is the likelihood of the annotations, minus :math:`\sum_m (\log b_m - \log \frac1M)^2`
+    and :math:`.01 |v|^2`. It fits only a handful of numbers and sees no class label, so it can
+    hardly overfit.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def calibrate(
     weights : array of shape (n_members,)
         Positive.
     shift : array of shape (n_classes,)
-        Of mean 0.
+        Has mean 0.
     """
     n_members = len(log_probas)
     centre = -math.log(n_members)
@@ -78,7 +78,7 @@ def calibrate(
         evidence = logsumexp(joint, axis=1)
         away = log_weights - centre
         penalty = WEIGHT_PENALTY * (away**2).sum() + SHIFT_PENALTY * (own**2).sum()
-        # Of the loss by the prior's logits: prior less posterior.
+        # Gradient of the loss with respect to the prior's logits: prior minus posterior.
         pull = np.exp(prior) - np.exp(joint - evidence[:, None])
         by_weight = np.exp(log_weights) * np.einsum("nc,mnc->m", pull, log_probas)
         gradient = [by_weight + 2 * WEIGHT_PENALTY * away, pull.sum(0) + 2 * SHIFT_PENALTY * own]

@@ -8,7 +8,7 @@ from manyhands.typing import FloatArray, IntArray
 
 
 def deal_folds(posterior: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
-    """Deal instances to folds of equal size, each with its share of every most probable class.
+    """Deal instances to folds of equal size, stratified by most probable class.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def deal_folds(posterior: FloatArray, n_folds: int, rng: np.random.Generator) ->
     -------
     integer array of shape (m,)
     """
-    # Rounded: what differs by the order of a sum alone is a tie.
+    # Rounded: values that differ only by the order of summation count as ties.
     labels = posterior.round(6).argmax(axis=1)
     order = np.lexsort((rng.random(len(labels)), labels))
     folds = np.empty(len(labels), dtype=np.int64)

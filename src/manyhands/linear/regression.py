@@ -1,4 +1,4 @@
-"""Logistic regression on inferred labels, its strength chosen on these labels alone."""
+"""Logistic regression on inferred labels, with its penalty chosen on these labels alone."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from manyhands.inference.probability import floored_log
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 STRENGTHS = np.logspace(-4, 4, 9)
-"""Inverse strengths C that are tried, NeuCrowd's range; then half a step around the best."""
+"""Values of C tried first, NeuCrowd's range; half a step to either side of the best follows."""
 
 HALF_STEP = 10**0.5
 
 SEARCH_MARGIN = 10**1.5
-"""How much weaker penalties than the best so far are tried."""
+"""The search ends at values of C more than this factor above the best so far."""
 
 UNSEEN_LOGIT = -30.0
 """Logit of a class without any target."""
 
 FALLBACK_C = 1.0
-"""C where there is one instance alone, of which none can be left out."""
+"""C for a single instance, which cannot be left out for validation."""
 
 PROBA_FLOOR = 1e-6
-"""Probability of a class that a fold's regression has not seen."""
+"""Added to every class's probability, for classes that a fold's regression has not seen."""
 
 
 class Regression(NamedTuple):
-    """Weights (n_classes, d), biases (n_classes,), the C of the fit, iterations of the solver."""
+    """Weights (n_classes, d), biases (n_classes,), the C used, and the solver's iterations."""
 
     weight: FloatArray
     bias: FloatArray
@@ -62,14 +62,14 @@ def fit_regression(
     ----------
     Z : array of shape (n, d)
     targets : array of shape (n, n_classes)
-        Probabilities of the classes, times the weight of the instance.
+        Class probabilities times the weight of the instance.
     C : float or "cv", default="cv"
-        Inverse strength of the L2 penalty. "cv": the one of `STRENGTHS`, and of half a step to
-        either side of the best, by which the targets of instances left out are most probable. All
-        that is known of an instance is left out together.
+        Inverse strength of the L2 penalty. "cv" chooses it by cross-validation, as the value under
+        which the targets of held-out instances are most probable: first among `STRENGTHS`, then
+        half a step to either side of the best. All targets of an instance are held out together.
     n_folds : int, default=5
     rng : numpy Generator, optional
-        Of the folds.
+        Draws the folds.
     max_iter : int
 
     Returns
@@ -93,7 +93,7 @@ def _fit(Z: FloatArray, targets: FloatArray, C: float, max_iter: int) -> Regress
     model = LogisticRegression(C=C, max_iter=max_iter)
     model.fit(Z[rows], classes, sample_weight=targets[rows, classes])
     coef, intercept = model.coef_, model.intercept_
-    if len(seen) == 2:  # Of two classes scikit-learn has the second's against the first's.
+    if len(seen) == 2:  # For two classes scikit-learn has only the second's logit.
         coef, intercept = np.concatenate([-coef, coef]) / 2, np.append(-intercept, intercept) / 2
     weight[seen], bias[seen] = coef, intercept
     return Regression(weight, bias, C, int(model.n_iter_.max()))
@@ -111,27 +111,27 @@ def _choose_C(
         if C not in tried:
             parts = [(folds != k, folds == k) for k in range(folds.max() + 1)]
             tried[C] = sum(
-                _nll(_fit(Z[kept], targets[kept], C, max_iter), Z[left], targets[left])
-                for kept, left in parts
+                _nll(_fit(Z[train], targets[train], C, max_iter), Z[held_out], targets[held_out])
+                for train, held_out in parts
             )
         return tried[C]
 
     with catch_warnings():
-        # A penalty too weak for the solver to end may be tried; only the chosen one warns.
+        # The solver may not converge under the weakest penalties; only the chosen C may warn.
         simplefilter("ignore", ConvergenceWarning)
         best = STRENGTHS[0]
         for C in STRENGTHS:
             if loss(C) < loss(best):
                 best = C
-            # From the best on the loss rises, and weak penalties take the longest.
+            # Beyond the best the loss only rises, and weak penalties take longest to fit.
             elif best * SEARCH_MARGIN < C:
                 break
-        around = np.clip((best / HALF_STEP, best, best * HALF_STEP), *STRENGTHS[[0, -1]])
-        return float(min(around, key=loss))
+        candidates = np.clip((best / HALF_STEP, best, best * HALF_STEP), *STRENGTHS[[0, -1]])
+        return float(min(candidates, key=loss))
 
 
 def _folds(labels: IntArray, n_folds: int, rng: np.random.Generator) -> IntArray:
-    """Fold of every instance: random, every class spread evenly over the folds."""
+    """Fold of every instance: random, with every class spread evenly over the folds."""
     order = rng.permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     folds = np.empty(len(labels), dtype=np.int64)
@@ -152,32 +152,32 @@ def regression_proba(regression: Regression, Z: FloatArray) -> FloatArray:
 
 
 class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
-    """Logistic regression whose C is chosen by cross-validation, for weighted, repeated rows.
+    """Logistic regression for weighted, repeated rows, with C chosen by cross-validation.
 
-    A scikit-learn classifier to hand to `AggregatedClassifier` and `SoftProbClassifier` as
-    ``backbone``. These repeat an instance, once a class, with the classes' weights; here equal
-    rows in succession are one instance, and stay together in cross-validation, which
-    `sklearn.linear_model.LogisticRegressionCV` does not know: it would choose too weak a penalty.
+    A scikit-learn classifier to use as the ``backbone`` of `AggregatedClassifier` and
+    `SoftProbClassifier`. These repeat an instance once per class, weighted by the class. Here
+    equal consecutive rows are one instance and stay together in cross-validation.
+    `sklearn.linear_model.LogisticRegressionCV` separates them and chooses too weak a penalty.
 
     Parameters
     ----------
     C : float or "cv", default="cv"
-        Inverse strength of the L2 penalty; "cv": chosen from 1e-4 to 1e4 as the one by which the
-        labels of instances left out are most probable.
+        Inverse strength of the L2 penalty. "cv" chooses the value from 1e-4 to 1e4 under which
+        the labels of held-out instances are most probable.
     cv : int, default=5
-        Folds.
+        Number of folds.
     standardize : bool, default=True
-        Give every feature mean 0 and deviation 1.
+        Give every feature mean 0 and standard deviation 1.
     max_iter : int, default=1000
-        Of the solver (L-BFGS).
+        Most iterations of the solver (L-BFGS).
     random_state : int, RandomState or None
-        Of the folds.
+        Draws the folds.
 
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
     C_ : float
-        The strength that was used.
+        The inverse strength used.
     coef_ : array of shape (n_classes, n_features)
     intercept_ : array of shape (n_classes,)
     n_iter_ : int
@@ -224,12 +224,12 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n_rows, n_features)
         y : array of shape (n_rows,)
         sample_weight : array of shape (n_rows,), optional
-            A row of weight 0 counts as if it were not there.
+            A row of weight 0 is ignored.
 
         Raises
         ------
         AnnotationError
-            If there is one class only, or all weights are 0.
+            If there is only one class, or all weights are 0.
         """
         self._validate_params()
         X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
@@ -243,7 +243,9 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
             )
         X, codes, weight = X[weight > 0], codes[weight > 0], weight[weight > 0]
         if not len(X):
-            raise AnnotationError("sample_weight is 0 everywhere; some row must count")
+            raise AnnotationError(
+                "sample_weight is 0 everywhere; give at least one row a positive weight"
+            )
         first = np.append(True, (X[1:] != X[:-1]).any(axis=1))
         instance = np.cumsum(first) - 1
         targets = np.zeros((int(first.sum()), len(self.classes_)))
@@ -268,8 +270,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> AnyArray:
         """Most probable class, shape (n_rows,)."""
         proba = self.predict_proba(X)
-        named: AnyArray = self.classes_[proba.argmax(axis=1)]
-        return named
+        labels: AnyArray = self.classes_[proba.argmax(axis=1)]
+        return labels
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
