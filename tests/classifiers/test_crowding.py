@@ -17,15 +17,18 @@ from manyhands import (
     TraceRegClassifier,
     load,
 )
-from manyhands.classifiers.crowding.adversarial import MU_GRID, AdversarialStep
-from manyhands.classifiers.crowding.augmentation import (
-    Cells,
-    clipped_entropy,
-    label_cooccurrence,
-    label_correlation,
-    select_certain,
+from manyhands.classifiers.crowding.adversarial import AdversarialStep
+from manyhands.classifiers.crowding.cells import Cells, clipped_entropy, select_certain
+from manyhands.classifiers.crowding.counterfactual import (
+    ClassifierGradient,
+    GeneratorGradient,
+    cell_ratios,
 )
-from manyhands.classifiers.crowding.crowding import ADVERSARIAL, DISCRIMINATOR, GENERATOR, _Watchdog
+from manyhands.classifiers.crowding.label_correlation import label_cooccurrence, label_correlation
+from manyhands.classifiers.crowding.log import class_proba_of
+from manyhands.classifiers.crowding.multiplier import MU_GRID
+from manyhands.classifiers.crowding.phases import ADVERSARIAL, DISCRIMINATOR, GENERATOR, Watchdog
+from manyhands.classifiers.crowding.settings import AdversarialSettings
 from manyhands.datasets import (
     load_colposcopy,
     load_hotel,
@@ -74,7 +77,9 @@ class Step:
         self.table, self.module = table, model.module_
         self.batches = kept["batches"]
         cells = Cells(table, model.annotators_per_instance, CPU)
-        self.step = AdversarialStep(self.module, model._settings(), cells, generate=generate)
+        self.step = AdversarialStep(
+            self.module, AdversarialSettings.of(model), cells, generate=generate
+        )
         torch.manual_seed(seed)
         self.batch = next(iter(self.batches.epoch(0)))
         self.step.start_epoch(0)
@@ -89,6 +94,16 @@ class Step:
     def state(self, part=""):
         state = self.module.state_dict()
         return {name: v.clone() for name, v in state.items() if name.startswith(part)}
+
+    def proba(self, log):
+        """What the classifier says of a log's instances now."""
+        return class_proba_of(self.module.classifier, log)
+
+    def gradients(self, log, cost, cells=None, truncation=5.0):
+        """The gradients of both networks over some cells (all), at some cost."""
+        cells = torch.arange(len(log.rows)) if cells is None else cells
+        given = log, self.proba(log), cells, cost, truncation, 1 << 13
+        return GeneratorGradient(*given), ClassifierGradient(*given, self.module.generator)
 
     def run(self):
         """Names of the tensors that one call changes, and the terms."""
@@ -353,7 +368,7 @@ def test_without_weight_the_information_term_vanishes():
     assert float(terms["generator_information"]) == 0.0
     assert not [name for name in moved if name.startswith("auxiliary")]
     log = s.step.draw(s.batch)
-    cost, information = s.step._costs(log, s.step._proba(log))
+    cost, information = s.step.costs(log, s.proba(log))
     assert not information.any()
     assert cost.any()
 
@@ -361,14 +376,14 @@ def test_without_weight_the_information_term_vanishes():
 def test_ratios_are_one_before_the_first_update_and_only_then():
     s = Step(generator_lr=1e-2)
     log = s.step.draw(s.batch)
-    cells, proba = torch.arange(len(log.rows)), s.step._proba(log)
-    first = s.step._ratios(s.module.generator, log, proba, cells)
+    cells, proba = torch.arange(len(log.rows)), s.proba(log)
+    first = cell_ratios(s.module.generator, log, proba, cells)
     torch.testing.assert_close(first, torch.ones_like(first))
-    cost, _ = s.step._costs(log, proba)
-    s.step._generator_pass(s.module.generator, log, proba, cells, cost, float(cost.mean()))
+    cost, _ = s.step.costs(log, proba)
+    s.gradients(log, cost)[0].backward(s.module.generator, cells, float(cost.mean()))
     s.step.optimizers["generator"].step()
     with torch.no_grad():
-        second = s.step._ratios(s.module.generator, log, proba, cells)
+        second = cell_ratios(s.module.generator, log, proba, cells)
     assert not torch.allclose(second, first)
     now = cost @ second / len(cells)
     assert now < cost.mean(), "annotations that cost less are more probable"
@@ -376,11 +391,11 @@ def test_ratios_are_one_before_the_first_update_and_only_then():
 
 def test_against_observed_cells_only_the_label_can_tell():
     s = Step(contrast="observed")
-    opposed = s.step._opposed(s.batch, s.step.draw(s.batch))
+    opposed = s.step.generated_for_contrast(s.batch, s.step.draw(s.batch))
     assert torch.equal(opposed.rows, s.batch.rows)
     assert torch.equal(opposed.annotators, s.batch.annotators)
     torch.manual_seed(0)
-    drawn = torch.stack([s.step._draw_again(s.batch, s.step.draw(s.batch)) for _ in range(400)])
+    drawn = torch.stack([s.step.draw_observed(s.batch, s.step.draw(s.batch)) for _ in range(400)])
     shares = torch.nn.functional.one_hot(drawn, 3).float().mean(dim=0)
     x = s.batch.x
     proba = s.module.annotation_log_proba(x, s.batch.rows, s.batch.annotators).exp().detach()
@@ -394,9 +409,10 @@ def test_gradients_equal_those_of_the_objective_written_out(cost_form):
     s = Step(adversarial_cost=cost_form)
     module, step = s.module, s.step
     log = step.draw(s.batch)
-    proba = step._proba(log)
-    cost, _ = step._costs(log, proba)
+    proba = s.proba(log)
+    cost, _ = step.costs(log, proba)
     cells = (log.rows % 2 == 0).nonzero()[:, 0]
+    of_generator, of_classifier = s.gradients(log, cost)
 
     def written_out(z):
         total = 0.0
@@ -412,14 +428,14 @@ def test_gradients_equal_those_of_the_objective_written_out(cost_form):
     generator = list(module.generator.parameters())
     expected = torch.autograd.grad(written_out(proba), generator)
     module.zero_grad()
-    step._generator_pass(module.generator, log, proba, cells, cost, 0.3)
+    of_generator.backward(module.generator, cells, 0.3)
     for parameter, gradient in zip(generator, expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
     classifier = list(module.classifier.parameters())
     z = module.classifier.backbone(log.scaled).softmax(dim=1)
     expected = torch.autograd.grad(written_out(z), classifier)
     module.zero_grad()
-    step._classifier_pass(module.classifier, module.generator, log, proba, cells, cost, 0.3)
+    of_classifier.backward(module.classifier, cells, 0.3)
     for parameter, gradient in zip(classifier, expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-6)
     assert all(parameter.grad is None for parameter in module.generator.parameters())
@@ -469,17 +485,19 @@ def test_mu_is_what_the_self_normalised_risk_prefers():
         cheap = (cost[judged] < 1.5).float() + 0.1
         return cheap if mu == pytest.approx(1.1, abs=0.02) else torch.ones_like(cheap)
 
-    found = s.step._search("generator", log, cells, cost, attempt)
+    multiplier, gradient = s.step.multiplier, s.gradients(log, cost)[0]
+    found = multiplier.search("generator", gradient, attempt)
     assert MU_GRID[3] == 0.1
     assert found == pytest.approx(1.1, abs=0.02)
-    s.step.epoch = 1000  # The search is over: what was found counts.
-    assert s.step._search("generator", log, cells, cost + 1, None) == pytest.approx(2.1, abs=0.02)
+    multiplier.epoch = 1000  # The search is over: what was found counts.
+    dearer = s.gradients(log, cost + 1)[0]
+    assert multiplier.search("generator", dearer, None) == pytest.approx(2.1, abs=0.02)
 
 
 def test_a_fixed_mu_is_used_as_it_is():
     s = Step(mu=0.25)
     s.run()
-    assert s.step.mu == {"generator": 0.25, "classifier": 0.25}
+    assert s.step.multiplier.values == {"generator": 0.25, "classifier": 0.25}
 
 
 def test_costs_above_mu_make_annotations_rarer_for_the_classifier_too():
@@ -494,10 +512,10 @@ def test_costs_above_mu_make_annotations_rarer_for_the_classifier_too():
         generator.first.weight[:3, :3] = torch.eye(3)
         generator.last.weight[:, :3] = 4 * torch.eye(3)
     log = s.step.draw(s.batch)
-    before = s.step._proba(log)[:, 0].mean()
-    s.step._costs = lambda log, proba: ((log.labels != 0).float(), torch.zeros(len(log.labels)))
-    s.step._learn(log)
-    assert s.step._proba(log)[:, 0].mean() > before + 0.02
+    before = s.proba(log)[:, 0].mean()
+    s.step.costs = lambda log, proba: ((log.labels != 0).float(), torch.zeros(len(log.labels)))
+    s.step.learn(log)
+    assert s.proba(log)[:, 0].mean() > before + 0.02
 
 
 # -- the classifier -----------------------------------------------------------------------------
@@ -507,12 +525,12 @@ def test_a_mean_mu_is_the_mean_cost_of_the_cells():
     s = Step(mu="mean", two_steps=False)
     step = s.step
     log = step.draw(s.batch)
-    proba = step._proba(log)
-    cost, information = step._costs(log, proba)
-    step._learn(log)
-    assert step.mu["classifier"] == pytest.approx(float(cost.mean()), rel=1e-5)
+    proba = s.proba(log)
+    cost, information = step.costs(log, proba)
+    step.learn(log)
+    assert step.multiplier.values["classifier"] == pytest.approx(float(cost.mean()), rel=1e-5)
     total = cost + step.settings.information_weight * information
-    assert step.mu["generator"] == pytest.approx(float(total.mean()), rel=1e-5)
+    assert step.multiplier.values["generator"] == pytest.approx(float(total.mean()), rel=1e-5)
 
 
 def test_adversarial_training_of_a_crowd_layer_is_reinforce():
@@ -520,8 +538,8 @@ def test_adversarial_training_of_a_crowd_layer_is_reinforce():
     s = Step(**GAN)
     module, step = s.module, s.step
     log = step.draw(s.batch)
-    proba = step._proba(log)
-    cost, _ = step._costs(log, proba)
+    proba = s.proba(log)
+    cost, _ = step.costs(log, proba)
     z = module.classifier.backbone(log.scaled).softmax(dim=1)
     log_proba = module.generator(log.features, z, log.rows, log.annotators, log.noise)
     drawn = log_proba.gather(1, log.labels[:, None])[:, 0]
@@ -533,7 +551,7 @@ def test_adversarial_training_of_a_crowd_layer_is_reinforce():
         optimizer.step = lambda name=name: seen.update(
             {name: [p.grad.clone() for p in getattr(module, name).parameters()]}
         )
-    step._learn(log)
+    step.learn(log)
     found = [*seen["generator"], *seen["classifier"]]
     for gradient, by_hand in zip(found, expected, strict=True):
         torch.testing.assert_close(gradient, by_hand, rtol=1e-3, atol=1e-6)
@@ -876,29 +894,29 @@ def test_the_generator_first_and_it_alone_pays_for_information(monkeypatch):
     s = Step().divide()
     step = s.step
     log = step.draw(s.batch)
-    cost, information = step._costs(log, step._proba(log))
+    cost, information = step.costs(log, s.proba(log))
     seen = []
 
-    def spy(name, cells_at):
-        passed = getattr(AdversarialStep, name)
+    def spy(name, kind):
+        backward = kind.backward
 
-        def call(self, *given):
-            seen.append((name, given[cells_at], given[cells_at + 1]))
-            return passed(self, *given)
+        def call(self, network, cells, mu):
+            seen.append((name, cells, self.cost))
+            return backward(self, network, cells, mu)
 
-        monkeypatch.setattr(AdversarialStep, name, call)
+        monkeypatch.setattr(kind, "backward", call)
 
-    spy("_generator_pass", 3)
-    spy("_classifier_pass", 4)
-    step.settings = replace(step.settings, mu=0.5)
-    step._learn(log)
-    assert [name for name, *_ in seen] == ["_generator_pass"] * 5 + ["_classifier_pass"] * 5
+    spy("generator", GeneratorGradient)
+    spy("classifier", ClassifierGradient)
+    step.multiplier.rule = 0.5
+    step.learn(log)
+    assert [name for name, *_ in seen] == ["generator"] * 5 + ["classifier"] * 5
     assert information.min() > 0
     charged = cost + step.settings.information_weight * information
     for name, _, given in seen:
-        torch.testing.assert_close(given, charged if name == "_generator_pass" else cost)
+        torch.testing.assert_close(given, charged if name == "generator" else cost)
     certain, others = seen[0][1], seen[-1][1]
-    entropy = torch.special.entr(step._proba(log)).sum(dim=1)
+    entropy = torch.special.entr(s.proba(log)).sum(dim=1)
     assert entropy[log.rows[certain]].max() < entropy[log.rows[others]].min()
     assert sorted([*certain.tolist(), *others.tolist()]) == list(range(len(log.rows)))
 
@@ -910,7 +928,7 @@ def test_an_epochs_policy_is_what_annotations_are_drawn_from():
     log = s.step.draw(s.batch)
     assert (log.labels != 0).any()
     cells = torch.arange(len(log.rows))
-    ratios = s.step._ratios(s.module.generator, log, s.step._proba(log), cells)
+    ratios = cell_ratios(s.module.generator, log, s.proba(log), cells)
     assert (ratios[log.labels == 0] > 1).all()
     assert (ratios[log.labels != 0] < 1e-6).all()
 
@@ -930,14 +948,15 @@ def test_risks_are_summed_over_the_epochs_and_outlive_a_checkpoint():
 
         return attempt
 
-    found = s.step._search("generator", log, cells, cost, preferring(3, 2.0))
-    s.step.epoch = 1
-    again = s.step._search("generator", log, cells, cost, preferring(1, 0.1))
+    multiplier, gradient = s.step.multiplier, s.gradients(log, cost)[0]
+    found = multiplier.search("generator", gradient, preferring(3, 2.0))
+    multiplier.epoch = 1
+    again = multiplier.search("generator", gradient, preferring(1, 0.1))
     assert again == found == pytest.approx(candidates[3], abs=0.02)
     other = AdversarialStep(s.module, s.step.settings, s.step.cells, generate=True)
     other.load_state_dict(s.step.state_dict())
-    other.epoch = 1000
-    assert other._search("generator", log, cells, cost, None) == found
+    other.multiplier.epoch = 1000
+    assert other.multiplier.search("generator", gradient, None) == found
 
 
 def test_networks_never_see_more_cells_than_a_chunk(monkeypatch):
@@ -952,7 +971,7 @@ def test_networks_never_see_more_cells_than_a_chunk(monkeypatch):
 
     monkeypatch.setattr(type(s.module.generator), "forward", counted)
     s.run()
-    assert {"generator", "classifier"} <= set(s.step.mu)
+    assert {"generator", "classifier"} <= set(s.step.multiplier.values)
     assert max(sizes) <= 7
 
 
@@ -963,7 +982,7 @@ def test_accuracy_is_of_what_the_annotations_are(monkeypatch):
     monkeypatch.setattr(judge, "scores", for_real)
     some = Annotations(s.batch.rows, s.batch.annotators, s.batch.labels)
     features, _ = s.module.classify(s.batch.x)
-    s.step._measure_accuracy(features, some, some)
+    s.step.measure_accuracy(features, some, some)
     found = s.step.measures()
     assert found == {"real_accuracy": 1.0, "generated_accuracy": 0.0}
 
@@ -973,7 +992,7 @@ def test_costs_are_judged_without_dropout():
     s.run()
     assert not s.module.discriminator.training
     log = s.step.draw(s.batch)
-    first, second = (s.step._costs(log, s.step._proba(log))[0] for _ in range(2))
+    first, second = (s.step.costs(log, s.proba(log))[0] for _ in range(2))
     assert torch.equal(first, second)
 
 
@@ -986,11 +1005,11 @@ def test_every_parameter_of_the_phase_reaches_the_step():
         "two_steps": False, "chunk_size": 11, "reset_optimizer": True,
     }  # fmt: skip
     named = {"selection": "random", "contrast": "observed", "logging_policy": "epoch"}
-    found = vars(CrowdInGClassifier(**own, **named)._settings())
+    found = vars(AdversarialSettings.of(CrowdInGClassifier(**own, **named)))
     assert own.items() <= found.items()
     for flag, on in (("uniform_selection", True), ("contrast_open", False), ("logged_epoch", True)):
         assert found.pop(flag) is on
-        assert vars(CrowdInGClassifier()._settings())[flag] is not on
+        assert vars(AdversarialSettings.of(CrowdInGClassifier()))[flag] is not on
     assert found.keys() == own.keys()
     s = Step(discriminator_decay=0.4, truncation=1.5)
     groups = {name: each.param_groups[0] for name, each in s.step.optimizers.items()}
@@ -1052,12 +1071,13 @@ def test_ratios_beyond_the_truncation_teach_neither_network():
     step, module = s.step, s.module
     log = step.draw(s.batch)
     log.log_proba -= math.log(10.0)
-    proba, cells = step._proba(log), torch.arange(len(log.rows))
+    cells = torch.arange(len(log.rows))
     cost = torch.ones(len(cells))
     module.zero_grad()
+    of_generator, of_classifier = s.gradients(log, cost)
     for ratios in (
-        step._generator_pass(module.generator, log, proba, cells, cost, 0.0),
-        step._classifier_pass(module.classifier, module.generator, log, proba, cells, cost, 0.0),
+        of_generator.backward(module.generator, cells, 0.0),
+        of_classifier.backward(module.classifier, cells, 0.0),
     ):
         torch.testing.assert_close(ratios, torch.full_like(ratios, 10.0))
     for network in (module.generator, module.classifier):
@@ -1076,7 +1096,7 @@ def test_optimisers_begin_anew_with_an_epoch_where_asked(resets):
 @pytest.mark.parametrize("improves", [True, False])
 def test_the_watchdog_epoch_by_epoch(improves):
     module = torch.nn.Linear(1, 1)
-    dog = _Watchdog(module, "validation_nll", higher_is_better=False)
+    dog = Watchdog(module, "validation_nll", higher_is_better=False)
 
     def run(stage, epoch, generators, classifiers):
         """Epoch that leaves its own number in the weights."""
@@ -1210,7 +1230,7 @@ def test_divergence_is_named(batch_size):
 
 def test_features_of_annotators_are_numbers():
     X, A, _ = make_crowd_problem()
-    with pytest.raises(AnnotationError, match="annotator_features is no array of numbers"):
+    with pytest.raises(AnnotationError, match="annotator_features is not an array of numbers"):
         CrowdInGClassifier(**QUICK, annotator_features=[["a"]] * 5).fit(X, A)
 
 

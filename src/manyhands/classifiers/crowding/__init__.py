@@ -1,5 +1,9 @@
-"""CrowdInG: the classifier, its adversarial training and its augmentation."""
+"""CrowdInG: a generator fills in what nobody annotated, and the classifier learns from that.
 
-from manyhands.classifiers.crowding.crowding import CrowdInGClassifier
+.. [1] Z. Chu and H. Wang. Improve learning from crowds via generative augmentation. KDD 2021.
+   https://doi.org/10.1145/3447548.3467409
+"""
+
+from manyhands.classifiers.crowding.classifier import CrowdInGClassifier
 
 __all__ = ["CrowdInGClassifier"]

@@ -1,0 +1,379 @@
+"""`CrowdInGClassifier`: its parameters, and what it does with its four networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.crowding.adversarial import AdversarialStep
+from manyhands.classifiers.crowding.cells import Cells
+from manyhands.classifiers.crowding.generated import (
+    draw_grid,
+    expected_confusion,
+    generate_open_cells,
+)
+from manyhands.classifiers.crowding.label_correlation import (
+    LEAST_CORRELATION,
+    label_cooccurrence,
+    label_correlation,
+)
+from manyhands.classifiers.crowding.phases import (
+    ADVERSARIAL,
+    DISCRIMINATOR,
+    START,
+    CrowdInGFit,
+    Phases,
+    make_stages,
+    watch_phases,
+)
+from manyhands.classifiers.crowding.pretrainer import (
+    check_pretrainer,
+    make_pretrainer,
+    start_from,
+)
+from manyhands.classifiers.crowding.settings import AdversarialSettings
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.prediction import device_of
+from manyhands.fitting.reading import find_annotators, read_features
+from manyhands.fitting.seeding import draw_seed
+from manyhands.functional import annotation_nll
+from manyhands.nn import (
+    GENERATOR_INPUTS,
+    GENERATORS,
+    LCA_FORMS,
+    GenerativeCrowdModule,
+    ScaledClassifier,
+)
+from manyhands.objectives import COST_FORMS, SPARSITY_FORMS
+from manyhands.training import BestState, Callback, CrowdBatch, Features, Stage, isolated_rng
+from manyhands.typing import AnyArray
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CrowdInGClassifier(BaseCrowdClassifier):
+    r"""Learn from a crowd and from annotations generated in its likeness (CrowdInG) [1]_.
+
+    A generator predicts how annotator r would annotate instance n, given both, the classifier's
+    output and noise (Eq. 1). A discriminator tells real annotations from generated ones (Eq. 2).
+    An auxiliary network guesses the classifier's output from an annotation (Eq. 3). A generated
+    annotation is good if the discriminator takes it for real and the auxiliary network guesses
+    correctly. Training starts from a classifier of another kind (Crowd Layer, as published).
+    Generator and discriminator are then trained on the observed annotations alone, and finally all
+    four networks against one another. After training, the classifier alone predicts classes, and
+    the generator predicts annotations.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the start;
+        ``max_epochs`` is that of the start, and the most epochs of every later phase that has no
+        number of its own. ``validation`` as a fraction of the annotations is a watchdog: it keeps
+        the adversarial epoch whose classifier explains the held-out annotations best (by confusion
+        matrices counted from the others), or the state before that phase if no epoch does better
+        than the start.
+    pretrainer : crowd classifier or None, default=None
+        What the classifier starts as. It is cloned, and trained on the same annotations. It must
+        have the ``backbone`` and ``scaling`` of this estimator. It takes this estimator's
+        ``device``, ``verbose`` and ``checkpoint``, and its ``class_balance`` if it has none. None
+        is `CrowdLayerClassifier` with the parameters of this estimator.
+    generator : {"network", "crowd_layer"}, default="network"
+        What generates annotations: Eq. 1, or the Crowd Layer of the start. The latter is the
+        paper's baseline DL-CL+GAN; with ``information_weight=0``, ``selection="random"``,
+        ``two_steps=False``, ``generative_steps=1``, ``mu="mean"`` and ``lca=False``, its updates
+        are REINFORCE.
+    generator_inputs : {"both", "annotator", "instance"}, default="both"
+        What the generator sees besides the classifier's output: without the instance (the
+        paper's CrowdInG-U), or without the annotator (CrowdInG-I).
+    information_weight : float, default=0.5
+        :math:`\lambda` of Eq. 4; 0 leaves the auxiliary network out (CrowdG).
+    selection : {"entropy", "random"}, default="entropy"
+        How the generated annotations that the discriminator sees are drawn: with probability
+        proportional to 1/H, or uniformly (CrowdInG-R). Each annotator gets as many as it has
+        annotations.
+    contrast : {"open", "observed"}, default="open"
+        Cells whose generated annotations the discriminator tells from the observed ones. "open"
+        takes cells that were not annotated, by ``selection`` (the paper's choice). "observed"
+        takes the annotated cells themselves, where only the label can tell (our choice, and the
+        one for batches without an open cell).
+    two_steps : bool, default=True
+        Whether the generator learns on the instances that the classifier is sure of, then the
+        classifier on the others. Otherwise both learn on all instances at once.
+    entropy_threshold : float, default=0.5
+        t, in nats. The classifier is sure of an instance if its entropy is at most t.
+    adversarial_cost : {"non_saturating", "saturating"}, default="non_saturating"
+        -log D (released code) or log(1 - D) (paper).
+    mu : "search", "mean" or float, default="search"
+        Lagrange multiplier of Eq. 5 and 6: searched in the first epochs by the self-normalised
+        risk on logged annotations; the mean cost in a batch; or fixed.
+    truncation : float, default=5.0
+        Importance ratios count as this at most.
+    logging_policy : {"batch", "epoch"}, default="batch"
+        Whether annotations are drawn from the generator as it was at the start of the batch
+        (released code) or of the epoch (paper).
+    lca : {"auto", True, False}, default="auto"
+        Whether the discriminator uses label correlation aggregation. With "auto" it does if
+        disagreements concentrate on some pairs of labels.
+    lca_form : {"symmetric", "row"}, default="symmetric"
+        Symmetric normalisation of the adjacency and a learnt matrix (paper), or row-wise
+        normalisation and a residual (released code).
+    sparsity_weight : float, default=0.1
+        Weight of the penalty on the discriminator's outputs.
+    sparsity_form : {"l1", "l2"}, default="l1"
+        That penalty: the mean of the outputs (released code) or of their squares (paper).
+    generator_epochs, discriminator_epochs, adversarial_epochs : int or None, default=None
+        Epochs of the generator's pre-training, of the discriminator's, and of the adversarial
+        phase. None is 30, 10 and 20, but at most ``max_epochs``.
+    discriminator_steps, generative_steps : int, default=5
+        Updates per batch: of the discriminator, and of generator and classifier each.
+    pretraining_lr : float, default=1e-3
+        Learning rate of the generator's pre-training.
+    generator_lr, discriminator_lr, classifier_lr : float
+        Learning rates of the adversarial phase; that of the discriminator also holds for its
+        pre-training.
+    discriminator_decay : float, default=1e-2
+        L2 penalty of the discriminator and the auxiliary network.
+    annotators_per_instance : int or None, default=None
+        Number of annotators drawn at random for every instance of a batch, for whom annotations
+        are generated. None takes all who annotated anything, as in the paper.
+    chunk_size : int, default=8192
+        Number of cells that the networks compute at once. It bounds their memory and does not
+        change what is learnt (but does change which annotations a seed draws in
+        `sample_annotations`).
+    annotator_features : array of shape (n_annotators, n_features) or None
+        Features of the annotators for generator, discriminator and auxiliary network. None is
+        one-hot.
+    noise_lr : float or None, default=1e-2
+        Parameter of the default ``pretrainer``; see `CrowdLayerClassifier`.
+
+    Attributes
+    ----------
+    pretrainer_ : crowd classifier
+        The fitted start. Not part of a saved model.
+    generated_annotations_ : AnnotationTable
+        Annotations of open cells, drawn and selected as for the discriminator, marked
+        ``source="generated"``. Each annotator has about as many as it gave (fewer in small
+        batches, and with ``annotators_per_instance``, where there are fewer open cells). Add them
+        to the observed ones by ``table.with_added``. Not part of a saved model.
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        [annotator, true, given]: mean of the generator's output for (at most 1,024) annotated
+        instances, each weighted by the classifier's probability of the true class.
+    label_correlation_ : float
+        How much disagreements concentrate on some pairs of labels, in nats; ``lca="auto"`` needs
+        more than 0.1. Not part of a saved model.
+
+    Notes
+    -----
+    Annotations (``predict_annotation_proba``, `score`) are predicted by the generator, with its
+    noise at the mean. ``history_`` has the stages "start", "generator", "discriminator" and
+    "adversarial". ``docs/methods/crowding.md`` lists their columns and the differences from the
+    paper.
+
+    References
+    ----------
+    .. [1] Chu & Wang, Improve learning from crowds via generative augmentation, KDD 2021.
+
+    Examples
+    --------
+    >>> from manyhands import CrowdInGClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = CrowdInGClassifier(max_epochs=1, random_state=0)
+    >>> model = model.fit(demo.X_train, demo.annotations)
+    >>> model.sample_annotations(demo.X_test[:2], [0, 1, 2], random_state=0).shape
+    (2, 3)
+    """
+
+    _parameter_constraints = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "pretrainer": [None, HasMethods(["fit", "predict_proba", "get_params"])],
+        "generator": [StrOptions(set(GENERATORS))],
+        "generator_inputs": [StrOptions(set(GENERATOR_INPUTS))],
+        "information_weight": [Interval(Real, 0, None, closed="left")],
+        "selection": [StrOptions({"entropy", "random"})],
+        "contrast": [StrOptions({"open", "observed"})],
+        "two_steps": ["boolean"],
+        "entropy_threshold": [Interval(Real, 0, None, closed="left")],
+        "adversarial_cost": [StrOptions(set(COST_FORMS))],
+        "mu": [StrOptions({"search", "mean"}), Interval(Real, None, None, closed="neither")],
+        "truncation": [Interval(Real, 1, None, closed="left")],
+        "logging_policy": [StrOptions({"batch", "epoch"})],
+        "lca": [StrOptions({"auto"}), "boolean"],
+        "lca_form": [StrOptions(set(LCA_FORMS))],
+        "sparsity_weight": [Interval(Real, 0, None, closed="left")],
+        "sparsity_form": [StrOptions(set(SPARSITY_FORMS))],
+        "generator_epochs": [None, Interval(Integral, 1, None, closed="left")],
+        "discriminator_epochs": [None, Interval(Integral, 1, None, closed="left")],
+        "adversarial_epochs": [None, Interval(Integral, 1, None, closed="left")],
+        "discriminator_steps": [Interval(Integral, 1, None, closed="left")],
+        "generative_steps": [Interval(Integral, 1, None, closed="left")],
+        "pretraining_lr": [Interval(Real, 0, None, closed="neither")],
+        "generator_lr": [Interval(Real, 0, None, closed="left")],
+        "discriminator_lr": [Interval(Real, 0, None, closed="left")],
+        "classifier_lr": [Interval(Real, 0, None, closed="left")],
+        "discriminator_decay": [Interval(Real, 0, None, closed="left")],
+        "annotators_per_instance": [None, Interval(Integral, 1, None, closed="left")],
+        "chunk_size": [Interval(Integral, 1, None, closed="left")],
+        "annotator_features": [None, "array-like"],
+        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
+    }
+    _crowd_check_exemptions = {
+        "check_history": "history_ also has the start's rows and measures that are no loss (the "
+        "discriminator's accuracy, sample sizes); a test of the method checks its terms",
+        "check_annotator_permutation": "annotations are drawn cell by cell in the order of the "
+        "annotators; a test of the method permutes them where nothing is learnt from draws",
+    }
+    _start_refusal = "begins with its start's"
+
+    backbone: Any = field(default=None, kw_only=False)
+    pretrainer: Any = None
+    generator: str = "network"
+    generator_inputs: str = "both"
+    information_weight: float = 0.5
+    selection: str = "entropy"
+    contrast: str = "open"
+    two_steps: bool = True
+    entropy_threshold: float = 0.5
+    adversarial_cost: str = "non_saturating"
+    mu: str | float = "search"
+    truncation: float = 5.0
+    logging_policy: str = "batch"
+    lca: str | bool = "auto"
+    lca_form: str = "symmetric"
+    sparsity_weight: float = 0.1
+    sparsity_form: str = "l1"
+    generator_epochs: int | None = None
+    discriminator_epochs: int | None = None
+    adversarial_epochs: int | None = None
+    discriminator_steps: int = 5
+    generative_steps: int = 5
+    pretraining_lr: float = 1e-3
+    generator_lr: float = 1e-4
+    discriminator_lr: float = 1e-3
+    classifier_lr: float = 5e-6
+    discriminator_decay: float = 1e-2
+    annotators_per_instance: int | None = None
+    chunk_size: int = 1 << 13
+    annotator_features: Any = None
+    noise_lr: float | None = 1e-2
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> GenerativeCrowdModule:
+        return GenerativeCrowdModule(
+            classifier,
+            len(self.classes_),
+            self.n_annotators_,
+            input_shape=input_shape,
+            annotator_features=self._read_annotator_features(),
+            generator=self.generator,
+            generator_inputs=self.generator_inputs,
+            lca_form=self.lca_form,
+            chunk_size=self.chunk_size,
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_pretrainer(self)
+
+    def _read_annotator_features(self) -> Tensor | None:
+        if self.annotator_features is None:
+            return None
+        try:
+            features = np.asarray(self.annotator_features, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise AnnotationError(
+                f"annotator_features is not an array of numbers ({error}); give one row of "
+                "numbers per annotator"
+            ) from error
+        if features.ndim != 2 or len(features) != self.n_annotators_:
+            raise AnnotationError(
+                f"annotator_features has shape {features.shape}; one row for each of the "
+                f"{self.n_annotators_} annotators is needed"
+            )
+        if not np.isfinite(features).all():
+            raise AnnotationError("annotator_features contains NaN or infinity; fill the gaps")
+        return torch.tensor(features)
+
+    def _prepare(self, fit: CrowdInGFit) -> Phases:
+        """Decide on label correlation, train the start, and make the adversarial steps."""
+        counts, module = label_cooccurrence(fit.table), fit.module
+        self.label_correlation_ = label_correlation(counts)
+        is_correlated = self.label_correlation_ > LEAST_CORRELATION
+        if counts.any() and (is_correlated if self.lca == "auto" else self.lca):
+            adjacency = torch.from_numpy(counts / counts.max()).float()
+            module.discriminator.adjacency.copy_(adjacency)
+        pretrainer = make_pretrainer(self, fit.rng)
+        self.pretrainer_ = pretrainer.fit(fit.features.data, fit.table, watch=fit.watch)
+        start_from(self.pretrainer_, module)
+        fit.history.extend({**row, "stage": START} for row in self.pretrainer_.history_)
+        settings = AdversarialSettings.of(self)
+        cells = Cells(fit.table, self.annotators_per_instance, fit.features.device)
+        return {
+            DISCRIMINATOR: AdversarialStep(module, settings, cells, generate=False),
+            ADVERSARIAL: AdversarialStep(module, settings, cells, generate=True),
+        }
+
+    def _stages(self, fit: CrowdInGFit) -> list[Stage]:
+        return make_stages(self, fit, lambda module, batch: self._objective(fit, batch))
+
+    def _objective(self, fit: CrowdInGFit, batch: CrowdBatch) -> dict[str, Tensor]:
+        """``nll`` of the observed annotations by the generator, for its pre-training."""
+        module = fit.module
+        with torch.no_grad():
+            scaled, proba = module.classify(batch.x)
+        noise = module.generator.draw_noise(len(batch.rows))
+        log_proba = module.generator(scaled, proba, batch.rows, batch.annotators, noise)
+        return {"nll": annotation_nll(log_proba, batch.labels, batch.weights, self._focus)}
+
+    def _callbacks(self, fit: CrowdInGFit) -> tuple[list[Callback], BestState | None]:
+        return watch_phases(fit, *super()._callbacks(fit))
+
+    def _set_fitted(self, fit: CrowdInGFit) -> None:
+        self.confusion_ = expected_confusion(fit, self.n_annotators_)
+        self.generated_annotations_ = generate_open_cells(fit)
+
+    def sample_annotations(
+        self, X: Any, annotators: Any = None, *, random_state: Any = None
+    ) -> AnnotationTable:
+        """Draw what annotators would say of instances, one annotation each.
+
+        Parameters
+        ----------
+        X : as in `fit`
+        annotators : ids, mask or slice, optional
+            As in `predict_annotation_proba`; default: all.
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        AnnotationTable
+            (n_samples, n_annotators) annotations, marked ``source="generated"``. The ids of
+            instances are their positions in X.
+
+        Raises
+        ------
+        AnnotationError
+            If ids are numbers where those of `fit` were strings, or the other way round.
+        """
+        check_is_fitted(self, "module_")
+        X = read_features(self, X, reset=False)
+        columns = find_annotators(self.annotators_, annotators, "annotators")
+        ids = self.annotators_[columns]
+        if (columns < 0).any():
+            ids = np.where(columns < 0, np.atleast_1d(annotators), ids)
+        features = Features(X, device_of(self))
+        with isolated_rng(draw_seed(random_state), features.device), torch.inference_mode():
+            labels = draw_grid(self, features, columns)
+        matrix: AnyArray = self.classes_[labels]
+        table = AnnotationTable.from_matrix(matrix, classes=self.classes_, annotators=ids)
+        return table.with_source("generated")

@@ -1,0 +1,174 @@
+"""The phases of CrowdInG's training after its start, and what watches over them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from manyhands.classifiers.crowding.adversarial import AdversarialStep
+from manyhands.fitting.context import Fit
+from manyhands.fitting.monitors import ClassifierMonitor
+from manyhands.nn import GenerativeCrowdModule
+from manyhands.training import (
+    BestState,
+    Callback,
+    CrowdBatch,
+    EarlyStopping,
+    GradientStep,
+    Monitor,
+    Stage,
+    TrainStep,
+)
+
+START, GENERATOR, DISCRIMINATOR, ADVERSARIAL = "start", "generator", "discriminator", "adversarial"
+"""Names of the stages in ``history_``."""
+DEFAULT_EPOCHS = {GENERATOR: 30, DISCRIMINATOR: 10, ADVERSARIAL: 20}
+CLASSIFIER_NLL = "validation_classifier_nll"
+
+Phases = dict[str, AdversarialStep]
+"""Steps of the discriminator's pre-training and of the adversarial phase, by stage."""
+
+CrowdInGFit = Fit[GenerativeCrowdModule, Phases]
+
+
+def make_stages(
+    model: Any,
+    fit: CrowdInGFit,
+    objective: Callable[[GenerativeCrowdModule, CrowdBatch], dict[str, Tensor]],
+) -> list[Stage]:
+    """Make the phases after the start.
+
+    Parameters
+    ----------
+    model : CrowdInGClassifier
+    fit : Fit
+    objective : callable (module, batch) -> dict of tensors
+        Loss terms of the generator's pre-training.
+    """
+    steps: dict[str, TrainStep] = {}
+    # The generator of a Crowd Layer comes from the start, trained.
+    if model.generator != "crowd_layer":
+        steps[GENERATOR] = GeneratorStep(
+            fit.module,
+            objective,
+            lambda: torch.optim.Adam(fit.module.generator.parameters(), lr=model.pretraining_lr),
+            reset_every_epoch=model.reset_optimizer,
+        )
+    steps |= fit.state
+    return [
+        Stage(name, step, fit.batches.epoch, _n_epochs(model, name)) for name, step in steps.items()
+    ]
+
+
+def _n_epochs(model: Any, stage: str) -> int:
+    given: int | None = getattr(model, f"{stage}_epochs")
+    return min(DEFAULT_EPOCHS[stage], model.max_epochs) if given is None else given
+
+
+class GeneratorStep(GradientStep):
+    """Gradient steps on the generator. The other networks stay in evaluation mode."""
+
+    def start_epoch(self, epoch: int) -> None:
+        """Put the generator into training mode."""
+        super().start_epoch(epoch)
+        self.module.eval()
+        self.module.generator.train()  # type: ignore[union-attr]
+
+
+def watch_phases(
+    fit: CrowdInGFit, callbacks: list[Callback], best: BestState | None
+) -> tuple[list[Callback], BestState | None]:
+    """Replace callbacks that know one phase by those that know CrowdInG's; add its measures.
+
+    Parameters
+    ----------
+    fit : Fit
+    callbacks, best : see `make_callbacks`
+    """
+    first: list[Callback] = [AdversarialMeasures(fit.state)]
+    if fit.held is not None:
+        first.append(Monitor(ClassifierMonitor(fit.module, fit.features, fit.table, fit.held)))
+    if best is None:
+        return [*first, *callbacks], best
+    watchdog = Watchdog(fit.module, best.metric, higher_is_better=best.sign > 0)
+    for place, callback in enumerate(callbacks):
+        if callback is best:
+            callbacks[place] = watchdog
+        elif isinstance(callback, EarlyStopping):
+            callbacks[place] = PatientStopping(
+                callback.metric, higher_is_better=callback.sign > 0, patience=callback.patience
+            )
+    return [*first, *callbacks], watchdog
+
+
+class AdversarialMeasures(Callback):
+    """Adds what adversarial steps measure beside their loss."""
+
+    def __init__(self, steps: Phases) -> None:
+        self.steps = steps
+
+    def after_epoch(self, row: dict[str, Any]) -> None:
+        """Add the epoch's means."""
+        if row["stage"] in self.steps:
+            row.update(self.steps[row["stage"]].measures())
+
+
+class Watchdog(BestState):
+    """Keeps the best state of the phases after the start: its classifier is no worse than that.
+
+    The generator's pre-training is judged by how well it explains held-out annotations, the
+    adversarial phase by how well the classifier does. While the discriminator is trained, nothing
+    that is judged changes: it is trained on the best generator, and becomes part of that state.
+    Gold labels say nothing about the generator; with them, the state of its last epoch is taken.
+    """
+
+    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+        """Begin the discriminator's training with the best generator."""
+        if name == DISCRIMINATOR and not first_epoch and self.best["module"] is not None:
+            self.restore()
+
+    def after_epoch(self, row: dict[str, Any]) -> None:
+        """Remember the state if it is better, or if its discriminator has learnt more."""
+        metric = judging_metric(self.metric, row["stage"])
+        if row["stage"] == DISCRIMINATOR:
+            self.best["module"] = copy.deepcopy(self.module.state_dict())
+            self.best["value"] = row[metric]
+            if self.best["stage"] in (None, DISCRIMINATOR):  # No phase of the generator before.
+                self.best["stage"], self.best["epoch"] = row["stage"], row["epoch"]
+            return
+        if row["stage"] == GENERATOR and self.sign > 0:
+            self.best["value"] = None
+        super().after_epoch({**row, self.metric: row[metric]})
+
+
+class PatientStopping(EarlyStopping):
+    """Early stopping of those phases in which the judged metric changes."""
+
+    stage = GENERATOR
+
+    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+        """Note which stage runs."""
+        self.stage = name
+        super().before_stage(name, max_epochs, first_epoch)
+
+    def after_epoch(self, row: dict[str, Any]) -> None:
+        """Count the epochs without improvement."""
+        super().after_epoch({**row, self.metric: row[judging_metric(self.metric, row["stage"])]})
+
+    @property
+    def should_stop(self) -> bool:  # type: ignore[override]
+        """Whether patience is exhausted in a phase that can be stopped."""
+        is_exempt = self.stage == DISCRIMINATOR or (self.stage == GENERATOR and self.sign > 0)
+        return not is_exempt and super().should_stop
+
+
+def judging_metric(metric: str, stage: str) -> str:
+    """Column that judges a stage. After the generator's, it is the classifier's likelihood.
+
+    This holds for held-out annotations; gold labels judge all stages alike.
+    """
+    return metric if metric != "validation_nll" or stage == GENERATOR else CLASSIFIER_NLL

@@ -1,0 +1,128 @@
+"""The classifier that CrowdInG starts from: which may be used, how it is made, what is taken."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+
+from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
+from manyhands.classifiers.doctor_net import DoctorNetClassifier
+from manyhands.classifiers.personal import PersonalClassifier
+from manyhands.classifiers.raykar import RaykarClassifier
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.description import describe_parameter
+from manyhands.nn import CrowdLayerGenerator, CrowdLayerModule, GenerativeCrowdModule
+
+OTHER_NETWORKS = (DoctorNetClassifier, PersonalClassifier, RaykarClassifier)
+"""Crowd classifiers without a backbone that predicts by itself."""
+
+
+def check_pretrainer(model: Any) -> None:
+    """Refuse a pretrainer whose network this one cannot start from, before any training.
+
+    Parameters
+    ----------
+    model : CrowdInGClassifier
+
+    Raises
+    ------
+    AnnotationError
+        If ``pretrainer`` is a class or another kind of classifier, has a checkpoint, or has
+        another ``backbone`` or ``scaling`` than the model.
+    """
+    pretrainer = model.pretrainer
+    if pretrainer is None:
+        return
+    if isinstance(pretrainer, type):
+        raise AnnotationError(
+            f"pretrainer is the class {pretrainer.__name__}; give an object: "
+            f"{pretrainer.__name__}()"
+        )
+    if not isinstance(pretrainer, BaseCrowdClassifier) or isinstance(pretrainer, OTHER_NETWORKS):
+        raise _unlike(pretrainer)
+    if pretrainer.checkpoint is not None:
+        raise AnnotationError(
+            f"pretrainer has checkpoint={str(pretrainer.checkpoint)!r}; give checkpoint= to "
+            f"{type(model).__name__} instead, which keeps the start's beside its own"
+        )
+    for parameter, describe in (("backbone", _describe_backbone), ("scaling", describe_parameter)):
+        theirs, ours = getattr(pretrainer, parameter), getattr(model, parameter)
+        if describe(theirs) != describe(ours):
+            raise AnnotationError(
+                f"pretrainer has {parameter}={theirs!r}, but {type(model).__name__} has {ours!r}; "
+                "they train one network: give both the same"
+            )
+
+
+def _unlike(pretrainer: Any) -> AnnotationError:
+    return AnnotationError(
+        f"pretrainer={type(pretrainer).__name__} has no network like this one's to start from; use "
+        "a crowd classifier that trains its backbone as it is, such as CrowdLayerClassifier"
+    )
+
+
+def _describe_backbone(backbone: Any) -> Any:
+    """Describe a backbone, the same way for every spelling of it."""
+    backbone = "mlp" if backbone is None else backbone
+    return describe_parameter({"name": backbone} if isinstance(backbone, str) else backbone)
+
+
+def make_pretrainer(model: Any, rng: np.random.Generator) -> Any:
+    """Clone the pretrainer of a `CrowdInGClassifier`, or make the default one.
+
+    It gets the model's seed, device, verbosity and class balance where it has none of its own,
+    and a checkpoint beside the model's.
+    """
+    pretrainer = _default_pretrainer(model) if model.pretrainer is None else clone(model.pretrainer)
+    parameters = pretrainer.get_params(deep=False)
+    seed = int(rng.integers(np.iinfo(np.int32).max))
+    if parameters.get("random_state", 0) is None:
+        # The seed of the model itself: the start is then what that seed gives alone.
+        has_seed = isinstance(model.random_state, Integral)
+        pretrainer.set_params(random_state=model.random_state if has_seed else seed)
+    if model.class_balance is not None and parameters.get("class_balance", 0) is None:
+        pretrainer.set_params(class_balance=model.class_balance)
+    run = {"device": model.device, "verbose": model.verbose, "checkpoint": None}
+    if model.checkpoint is not None:
+        path = Path(model.checkpoint)
+        run["checkpoint"] = path.with_stem(f"{path.stem}-start")
+    return pretrainer.set_params(**{name: run[name] for name in run if name in parameters})
+
+
+def _default_pretrainer(model: Any) -> CrowdLayerClassifier:
+    """Crowd Layer, with the parameters it shares with the model."""
+    shared = CrowdLayerClassifier().get_params(deep=False).keys() & model.get_params(deep=False)
+    pretrainer = CrowdLayerClassifier(**{name: getattr(model, name) for name in shared})
+    return pretrainer.set_params(validation=None, patience=None, random_state=None)
+
+
+def start_from(pretrainer: Any, module: GenerativeCrowdModule) -> None:
+    """Copy the weights of a fitted pretrainer into a module.
+
+    Raises
+    ------
+    AnnotationError
+        If its network is another one, or the module's generator is a Crowd Layer and it has none.
+    """
+    try:
+        module.classifier.load_state_dict(pretrainer.module_.classifier.state_dict())
+    except (AttributeError, RuntimeError) as error:
+        raise _unlike(pretrainer) from error
+    if module.encoder is not None:
+        module.set_encoder(module.classifier)
+    if isinstance(module.generator, CrowdLayerGenerator):
+        matrix = getattr(pretrainer.module_, "matrix", None)
+        if not isinstance(pretrainer.module_, CrowdLayerModule) or matrix is None:
+            raise AnnotationError(
+                f"generator='crowd_layer' is that of the start, and pretrainer="
+                f"{type(pretrainer).__name__} has none; use CrowdLayerClassifier() with "
+                "connection='MW'"
+            )
+        with torch.no_grad():
+            module.generator.matrix.copy_(matrix)
