@@ -11,7 +11,10 @@ from torch import nn
 import manyhands
 from manyhands import AggregatedClassifier, AnnotationTable, DawidSkene, ICEDClassifier, make_crowd
 from manyhands.annotations import certainty_groups, label_certainty
-from manyhands.classifiers.iced import _Rounds
+from manyhands.classifiers.iced.inference import LabelInference
+from manyhands.classifiers.iced.rounds import Rounds
+from manyhands.classifiers.iced.synthesis import Synthesis
+from manyhands.classifiers.iced.warm_up import group_by_certainty, warm_up_phases
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
@@ -130,7 +133,7 @@ def test_soft_targets_without_synthesis_are_the_posterior_of_dawid_skene():
     ours = ICEDClassifier(
         em="soft", prior="estimated", targets="soft", synthesis=None, warm_up=None, **shared
     ).fit(X, A)
-    inference = ours._inference()
+    inference = LabelInference("soft", "estimated", 0.01, 50).aggregator(3)
     two_stages = AggregatedClassifier(inference, targets="soft", **shared).fit(X, A)
     np.testing.assert_allclose(ours.predict_proba(X), two_stages.predict_proba(X), atol=1e-6)
 
@@ -167,9 +170,8 @@ def _hard_em(A, n_classes, prior, smoothing, max_iter=50):
 def test_inference_is_the_hard_em_of_section_2_3(prior):
     _, table, _ = imbalanced(n_frequent=80, n_rare=16, error=(0.15, 0.35))
     A = table.to_matrix()
-    model = ICEDClassifier(prior=prior, em_max_iter=200)
-    model.classes_ = np.array([0, 1])
-    found = model._inferred(table, table.vote_counts() / 9).argmax(axis=1)
+    inference = LabelInference("hard", prior, smoothing=0.01, max_iter=200)
+    found = inference.posterior(table, table.vote_counts() / 9).argmax(axis=1)
     np.testing.assert_array_equal(found, _hard_em(A, 2, prior, 0.01, max_iter=200))
 
 
@@ -211,8 +213,11 @@ def test_annotators_can_be_permuted_where_nothing_is_made():
 def test_hard_em_with_an_estimated_prior_loses_the_minority_and_says_so():
     X, table, y = imbalanced(n_frequent=660, n_rare=66)
     options = {**QUICK, "warm_up": None, "synthesis": None}
-    with pytest.warns(UserWarning, match="em='hard' with prior='estimated' finds .* class 1"):
+    with pytest.warns(
+        UserWarning, match="em='hard' with prior='estimated' finds .* class 1"
+    ) as caught:
         starved = ICEDClassifier(prior="estimated", **options).fit(X, table)
+    assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         kept = ICEDClassifier(prior="uniform", **options).fit(X, table)
@@ -250,19 +255,23 @@ def test_hard_em_that_starts_from_its_own_labels_keeps_them():
 # -- the warm-up ------------------------------------------------------------------------------
 
 
+def phases_of(table, warm_up="certainty", n_groups=3):
+    return warm_up_phases(table, group_by_certainty(table, n_groups), warm_up)
+
+
 def test_warm_up_goes_from_the_third_highest_certainty_to_the_highest():
     rows = [[1] * (7 - k) + [0] * k for k in range(8)] * 3
     table = AnnotationTable.from_matrix(rows)
     groups = certainty_groups(label_certainty(table))
-    phases = ICEDClassifier()._warm_up_rows(table)
+    phases = phases_of(table)
     assert [np.unique(groups[phase]).tolist() for phase in phases] == [[1], [2], [3]]
-    (together,) = ICEDClassifier(warm_up="together")._warm_up_rows(table)
+    (together,) = phases_of(table, "together")
     np.testing.assert_array_equal(together, np.flatnonzero(groups))
-    (every,) = ICEDClassifier(warm_up="all")._warm_up_rows(table)
+    (every,) = phases_of(table, "all")
     assert len(every) == len(rows)
-    two = ICEDClassifier(warm_up_groups=2)._warm_up_rows(table)
+    two = phases_of(table, n_groups=2)
     assert [np.unique(groups[phase]).tolist() for phase in two] == [[2], [3]]
-    assert ICEDClassifier(warm_up=None)._warm_up_rows(table) == []
+    assert phases_of(table, None) == []
 
 
 def test_every_phase_sees_its_own_instances_with_their_majority_votes(monkeypatch):
@@ -276,7 +285,7 @@ def test_every_phase_sees_its_own_instances_with_their_majority_votes(monkeypatc
 
     monkeypatch.setattr(manyhands.fitting.latent.SoftTargets, "loss", noted)
     model = ICEDClassifier(**QUICK | {"synthesis": None, "warm_up_epochs": 2}).fit(X, table)
-    phases = model._warm_up_rows(table)
+    phases = phases_of(table)
     assert len(model.history_.column("loss", "warm_up")) == 2 * len(phases)
     counts = table.vote_counts()
     for phase in phases:
@@ -300,13 +309,14 @@ def test_all_warm_ups_train_for_as_many_epochs():
     assert set(epochs.values()) == {3}
 
 
-def test_a_group_of_one_joins_another_so_that_batches_can_be_normalised():
+def test_a_group_of_one_joins_another_so_that_batches_can_be_normalised(monkeypatch):
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
     counts = [1, 5, 20]
     groups = np.repeat([3, 2, 1, 0], [*counts, 48 - sum(counts)])
     model = ICEDClassifier({"name": "mlp", "batch_norm": True}, **QUICK)
-    model._groups = lambda table: groups
-    assert sorted(map(len, model._warm_up_rows(table))) == [6, 20]
+    assert sorted(map(len, warm_up_phases(table, groups, "certainty"))) == [6, 20]
+    own_groups = "manyhands.classifiers.iced.classifier.group_by_certainty"
+    monkeypatch.setattr(own_groups, lambda table, n_groups: groups)
     assert np.isfinite(model.fit(X, table).predict_proba(X)).all()
 
 
@@ -451,7 +461,7 @@ def test_images_sparse_features_and_datasets():
 def test_intended_labels_are_forced_and_once_made_instances_stay():
     X, table, _ = imbalanced()
     rounds = []
-    original = manyhands.classifiers.iced._Rounds.epoch
+    original = Rounds.epoch_batches
 
     def noted(self, epoch):
         n = self.table.n_instances
@@ -459,7 +469,7 @@ def test_intended_labels_are_forced_and_once_made_instances_stay():
         return original(self, epoch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manyhands.classifiers.iced._Rounds, "epoch", noted)
+        patch.setattr(Rounds, "epoch_batches", noted)
         options = QUICK | {"max_epochs": 3}
         ICEDClassifier(synthetic_labels="intended", **options).fit(X, table)
         assert all((targets == torch.tensor([0.0, 1.0])).all() for _, targets in rounds)
@@ -549,8 +559,10 @@ def test_degenerate_crowds_end_in_finite_probabilities_and_a_warning_where_a_cla
 def test_one_candidate_is_repeated_with_a_warning():
     X, _, y = imbalanced(n_frequent=40, n_rare=1)
     A = np.repeat(y[:, None], 3, axis=1)
-    with pytest.warns(FewCandidatesWarning, match="one instance was inferred to be of class 1"):
+    few = "one instance was inferred to be of class 1"
+    with pytest.warns(FewCandidatesWarning, match=few) as caught:
         model = ICEDClassifier(**QUICK).fit(X, A)
+    assert caught[0].filename == __file__
     assert model.history_[-1]["n_synthetic"] == 39
 
 
@@ -699,14 +711,14 @@ def test_the_decoder_has_a_hidden_layer_with_a_relu():
 def test_the_decoder_is_refitted_five_times_as_long_before_the_first_round(monkeypatch):
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
     steps = []
-    refit = _Rounds._refit
+    refit = Synthesis.refit
 
     def noted(self, space, n_epochs):
-        told = refit(self, space, n_epochs)
+        facts = refit(self, space, n_epochs)
         steps.append({int(state["step"]) for state in self.decoder_optimizer.state.values()})
-        return told
+        return facts
 
-    monkeypatch.setattr(_Rounds, "_refit", noted)
+    monkeypatch.setattr(Synthesis, "refit", noted)
     ICEDClassifier(refit_epochs=2, **QUICK).fit(X, table)
     assert steps == [{3 * 10}, {3 * 12}]  # three batches an epoch
 
@@ -716,10 +728,9 @@ def test_inference_ends_after_em_max_iter(max_iter):
     _, table, _ = imbalanced(n_frequent=80, n_rare=16)
     found = {}
     for n in (max_iter, 50):
-        model = ICEDClassifier(em="soft", prior="estimated", em_max_iter=n)
-        model.classes_ = np.array([0, 1])
-        found[n] = model._inferred(table, table.vote_counts() / 9)
-        expected = model._inference().set_params(max_iter=n)
+        inference = LabelInference("soft", "estimated", smoothing=0.01, max_iter=n)
+        found[n] = inference.posterior(table, table.vote_counts() / 9)
+        expected = inference.aggregator(2).set_params(max_iter=n)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             expected.fit(table, start=table.vote_counts() / 9)
@@ -796,14 +807,14 @@ def test_unequal_numbers_of_annotations_are_warmed_up_by_quartiles():
     A = table.to_matrix()
     A[np.random.default_rng(0).random(A.shape) < 0.4] = -1
     unequal = AnnotationTable.from_matrix(A)
-    groups = ICEDClassifier()._groups(unequal)
+    groups = group_by_certainty(unequal, 3)
     sizes = np.bincount(groups)
     assert len(sizes) == 4
     assert (np.abs(sizes - 40) < 15).all()
     levels = certainty_groups(label_certainty(unequal), by="levels")
     assert np.bincount(levels)[0] > 80, "the levels would leave out most"
     by_levels = certainty_groups(label_certainty(table), by="levels")
-    np.testing.assert_array_equal(ICEDClassifier()._groups(table), by_levels)
+    np.testing.assert_array_equal(group_by_certainty(table, 3), by_levels)
 
 
 @pytest.mark.parametrize("targets", ["hard", "soft"])
@@ -853,26 +864,28 @@ def test_the_history_follows_the_prior_of_every_round():
         assert short.class_prior_[1] > 0.2
 
 
-def test_the_warning_names_the_class_that_is_starved_most(monkeypatch):
+def test_the_class_that_is_starved_most_is_found(monkeypatch):
     table = AnnotationTable.from_matrix(np.arange(24)[:, None] % 3)
 
     class Soft:
         posterior_ = np.eye(3)[np.repeat([0, 1, 2], [9, 5, 10])]
 
-        def set_params(self, em):
-            assert em == "soft"
+        def fit(self, table, start):
+            assert start is None
             return self
 
-        def fit(self, table):
-            return self
+    def aggregator(self, n_classes):
+        assert self.em == "soft"
+        return Soft()
 
-    model = ICEDClassifier(prior="estimated")
-    monkeypatch.setattr(model, "_inference", Soft)
-    model.classes_ = np.array(["a", "b", "c"])
+    monkeypatch.setattr(LabelInference, "aggregator", aggregator)
+    inference = LabelInference("hard", "estimated", smoothing=0.01, max_iter=50)
     # Three of five, and four of ten.
-    model.observed_posterior_ = np.eye(3)[np.repeat([0, 1, 2], [17, 3, 4])]
-    with pytest.warns(UserWarning, match="finds 4 instances of class 'c' .* em='soft' 10"):
-        model._warn_of_losses(table)
+    hard = np.eye(3)[np.repeat([0, 1, 2], [17, 3, 4])]
+    assert inference.starved_class(table, hard) == (2, 4.0, 10.0)
+    # Four of five and eight of ten are enough.
+    hard = np.eye(3)[np.repeat([0, 1, 2], [12, 4, 8])]
+    assert inference.starved_class(table, hard) is None
 
 
 # -- unusual crowds, networks and samplers ----------------------------------------------------
@@ -905,7 +918,7 @@ def test_one_annotated_instance_is_enough_to_fit(synthesis):
     assert len(model.history_.column("loss", "warm_up")) == 0
     for warm_up in ("certainty", "together", "all"):
         table = AnnotationTable.from_matrix(A)
-        assert ICEDClassifier(warm_up=warm_up)._warm_up_rows(table) == []
+        assert phases_of(table, warm_up) == []
 
 
 @pytest.mark.parametrize("batch_size", range(2, 9))

@@ -1,0 +1,5 @@
+"""ICED: the classifier, its label inference, its warm-up, its synthesis, and its rounds."""
+
+from manyhands.classifiers.iced.classifier import ICEDClassifier
+
+__all__ = ["ICEDClassifier"]

@@ -1,0 +1,374 @@
+"""ICED: truth inference and synthetic instances of rare classes that improve each other.
+
+.. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
+   labeled data. SDM 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from manyhands.classifiers.iced.inference import LabelInference, majority
+from manyhands.classifiers.iced.rounds import RoundOptions, Rounds, RoundStep
+from manyhands.classifiers.iced.synthesis import Synthesis
+from manyhands.classifiers.iced.warm_up import (
+    WARM_UPS,
+    count_groups,
+    group_by_certainty,
+    warm_up_phases,
+    warm_up_stage,
+)
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
+from manyhands.fitting.latent import LatentClassClassifier, SoftTargets, class_shares
+from manyhands.fitting.prediction import class_proba
+from manyhands.fitting.template import has_batch_norm
+from manyhands.nn import ScaledClassifier, SynthesisModule
+from manyhands.sampling import FewCandidatesWarning
+from manyhands.training import GradientStep, Stage
+from manyhands.typing import FloatArray
+
+ICEDFit = Fit[SynthesisModule, Rounds]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ICEDClassifier(LatentClassClassifier):
+    r"""Learn from imbalanced crowdsourced labels by ICED [1]_.
+
+    A network is warmed up on the labels that annotators agree on, then trained in rounds of one
+    epoch each. In every round `CrowdSMOTE` makes instances of the rare classes between real ones in
+    the network's embedding, with annotations drawn from those of their neighbours. `DawidSkene`
+    infers the labels of real and synthetic instances from the annotations of both, and the network
+    is trained on them. The inferred labels decide between which instances the next ones are made.
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`
+        Synthesis in an embedding needs one with ``embed``, which all named backbones have.
+    em : {"hard", "soft", None}, default="hard"
+        Whether inference counts an instance as its most probable class (Eq. 2.1, 2.2), or as all
+        classes in proportion to their probabilities. None: no inference, only majority votes.
+    prior : {"uniform", "estimated"}, default="uniform"
+        Prior of the classes in inference. Together with ``em`` it decides what becomes of rare
+        classes. "hard" and "uniform" are what the paper does. "hard" and "estimated", what it
+        prints (:math:`\Phi`), starve rare classes, and a warning says so. "soft" and "estimated"
+        infer best.
+    smoothing : float, default=0.01
+        Pseudo-annotations in each entry of a confusion matrix.
+    em_start : {"votes", "previous"}, default="votes"
+        Where EM starts in every round: from the votes, or from the labels of the round before (for
+        synthetic instances always from their votes), which takes fewer iterations. Hard EM hardly
+        leaves the labels it starts from, so with "previous" it keeps the mistakes of its first
+        round.
+    em_max_iter : int, default=50
+        Maximum number of EM iterations per round.
+    synthesis : {"auto", "decoder", "embedding", "input", None}, default="auto"
+        "decoder": a decoder maps points between embeddings back to instances. It is trained as an
+        autoencoder's before anything else, and refitted in every round. "embedding": points go to
+        the network's last layer as they are. "input": points lie between the (scaled) instances
+        themselves. None: no instances are made. "auto": "decoder" if the backbone has ``embed``,
+        else "input".
+    sampler : CrowdSMOTE or None, default=None
+        Makes the instances: any object with ``fit_resample(X, table, labels=...)``.
+    synthetic_labels : {"inferred", "intended"}, default="inferred"
+        Label of a synthetic instance: inferred from its annotations like those of real instances,
+        or the class it was made for.
+    regenerate : bool, default=True
+        Make the synthetic instances anew in every round; False: only in the first.
+    targets : {"hard", "soft"}, default="hard"
+        Train on the most probable class, as in the paper, or on the posterior.
+    warm_up : {"certainty", "together", "all", None}, default="certainty"
+        Training on majority votes before the rounds. "certainty": on the instances of the
+        ``warm_up_groups`` highest levels of label certainty, from the lowest of these groups to the
+        highest (ICED-w). "together": on the same instances at once (Trad-II). "all": on all
+        annotated instances (Trad-I).
+    warm_up_epochs : int, default=5
+        Epochs per group; "together" and "all" train for the same number in total.
+    warm_up_groups : int, default=3
+    warm_up_batch_size : int, default=16
+        Small, as the groups are.
+    decoder_epochs : int, default=20
+        Epochs of the autoencoder.
+    refit_epochs : int, default=1
+        Epochs of the decoder in every round (five times as many before the first).
+    decision : {"posterior", "balanced"} or cost matrix, default="posterior"
+        How `predict` turns probabilities into labels: the most probable class; the largest
+        probability divided by ``class_prior_``, for the mean recall; or, with costs of shape
+        (n_classes, n_classes) [true, decided], the least expected cost. See `manyhands.decide`.
+    max_epochs : int, default=30
+        Number of rounds.
+    batch_size, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint
+        See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
+        instances included. ``validation`` chooses among the rounds.
+
+    Attributes
+    ----------
+    posterior_ : array of shape (n_samples, n_classes)
+        Class probabilities of the training instances in the round that is kept, by inference (by
+        the network, for instances without annotations).
+    labels_ : array of shape (n_samples,)
+        Their most probable classes.
+    observed_posterior_ : array of shape (n_samples, n_classes)
+        The same inference on the observed annotations alone, before any instance was made.
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        Observed annotations counted against ``posterior_``; synthetic ones do not count.
+    class_prior_ : array of shape (n_classes,)
+        Share of each class in what the network was trained on in that round, synthetic instances
+        included. It is the prior that the network's probabilities imply.
+    synthesis_ : str or None
+        Where instances were made.
+
+    Notes
+    -----
+    ``history_`` has the stages "decoder" (``reconstruction``: mean squared error in scaled
+    features), "warm_up" and "train" (``cross_entropy`` against the labels of the round). Rows of
+    "train" also describe their round: ``inferred_<class>`` (observed instances inferred to be of
+    the class), ``n_synthetic``, ``synthetic_agreement`` (share of the synthetic instances inferred
+    to be of the class they were made for), ``reconstruction`` (of the decoder while it was
+    refitted) and, if true classes are watched, ``inference_accuracy`` and
+    ``inference_minority_recall``.
+
+    With several classes, each rarer one is raised to the size of the largest. An instance whose two
+    most probable classes tie is no candidate for synthesis, and is trained on as a share of both.
+    If no instance has two annotations, the labels are the annotations. Abstentions count as
+    missing annotations.
+
+    The groups of the warm-up are levels of certainty if all instances have equally many
+    annotations. Otherwise (as when ``validation`` holds out a fraction) they are its quartiles.
+
+    Parameters of the sampler can be set if one is given: ``sampler=CrowdSMOTE()``, then
+    ``sampler__delta``.
+
+    Warns
+    -----
+    FewCandidatesWarning
+        If a class had one instance or none to make others from in the last round.
+    UserWarning
+        If ``em="hard"`` with ``prior="estimated"`` finds less than two thirds of the instances of
+        a class that soft EM finds in the observed annotations.
+
+    References
+    ----------
+    .. [1] Wang et al., Learning from imbalanced crowdsourced labeled data, SDM 2022, Algorithm 1.
+
+    Examples
+    --------
+    >>> from manyhands import ICEDClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = ICEDClassifier(max_epochs=2, warm_up_epochs=1, decoder_epochs=1, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).posterior_.shape == (len(demo.X_train), 10)
+    True
+    """
+
+    _start_refusal = "begins with majority votes"
+    _validates_last_stage_only = True
+    _preparatory_stages = ("decoder", "warm_up")
+    _crowd_check_exemptions = {
+        "check_history": "its rows also have columns on inference and synthesis, which are no loss "
+        "terms; a test of the method checks the terms",
+        "check_annotator_permutation": "annotations are drawn in the order of the annotators; a "
+        "test of the method permutes them without synthesis",
+        "check_degenerate_crowds": "warns if a class is left without instances, as with constant "
+        "annotators; a test of the method tries these crowds",
+    }
+    _fitted_arrays = (
+        *LatentClassClassifier._fitted_arrays,
+        "observed_posterior_",
+        "class_prior_",
+    )
+    _parameter_constraints = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "em": [StrOptions({"hard", "soft"}), None],
+        "prior": [StrOptions({"uniform", "estimated"})],
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "em_max_iter": [Interval(Integral, 1, None, closed="left")],
+        "em_start": [StrOptions({"votes", "previous"})],
+        "synthesis": [StrOptions({"auto", "decoder", "embedding", "input"}), None],
+        "sampler": [None, HasMethods(["fit_resample"])],
+        "synthetic_labels": [StrOptions({"inferred", "intended"})],
+        "regenerate": ["boolean"],
+        "targets": [StrOptions({"hard", "soft"})],
+        "warm_up": [StrOptions(set(WARM_UPS)), None],
+        "warm_up_epochs": [Interval(Integral, 1, None, closed="left")],
+        "warm_up_groups": [Interval(Integral, 1, None, closed="left")],
+        "warm_up_batch_size": [Interval(Integral, 1, None, closed="left")],
+        "decoder_epochs": [Interval(Integral, 0, None, closed="left")],
+        "refit_epochs": [Interval(Integral, 0, None, closed="left")],
+        "decision": [str, "array-like"],
+    }
+
+    backbone: Any = field(default=None, kw_only=False)
+    em: str | None = "hard"
+    prior: str = "uniform"
+    smoothing: float = 0.01
+    em_max_iter: int = 50
+    em_start: str = "votes"
+    synthesis: str | None = "auto"
+    sampler: Any = None
+    synthetic_labels: str = "inferred"
+    regenerate: bool = True
+    targets: str = "hard"
+    warm_up: str | None = "certainty"
+    warm_up_epochs: int = 5
+    warm_up_groups: int = 3
+    warm_up_batch_size: int = 16
+    decoder_epochs: int = 20
+    refit_epochs: int = 1
+    decision: Any = "posterior"
+    max_epochs: int = 30
+    batch_size: int = 64
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if isinstance(self.sampler, type):
+            raise AnnotationError(
+                f"sampler is the class {self.sampler.__name__}; give an object: "
+                f"{self.sampler.__name__}()"
+            )
+
+    def _build_module(
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> SynthesisModule:
+        has_embedding = hasattr(classifier.backbone, "embed")
+        self.synthesis_ = self.synthesis
+        if self.synthesis == "auto":
+            self.synthesis_ = "decoder" if has_embedding else "input"
+        lacking = "embed"
+        if self.synthesis_ == "embedding" and not hasattr(classifier.backbone, "head"):
+            has_embedding, lacking = False, "head (the layer after the embedding)"
+        if self.synthesis_ in ("decoder", "embedding") and not has_embedding:
+            raise AnnotationError(
+                f"synthesis={self.synthesis!r} needs a backbone with {lacking}, which "
+                f"{type(classifier.backbone).__name__} lacks; use synthesis='input'"
+            )
+        return SynthesisModule(
+            classifier,
+            len(self.classes_),
+            self.n_annotators_,
+            input_shape,
+            self.synthesis_ or "input",
+        )
+
+    def _prepare(self, fit: ICEDFit) -> Rounds:
+        if self.warm_up and self.warm_up_batch_size < 2 and has_batch_norm(fit.module):
+            raise AnnotationError(
+                "backbone normalises over batches, which needs two instances in each: "
+                f"warm_up_batch_size={self.warm_up_batch_size}"
+            )
+        votes = majority(fit.table)
+        inference = LabelInference(self.em, self.prior, self.smoothing, self.em_max_iter)
+        self.observed_posterior_ = inference.posterior(fit.table, votes)
+        self._set_class_prior(class_shares(votes[fit.batches.instances.cpu().numpy()]))
+        # Buffers of the module during training, so that those of the best epoch are kept.
+        observed = torch.from_numpy(self.observed_posterior_.copy())
+        fit.module.register_buffer("posterior", observed)
+        fit.module.register_buffer("class_shares", torch.from_numpy(self.class_prior_.copy()))
+        return Rounds(
+            fit,
+            self.classes_,
+            latent=self._latent(fit.table),
+            inference=inference,
+            synthesis=self._make_synthesis(fit),
+            targets=SoftTargets(self._balance, fit.features.device),
+            options=RoundOptions(
+                self.em_start, self.regenerate, self.targets, self.synthetic_labels
+            ),
+            set_class_prior=self._set_class_prior,
+        )
+
+    def _set_class_prior(self, shares: FloatArray) -> None:
+        self.class_prior_ = shares
+
+    def _make_synthesis(self, fit: ICEDFit) -> Synthesis | None:
+        if self.synthesis_ is None:
+            return None
+        return Synthesis(
+            fit,
+            self.classes_,
+            sampler=self.sampler,
+            needs_intended=self.synthetic_labels == "intended",
+            refit_epochs=self.refit_epochs,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+        )
+
+    # -- training ---------------------------------------------------------------------------------
+
+    def _stages(self, fit: ICEDFit) -> list[Stage]:
+        return [
+            *self._decoder_stage(fit),
+            *self._warm_up_stage(fit),
+            self._round_stage(fit),
+        ]
+
+    def _decoder_stage(self, fit: ICEDFit) -> Iterator[Stage]:
+        if fit.module.decoder is not None and self.decoder_epochs:
+            step = GradientStep(
+                fit.module,
+                lambda module, batch: {"reconstruction": module.reconstruct(batch.x)},
+                lambda: self._make_optimizer(fit.module),
+            )
+            yield Stage("decoder", step, fit.batches.epoch, self.decoder_epochs)
+
+    def _warm_up_stage(self, fit: ICEDFit) -> Iterator[Stage]:
+        groups = group_by_certainty(fit.table, self.warm_up_groups)
+        phases = warm_up_phases(fit.table, groups, self.warm_up)
+        if phases:
+            yield warm_up_stage(
+                fit,
+                phases,
+                self.warm_up_epochs * count_groups(groups),
+                self.warm_up_batch_size,
+                SoftTargets(self._balance, fit.features.device),
+                partial(
+                    GradientStep,
+                    fit.module,
+                    make_optimizer=lambda: self._make_optimizer(fit.module),
+                    reset_every_epoch=self.reset_optimizer,
+                ),
+            )
+
+    def _round_stage(self, fit: ICEDFit) -> Stage:
+        step = RoundStep(
+            fit.state,
+            lambda: self._make_optimizer(fit.module),
+            reset_every_epoch=self.reset_optimizer,
+        )
+        return Stage("train", step, fit.state.epoch_batches, self.max_epochs)
+
+    def _set_fitted(self, fit: ICEDFit) -> None:
+        module, table, rounds = fit.module, fit.table, fit.state
+        self.posterior_ = module.posterior.cpu().numpy()
+        unknown = np.flatnonzero(table.annotations_per_instance() == 0)
+        if len(unknown):
+            self.posterior_[unknown] = class_proba(module, fit.features, unknown)
+        self._set_class_prior(module.class_shares.cpu().numpy())
+        del module.posterior, module.class_shares
+        self.confusion_ = rounds.latent.confusion(self.posterior_[rounds.latent.instances])
+        starved = rounds.inference.starved_class(table, self.observed_posterior_)
+        if starved is not None:
+            c, found, expected = starved
+            warn_caller(
+                f"em='hard' with prior='estimated' finds {found:.0f} instances of class "
+                f"{self.classes_[c].item()!r} among the observed ones, em='soft' "
+                f"{expected:.0f}: the rarer a class is inferred to be, the less it is believed. "
+                "Use prior='uniform' (as the paper's results suggest) or em='soft'",
+            )
+        for label, n in rounds.few.items():
+            inferred = "one instance was" if n else "no instance was"
+            made = "it was repeated" if n else "none was made"
+            warn_caller(
+                f"in the last round {inferred} inferred to be of class {label}, so {made}; see "
+                f"inferred_{label} in history_, and prior= and em= for what infers it",
+                FewCandidatesWarning,
+            )

@@ -1,0 +1,109 @@
+"""Label inference of ICED: majority votes, or the hard or soft EM of section 2.3.
+
+.. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
+   labeled data. SDM 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import NotIdentifiableWarning
+from manyhands.inference import DawidSkene
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import make_votes
+from manyhands.typing import FloatArray
+
+STARVED = 2 / 3
+"""If hard EM finds less than this share of what soft EM finds of a class, it starves the class."""
+
+
+@dataclass(frozen=True)
+class LabelInference:
+    """Inference of labels from annotations, as the parameters of `ICEDClassifier` ask for it.
+
+    Attributes
+    ----------
+    em : {"hard", "soft", None}
+    prior : {"uniform", "estimated"}
+    smoothing : float
+    max_iter : int
+    """
+
+    em: str | None
+    prior: str
+    smoothing: float
+    max_iter: int
+
+    def aggregator(self, n_classes: int) -> DawidSkene:
+        """Dawid-Skene with ``smoothing`` pseudo-annotations in each entry of a confusion matrix."""
+        return DawidSkene(
+            max_iter=self.max_iter,
+            confusion_prior="diagonal",
+            diagonal=1.0 / n_classes,
+            prior_strength=self.smoothing * n_classes,
+            class_prior=self.prior,
+            n_subtypes=1,
+            em=self.em or "soft",
+            abstentions="ignore",
+        )
+
+    def posterior(self, table: AnnotationTable, start: FloatArray | None = None) -> FloatArray:
+        """Infer the class probabilities of all instances, shape (n_instances, n_classes).
+
+        Parameters
+        ----------
+        table : AnnotationTable
+        start : array of shape (n_instances, n_classes), optional
+            Where EM starts; by default at the vote shares.
+        """
+        if self.em is None:
+            return majority(table)
+        if self.em == "hard" and start is not None:
+            start = most_probable(start)
+        with catch_warnings():
+            # The class's notes say that the labels are then the annotations.
+            simplefilter("ignore", NotIdentifiableWarning)
+            return self.aggregator(table.n_classes).fit(table, start=start).posterior_
+
+    def starved_class(
+        self, table: AnnotationTable, posterior: FloatArray
+    ) -> tuple[int, float, float] | None:
+        """Find the class that hard EM with an estimated prior starves most, compared to soft EM.
+
+        Parameters
+        ----------
+        table : AnnotationTable
+        posterior : array of shape (n_instances, n_classes)
+            What this inference gives for the table.
+
+        Returns
+        -------
+        (class code, instances found, instances found by soft EM), or None if no class is starved
+        """
+        if (self.em, self.prior) != ("hard", "estimated"):
+            return None
+        soft = replace(self, em="soft").posterior(table)
+        annotated = table.annotations_per_instance() > 0
+        found, expected = (most_probable(p)[annotated].sum(axis=0) for p in (posterior, soft))
+        starved = np.flatnonzero(found < STARVED * expected)
+        if not len(starved):
+            return None
+        c = starved[np.argmin(found[starved] / expected[starved])]
+        return int(c), float(found[c]), float(expected[c])
+
+
+def majority(table: AnnotationTable) -> FloatArray:
+    """Vote shares, shape (n_instances, n_classes); uniform for instances without annotations."""
+    return vote_shares(make_votes(table).answers)
+
+
+def most_probable(posterior: FloatArray) -> FloatArray:
+    """Put 1 at the most probable class of each row, shared by classes that tie (up to rounding)."""
+    top = posterior >= posterior.max(axis=1, keepdims=True) - 1e-9
+    return cast(FloatArray, top / top.sum(axis=1, keepdims=True))
