@@ -387,7 +387,7 @@ def test_score_against_annotations_by_hand(second):
     expected = np.log(proba[rows, columns, A[rows, columns]]).mean()
     assert model.score(X, A) == pytest.approx(expected, rel=1e-5)
     assert model.score(X, AnnotationTable.from_matrix(A)) == pytest.approx(expected, rel=1e-5)
-    with pytest.warns(UserWarning, match=r"5, 6, 7, \.\.\. \(5\) were not there in fit"):
+    with pytest.warns(UserWarning, match=r"5, 6, 7, \.\.\. \(5\) were not seen in fit"):
         wider = model.score(X, np.hstack([A, A]))
     new = model.predict_proba(X) @ model.pooled_confusion_
     assert wider == pytest.approx((expected + np.log(new[rows, A[rows, columns]]).mean()) / 2)

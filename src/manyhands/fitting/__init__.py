@@ -1,4 +1,4 @@
-"""How every crowd classifier is fitted: the template, and what methods share of it."""
+"""What crowd classifiers share: the course of a fit, prediction, and saving."""
 
 from manyhands._lazy import attach_stub
 

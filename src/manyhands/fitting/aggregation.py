@@ -1,4 +1,4 @@
-"""Labels inferred by an aggregator, as the targets of what is trained on them."""
+"""Labels inferred by an aggregator, as training targets."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from manyhands.typing import FloatArray
 
 
 def infer_targets(model: Any, table: AnnotationTable, rng: np.random.Generator) -> FloatArray:
-    """Fit a classifier's aggregator, and return what is to be learnt, shape (n, n_classes).
+    """Fit a classifier's aggregator and return the targets, shape (n, n_classes).
 
     Parameters
     ----------
     model : BaseCrowdClassifier
-        With the parameters ``aggregator`` and ``targets``; gets ``aggregator_`` and
-        ``confusion_``.
+        Must have the parameters ``aggregator`` and ``targets``. Its attributes ``aggregator_`` and
+        ``confusion_`` are set.
     table : AnnotationTable
     rng : Generator
 
     Returns
     -------
     array of shape (n_instances, n_classes)
-        The posterior, or with ``targets="hard"`` its most probable class, one-hot.
+        The posterior, or with ``targets="hard"`` its most probable class as a one-hot row.
     """
     aggregator = MajorityVote() if model.aggregator is None else clone(model.aggregator)
     model.aggregator_ = set_random_states(aggregator, rng).fit(table)
@@ -50,8 +50,8 @@ def infer_targets(model: Any, table: AnnotationTable, rng: np.random.Generator) 
 def targets_of_network(model: Any, fit: Fit[FixedConfusionModule, Any]) -> SoftTargets:
     """Infer the balanced targets of a network; instances without annotations have none.
 
-    The module gets the aggregator's confusion matrices, and the model what held-out annotations
-    are judged by from the first epoch on: ``class_prior_`` and ``heard_``.
+    Also copies the aggregator's confusion matrices into the module, and sets ``class_prior_`` and
+    ``heard_`` on the model: held-out annotations are evaluated with them from the first epoch on.
     """
     inferred = infer_targets(model, fit.table, fit.rng)
     annotated = fit.table.annotations_per_instance() > 0

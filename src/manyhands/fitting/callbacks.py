@@ -1,4 +1,4 @@
-"""What accompanies a fit: its epoch, measures of every epoch, the best state, early stopping."""
+"""Callbacks of a fit: the epoch, measures after every epoch, the best state, early stopping."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from manyhands.training import (
 
 
 class EpochClock(Callback):
-    """Keeps ``fit.epoch`` at the running epoch."""
+    """Sets ``fit.epoch`` to the current epoch."""
 
     def __init__(self, fit: Fit[Any, Any]) -> None:
         self.fit = fit
 
     def before_epoch(self, epoch: int) -> None:
-        """Note the epoch."""
+        """Set the epoch."""
         self.fit.epoch = epoch
 
 
 def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], BestState | None]:
-    """Callbacks of a fit in the order they are called, and that which keeps the best state.
+    """Make the callbacks of a fit, and name the one that keeps the best state.
 
     Parameters
     ----------
@@ -47,8 +47,9 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
     Returns
     -------
     callbacks : list of Callback
+        In the order in which they are called.
     best : BestState or None
-        One of them; None without ``validation``.
+        The callback that keeps the best state; None without ``validation``.
     """
     callbacks: list[Callback] = [EpochClock(fit), Monitor(lambda: fit.facts)]
     best: BestState | None = None
@@ -79,7 +80,7 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
 def _validation(
     model: Any, fit: Fit[Any, Any]
 ) -> tuple[AnnotationMonitor | GoldMonitor, str, bool]:
-    """What epochs are compared by: a monitor, its metric, and whether higher is better."""
+    """Return the monitor that compares epochs, its metric, and whether higher is better."""
     if fit.held is None:
         gold = _gold_monitor(model, fit, "validation", model.validation)
         return gold, "validation_accuracy", True
@@ -88,7 +89,7 @@ def _validation(
 
 
 def _watchers(model: Any, fit: Fit[Any, Any]) -> list[Callback]:
-    """Monitors of the watched sets whose instances have the shape of those fitted on."""
+    """Monitors of the watched sets whose instances have the shape of the training instances."""
     watchers: list[Callback] = []
     for name, part in fit.watch.sets.items():
         shape = getattr(part[0], "shape", None)
@@ -98,7 +99,7 @@ def _watchers(model: Any, fit: Fit[Any, Any]) -> list[Callback]:
 
 
 def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldMonitor:
-    """Monitor of a set (X, y_gold) that goes by a name."""
+    """Monitor of a named set (X, y_gold)."""
     if len(part) != 2:
         raise AnnotationError(
             f"{name} has {len(part)} parts; give (X, y_gold), a fraction of "
@@ -110,12 +111,12 @@ def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldM
     if gold.shape != (n_rows(X),):
         raise AnnotationError(
             f"{name} has {n_rows(X)} rows of X but gold labels of shape {gold.shape}; "
-            "give one label a row"
+            "give one label per row"
         )
     if missing_mask(gold).any():
         raise AnnotationError(
             f"{name}'s y_gold is missing in row {np.flatnonzero(missing_mask(gold))[0]}; "
-            "leave rows without gold out"
+            "leave out rows without gold labels"
         )
     codes, _ = encode(gold, model.classes_, argument=f"{name}'s y_gold", vocabulary_name="classes_")
     return GoldMonitor(

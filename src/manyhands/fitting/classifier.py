@@ -1,4 +1,4 @@
-"""`BaseCrowdClassifier`: parameters every method shares, its hooks, and what a user calls."""
+"""`BaseCrowdClassifier`: the shared parameters, the hooks of a method, and the public methods."""
 
 from __future__ import annotations
 
@@ -44,19 +44,20 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 ):
     """Base class of crowd classifiers: ``fit(X, annotations)``, then predict true classes.
 
-    A subclass is a dataclass whose fields are its parameters: ``backbone`` (positional), its own,
-    and shared ones with another default. It implements `_build_module`, `_set_fitted` and, where
-    the plain likelihood of the annotations is not the objective, `_objective`; a method with
-    several phases overrides `_stages`. Hooks get the `Fit`, and keep their state in it.
+    A subclass is a dataclass whose fields are its parameters: ``backbone`` (positional), its own
+    parameters, and shared parameters with a different default. It implements `_build_module` and
+    `_set_fitted`. It overrides `_objective` if the objective is not the plain likelihood of the
+    annotations, and `_stages` if training has several phases. The hooks receive the `Fit` and keep
+    their state in it.
 
     Parameters
     ----------
     backbone : None, str, dict, nn.Module or callable, default=None
-        The network from features to class logits; None is ``"mlp"``, the papers' 128 units. See
-        `manyhands.nn.make_backbone`.
+        The network from features to class logits. None means ``"mlp"``, with 128 units as in the
+        papers. See `manyhands.nn.make_backbone`.
     max_epochs : int
     batch_size : int
-        Instances a minibatch.
+        Instances per minibatch.
     lr : float
         Learning rate of Adam.
     weight_decay : float
@@ -64,26 +65,27 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     reset_optimizer : bool, default=False
         Make a new Adam every epoch, as the code released with CoNAL and CrowdInG does.
     class_balance : None, str or dict, default=None
-        What is done about rare classes: "resample", "reweight", "focal", "cb_focal", or a dict of
-        ``name``, ``gamma`` (2 by default) and ``beta`` (.9999); see `ClassBalance`. It acts on
-        the annotations as the loss sees them; where inferred labels are trained on, on these.
+        How to treat rare classes: "resample", "reweight", "focal", "cb_focal", or a dict with
+        ``name``, ``gamma`` (default 2) and ``beta`` (default .9999); see `ClassBalance`. It applies
+        to the annotations in the loss, or to the inferred labels where a method trains on those.
     scaling : {"standard", "rms", None}, default="standard"
-        Standardise every feature (every channel of images); divide by one root mean square (for
-        embeddings of a network, whose features share a scale); or leave X as it is. Statistics
-        are those of the annotated instances, and part of the model. A Dataset is left as it is.
+        "standard" standardises every feature (every channel of images). "rms" divides by a single
+        root mean square, which suits embeddings of a network, whose features share a scale. None
+        leaves X as it is. The statistics come from the annotated instances and belong to the
+        model. A Dataset is never scaled.
     device : str, default="auto"
     random_state : int, RandomState or None
     verbose : int, default=0
         1 shows a progress bar.
     validation : None, float or (X, y_gold), default=None
-        None trains a fixed number of epochs and keeps the last. A fraction of the annotations is
-        held out, and the epoch that explains them best is kept; with gold labels, the epoch most
-        accurate on them is kept.
+        None trains for a fixed number of epochs and keeps the last. A float holds out this fraction
+        of the annotations and keeps the epoch that explains them best. With gold labels, the epoch
+        most accurate on them is kept.
     patience : int or None, default=None
-        With ``validation``: stop after so many epochs without improvement.
+        With ``validation``: stop after this many epochs without improvement.
     checkpoint : str, Path or None, default=None
-        File written after every epoch, from which a later ``fit`` on the same data with the same
-        parameters goes on, to the same weights.
+        File written after every epoch. A later ``fit`` on the same data with the same parameters
+        resumes from it and reaches the same weights.
 
     Attributes
     ----------
@@ -93,37 +95,38 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     n_annotators_ : int
     module_ : CrowdModule
     history_ : History
-        A row an epoch: stage, epoch, every named loss term and their sum ``loss``, metrics,
+        One row per epoch: stage, epoch, every named loss term and their sum ``loss``, metrics,
         seconds.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given]; rows sum to 1. Of an annotator without annotations, the pooled.
+        [annotator, true, given]; rows sum to 1. An annotator without annotations gets the pooled
+        matrix.
     pooled_confusion_ : array of shape (n_classes, n_classes)
-        Mean of ``confusion_``, each row weighted by the annotations expected of that annotator
-        in that class: what is expected of a new annotator.
+        Mean of ``confusion_``, each row weighted by the expected number of that annotator's
+        annotations in that class. It is what the model expects of a new annotator.
     heard_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
     best_epoch_ : int
         With ``validation``: the epoch (from 1) that was kept.
     best_stage_ : str
-        With ``validation``: the stage that epoch counts in.
+        With ``validation``: the stage to which that epoch belongs.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SHARED_CONSTRAINTS
     _fitted_arrays: ClassVar[Sequence[str]] = ("confusion_", "pooled_confusion_", "heard_")
-    """Fitted arrays a saved model carries beside its weights."""
+    """Fitted arrays that are saved along with the weights."""
     _shrinks_confusions: ClassVar[bool] = False
-    """Whether every row of ``confusion_`` gets one annotation more, as the crowd would give it:
-    counts alone would say that what an annotator did not do is impossible."""
+    """Whether every row of ``confusion_`` gets one pseudo-annotation, distributed as the crowd's
+    annotations are. Counts alone would make whatever an annotator never did impossible."""
     _balances_annotations: ClassVar[bool] = True
-    """Whether ``class_balance`` weighs annotations; False: what the method infers from them."""
+    """Whether ``class_balance`` weights annotations; False: it weights what the method infers."""
     _protocol_parameters: ClassVar[Sequence[str] | None] = None
-    """Parameters that training protocols may set; None: all the class has."""
+    """Parameters that training protocols may set; None: all of the class's parameters."""
     _start_refusal: ClassVar[str | None] = None
-    """Why ``fit(start=...)`` would lose the weights it is given; None: they are kept."""
+    """Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported."""
     _validates_last_stage_only: ClassVar[bool] = False
-    """Whether ``validation`` chooses among the epochs of the last stage alone."""
+    """Whether ``validation`` chooses among the epochs of the last stage only."""
     _preparatory_stages: ClassVar[Sequence[str]] = ()
-    """Stages that prepare the training: ``patience`` does not end them."""
+    """Stages that prepare the training and are exempt from ``patience``."""
 
     max_epochs: int = 50
     batch_size: int = 128
@@ -145,28 +148,28 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> CrowdModule:
-        """Build the crowd module around the classifier, from parameters and vocabularies alone.
+        """Build the crowd module around the classifier, from parameters and vocabularies only.
 
-        Nothing else is known where a saved model is loaded.
+        Nothing else is known when a saved model is loaded.
         """
 
     def _check_parameters(self) -> None:
-        """Refuse parameters that no fit can be made with, before anything is read."""
+        """Refuse unusable parameters before any data are read."""
         check_parameters(self)
 
     def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
-        """Annotations as the loss is to see them: balanced, with weights of mean 1."""
+        """Annotations as the loss uses them: balanced, with weights of mean 1."""
         return balanced(table, self._balance, rng) if self._balances_annotations else table
 
     def _prepare(self, fit: AnyFit) -> Any:
-        """Return the method's own state of this fit (such as aggregated labels)."""
+        """Return the method's own state for this fit, such as aggregated labels."""
 
     def _objective(self, fit: AnyFit, batch: CrowdBatch) -> dict[str, Tensor]:
-        """Named loss terms of a batch; their sum is what is minimised."""
+        """Named loss terms of a batch; training minimises their sum."""
         return crowd_nll(fit.module, batch, focus=self._focus)
 
     def _stages(self, fit: AnyFit) -> list[Stage]:
-        """Phases of training; one, by default."""
+        """Phases of training; a single one by default."""
         step = GradientStep(
             fit.module,
             lambda module, batch: self._objective(fit, batch),
@@ -176,23 +179,23 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return [Stage("train", step, fit.batches.epoch, self.max_epochs)]
 
     def _make_optimizer(self, module: CrowdModule) -> torch.optim.Optimizer:
-        """Adam; all but the classifier at ``noise_lr``, undecayed, where that is given."""
+        """Adam; with ``noise_lr``, all but the classifier use that rate without weight decay."""
         return make_adam(module, self.lr, self.weight_decay, getattr(self, "noise_lr", None))
 
     def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]:
-        """Callbacks in the order they are called, and that of them which keeps the best state."""
+        """Callbacks in the order they are called, and the one that keeps the best state."""
         return make_callbacks(self, fit)
 
     @abstractmethod
     def _set_fitted(self, fit: AnyFit) -> None:
-        """Set ``confusion_`` and what else the method has, from the trained module."""
+        """Set ``confusion_`` and the method's other fitted attributes from the trained module."""
 
     def _belief(self, fit: AnyFit) -> FloatArray:
         """Class probabilities of the annotated training instances, others 0; (n, n_classes)."""
         return annotated_proba(fit, len(self.classes_))
 
     def _specification(self, fit: AnyFit) -> dict[str, str]:
-        """What a checkpoint must share with a run to be resumed by it."""
+        """What a run and the checkpoint it resumes from must have in common."""
         return specification(self, fit)
 
     # -- parameters as they are used ------------------------------------------------------------
@@ -204,7 +207,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     @property
     def _network(self) -> Any:
-        """What the network is made of: the parameter ``backbone``; linear for a class without."""
+        """The specification of the network: ``backbone``, or linear if the class has none."""
         return getattr(self, "backbone", "linear")
 
     @property
@@ -218,7 +221,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     @property
     def _rule(self) -> Any:
-        """Rule by which `predict` decides; the plain one where the class leaves no choice."""
+        """Decision rule of `predict`; the most probable class if the class has no ``decision``."""
         return getattr(self, "decision", "posterior")
 
     # -- fit ------------------------------------------------------------------------------------
@@ -240,19 +243,18 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         y : AnnotationTable, array of shape (n_samples, n_annotators) with -1/NaN missing, or
             array of shape (n_samples,): a crowd of one
         watch : Watch, optional
-            Gold labels by which ``history_`` tells how the training goes. It does not change it.
+            Gold labels for metrics in ``history_``. They do not change the training.
         start : fitted classifier of this class, optional
-            Start from its weights (the scaling is one of them) rather than from random ones. It
-            must have the same network, classes and annotators. Optimisers begin anew.
+            Start from its weights (the scaling included) rather than from random ones. It must have
+            the same network, classes and annotators. Its optimiser state is not used.
 
         Raises
         ------
         AnnotationError
-            If X and y do not belong together, y is empty or has one class, X is not finite; if
-            ``start`` has no network, or a training of this class begins with the annotations,
-            whatever the weights.
+            If X and y do not match, y is empty or has one class, or X is not finite; if ``start``
+            has no network, or this class ignores the weights it starts from.
         DivergenceError
-            If the loss stops being finite.
+            If the loss becomes infinite or NaN.
         """
         with all_or_nothing(self):
             self._check_parameters()
@@ -260,7 +262,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return self
 
     def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> None:
-        """Fit, once the parameters are checked: read the data, and train the network."""
+        """Read the data and train the network; the parameters have been checked."""
         fit_network(self, X, y, watch, start)
 
     # -- prediction -----------------------------------------------------------------------------
@@ -273,14 +275,14 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def predict(self, X: Any) -> AnyArray:
         """True class, shape (n_samples,), in the original class values.
 
-        The most probable one, unless the parameter ``decision``, where the class has it, says
+        The most probable class, unless the parameter ``decision`` (where a class has it) says
         otherwise.
         """
         proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
     def _decide(self, proba: FloatArray) -> IntArray:
-        """Class codes `predict` makes of probabilities (n, n_classes)."""
+        """Turn probabilities (n, n_classes) into the class codes that `predict` returns."""
         return apply_rule(proba, self._rule, getattr(self, "class_prior_", None))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
@@ -290,9 +292,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         ----------
         X : as in `fit`
         annotators : ids, mask or slice, optional
-            Default: all. Integers are positions if the ids are strings. One who was not there in
-            `fit` is expected to annotate as the crowd on the whole does: the class probabilities
-            times ``pooled_confusion_`` (alone, where a method has none), with a warning.
+            Default: all. Integers are positions if the ids are strings. A new annotator, not seen
+            in `fit`, is expected to annotate as the crowd as a whole does: the result is the class
+            probabilities times ``pooled_confusion_``, or the class probabilities themselves if a
+            method has none. A warning says so.
 
         Returns
         -------
@@ -302,23 +305,24 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Raises
         ------
         AnnotationError
-            If ids are numbers where those of `fit` were strings, or the other way round.
+            If ids are numbers where those in `fit` were strings, or the other way round.
         """
         check_is_fitted(self, "module_")
         chosen = find_annotators(self.annotators_, annotators, "annotators")
         return prediction.annotation_grid(self, X, chosen)
 
     def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
-        """Probability of every class as the annotation, for the pairs that a table holds.
+        """Probability of every class as the annotation, for the pairs in a table.
 
-        The entries of `predict_annotation_proba` at the annotations' instances and annotators, at
-        a cost that grows with the annotations. Which class they name is not looked at.
+        These are the entries of `predict_annotation_proba` at the instances and annotators of the
+        annotations, at a cost that grows with the number of annotations. The labels themselves
+        are not used.
 
         Parameters
         ----------
         X : as in `fit`
         y : as in `fit`
-            Annotations of these instances; new annotators are those of
+            Annotations of these instances; new annotators are treated as in
             `predict_annotation_proba`.
 
         Returns
@@ -329,8 +333,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Raises
         ------
         AnnotationError
-            If X and y do not belong together, or ids of annotators are numbers where those of
-            `fit` were strings, or the other way round.
+            If X and y do not match, or ids of annotators are numbers where those in `fit` were
+            strings, or the other way round.
         """
         check_is_fitted(self)
         table = as_table(y)
@@ -342,9 +346,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _observed_log_proba(
         self, X: Any, table: AnnotationTable, annotators: IntArray
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield blocks of a table's rows, and every class's log probability there.
+        """Yield blocks of a table's rows with the log probability of every class.
 
-        ``annotators`` are positions in the fitted vocabulary, one per row of the table (-1: new).
+        ``annotators`` holds positions in the fitted vocabulary, one per row of the table (-1: new).
         """
         check_is_fitted(self, "module_")
         yield from prediction.observed_log_proba(self, X, table, annotators)
@@ -363,16 +367,16 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         X : as in `fit`
         y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
             (n_samples, n_annotators) array, for the mean log likelihood of the observed
-            annotations (not of pseudo-annotations): what ``GridSearchCV`` and ``cross_validate``
-            maximise where there is no gold.
+            annotations (pseudo-annotations excluded). ``GridSearchCV`` and ``cross_validate``
+            maximise the latter where there are no gold labels. New annotators are treated as in
+            `predict_annotation_proba`.
         sample_weight : array of shape (n_samples,), optional
-            For accuracy.
+            For accuracy only.
 
         Raises
         ------
         AnnotationError
-            If a class was not there in `fit`. New annotators are those of
-            `predict_annotation_proba`.
+            If a class was not present in `fit`.
         """
         if prediction.is_gold(y):
             prediction.check_gold(y, self.classes_)
@@ -385,7 +389,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.
 
-        Read it back with `manyhands.load`. The previous model there survives a failure.
+        Read it back with `manyhands.load`. If saving fails, the previous model survives.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What one fit works with, and how a fit that fails leaves no trace."""
+"""The context of one fit, and the rollback of a fit that fails."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ State = TypeVar("State")
 
 @dataclass(eq=False)
 class Fit(Generic[Module, State]):
-    """What one fit works with. Every hook of a method gets it; it ends with the fit.
+    """Everything that one fit works with. Every hook of a method receives it.
 
-    A method keeps what it needs between its hooks in ``state``, never on the estimator.
+    It lives only as long as the fit. A method keeps what its hooks share in ``state``, never on the
+    estimator.
 
     Attributes
     ----------
     features : Features
     given : AnnotationTable
-        The annotations as they were given to ``fit``.
+        The annotations as given to ``fit``.
     whole : AnnotationTable
-        Those of a weight above 0.
+        The annotations with a positive weight.
     table : AnnotationTable
-        The part of ``whole`` that is trained on: all but ``held``.
+        The training part of ``whole``: all but ``held``.
     held : AnnotationTable or None
-        The part held out by ``validation``, where that is a fraction.
+        The part that ``validation`` holds out, if it is a fraction.
     batches : AnnotationBatches
         Minibatches of ``table``, balanced by ``class_balance``.
     rng : Generator
     watch : Watch
-        Gold labels for the history, which no training may look at.
+        Gold labels for the history; training must not use them.
     history : History
     facts : dict of str to float
-        What the next row of the history tells beside the loss. Numbers stay until replaced.
+        Further entries of the next row of the history. Values persist until replaced.
     epoch : int
-        The running epoch of the stage, from 0.
+        The current epoch of the stage, from 0.
     module : CrowdModule
-        What ``_build_module`` returned.
+        The result of ``_build_module``.
     state : object
-        What ``_prepare`` returned.
+        The result of ``_prepare``.
     """
 
     features: Features
@@ -70,10 +71,10 @@ AnyFit = Fit[Any, Any]
 
 @contextmanager
 def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Leave an estimator exactly as it was if the block fails or is interrupted.
+    """Restore an estimator exactly as it was if the block fails or is interrupted.
 
-    Attributes that the block replaces are put back. Objects that it changes in place are not, so a
-    fit must replace what it sets.
+    Attributes that the block replaces are restored. Objects changed in place are not, so a fit
+    must replace what it sets.
     """
     before = dict(vars(estimator))
     try:

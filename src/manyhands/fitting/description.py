@@ -1,4 +1,4 @@
-"""Parameters as JSON: for saved models, and to tell one run from another."""
+"""Parameters as JSON, for saved models and to distinguish runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 
 
 def describe_parameter(value: Any) -> Any:
-    """Turn a parameter into JSON: estimators by name and parameters, objects by description."""
+    """Describe a parameter as JSON: estimators by name and parameters, other objects by name."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, Path):
@@ -25,7 +25,7 @@ def describe_parameter(value: Any) -> Any:
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {key: describe_parameter(part) for key, part in value.items()}
-        # Keys such as classes that are numbers: JSON would make text of them.
+        # JSON would turn keys that are numbers, such as classes, into text.
         pairs = [[describe_parameter(part) for part in pair] for pair in value.items()]
         return {"__pairs__": pairs}
     if isinstance(value, list | tuple):
@@ -33,9 +33,9 @@ def describe_parameter(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         value = value.detach().cpu()
     if hasattr(value, "__array__"):
-        # Shape and digest, not content: this also identifies the data of a checkpoint.
+        # Shape and digest rather than content: this also identifies the data of a checkpoint.
         array = np.ascontiguousarray(value)
-        # The bytes of an object array are addresses, other ones in every process.
+        # The bytes of an object array are memory addresses, which differ between processes.
         content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
         digest = hashlib.blake2b(content, digest_size=8).hexdigest()
         return {"__array__": list(array.shape), "digest": digest}

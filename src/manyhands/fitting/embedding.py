@@ -1,4 +1,4 @@
-"""What methods share that learn an embedding by comparing instances, then a regression on it."""
+"""Methods that learn an embedding by comparing instances, then a logistic regression on it."""
 
 from __future__ import annotations
 
@@ -34,37 +34,37 @@ from manyhands.training import Features, Stage, TrainStep
 from manyhands.typing import FloatArray, IntArray
 
 EMBEDDING_NETWORK = "embedding"
-"""What ``backbone=None`` stands for."""
+"""The network for ``backbone=None``."""
 
 TRAINING_C = 0.1
-"""C of the regression before the last epoch, where it is to be chosen."""
+"""C of the regression before the last epoch, where C is chosen by cross-validation."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class EmbeddingClassifier(BaseCrowdClassifier):
     """Base of methods that learn an embedding from inferred labels, then a logistic regression.
 
-    A subclass implements `_step` and `_batches`: how the embedding is trained. Every epoch ends
-    with a regression on the embedding as it is, so that there is a classifier to be watched; the
-    last one's strength is chosen by cross-validation.
+    A subclass implements `_step` and `_batches`, which train the embedding. Every epoch ends with a
+    regression on the current embedding, so that there is a classifier to monitor. C of the last
+    regression is chosen by cross-validation.
 
     Attributes
     ----------
     C_ : float
-        Inverse strength of the penalty of the regression.
+        Inverse strength of the regression's penalty.
     """
 
     _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "class_prior_", "C_")
     _shrinks_confusions = True
     _balances_annotations = False
     _crowd_check_exemptions: ClassVar[dict[str, str]] = {
-        "check_history": "its rows also tell of what was trained on, which is no loss; a test of "
+        "check_history": "its rows also describe the training data, which is not a loss; a test of "
         "the method checks its terms",
-        "check_user_network": "what a network without embed() gives is the embedding, so that "
-        "there is one; a test of the method tries such a network",
-        "check_degenerate_crowds": "where all inferred labels are of one class nothing can be "
+        "check_user_network": "the output of a network without embed() is the embedding, so there "
+        "always is one; a test of the method tries such a network",
+        "check_degenerate_crowds": "if all inferred labels are of one class, nothing can be "
         "compared, which is an error; a test of the method tries these crowds",
-        "check_class_balance": "a regression has no focal loss, which is an error; a test of the "
+        "check_class_balance": "a regression has no focal loss, so it is refused; a test of the "
         "method tries the other options",
     }
     _parameter_constraints = {
@@ -92,24 +92,24 @@ class EmbeddingClassifier(BaseCrowdClassifier):
 
     @abstractmethod
     def _step(self, data: Any) -> TrainStep:
-        """Return what one batch does to the embedding."""
+        """Return the training step for one batch."""
 
     @abstractmethod
     def _batches(self, data: Any, epoch: int) -> Iterator[Any]:
-        """Yield an epoch's batches, as `_step` takes them."""
+        """Yield an epoch's batches, in the form that `_step` takes."""
 
     def _make_data(self, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets) -> Any:
-        """Return what the embedding is learnt from: `EmbeddingData`, or the method's own."""
+        """Return the training data of the embedding: `EmbeddingData`, or a subclass of it."""
         return EmbeddingData(self, fit, targets)
 
-    # -- the machine ------------------------------------------------------------------------------
+    # -- the course of a fit ----------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self._focus:
             raise AnnotationError(
-                f"class_balance={self.class_balance!r} changes the loss of a network; what is "
-                "balanced here is a logistic regression: use 'resample' or 'reweight'"
+                f"class_balance={self.class_balance!r} changes the loss of a network; here a "
+                "logistic regression is balanced: use 'resample' or 'reweight'"
             )
 
     def _build_module(
@@ -131,17 +131,17 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         return [Stage("train", step, partial(self._epoch, fit.state), self.max_epochs)]
 
     def _epoch(self, data: EmbeddingData, epoch: int) -> Iterator[Any]:
-        """Yield an epoch's batches; once these are learnt from, fit the regression."""
+        """Yield an epoch's batches; after training on them, fit the regression."""
         data.facts.clear()
         for batch in self._batches(data, epoch):
             data.n_steps += 1
             yield batch
         data.facts |= data.pop_means() | {"step": data.n_steps}
-        # Where epochs are compared, all have the same strength: a chosen one would favour the last.
-        self._regress(data, chosen=epoch + 1 == self.max_epochs and self.validation is None)
+        # Epochs are compared at the same C: a tuned C would favour the last.
+        self._regress(data, tune=epoch + 1 == self.max_epochs and self.validation is None)
 
-    def _regress(self, data: EmbeddingData, *, chosen: bool) -> None:
-        C = self.C if chosen or self.C != "cv" else TRAINING_C
+    def _regress(self, data: EmbeddingData, *, tune: bool) -> None:
+        C = self.C if tune or self.C != "cv" else TRAINING_C
         self.C_ = data.regress(C, self.cv)
         data.facts["C"] = self.C_
 
@@ -151,31 +151,31 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         return belief
 
     def _set_fitted(self, fit: EmbeddingFit) -> None:
-        # Of an epoch that was not the last, the strength is still to be chosen.
+        # If the kept epoch may not be the last, C has not been tuned yet.
         if self.validation is not None or not hasattr(self, "C_"):
-            self._regress(fit.state, chosen=True)
+            self._regress(fit.state, tune=True)
         self.confusion_ = self.aggregator_.confusion_
 
 
 class EmbeddingData:
-    """What an embedding is learnt from: annotated instances, their labels, and how sure these are.
+    """Training data of an embedding: annotated instances, their labels, and the labels' certainty.
 
-    Instances stand in an order of their own content, so that another order of the rows of X (and
-    of the annotations with them) gives the same training, but where annotations are drawn before:
-    by ``validation`` or resampling.
+    Instances are ordered by their content, so that permuting the rows of X (and the annotations
+    with them) does not change the training. The exceptions are annotations drawn beforehand, by
+    ``validation`` or resampling.
 
     Attributes
     ----------
     rows : integer tensor of shape (n,)
-        Annotated instances, as rows of X. All else is in their order.
+        Annotated instances, as rows of X. All other arrays are in this order.
     targets : array of shape (n, n_classes)
-        Posterior of the aggregator (one-hot, if hard), times the weights that balance classes.
+        Posterior of the aggregator (one-hot if targets are hard), times the balancing weights.
     posterior : array of shape (n, n_classes)
-        Of the aggregator.
+        Posterior of the aggregator.
     labels : integer array of shape (n,)
-        The most probable class; -1 where two are as probable.
+        The most probable class; -1 where two classes tie.
     facts : dict of str to float
-        What the history says of the epoch.
+        Entries of the history's row for the epoch.
     n_steps : int
         Updates of the embedding so far.
     """
@@ -205,7 +205,7 @@ class EmbeddingData:
 
     @property
     def embedder(self) -> ScaledClassifier:
-        """Scaling and network: ``embed`` is what is trained."""
+        """Scaling and network; training changes its ``embed``."""
         return self.module.classifier
 
     @property
@@ -214,11 +214,11 @@ class EmbeddingData:
         return cast(EmbeddedRegression, self.embedder.backbone)
 
     def record(self, name: str, value: Tensor) -> None:
-        """Note a number of a batch, whose mean over the epoch the history tells."""
+        """Record a value of a batch; its mean over the epoch goes into the history."""
         self._recorded.setdefault(name, []).append(value)
 
     def pop_means(self) -> dict[str, float]:
-        """Return the means of what was noted, and forget it."""
+        """Return the means of the recorded values, and discard the values."""
         means = {name: float(torch.stack(values).mean()) for name, values in self._recorded.items()}
         self._recorded = {}
         return means
@@ -229,14 +229,14 @@ class EmbeddingData:
 
     @torch.no_grad()
     def embedded(self) -> Tensor:
-        """Embedding of every instance as it is now, without dropout, shape (n, d)."""
+        """Current embedding of every instance, without dropout, shape (n, d)."""
         self.module.eval()
         parts = self.features.batches(self.rows, PREDICT_BATCH)
         return torch.cat([self.embedder.embed(x) for x in parts])
 
     @torch.no_grad()
     def regress(self, C: float | str, n_folds: int) -> float:
-        """Fit the regression on the embedding as it is; return its C."""
+        """Fit the regression on the current embedding; return its C."""
         self.module.eval()
         backbone, scaler = self.network, self.embedder.scaler
         if backbone.with_input:
@@ -256,15 +256,15 @@ class EmbeddingData:
 def _content_order(
     features: Features, rows: IntArray, posterior: FloatArray, votes: FloatArray
 ) -> IntArray:
-    """Order of some rows that depends on what they hold, not on where they stand."""
+    """Order of some rows that depends on their content, not on their position."""
     digests: list[bytes] = []
-    beside = np.ascontiguousarray(posterior[rows], dtype=np.float32)
+    proba = np.ascontiguousarray(posterior[rows], dtype=np.float32)
     parts = features.batches(torch.from_numpy(rows).to(features.device), PREDICT_BATCH)
     for x in parts:
         for row in x.cpu().numpy():
-            own = beside[len(digests)].tobytes()
-            digests.append(blake2b(row.tobytes() + own, digest_size=8).digest())
-    # Of equal instances and posteriors, the votes tell how sure the label is.
+            own_proba = proba[len(digests)].tobytes()
+            digests.append(blake2b(row.tobytes() + own_proba, digest_size=8).digest())
+    # Among equal instances with equal posteriors, the number of votes decides.
     return np.lexsort((votes[rows], np.frombuffer(b"".join(digests), dtype=np.uint64)))
 
 

@@ -1,4 +1,4 @@
-"""What methods share that train on inferred classes: the E-step, the M-step, and soft targets.
+"""Training on inferred classes: the E-step, the M-step, and soft targets.
 
 .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
    the EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
@@ -35,7 +35,7 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
 class LatentClasses:
-    """E- and M-step over confusion matrices, for the instances something is known of [1]_, [2]_.
+    """E- and M-step over confusion matrices, for the annotated instances [1]_, [2]_.
 
     Both cost O(annotations * n_classes); nothing is of size instances x annotators.
 
@@ -45,7 +45,7 @@ class LatentClasses:
     smoothing : float
         Pseudo-annotations in every entry of a confusion matrix.
     confusion_floor, proba_floor : float
-        Added to confusions and class probabilities before their logarithm.
+        Added to confusions and class probabilities before taking their logarithm.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class LatentClasses:
         self.votes: Votes = replace(votes, start=start.astype(votes.start.dtype))
 
     def vote_shares(self) -> FloatArray:
-        """Soft majority vote, shape (m, n_classes): where EM starts."""
+        """Soft majority vote, shape (m, n_classes): the starting point of EM."""
         return vote_shares(self.votes)
 
     def posterior(self, proba: FloatArray, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -82,20 +82,20 @@ class LatentClasses:
         Parameters
         ----------
         proba : array of shape (m, n_classes) or (n_classes,)
-            The classifier's p(x_i), or one prior for all.
+            The classifier's p(x_i), or one prior for all instances.
         confusion : array of shape (n_annotators, n_classes, n_classes)
 
         Returns
         -------
         posterior : array of shape (m, n_classes)
         log_likelihood : array of shape (m,)
-            Of every instance's annotations given x.
+            Log likelihood of every instance's annotations given x.
         """
         log_prior = floored_log(proba + self.proba_floor)
         return e_step(self.votes, log_prior, floored_log(confusion + self.confusion_floor))
 
     def confusion(self, posterior: FloatArray) -> FloatArray:
-        """M-step: expected counts plus ``smoothing``, rows normalised (an empty one is uniform).
+        """M-step: expected counts plus ``smoothing``, rows normalised (empty rows are uniform).
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ class LatentClasses:
         return normalise_rows(confusion_counts(self.votes, posterior) + self.smoothing)
 
     def spread(self, rows: FloatArray) -> FloatArray:
-        """Put rows (m, n_classes) where their instances stand; the others are 0, (n, n_classes)."""
+        """Scatter rows (m, n_classes) to their instances, shape (n, n_classes); others are 0."""
         spread = np.zeros((self.n_instances, rows.shape[1]))
         spread[self.instances] = rows
         return spread
@@ -123,7 +123,7 @@ def read_confusion(module: FixedConfusionModule) -> FloatArray:
 
 
 class SoftTargets:
-    """Target distributions a network is trained on, and the weights that balance them.
+    """Target distributions on which a network is trained, and the weights that balance them.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class SoftTargets:
     targets : tensor of shape (n_instances, n_classes)
         Rows of zeros are instances without a target; empty before the first `set`.
     weights : tensor of shape (n_instances, n_classes) or None
-        None where all are equal.
+        None if all are equal.
     """
 
     def __init__(self, balance: ClassBalance | None, device: torch.device) -> None:
@@ -148,7 +148,7 @@ class SoftTargets:
         """Take new targets (n_instances, n_classes), and balance them."""
         weights = balancing_weights(self.balance, targets, rng)
         if weights is not None:
-            # Of mean 1: see `soft_cross_entropy`.
+            # Rescaled to mean 1: see `soft_cross_entropy`.
             weights = weights * (targets.sum() / (weights * targets).sum())
         self.targets = self._as_tensor(targets)
         self.weights = None if weights is None else self._as_tensor(weights)
@@ -160,9 +160,9 @@ class SoftTargets:
 
     @property
     def shares(self) -> FloatArray:
-        """Share of every class in what is trained on, shape (n_classes,); see `class_shares`.
+        """Share of every class in the weighted targets, shape (n_classes,); see `class_shares`.
 
-        Made of what `state_dict` holds, so that it is right after a resume too.
+        Computed from the contents of `state_dict`, so it is also correct after a resume.
         """
         return class_shares(self.weighted.double().cpu().numpy())
 
@@ -188,14 +188,14 @@ class SoftTargets:
         return {"targets": self.targets, "weights": self.weights}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put `state_dict` back."""
+        """Restore what `state_dict` returned."""
         self.targets = state["targets"].to(self.device)
         weights = state["weights"]
         self.weights = None if weights is None else weights.to(self.device)
 
 
 def class_shares(targets: FloatArray) -> FloatArray:
-    """Share of every class in targets, which is what a classifier trained on them implies.
+    """Share of every class in targets: the class prior of a classifier trained on them.
 
     Parameters
     ----------
@@ -205,9 +205,9 @@ def class_shares(targets: FloatArray) -> FloatArray:
     Returns
     -------
     array of shape (n_classes,)
-        Sums to 1. A class counts as one instance at the least, as in `ClassBalance`: posteriors
-        leave a trace of mass on classes that nobody named, and to divide by it would decide every
-        instance for them. A class without any mass has 0.
+        Sums to 1. A class counts as at least one instance, as in `ClassBalance`: posteriors
+        leave a trace of mass on classes that nobody gave, and dividing by it would decide every
+        instance for those classes. A class without any mass has 0.
 
     Examples
     --------
@@ -216,7 +216,7 @@ def class_shares(targets: FloatArray) -> FloatArray:
     array([0.375, 0.625])
     """
     mass = targets.sum(axis=0)
-    # In instances: weights may be of any mean.
+    # Rescale to numbers of instances, as weights may have any mean.
     mass = mass * (targets.any(axis=1).sum() / mass.sum())
     mass = np.where(mass > 0, np.maximum(mass, 1.0), 0.0)
     return cast(FloatArray, mass / mass.sum())
@@ -225,30 +225,30 @@ def class_shares(targets: FloatArray) -> FloatArray:
 def balancing_weights(
     balance: ClassBalance | None, targets: FloatArray, rng: np.random.Generator
 ) -> FloatArray | None:
-    """Weights (n, n_classes) that balance targets; None for equal ones."""
+    """Weights (n, n_classes) that balance targets; None if all are equal."""
     return None if balance is None else balance.target_weights(targets, rng)
 
 
 def balancing_rng(*places: int) -> np.random.Generator:
-    """Generator for balancing, the same whenever this place of this fit is reached.
+    """Make a generator for balancing that is the same whenever a fit reaches this place.
 
-    Seeded by the fit rather than drawn from the training's generator: a balance that changes
-    nothing must not change what dropout draws, and a resumed run draws again what it drew.
+    It is seeded by the fit rather than drawn from the training's generator. A balance without any
+    effect must not change what dropout draws, and a resumed run must repeat its draws.
     """
     return np.random.default_rng([torch.initial_seed(), *places])
 
 
 class TargetStep(GradientStep):
-    """Gradient steps towards soft targets that may be renewed before an epoch.
+    """Gradient steps towards soft targets, which may be renewed before an epoch.
 
-    The targets are part of its state: a run resumed between two renewals goes on with them.
+    The targets are part of its state, so a run resumed between two renewals keeps them.
 
     Parameters
     ----------
     module : CrowdModule
     targets : SoftTargets
     renew : callable (epoch) -> None
-        Called as every epoch (from 0) begins; sets new targets where there are any.
+        Called at the start of every epoch (from 0); sets new targets if there are any.
     make_optimizer, reset_every_epoch
         See `GradientStep`.
     """
@@ -278,7 +278,7 @@ class TargetStep(GradientStep):
         return {**super().state_dict(), "targets": self.targets.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the state back."""
+        """Restore the optimiser and the targets."""
         super().load_state_dict(state)
         self.targets.load_state_dict(state["targets"])
 
@@ -287,8 +287,8 @@ class TargetStep(GradientStep):
 class LatentClassClassifier(BaseCrowdClassifier):
     """Base of methods that train a network on a posterior over classes, with confusion matrices.
 
-    A subclass puts the confusion matrices into its module, and trains on what `LatentClasses`
-    infers, with pseudo-annotations where it has the parameter ``smoothing``.
+    A subclass stores the confusion matrices in its module and trains on the posterior of
+    `LatentClasses`, which adds pseudo-annotations if the class has the parameter ``smoothing``.
 
     Attributes
     ----------
@@ -316,13 +316,13 @@ class LatentClassClassifier(BaseCrowdClassifier):
         return LatentClasses(table, smoothing=getattr(self, "smoothing", 0.0))
 
     def _set_fitted(self, fit: Fit[Any, Any]) -> None:
-        """Posterior given x and annotations; of an instance without annotations, given x."""
+        """Set the posterior given x and annotations; given x alone, where there are none."""
         latent = self._latent(fit.table)
-        every = np.arange(latent.n_instances)
+        all_rows = np.arange(latent.n_instances)
         confusion = read_confusion(fit.module)
-        self.posterior_: FloatArray = class_proba(fit.module, fit.features, every)
-        known = self.posterior_[latent.instances]
-        self.posterior_[latent.instances] = latent.posterior(known, confusion)[0]
+        self.posterior_: FloatArray = class_proba(fit.module, fit.features, all_rows)
+        proba = self.posterior_[latent.instances]
+        self.posterior_[latent.instances] = latent.posterior(proba, confusion)[0]
         self.confusion_ = confusion
 
     def _belief(self, fit: Fit[Any, Any]) -> FloatArray:

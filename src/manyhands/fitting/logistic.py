@@ -1,6 +1,7 @@
-"""Logistic regressions of all folds at once, in torch: features may be of any size, and on a GPU.
+"""Logistic regressions of all folds at once, in torch: for features of any size, also on a GPU.
 
-`manyhands.linear.regression` is the same model in numpy, for one regression in double precision.
+`manyhands.linear.regression` fits the same model in numpy, one regression at a time and in double
+precision.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from torch import Tensor
 from manyhands.typing import FloatArray
 
 LINEAR_PENALTY = 1.0
-"""Half of it times the squared weights is added to the summed loss, as scikit-learn's C=1.
+"""Half of it times the squared weights is added to the summed loss, like scikit-learn's C=1.
 
-(Its C=2 where there are two classes, of which scikit-learn has one vector of weights.)"""
+For two classes this equals C=2, as scikit-learn then has a single weight vector."""
 
 LINEAR_ITERATIONS = 100
 LINEAR_TOLERANCE = 1e-7
-"""L-BFGS ends where an iteration gains less than this share of the loss."""
+"""L-BFGS stops when an iteration reduces the loss by less than this share of it."""
 
 
 def fit_logistic(
@@ -31,21 +32,21 @@ def fit_logistic(
     seen: Tensor,
     start: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor]:
-    """Fit multinomial logistic regressions to soft targets, one for every set of instances.
+    """Fit multinomial logistic regressions to soft targets, one per set of instances.
 
-    All are fitted at once, so that every iteration reads the instances once. It needs no seed: the
-    loss is convex.
+    All are fitted together, so that every iteration reads the instances once. No seed is needed, as
+    the loss is convex.
 
     Parameters
     ----------
     batches : callable () -> iterator of tensors of shape (n, d)
         One pass over the m instances.
     targets : tensor of shape (m, n_classes)
-        Rows may weigh more or less than 1.
+        Rows may sum to more or less than 1.
     seen : tensor of shape (k, m)
         1 where a regression is fitted to an instance.
     start : (weight, bias) or None
-        As returned; None is 0.
+        Starting point, in the form returned; None starts at 0.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What is measured after every epoch: held-out annotations, or gold labels."""
+"""Measures taken after every epoch, on held-out annotations or gold labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyhands.training import AnnotationBatches, Features, isolated_rng
 from manyhands.typing import FloatArray, IntArray
 
 CROWD_PSEUDO_ANNOTATIONS = 2.0
-"""Annotations `ClassifierMonitor` adds to every row of a confusion matrix."""
+"""Pseudo-annotations that `ClassifierMonitor` adds to every row of a confusion matrix."""
 
 
 class AnnotationMonitor:
@@ -39,7 +39,7 @@ class AnnotationMonitor:
 
 
 class ClassifierMonitor:
-    """``validation_classifier_nll``: of held-out annotations, by the classifier alone.
+    """``validation_classifier_nll``: NLL of held-out annotations, judging the classifier alone.
 
     The annotators' confusion matrices are counted, not learnt: the training annotations are counted
     against the classifier's probabilities, and every row gets `CROWD_PSEUDO_ANNOTATIONS` more,
@@ -63,9 +63,9 @@ class ClassifierMonitor:
         self.instances, place = np.unique(
             np.concatenate([table.instance, held.instance]), return_inverse=True
         )
-        own, others = np.split(place, [table.n_annotations])
-        self.table = _columns(own, table, features.device)
-        self.held = _columns(others, held, features.device)
+        table_place, held_place = np.split(place, [table.n_annotations])
+        self.table = _columns(table_place, table, features.device)
+        self.held = _columns(held_place, held, features.device)
 
     @torch.inference_mode()
     def __call__(self) -> dict[str, float]:
@@ -75,8 +75,8 @@ class ClassifierMonitor:
         proba = torch.cat([self.module(x).double().softmax(dim=1) for x in parts])
         confusion = self._confusions(proba)
         place, annotator, label, weight = self.held
-        explained = (proba[place] * confusion[annotator, :, label]).sum(dim=1)
-        nll = -(weight @ explained.clamp_min(1e-12).log()) / weight.sum()
+        likelihood = (proba[place] * confusion[annotator, :, label]).sum(dim=1)
+        nll = -(weight @ likelihood.clamp_min(1e-12).log()) / weight.sum()
         return {"validation_classifier_nll": float(nll)}
 
     def _confusions(self, proba: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class ClassifierMonitor:
         counts = proba.new_zeros(self.n_annotators * self.n_classes, self.n_classes)
         counts.index_add_(0, annotator * self.n_classes + label, proba[place] * weight[:, None])
         counts = counts.view(self.n_annotators, self.n_classes, -1).transpose(1, 2)
-        # Nobody may have given a class: it stays possible.
+        # A class that nobody gave stays possible.
         pooled = counts.sum(dim=0) + 1 / self.n_classes
         pooled = pooled / pooled.sum(dim=1, keepdim=True)
         counts = counts + CROWD_PSEUDO_ANNOTATIONS * pooled
@@ -95,7 +95,7 @@ class ClassifierMonitor:
 def _columns(
     place: IntArray, table: AnnotationTable, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Places of instances, annotators, labels and weights (of mean 1) of annotations."""
+    """Columns of a table as tensors: place of the instance, annotator, label, weight (mean 1)."""
     annotator, label, weight = (
         torch.from_numpy(column.astype(kind)).to(device)
         for column, kind in (
@@ -108,7 +108,7 @@ def _columns(
 
 
 class GoldMonitor:
-    """``validation_accuracy``: share of gold labels predicted.
+    """``validation_accuracy``: share of gold labels predicted correctly.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class GoldMonitor:
         Class codes.
     batch_size : int
     decide : callable (proba) -> codes, optional
-        Rule of ``predict`` where that is not the most probable class.
+        Rule of ``predict``, unless that is the most probable class.
     """
 
     def __init__(
@@ -143,8 +143,8 @@ class GoldMonitor:
     def predicted(self) -> Tensor:
         """Class codes, shape (n,)."""
         self.module.eval()
-        every_row = torch.arange(len(self.features))
-        parts = [self.module(x) for x in self.features.batches(every_row, self.batch_size)]
+        rows = torch.arange(len(self.features))
+        parts = [self.module(x) for x in self.features.batches(rows, self.batch_size)]
         logits = torch.cat(parts)
         if self.decide is None:
             return logits.argmax(dim=1).cpu()
@@ -152,12 +152,12 @@ class GoldMonitor:
         return torch.from_numpy(self.decide(proba))
 
     def accuracy_of(self, predicted: Tensor) -> float:
-        """Share of right codes."""
+        """Share of correct codes."""
         return float((predicted == self.gold).double().mean())
 
 
 class Watcher:
-    """Accuracy and macro-F1 of a gold monitor's predictions, leaving no trace in the training."""
+    """Accuracy and macro-F1 of a gold monitor's predictions, without affecting the training."""
 
     def __init__(self, name: str, gold: GoldMonitor) -> None:
         self.name = name
@@ -165,9 +165,9 @@ class Watcher:
 
     @torch.inference_mode()
     def __call__(self) -> dict[str, float]:
-        """Evaluate; modes and generators are afterwards as they were."""
+        """Evaluate, and restore the modules' modes and the random generators."""
         modes = [(part, part.training) for part in self.gold.module.modules()]
-        # A backbone or a Dataset may draw random numbers even when it only predicts.
+        # A backbone or a Dataset may draw random numbers even in prediction.
         with isolated_rng(0, self.gold.features.device):
             predicted = self.gold.predicted()
         for part, mode in modes:
@@ -179,8 +179,8 @@ class Watcher:
 
 
 def _macro_f1(gold: IntArray, predicted: IntArray) -> float:
-    """`manyhands.metrics.macro_f1` of codes, without its checks: they cost more than an epoch."""
+    """`manyhands.metrics.macro_f1` of codes, without its checks, which can outlast an epoch."""
     size = 1 + max(gold.max(), predicted.max())
-    right = np.bincount(gold[gold == predicted], minlength=size)
-    counted = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
-    return float(np.mean(2.0 * right[counted > 0] / counted[counted > 0]))
+    hits = np.bincount(gold[gold == predicted], minlength=size)
+    total = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
+    return float(np.mean(2.0 * hits[total > 0] / total[total > 0]))

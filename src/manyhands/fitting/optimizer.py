@@ -16,18 +16,18 @@ def make_adam(
     ----------
     module : CrowdModule
     lr, weight_decay : float
-        Of all parameters, or with ``noise_lr`` of the classifier's alone.
+        For all parameters, or only for the classifier's if ``noise_lr`` is given.
     noise_lr : float or None
-        Learning rate of the others, which are then not decayed.
+        Learning rate of the other parameters, without weight decay.
     """
-    # The fused update halves the time of a step; torch chooses it by itself on no device.
+    # The fused update halves the time of a step, but torch never chooses it by default.
     fused = next(module.parameters()).device.type in {"cpu", "cuda"}
     if noise_lr is None:
         return torch.optim.Adam(module.parameters(), lr=lr, weight_decay=weight_decay, fused=fused)
     classifier = list(module.classifier.parameters())
-    ours = {id(parameter) for parameter in classifier}
-    noise = [parameter for parameter in module.parameters() if id(parameter) not in ours]
-    # Decay would pull confusion matrices towards 0, which is a uniform annotator.
+    classifier_ids = {id(parameter) for parameter in classifier}
+    noise = [parameter for parameter in module.parameters() if id(parameter) not in classifier_ids]
+    # Decay would pull confusion matrices towards 0, which means a uniform annotator.
     groups = [
         {"params": classifier, "weight_decay": weight_decay},
         {"params": noise, "lr": noise_lr},

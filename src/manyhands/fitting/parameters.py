@@ -1,4 +1,4 @@
-"""Parameters that crowd classifiers share: what they may be, and what goes together."""
+"""Parameters that crowd classifiers share: their constraints, singly and in combination."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "patience": [None, Interval(Integral, 1, None, closed="left")],
     "checkpoint": [None, str, Path],
 }
-"""Constraints of the shared parameters, as scikit-learn writes them."""
+"""Constraints of the shared parameters, in scikit-learn's notation."""
 
 
 def check_parameters(model: Any) -> None:
-    """Refuse parameters that no fit can be made with, before anything is read.
+    """Refuse unusable parameters before any data are read.
 
     Raises
     ------
     InvalidParameterError
-        If a value is none of the class's constraints.
+        If a value violates the class's constraints.
     AnnotationError
-        If a name within a value is unknown, or a parameter lacks another that it needs.
+        If a name within a value is unknown, or a parameter needs another that is missing.
     """
     model._validate_params()
     make_balance(model.class_balance)
     check_rule(model._rule)
     if model.patience is not None and model.validation is None:
         raise AnnotationError(
-            f"patience={model.patience} needs something to watch; give validation= a fraction "
-            "of the annotations or (X, y_gold)"
+            f"patience={model.patience} needs something to watch; set validation to a fraction "
+            "of the annotations or to (X, y_gold)"
         )
     if model.checkpoint is not None and not isinstance(model.random_state, Integral):
         raise AnnotationError(
             f"checkpoint needs an integer random_state, got {model.random_state!r}: a resumed "
-            "run must draw what the first one drew"
+            "run must repeat the random draws of the first"
         )

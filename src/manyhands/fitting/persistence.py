@@ -1,4 +1,4 @@
-"""Loading model folders. Reading one executes nothing of it."""
+"""Loading of model folders. No code in a folder is executed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from manyhands.nn import ScaledClassifier, Standardize, make_backbone
 from manyhands.training import History, pick_device
 
 ClassFinder = Callable[..., type[Any]]
-"""What gives the class of a name: persistence knows no method."""
+"""Finds the class of a name; persistence itself knows no method."""
 
 
 def read_model(
@@ -33,8 +33,8 @@ def read_model(
     ----------
     folder : str or Path
     find_class : callable
-        `manyhands.registry.get`: gives the class of a name and, optionally, of a kind; raises
-        `AnnotationError` where there is none.
+        `manyhands.registry.get`: returns the class of a name and, optionally, of a kind, and raises
+        `AnnotationError` if there is none.
     device, backbone : as in `manyhands.load`
     """
     folder = Path(folder)
@@ -62,14 +62,14 @@ def read_model(
         raise ModelFolderError(
             f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
         ) from error
-    _fill(model, path, digest, pick_device(device), description["parameters"])
-    # Last, as whatever fails before says more.
-    _check_untouched(description, folder)
+    _restore_arrays(model, path, digest, pick_device(device), description["parameters"])
+    # Last, as the errors above are more specific.
+    _check_unaltered(description, folder)
     return model
 
 
-def _check_untouched(description: dict[str, Any], folder: Path) -> None:
-    """Refuse an altered description: with two classes exchanged it would load, and be wrong."""
+def _check_unaltered(description: dict[str, Any], folder: Path) -> None:
+    """Refuse an altered description: with two classes swapped it would load and predict wrongly."""
     if description.get("checksum") != checksum(description):
         raise ModelFolderError(
             f"{str(folder / 'model.json')!r} was altered (its checksum differs); save the model "
@@ -81,8 +81,8 @@ def _read_description(folder: Path) -> dict[str, Any]:
     path = folder / "model.json"
     if not path.is_file():
         raise ModelFolderError(
-            f"{str(folder)!r} is not a model folder: there is no model.json. Give the folder that "
-            "save() or 'manyhands fit --out' wrote"
+            f"{str(folder)!r} is not a model folder: there is no model.json. Give a folder written "
+            "by save() or 'manyhands fit --out'"
         )
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
@@ -94,7 +94,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
         raise ModelFolderError(f"{str(path)!r} was not written by manyhands")
     if description.get("version") != VERSION:
         raise ModelFolderError(
-            f"{str(path)!r} has format version {description.get('version')!r}, this manyhands "
+            f"{str(path)!r} has format version {description.get('version')!r}, but this manyhands "
             f"reads {VERSION}; use the version that wrote it ({description.get('manyhands')})"
         )
     return description
@@ -124,8 +124,8 @@ def _make_estimator(
     if isinstance(custom, dict) and "__object__" in custom:
         if backbone is None:
             raise ModelFolderError(
-                f"the model's backbone is an object of yours ({custom['__object__']}); hand it "
-                "in: load(folder, backbone=...)"
+                f"the model's backbone is your own object ({custom['__object__']}); pass it: "
+                "load(folder, backbone=...)"
             )
         parameters["backbone"] = backbone
     model: BaseCrowdClassifier = cls(**parameters)
@@ -133,18 +133,19 @@ def _make_estimator(
 
 
 def _is_description(value: Any) -> bool:
-    """Whether a parameter was described only: an array, or an object of the user's."""
+    """Whether a parameter was only described: an array, or an object of the user."""
     return isinstance(value, dict) and ("__object__" in value or "__array__" in value)
 
 
 def _read_parameter(value: Any, find_class: ClassFinder) -> Any:
-    """Undo `describe_parameter` for what may be rebuilt: plain values and our estimators."""
+    """Invert `describe_parameter` for what can be rebuilt: plain values and our estimators."""
     if isinstance(value, dict) and "__estimator__" in value:
         try:
             cls = find_class(value["__estimator__"])
         except AnnotationError as error:
             raise ModelFolderError(
-                f"the folder holds an estimator {value['__estimator__']!r} unknown here"
+                f"the folder holds an estimator {value['__estimator__']!r}, which this manyhands "
+                "does not know; install the version that wrote it"
             ) from error
         parameters = {
             key: _read_parameter(part, find_class)
@@ -157,14 +158,14 @@ def _read_parameter(value: Any, find_class: ClassFinder) -> Any:
     return value
 
 
-def _fill(
+def _restore_arrays(
     model: BaseCrowdClassifier,
     path: Path,
     digest: str,
     device: torch.device,
     parameters: dict[str, Any],
 ) -> None:
-    """Rebuild the module and put weights and fitted arrays in."""
+    """Rebuild the module, and load the weights and the fitted arrays."""
     tensors = _load_tensors(path, digest)
     shape = model.input_shape_
     module_state = _part(tensors, "module.")
@@ -174,7 +175,7 @@ def _fill(
             make_backbone(model._network, shape, len(model.classes_)),
         )
         for name, value in parameters.items():
-            # Arrays stand among the weights, as buffers of their name.
+            # Array parameters are saved among the weights, as buffers of the same name.
             if isinstance(value, dict) and "__array__" in value and name in module_state:
                 model.set_params(**{name: module_state[name].numpy()})
         model.module_ = model._build_module(classifier, shape)

@@ -1,4 +1,4 @@
-"""Confusion matrices of the whole crowd, and those of annotators of whom little is known."""
+"""Pooling of confusion matrices over the crowd, and shrinkage towards the pooled matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pool_confusions(
     *,
     pseudo_annotations: float = 0.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Pool confusion matrices, and shrink their rows towards what the crowd does.
+    """Pool confusion matrices, and shrink their rows towards the pooled matrix.
 
     Parameters
     ----------
@@ -24,21 +24,21 @@ def pool_confusions(
     belief : array of shape (n_instances, n_classes)
         Class probabilities of the annotated instances.
     pseudo_annotations : float
-        Annotations added to every row, given as the crowd gives them.
+        Annotations added to every row, distributed as the crowd's are.
 
     Returns
     -------
     confusion : array of shape (n_annotators, n_classes, n_classes)
     pooled : array of shape (n_classes, n_classes)
-        Mean of the rows given, each weighted by the annotations expected of that annotator in
-        that class.
+        Mean of the given rows, each weighted by the expected number of that annotator's annotations
+        in that class.
     """
     columns = (
         np.bincount(table.annotator, table.weight * proba[table.instance], table.n_annotators)
         for proba in belief.T
     )
     mass = np.stack(list(columns), axis=1)
-    # Of a class that nobody is expected to have seen: what the crowd does on the whole.
+    # A class that nobody is expected to have seen gets the crowd's overall distribution.
     weight = mass + 1e-9 * mass.sum(axis=1, keepdims=True)
     pooled = np.einsum("rc,rcg->cg", weight / weight.sum(axis=0), confusion)
     if pseudo_annotations:

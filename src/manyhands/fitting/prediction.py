@@ -1,4 +1,4 @@
-"""Prediction by a fitted classifier's network, in batches."""
+"""Prediction with a fitted classifier's network, in batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from manyhands.training import Features
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 PREDICT_BATCH = 1024
-"""Instances that a network predicts at once."""
+"""Number of instances that a network predicts at once."""
 
 GRID_ENTRIES = 1 << 24
 """Numbers of an (n, R, C) block that `annotation_grid` computes at once: 64 MiB."""
@@ -41,7 +41,7 @@ def apply(model: Any, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
 
 
 def has_embedding(model: Any) -> bool:
-    """Whether the network of a classifier has an embedding, as all that go by a name do."""
+    """Whether the network of a classifier has an embedding, as all named backbones do."""
     module = getattr(model, "module_", None)
     if module is not None:
         return hasattr(module.classifier.backbone, "embed")
@@ -50,7 +50,7 @@ def has_embedding(model: Any) -> bool:
 
 
 def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> FloatArray:
-    """Class probabilities of some rows by the network as it predicts, shape (m, n_classes).
+    """Class probabilities that the network predicts for some rows, shape (m, n_classes).
 
     Leaves the module in evaluation mode.
     """
@@ -72,14 +72,14 @@ def annotation_grid(model: Any, X: Any, chosen: IntArray) -> FloatArray:
     model : fitted BaseCrowdClassifier
     X : as in ``fit``
     chosen : integer array of shape (r,)
-        Positions of annotators; -1 is a new one.
+        Positions of annotators; -1 is a new annotator.
 
     Returns
     -------
     array of shape (n_samples, r, n_classes)
         float32; the last axis sums to 1.
     """
-    # As little is known of an annotator without annotations as of a new one.
+    # An annotator without annotations is as unknown as a new one.
     known = np.append(model.heard_, False)[chosen]
     features = Features(read_features(model, X, reset=False), device_of(model))
     columns = torch.from_numpy(chosen[known]).to(features.device)
@@ -100,7 +100,7 @@ def annotation_grid(model: Any, X: Any, chosen: IntArray) -> FloatArray:
 def observed_log_proba(
     model: Any, X: Any, table: AnnotationTable, annotators: IntArray
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Yield blocks of a table's rows, and the log probability of every class there.
+    """Yield blocks of a table's rows with the log probability of every class.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def observed_log_proba(
     X : as in ``fit``
     table : AnnotationTable
     annotators : integer array of shape (n_annotations,)
-        Position of the annotator of every row of the table; -1 is a new one.
+        Position of the annotator in every row of the table; -1 is a new annotator.
 
     Yields
     ------
@@ -139,7 +139,7 @@ def observed_log_proba(
 def collect_proba(
     blocks: Iterator[tuple[IntArray, FloatArray]], shape: tuple[int, int]
 ) -> FloatArray:
-    """Probabilities, float32, of what `observed_log_proba` yields."""
+    """Collect the blocks of `observed_log_proba` as float32 probabilities."""
     proba = np.empty(shape, dtype=np.float32)
     for rows, log_proba in blocks:
         proba[rows] = np.exp(log_proba)
@@ -147,13 +147,13 @@ def collect_proba(
 
 
 def new_annotator_proba(model: Any, logits: Tensor) -> FloatArray:
-    """Probability of every class as the annotation by a new annotator, shape (n, n_classes)."""
+    """Probability of every class as a new annotator's annotation, shape (n, n_classes)."""
     proba = logits.double().softmax(dim=1).cpu().numpy()
     pooled = getattr(model, "pooled_confusion_", None)
     return cast(FloatArray, proba if pooled is None else proba @ pooled)
 
 
-# -- what `score` is given ------------------------------------------------------------------------
+# -- the inputs and the result of `score` ---------------------------------------------------------
 
 
 def is_gold(y: Any) -> bool:
@@ -162,23 +162,24 @@ def is_gold(y: Any) -> bool:
 
 
 def check_gold(y: Any, classes: AnyArray) -> None:
-    """Refuse gold labels of which some are missing."""
+    """Refuse gold labels if some are missing."""
     gold = as_values(y)
     unknown = missing_mask(gold) | ((gold == MISSING) & (MISSING not in classes))
     if unknown.any():
         raise AnnotationError(
             f"y has no gold label in row {np.flatnonzero(unknown)[0]} "
-            f"({np.asarray(gold[unknown]).tolist()[0]!r}); leave such rows out"
+            f"({np.asarray(gold[unknown]).tolist()[0]!r}); leave out such rows"
         )
 
 
 def observed_annotations(
     X: Any, y: Any, classes: AnyArray, sample_weight: Any = None
 ) -> AnnotationTable:
-    """Annotations of X to be explained: not those of a model, which would prove nothing."""
+    """Annotations of X to evaluate; pseudo-annotations are excluded, as a model made them."""
     if sample_weight is not None:
         raise AnnotationError(
-            "sample_weight applies to gold labels; give annotations their weights in the table"
+            "sample_weight applies to gold labels; give annotations their weights in the table "
+            "instead"
         )
     if not isinstance(y, AnnotationTable):
         y = AnnotationTable.from_matrix(as_values(y), classes=classes)
@@ -192,9 +193,9 @@ def observed_annotations(
 def mean_log_proba(
     blocks: Iterator[tuple[IntArray, FloatArray]], table: AnnotationTable, classes: AnyArray
 ) -> float:
-    """Mean log probability of a table's annotations, from what `observed_log_proba` yields."""
+    """Mean log probability of a table's annotations, from the blocks of `observed_log_proba`."""
     codes, _ = encode(table.classes, classes, argument="y", vocabulary_name="classes_")
-    labels, given = codes[table.label], np.empty(table.n_annotations)
+    labels, log_likelihood = codes[table.label], np.empty(table.n_annotations)
     for rows, log_proba in blocks:
-        given[rows] = log_proba[np.arange(len(rows)), labels[rows]]
-    return float(np.average(given, weights=table.weight))
+        log_likelihood[rows] = log_proba[np.arange(len(rows)), labels[rows]]
+    return float(np.average(log_likelihood, weights=table.weight))

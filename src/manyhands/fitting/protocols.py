@@ -1,7 +1,7 @@
-"""Training protocols by name: the optimiser's settings that published comparisons were made with.
+"""Training protocols by name: the training settings of published comparisons.
 
-How a network is trained can move accuracy as much as the crowd model on top of it, so a comparison
-is fair under one protocol only, and a figure means something beside its protocol's name.
+How a network is trained can affect accuracy as much as the crowd model on top of it. Methods can be
+compared fairly only under the same protocol, and a figure should state its protocol.
 
 .. [1] Z. Chu, J. Ma and H. Wang. Learning from crowds by modeling common confusions. AAAI 2021,
    and the released code. The code of CrowdInG (Z. Chu and H. Wang, KDD 2021) trains in the same
@@ -31,12 +31,11 @@ class TrainingProtocol:
     ----------
     name : str
     description : str
-        What it is, in words.
+        The settings in words.
     source : str
-        Where it stands.
+        Where the protocol is published.
     parameters : mapping
-        Parameters of estimators, the network (``backbone``) among them; what is not named stays
-        as it is.
+        Parameters of estimators, including the network (``backbone``); others stay unchanged.
     """
 
     name: str
@@ -65,21 +64,22 @@ PROTOCOLS: dict[str, TrainingProtocol] = {
     for protocol in (
         TrainingProtocol(
             "default",
-            "The library's own: what every estimator's signature says.",
+            "The library's own: the defaults in every estimator's signature.",
             "docs/results/defaults.md",
             {},
         ),
         TrainingProtocol(
             "conal_labelme",
-            "Adam 1e-2, made anew every epoch, for everything; batches of 1,024, 100 epochs, no "
-            "weight decay, features as they are.",
+            "Adam at 1e-2 for all parameters, reset every epoch; batches of 1,024, 100 epochs, no "
+            "weight decay, unscaled features.",
             _CONAL_SOURCE,
             {**_CONAL, "max_epochs": 100},
         ),
         TrainingProtocol(
             "conal_music",
-            "As on LabelMe, with 200 epochs and batch normalisation of the input and the hidden "
-            "layer; CoNAL with embeddings of 80, of which the annotators' have unit length.",
+            "As on LabelMe, but with 200 epochs and batch normalisation of the input and the "
+            "hidden layer; CoNAL has embeddings of size 80, of which only the annotators' are "
+            "scaled to unit length.",
             _CONAL_SOURCE,
             {
                 **_CONAL,
@@ -91,8 +91,8 @@ PROTOCOLS: dict[str, TrainingProtocol] = {
         ),
         TrainingProtocol(
             "dasc_labelme",
-            "Adam 1e-3 and weight decay for everything, batches of 512, 25 epochs, features as "
-            "they are.",
+            "Adam at 1e-3 with weight decay for all parameters, batches of 512, 25 epochs, "
+            "unscaled features.",
             _DASC_SOURCE,
             {
                 **_DASC,
@@ -105,9 +105,10 @@ PROTOCOLS: dict[str, TrainingProtocol] = {
         ),
         TrainingProtocol(
             "dasc_music",
-            "Adam 1e-3 for everything, batches of 128, 100 epochs, batch normalisation and no "
-            "dropout (none is named, nor weight decay). The batch normalisation is ours: of the "
-            "input and of the hidden layer, where the paper has it before the ReLU.",
+            "Adam at 1e-3 for all parameters, batches of 128, 100 epochs, batch normalisation, no "
+            "dropout and no weight decay (the paper mentions neither). The batch normalisation is "
+            "our variant: it applies to the input and the hidden layer, where the paper puts it "
+            "before the ReLU.",
             _DASC_SOURCE,
             {
                 **_DASC,
@@ -121,9 +122,9 @@ PROTOCOLS: dict[str, TrainingProtocol] = {
         ),
         TrainingProtocol(
             "dasc_cifar10h",
-            "Adam 1e-4 (as read: the print is garbled) and weight decay for everything, batches "
-            "of 128, 100 epochs, ResNet-18. The paper's is pretrained, ours starts at random "
-            "unless the backbone is given weights; channels are standardised.",
+            "Adam at 1e-4 (our reading of a garbled print) with weight decay for all parameters, "
+            "batches of 128, 100 epochs, ResNet-18. The paper's network is pretrained; ours starts "
+            "at random unless the backbone is given weights. Channels are standardised.",
             _DASC_SOURCE,
             {
                 **_DASC,
@@ -141,7 +142,7 @@ PROTOCOLS: dict[str, TrainingProtocol] = {
 
 
 def training_protocol(name: str) -> dict[str, Any]:
-    """Return the parameters of a training protocol, to be given to an estimator or a grid.
+    """Return the parameters of a training protocol, for an estimator or a grid.
 
     Parameters
     ----------
@@ -151,7 +152,8 @@ def training_protocol(name: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        The caller's own. It may name parameters that an estimator lacks; see `with_protocol`.
+        A copy, which the caller may change. It may name parameters that an estimator lacks; see
+        `with_protocol`.
 
     Raises
     ------
@@ -170,14 +172,14 @@ def training_protocol(name: str) -> dict[str, Any]:
 
 
 def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassifier:
-    """Return an unfitted copy of an estimator that is trained by a protocol.
+    """Return an unfitted copy of an estimator with the parameters of a protocol.
 
-    The protocol's parameters replace the estimator's, but for a network (``backbone``) that it
-    names; those the estimator does not have (``noise_lr`` of a method without a noise part, for
-    instance) are left out, and all others stay as they are. A method with phases of its own keeps
-    their settings, and one that is not trained by gradient steps (`RaykarClassifier`,
-    `PersonalClassifier`) takes the scaling alone. Self-training trains its estimator by it,
-    and CrowdInG its ``pretrainer``, too.
+    The protocol's parameters replace the estimator's. A network (``backbone``) that the estimator
+    names is kept, parameters that the estimator lacks (such as ``noise_lr`` for a method without a
+    noise part) are left out, and all others stay unchanged. A method with phases of its own keeps
+    their settings. A method that is not trained by gradient steps (`RaykarClassifier`,
+    `PersonalClassifier`) takes only the scaling. The protocol also applies to the estimator of
+    self-training and to CrowdInG's ``pretrainer``.
 
     Parameters
     ----------
@@ -192,8 +194,8 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     Raises
     ------
     AnnotationError
-        If there is no such protocol, or a scikit-learn classifier stands in for the network: no
-        protocol applies to it.
+        If there is no such protocol, or if ``backbone`` is a scikit-learn classifier, to which no
+        protocol applies.
 
     Examples
     --------
@@ -206,20 +208,21 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     parameters = training_protocol(name)
     if parameters and getattr(estimator, "_second_stage", False):
         raise AnnotationError(
-            f"protocol={name!r} is about training networks; the second stage "
-            f"{type(estimator.backbone).__name__} is fitted by its own rules"
+            f"protocol={name!r} is for training networks, but the second stage "
+            f"{type(estimator.backbone).__name__} is fitted by its own rules; use a network as "
+            "backbone"
         )
     copy: BaseCrowdClassifier = clone(estimator)
     if hasattr(copy, "estimator"):
-        # What is trained is the classifier that this one is made around.
+        # A wrapper trains the classifier that it wraps.
         return copy.set_params(estimator=with_protocol(copy.clone_estimator(), name))
     own = copy.get_params(deep=False)
     may_set = own if copy._protocol_parameters is None else copy._protocol_parameters
     if own.get("backbone") is not None:
-        # A network that was chosen is what is to be trained.
+        # The estimator's own choice of a network has precedence.
         parameters.pop("backbone", None)
     copy.set_params(**{key: value for key, value in parameters.items() if key in may_set})
     if own.get("pretrainer") is not None:
-        # They train one network.
+        # The pretrainer trains the same network.
         copy.set_params(pretrainer=with_protocol(copy.pretrainer, name))
     return copy

@@ -1,4 +1,4 @@
-"""Reading what ``fit`` and ``predict`` are given: features, annotations, ids of annotators."""
+"""Reading the inputs of ``fit`` and ``predict``: features, annotations, ids of annotators."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from manyhands.inference.inputs import check_annotations
 from manyhands.typing import IntArray
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
-"""Fitted attributes that scikit-learn sets while X is read."""
+"""Fitted attributes that scikit-learn sets while it validates X."""
 
 
 def as_target(y: Any, name: str) -> AnnotationTable:
-    """Read the target of an estimator of some name: a table, a matrix, or one label per row."""
+    """Read the target of the named estimator: a table, a matrix, or one label per row."""
     if y is None:
         raise AnnotationError(
             f"{name} requires y to be passed, but the target y is None; give an AnnotationTable, "
-            "an (n_samples, n_annotators) array, or one label a row"
+            "an (n_samples, n_annotators) array, or one label per row"
         )
     if not isinstance(y, AnnotationTable) and not hasattr(y, "toarray"):
         values = np.asarray(y)
@@ -36,7 +36,7 @@ def as_target(y: Any, name: str) -> AnnotationTable:
 
 
 def drop_weightless(table: AnnotationTable) -> AnnotationTable:
-    """Leave out annotations of weight 0: what weighs nothing is no annotation."""
+    """Leave out annotations of weight 0, which count as missing."""
     return table if table.weights is None else table.take(table.weights > 0)
 
 
@@ -53,18 +53,18 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     estimator : BaseCrowdClassifier
     X : array-like, sparse matrix, tensor or map-style Dataset
     reset : bool
-        Whether X is what the estimator is fitted on: its shape is noted, rather than checked.
+        Whether the estimator is being fitted on X: its shape is then stored rather than checked.
 
     Raises
     ------
     AnnotationError
-        If instances have another shape than in ``fit``.
+        If the shape of an instance differs from that in ``fit``.
     """
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     if isinstance(X, torch.utils.data.Dataset):
         if reset and hasattr(estimator, "n_features_in_"):
-            del estimator.n_features_in_  # of an earlier fit on an array
+            del estimator.n_features_in_  # From an earlier fit on an array.
         return X
     if hasattr(X, "ndim") and X.ndim > 2:
         X = check_array(
@@ -77,23 +77,23 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     if not reset and np.shape(X)[1:] != estimator.input_shape_:
         raise AnnotationError(
             f"X has instances of shape {np.shape(X)[1:]}, but {type(estimator).__name__} was "
-            f"fitted on {estimator.input_shape_}"
+            f"fitted on {estimator.input_shape_}; give instances of that shape"
         )
     return X
 
 
 def check_rows(X: Any, table: AnnotationTable) -> None:
-    """Refuse X and annotations that are not of the same instances."""
+    """Refuse X and annotations with different numbers of instances."""
     if n_rows(X) != table.n_instances:
         raise AnnotationError(
             f"X has {n_rows(X)} rows but y has annotations for {table.n_instances} "
-            "instances; give one row of X an instance, in the same order (from_frame(tasks=) "
-            "fixes the order, and keeps instances without annotations)"
+            "instances; give one row of X per instance, in the same order (from_frame(tasks=) "
+            "fixes the order and keeps instances without annotations)"
         )
 
 
 def check_learnable(X: Any, table: AnnotationTable) -> None:
-    """Refuse what no classifier can be fitted on: other rows, no annotation, or one class only."""
+    """Refuse data unfit for any classifier: mismatched rows, no annotations, one class only."""
     check_rows(X, table)
     check_annotations(table, argument="y")
     seen = table.mask_of_classes_seen()
@@ -105,7 +105,7 @@ def check_learnable(X: Any, table: AnnotationTable) -> None:
 
 
 def set_vocabularies(model: Any, table: AnnotationTable) -> None:
-    """Forget an earlier fit, and set the classes and annotators of this one."""
+    """Discard an earlier fit, and set the classes and annotators of this one."""
     check_rule(model._rule, table.n_classes)
     for name in [n for n in vars(model) if n.endswith("_") and n not in SET_WITH_FEATURES]:
         delattr(model, name)
@@ -115,7 +115,7 @@ def set_vocabularies(model: Any, table: AnnotationTable) -> None:
 
 
 def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
-    """Positions of annotators among those known, -1 (and a warning) for new ones."""
+    """Positions of annotators among the known ones; -1, with a warning, for new annotators."""
     which = slice(None) if annotators is None else annotators
     found = resolve(
         which, known, argument=argument, vocabulary_name="annotators_", allow_unknown=True
@@ -124,8 +124,8 @@ def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
         new = np.atleast_1d(annotators)[found < 0].tolist()
         shown = ", ".join(map(repr, new[:3])) + (", ..." if len(new) > 3 else "")
         warn_caller(
-            f"{argument}: {shown} ({len(new)}) were not there in fit; they are expected to "
-            "annotate as the crowd on the whole does"
+            f"{argument}: {shown} ({len(new)}) were not seen in fit; they are expected to "
+            "annotate as the crowd as a whole does"
         )
     return found
 

@@ -1,7 +1,7 @@
 """Saving fitted classifiers as folders: ``model.json`` and one safetensors file.
 
-The weights file is named by its content and written first; replacing ``model.json`` then switches
-to it in one step, so a failure at any moment leaves the previous model whole.
+The weights file is named after its content and written first. Replacing ``model.json`` then
+switches to it atomically, so a failure at any moment leaves the previous model intact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from manyhands.io.files import check_writable
 FORMAT = "manyhands model"
 VERSION = 1
 NOT_SAVED = {"checkpoint", "validation"}
-"""Parameters about a run rather than the model."""
+"""Parameters that describe a run rather than the model."""
 
 
 def save(model: Any, folder: str | Path) -> Path:
@@ -35,11 +35,12 @@ def save(model: Any, folder: str | Path) -> Path:
     if not hasattr(model, "module_"):
         raise AnnotationError(
             f"the second stage {type(model.backbone).__name__} is a scikit-learn estimator, which "
-            "only pickle could save; save it with skops or joblib, or use a network as backbone"
+            "save() cannot write without pickle; save it with skops or joblib, or use a network as "
+            "backbone"
         )
     _check_loadable(model)
     folder = check_writable(folder)
-    previous = _weights_named_in(folder)
+    previous = _current_weights(folder)
     tensors = {f"module.{name}": value for name, value in model.module_.state_dict().items()}
     for name in model._fitted_arrays:
         tensors[f"fitted.{name}"] = torch.from_numpy(np.array(getattr(model, name)))
@@ -67,13 +68,13 @@ def save(model: Any, folder: str | Path) -> Path:
         "sha256": digest,
     }
     description["checksum"] = checksum(description)
-    described = json.dumps(description, indent=1, allow_nan=False)
-    fresh = not (folder / weights).exists()
+    text = json.dumps(description, indent=1, allow_nan=False)
+    is_new = not (folder / weights).exists()
     write_atomically(folder / weights, content)
     try:
-        write_atomically(folder / "model.json", described)
+        write_atomically(folder / "model.json", text)
     except BaseException:
-        if fresh:
+        if is_new:
             (folder / weights).unlink(missing_ok=True)
         raise
     if previous not in (None, weights):
@@ -82,12 +83,12 @@ def save(model: Any, folder: str | Path) -> Path:
 
 
 def _as_saved(name: str, value: Any) -> Any:
-    """Return a parameter as it is to be read back."""
+    """Return the value of a parameter that loading should restore."""
     if name == "backbone" and isinstance(value, dict):
-        # Not the weights training began with: those it ended with are saved.
+        # Leave out the initial weights: the final ones are saved.
         return {key: part for key, part in value.items() if key != "weights"}
     if name == "decision" and not isinstance(value, str):
-        # Of an array only a digest would stay, and the model would decide by another rule.
+        # An array would be reduced to a digest, and the loaded model would decide differently.
         return np.asarray(value, dtype=np.float64).tolist()
     return value
 
@@ -96,24 +97,24 @@ def _as_list(values: Any) -> list[Any] | None:
     return None if values is None else list(values.tolist())
 
 
-def _weights_named_in(folder: Path) -> str | None:
-    """Name of the weights file of the model that stands in a folder, if one does."""
+def _current_weights(folder: Path) -> str | None:
+    """Name of the weights file of the model that a folder already holds, if any."""
     try:
-        named = Path(json.loads((folder / "model.json").read_text(encoding="utf-8"))["weights"])
+        path = Path(json.loads((folder / "model.json").read_text(encoding="utf-8"))["weights"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return named.name if named.match("weights-*.safetensors") else None
+    return path.name if path.match("weights-*.safetensors") else None
 
 
 def _check_loadable(model: Any) -> None:
-    """Refuse to save what `load` could not make again: classes that are not ours."""
-    kept = (v for v in model.get_params().values() if v is not None)
-    parts = [model, *(v for v in kept if isinstance(v, BaseEstimator) or _is_sampler(v))]
+    """Refuse to save what `load` could not rebuild: classes that are not ours."""
+    given = (v for v in model.get_params().values() if v is not None)
+    parts = [model, *(v for v in given if isinstance(v, BaseEstimator) or _is_sampler(v))]
     for part in parts:
         if not type(part).__module__.startswith("manyhands."):
             raise AnnotationError(
-                f"{type(part).__name__} is not a class of manyhands, so load() could not make it "
-                "again; save it with joblib"
+                f"{type(part).__name__} is not a class of manyhands, so load() could not rebuild "
+                "it; save it with joblib"
             )
 
 
@@ -122,6 +123,6 @@ def _is_sampler(value: Any) -> bool:
 
 
 def checksum(description: dict[str, Any]) -> str:
-    """Digest of all that model.json says but the digest itself."""
-    said = {name: value for name, value in description.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    """Digest of everything in model.json except the digest itself."""
+    content = {name: value for name, value in description.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

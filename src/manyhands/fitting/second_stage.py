@@ -1,4 +1,4 @@
-"""Classifiers whose backbone is a network or, at choice, any scikit-learn classifier."""
+"""Classifiers whose backbone is a network or any scikit-learn classifier."""
 
 from __future__ import annotations
 
@@ -37,13 +37,14 @@ from manyhands.typing import FloatArray, IntArray
 class SecondStageClassifier(BaseCrowdClassifier):
     """Base of classifiers that end in plain training on (weighted) labels.
 
-    That training is a network's, or the ``fit`` of a scikit-learn classifier given as
-    ``backbone``, which a subclass feeds in `_fit_second_stage`.
+    Either a network is trained, or a scikit-learn classifier given as ``backbone`` is fitted; a
+    subclass fits the latter in `_fit_second_stage`.
 
     Attributes
     ----------
     estimator_ : scikit-learn classifier
-        The second stage, where ``backbone`` is one (there is no ``module_`` then).
+        The second stage, if ``backbone`` is a scikit-learn classifier (there is then no
+        ``module_``).
     """
 
     _parameter_constraints = {
@@ -56,7 +57,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
 
     @property
     def _second_stage(self) -> bool:
-        """Whether ``backbone`` is a classifier with a ``fit`` of its own rather than a network."""
+        """Whether ``backbone`` is a classifier with its own ``fit`` rather than a network."""
         return not isinstance(self._network, torch.nn.Module) and hasattr(self.backbone, "fit")
 
     def _check_parameters(self) -> None:
@@ -66,13 +67,13 @@ class SecondStageClassifier(BaseCrowdClassifier):
         super()._check_parameters()
 
     def _check_second_stage(self) -> None:
-        """Refuse what only a network can be told."""
+        """Refuse parameters that apply only to networks."""
         name = type(self._network).__name__
         for parameter in ("validation", "checkpoint"):
             if getattr(self, parameter) is not None:
                 raise AnnotationError(
                     f"{parameter} applies to networks; the second stage {name} is fitted by its "
-                    "own rules"
+                    f"own rules: leave {parameter} out"
                 )
         if self._focus:
             raise AnnotationError(
@@ -83,7 +84,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
     def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> None:
         """Fit a network, or the scikit-learn classifier.
 
-        The latter gets the rows of X as they are (text, tables, gaps), and checks them itself.
+        The latter receives the rows of X unchanged (text, tables, gaps) and checks them itself.
         """
         if not self._second_stage:
             super()._fit(X, y, watch, start)
@@ -107,22 +108,22 @@ class SecondStageClassifier(BaseCrowdClassifier):
     def _fit_second_stage(
         self, X: Any, table: AnnotationTable, rng: np.random.Generator
     ) -> tuple[Any, FloatArray | None]:
-        """Fit a clone of the scikit-learn classifier; return it, and the inferred classes."""
+        """Fit a clone of the scikit-learn classifier; return it and the inferred classes."""
 
     def _clone_backbone(self, rng: np.random.Generator) -> Any:
         return set_random_states(clone(self._network, safe=False), rng)
 
     def _fit_weighted(self, estimator: Any, X: Any, weights: FloatArray, reason: str) -> Any:
-        """Fit on one row a class of every instance, of weights (n, n_classes); 0 is no row.
+        """Fit on one row per instance and class, with weights (n, n_classes); 0 adds no row.
 
         Raises
         ------
         AnnotationError
-            If the estimator takes no weights; ``reason`` says what needs them, and what to do.
+            If the estimator takes no weights; ``reason`` says what needs them and what to do.
         """
         rows, columns = np.nonzero(weights)
-        given = {_weight_parameter(estimator, reason): weights[rows, columns]}
-        return estimator.fit(_safe_indexing(X, rows), self.classes_[columns], **given)
+        sample_weight = {_weight_parameter(estimator, reason): weights[rows, columns]}
+        return estimator.fit(_safe_indexing(X, rows), self.classes_[columns], **sample_weight)
 
     # -- prediction by a scikit-learn classifier ------------------------------------------------
 
@@ -137,14 +138,14 @@ class SecondStageClassifier(BaseCrowdClassifier):
             self.estimator_.classes_, self.classes_, argument="classes", vocabulary_name="classes_"
         )
         proba[:, seen] = given
-        # Single-precision estimators sum to 1 only up to their rounding.
+        # The probabilities of single-precision estimators sum to 1 only up to rounding.
         return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
         """Probability of every class as the annotation, (n_samples, n_annotators, n_classes).
 
-        See `BaseCrowdClassifier.predict_annotation_proba`; with a scikit-learn classifier p(x)
-        times each annotator's confusion matrix, or p(x) itself where there is none.
+        See `BaseCrowdClassifier.predict_annotation_proba`. With a scikit-learn classifier it is
+        p(x) times each annotator's confusion matrix, or p(x) itself if there is none.
         """
         if not hasattr(self, "estimator_"):
             return super().predict_annotation_proba(X, annotators)
@@ -157,7 +158,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
 
     @property
     def _confusions_with_pooled(self) -> FloatArray:
-        """Confusion matrices, and as the last (of code -1) that of a new annotator."""
+        """Confusion matrices, followed by that of a new annotator (at code -1)."""
         return np.concatenate([self.confusion_, self.pooled_confusion_[None]])
 
     def _observed_log_proba(
@@ -181,7 +182,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
 
 
 def _weight_parameter(estimator: Any, reason: str) -> str:
-    """Name under which ``fit`` takes a weight a row.
+    """Name of the parameter of ``fit`` for one weight per row.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a checkpoint must share with a run that is to be resumed by it."""
+"""What a checkpoint and a run that resumes from it must have in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNCOMPARED = frozenset({"checkpoint", "device", "verbose"})
 def specification(model: Any, fit: Fit[Any, Any]) -> dict[str, str]:
     """Describe the class, the parameters, the data and the network of a fit.
 
-    Of a Dataset, only the length and the first and last items are looked at.
+    A Dataset is described only by its length and its first and last items.
     """
     parameters = {
         name: str(describe_parameter(value))

@@ -1,4 +1,4 @@
-"""The course of one fit: split, network, method, epochs, and what is read off in the end."""
+"""The course of one fit: the split, the network, the method, the epochs, the fitted attributes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> None:
     Parameters
     ----------
     model : BaseCrowdClassifier
-        Its parameters are checked by now.
+        Its parameters have been checked.
     X, y, watch, start
         See `BaseCrowdClassifier.fit`.
     """
@@ -81,7 +81,7 @@ def _train(
     watch: Watch,
     start: Weights | None,
 ) -> None:
-    """Train, and set what was learnt."""
+    """Train, and set the fitted attributes."""
     fit = _begin(model, features, given, rng, watch)
     fit.module = make_module(model, fit, start)
     fit.state = model._prepare(fit)
@@ -105,7 +105,7 @@ def _train(
 def _begin(
     model: Any, features: Features, given: AnnotationTable, rng: np.random.Generator, watch: Watch
 ) -> Fit[Any, Any]:
-    """Hold annotations out, and balance the others."""
+    """Hold out annotations, and balance the others."""
     whole = table = drop_weightless(given)
     held: AnnotationTable | None = None
     if isinstance(model.validation, Real):
@@ -115,7 +115,7 @@ def _begin(
 
 
 def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]) -> None:
-    """Run all stages, or those that a checkpoint left to be run."""
+    """Run all stages, or those that a checkpoint has left."""
     first_stage = first_epoch = 0
     if model.checkpoint is not None:
         check_writable(Path(model.checkpoint).parent)
@@ -142,7 +142,7 @@ def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Ca
 def balanced(
     table: AnnotationTable, balance: ClassBalance | None, rng: np.random.Generator
 ) -> AnnotationTable:
-    """Annotations as a loss is to see them: with balancing weights, and weights of mean 1."""
+    """Annotations as a loss uses them: with balancing weights, scaled to mean 1."""
     if balance is not None:
         table = balance.balanced(table, rng)
     weights = table.weights
@@ -153,13 +153,12 @@ def balanced(
 
 
 def start_weights(model: Any, start: Any) -> Weights | None:
-    """Weights of another fitted classifier, for a fit to start from.
+    """Weights of another fitted classifier, from which a fit starts.
 
     Raises
     ------
     AnnotationError
-        If it has no network, or a training of this class begins with the annotations, whatever
-        the weights.
+        If that classifier has no network, or this class ignores the weights it starts from.
     """
     if start is None:
         return None
@@ -170,7 +169,7 @@ def start_weights(model: Any, start: Any) -> Weights | None:
         )
     if not hasattr(start, "module_"):
         raise AnnotationError(
-            f"start={type(start).__name__} has no network to go on from (it is not fitted, or its "
+            f"start={type(start).__name__} has no network to start from (it is not fitted, or its "
             "backbone is a scikit-learn classifier); leave start out"
         )
     weights: Weights = start.module_.state_dict()
@@ -178,7 +177,7 @@ def start_weights(model: Any, start: Any) -> Weights | None:
 
 
 def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdModule:
-    """Make the method's network, fit its scaling, and check that it gives logits."""
+    """Make the method's network, fit its scaling, and check that it outputs logits."""
     features, annotated = fit.features, fit.batches.instances
     model.input_shape_ = shape = features.input_shape
     classifier = ScaledClassifier(
@@ -187,7 +186,7 @@ def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdM
     )
     module: CrowdModule = model._build_module(classifier, shape)
     if model.scaling is not None and not features.is_dataset:
-        # 8 MiB at a time in float64.
+        # Batches of at most 8 MiB in float64.
         size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
         classifier.scaler.fit_statistics(features.batches(annotated, size))
     if start is not None:
@@ -198,12 +197,12 @@ def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdM
 
 
 def _load_start(module: CrowdModule, start: Weights) -> None:
-    """Put weights to start from into a module.
+    """Load the starting weights into a module.
 
     Raises
     ------
     AnnotationError
-        If they are those of another network, or of other numbers of classes or annotators.
+        If they belong to another network or to other numbers of classes or annotators.
     """
     try:
         module.load_state_dict(start)
@@ -215,11 +214,11 @@ def _load_start(module: CrowdModule, start: Weights) -> None:
 
 
 def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tensor) -> None:
-    """Refuse what would end in an obscure error later: a wrong width, a norm of one row."""
+    """Refuse what would cause an obscure error later: a wrong width, batch norm of one row."""
     if has_batch_norm(module) and min(model.batch_size, len(rows)) < 2:
         raise AnnotationError(
             f"backbone normalises over batches, which needs two instances in each: batch_size="
-            f"{model.batch_size}, {len(rows)} instances with annotations"
+            f"{model.batch_size}, {len(rows)} instances with annotations; give at least two of each"
         )
     module.eval()
     with torch.no_grad():
@@ -228,26 +227,26 @@ def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tens
     if shape != expected:
         raise AnnotationError(
             f"backbone gives an output of shape {shape} for {expected[0]} instances; it must "
-            f"give logits of shape {expected} ({expected[1]} classes)"
+            f"give logits of shape {expected}, for {expected[1]} classes"
         )
 
 
 def has_batch_norm(module: torch.nn.Module) -> bool:
-    """Whether a network normalises over batches, which a batch of one does not allow."""
+    """Whether a network normalises over batches, which rules out batches of one."""
     return any(isinstance(part, _BatchNorm) for part in module.modules())
 
 
-# -- what is read off -----------------------------------------------------------------------------
+# -- fitted attributes ----------------------------------------------------------------------------
 
 
 def set_annotator_attributes(model: Any, table: AnnotationTable, belief: FloatArray | None) -> None:
-    """Set who annotated, and pool the confusion matrices by what is known of each row.
+    """Set ``heard_``, and pool and shrink the confusion matrices.
 
     Parameters
     ----------
     model : BaseCrowdClassifier
-        With ``confusion_``, unless ``belief`` is None. Gets ``heard_``, and from ``confusion_``
-        and ``belief`` the pooled matrix, which annotators without annotations get too.
+        Must have ``confusion_``, unless ``belief`` is None. ``heard_`` is set; from ``confusion_``
+        and ``belief`` the pooled matrix follows, which annotators without annotations get too.
     table : AnnotationTable
     belief : array of shape (n_instances, n_classes) or None
         Class probabilities of the annotated instances.
@@ -263,7 +262,7 @@ def set_annotator_attributes(model: Any, table: AnnotationTable, belief: FloatAr
 
 
 def annotated_proba(fit: Fit[Any, Any], n_classes: int) -> FloatArray:
-    """Class probabilities of the annotated instances by the network, others 0; (n, n_classes)."""
+    """The network's class probabilities, (n, n_classes); 0 for instances without annotations."""
     proba = np.zeros((fit.table.n_instances, n_classes))
     rows = fit.batches.instances.cpu().numpy()
     proba[rows] = class_proba(fit.module, fit.features, rows)

@@ -25,7 +25,7 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     Attributes
     ----------
     classifier_ : EmbeddingClassifier
-        The trained classifier; its regression has C = 0.1.
+        The trained classifier; its regression uses C = 0.1.
     history_ : History
         See `BaseCrowdClassifier`.
     """

@@ -1,4 +1,4 @@
-"""Gold labels that a fit is watched by, and that it never learns from."""
+"""Gold labels for monitoring a fit, which never learns from them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 
 @dataclass(frozen=True, init=False, eq=False)
 class Watch:
-    """Gold labels by which the history of a fit tells how it goes: ``fit(X, y, watch=...)``.
+    """Gold labels for metrics in the history of a fit: ``fit(X, y, watch=...)``.
 
-    The training does not change: neither its random numbers nor which epoch is kept, nor what its
-    checkpoints can be resumed by. What is seen of a test set in this way is for curves and oracles.
+    They do not change the training: neither its random numbers, nor the epoch that is kept, nor
+    which runs can resume its checkpoints. Use metrics on a test set only for curves and oracles.
 
     Parameters
     ----------
     y_train : array of shape (n_samples,), optional
-        True classes of the instances fitted on. Methods that add or infer annotations compare
-        these with them; the others ignore them.
+        True classes of the training instances. Methods that add or infer annotations compare these
+        annotations with them; other methods ignore them.
     **sets : (X, y_gold)
         Instances with gold labels, by name. The history gets ``<name>_accuracy`` and
-        ``<name>_macro_f1`` for each, unless its instances have another shape than those fitted on.
+        ``<name>_macro_f1`` for each, unless the shape of its instances differs from the training
+        instances' shape.
 
     Examples
     --------
