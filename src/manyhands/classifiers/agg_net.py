@@ -34,10 +34,10 @@ from manyhands.training import Stage
 class AggNetClassifier(LatentClassClassifier):
     r"""Learn from crowds by EM, with the network as the prior of the true class [1]_.
 
-    An instance's class has the posterior :math:`q_i \propto p(x_i) \prod_r \pi^r_{\cdot, y_{ir}}`
-    (E-step), the annotators' confusion matrices :math:`\pi^r` are what they gave, counted against
-    it (M-step), and the network is trained an epoch on :math:`q` as soft targets. The first
-    targets are the vote shares.
+    The E-step computes the posterior of an instance's class,
+    :math:`q_i \propto p(x_i) \prod_r \pi^r_{\cdot, y_{ir}}`. The M-step counts the annotations
+    against it to estimate the annotators' confusion matrices :math:`\pi^r`, and trains the network
+    for an epoch on :math:`q` as soft targets. The first targets are the vote shares.
 
     Parameters
     ----------
@@ -45,32 +45,32 @@ class AggNetClassifier(LatentClassClassifier):
 scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     smoothing : float, default=0.01
-        Pseudo-annotations in every entry of a confusion matrix; more than a few hundredths drown
-        annotators with few annotations.
+        Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths drown
+        out annotators with few annotations.
     em_every : int, default=1
-        Epochs the network is trained between two E- and M-steps.
+        Epochs of network training between two E- and M-steps.
     confusion_floor : float, default=1e-4
-        Added to a confusion matrix before its logarithm: how surely an annotation may rule a
-        class out.
+        Added to a confusion matrix before taking its logarithm. It limits how surely an annotation
+        can rule out a class.
     proba_floor : float, default=1e-3
-        Added to the network's probabilities before their logarithm: how surely an overconfident
-        network may.
+        Added to the network's probabilities before taking their logarithm. It limits how surely an
+        overconfident network can rule out a class.
 
     Attributes
     ----------
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        The last M-step's; an annotator without annotations has uniform rows.
+        From the last M-step; an annotator without annotations has uniform rows.
     posterior_ : array of shape (n_samples, n_classes)
-        Class probabilities of the training instances given x and their annotations (given x
-        alone, where there are none).
+        Class probabilities of the training instances given x and their annotations (given x alone
+        if there are none).
     labels_ : array of shape (n_samples,)
         Their most probable classes.
 
     Notes
     -----
-    ``history_`` logs ``cross_entropy`` against the targets of the epoch: as these move, it need
-    not fall. With a network that cannot tell instances apart this is `DawidSkene` (a test of
-    ours). Instances without annotations do not enter the training.
+    ``history_`` logs ``cross_entropy`` against the targets of the epoch; it need not fall, as the
+    targets change. With a network that cannot tell instances apart, the method equals `DawidSkene`
+    (one of our tests). Instances without annotations are not used in training.
 
     References
     ----------
@@ -113,7 +113,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         targets = SoftTargets(self._balance, fit.features.device)
 
         def renew(epoch: int) -> None:
-            """E- and M-step. What they start from is in the module, and so in a checkpoint."""
+            """Run E- and M-step. Their starting point is in the module, so checkpoints hold it."""
             if epoch % self.em_every:
                 return
             if epoch == 0:

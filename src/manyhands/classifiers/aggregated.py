@@ -24,7 +24,7 @@ from manyhands.training import CrowdBatch
 from manyhands.typing import FloatArray
 
 MIN_TARGET = 1e-6
-"""Below this, a class of a soft target gets no row in a scikit-learn classifier's data."""
+"""A class whose soft target is below this gets no row in a scikit-learn classifier's data."""
 
 
 AggregatedFit = Fit[FixedConfusionModule, SoftTargets]
@@ -32,23 +32,23 @@ AggregatedFit = Fit[FixedConfusionModule, SoftTargets]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AggregatedClassifier(SecondStageClassifier):
-    """Infer labels first, train on them second: the classical two stages.
+    """Infer labels, then train on them: the classical two-stage approach.
 
     Parameters
     ----------
     aggregator : BaseAggregator or None, default=None
-        Truth inference; None is `MajorityVote` (DL-MV), `DawidSkene()` gives DL-DS.
+        Truth inference. None means `MajorityVote` (DL-MV); `DawidSkene()` gives DL-DS.
     backbone : as in `BaseCrowdClassifier`, or a scikit-learn classifier
         A scikit-learn classifier is cloned and fitted on the labels (soft targets become one
-        weighted row a class); the training parameters then do not apply.
+        weighted row per class); the training parameters then do not apply.
     targets : {"soft", "hard"}, default="soft"
-        Train on the posterior, or on its most probable class as the papers do.
+        Train on the posterior, or on its most probable class, as the papers do.
     decision : {"posterior", "balanced"} or array of shape (n_classes, n_classes), \
 default="posterior"
-        How `predict` (and so `score`) decides for a class; probabilities and training are the
-        same. "posterior": the most probable class. "balanced": the largest probability divided
-        by ``class_prior_``. A matrix of costs ``[true, decided]``: the least expected cost. See
-        `manyhands.decide`.
+        How `predict` (and so `score`) chooses a class; probabilities and training do not change.
+        "posterior" chooses the most probable class, "balanced" the class with the largest
+        probability divided by ``class_prior_``, and a matrix of costs ``[true, decided]`` the class
+        with the least expected cost. See `manyhands.decide`.
     max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
 scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
@@ -56,22 +56,23 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     Attributes
     ----------
     aggregator_ : BaseAggregator
-        The fitted aggregator, over all instances (with ``validation`` as a fraction, on the
+        The fitted aggregator, over all instances (if ``validation`` is a fraction, fitted on the
         annotations not held out).
     estimator_ : scikit-learn classifier
-        The second stage, where ``backbone`` is one (there is no ``module_`` then).
+        The second stage, if ``backbone`` is a scikit-learn classifier (there is then no
+        ``module_``).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        That of the aggregator, with one annotation more in every row, as the crowd would give
-        it; without that, which is ``aggregator_.confusion_``, most aggregators say that what an
-        annotator never did is impossible.
+        The aggregator's confusion matrices, with one pseudo-annotation in every row, distributed as
+        the crowd's are. Without it (see ``aggregator_.confusion_``), most aggregators make whatever
+        an annotator never did impossible.
     class_prior_ : array of shape (n_classes,)
-        Share of every class in what the second stage was trained on, the weights of
-        ``class_balance`` included. A class counts as one instance at the least where it has any
-        mass; where it has none it is never decided for by ``decision="balanced"``.
+        Share of every class in the training targets of the second stage, including the weights of
+        ``class_balance``. A class with any mass counts as at least one instance. A class without
+        mass is never chosen by ``decision="balanced"``.
 
     Notes
     -----
-    ``history_`` logs ``cross_entropy``. Instances without annotations do not enter the training.
+    ``history_`` logs ``cross_entropy``. Instances without annotations are not used in training.
 
     Examples
     --------
@@ -100,7 +101,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     @property
     def _title(self) -> str:
-        """Name on the progress bar: where the labels come from."""
+        """Name on the progress bar: the source of the labels."""
         if self.n_annotators_ == 1:
             return "given labels, then a network"
         return f"{type(self.aggregator or MajorityVote()).__name__}, then a network"
@@ -118,24 +119,25 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     def _fit_estimator(
         self, estimator: Any, X: Any, targets: FloatArray, rng: np.random.Generator
     ) -> Any:
-        """Fit the second stage; a soft target becomes one weighted row a class."""
-        named = (
+        """Fit the second stage; a soft target becomes one weighted row per class."""
+        inferred = (
             targets.argmax(axis=1)
             if self.targets == "hard"
             else np.flatnonzero((targets > MIN_TARGET).any(axis=0))
         )
-        if len(np.unique(named)) < 2:
+        if len(np.unique(inferred)) < 2:
+            only = self.classes_[inferred[0]].item()
             raise AnnotationError(
-                f"y: the inferred labels hold one class only, {self.classes_[named[0]].item()!r}; "
+                f"y: the inferred labels hold one class only, {only!r}; "
                 f"the second stage {type(estimator).__name__} needs two"
             )
-        weighted = balancing_weights(self._balance, targets, rng)
-        final = targets if weighted is None else targets * weighted
-        final = np.where(final > MIN_TARGET, final, 0.0)
-        self.class_prior_ = class_shares(final)
-        if self.targets == "hard" and weighted is None:
+        weights = balancing_weights(self._balance, targets, rng)
+        weighted = targets if weights is None else targets * weights
+        weighted = np.where(weighted > MIN_TARGET, weighted, 0.0)
+        self.class_prior_ = class_shares(weighted)
+        if self.targets == "hard" and weights is None:
             return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
-        return self._fit_weighted(estimator, X, final, "soft targets need; use targets='hard'")
+        return self._fit_weighted(estimator, X, weighted, "soft targets need; use targets='hard'")
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]

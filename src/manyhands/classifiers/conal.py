@@ -28,8 +28,8 @@ from manyhands.training import AnnotationBatches, CrowdBatch
 class CoNALClassifier(BaseCrowdClassifier):
     r"""Learn from crowds with common and individual noise adaptation layers [1]_.
 
-    An annotator's label comes from a confusion all annotators share (with probability
-    :math:`\omega_i^r`) or from its own. An auxiliary network gives
+    An annotator's label comes from a confusion that all annotators share (with probability
+    :math:`\omega_i^r`) or from the annotator's own. An auxiliary network gives
     :math:`\omega_i^r = \sigma(u_r^\top v_i)` from embeddings of annotator and instance (Eq. 3);
     with :math:`f_i` the classifier's output, the annotation's distribution is the softmax of
     :math:`\omega_i^r W^g f_i + (1 - \omega_i^r) W^r f_i` (Eq. 4). The loss is the cross entropy
@@ -43,39 +43,41 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     gap_weight : float, default=1e-5
         :math:`\lambda`, the weight of the separation term.
     squared_gap : bool, default=False
-        Separate by the sum of squared norms; the code sums the norms, the print is ambiguous.
+        Use the sum of squared norms in the separation term. The released code sums the norms; the
+        paper is ambiguous.
     embedding_dim : int, default=20
         Size of the embeddings u and v.
     auxiliary_hidden : int or None, default=128
-        Units of the linear layer the code puts between instance and embedding; None is Eq. 3 as
-        printed, a single linear map.
+        Units of the linear layer that the released code puts between instance and embedding. None
+        gives Eq. 3 as printed, a single linear map.
     normalize : {"both", "annotator", "none"}, default="both"
-        Embeddings of unit length: the paper and the code on LabelMe scale both, the code on
-        Music the annotators' only. With both, the gate stays within [.27, .73].
+        Which embeddings to scale to unit length. The paper, and the code on LabelMe, scale both;
+        the code on Music scales only the annotators'. With "both", the gate stays within
+        [.27, .73].
     mixture : {"logits", "probabilities"}, default="logits"
         What the gate mixes: the layers' outputs before the softmax (Eq. 4, and the code), or two
         distributions (the equation of p(y|x)).
     classifier_output : {"probabilities", "logits"}, default="probabilities"
-        What the layers see of the classifier; the code feeds its softmax.
+        The classifier's output that enters the layers; the code uses its softmax.
     init_scale : float, default=2.0
         Both layers start at this multiple of the identity.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the auxiliary network; default: one-hot.
     noise_lr : float or None, default=1e-2
-        Learning rate of all but the classifier, without weight decay: layers that start at a
-        multiple of the identity have further to go. None trains everything at ``lr`` with
-        ``weight_decay``, as the papers do.
+        Learning rate of all parameters except the classifier's, without weight decay: layers that
+        start at a multiple of the identity have further to go. None trains everything at ``lr``
+        with ``weight_decay``, as the papers do.
 
     Attributes
     ----------
     common_confusion_ : array of shape (n_classes, n_classes)
-        [true, given] of the common layer.
+        Confusion matrix of the common layer, [true, given].
     individual_confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given] of the individual layers.
+        Confusion matrices of the individual layers, [annotator, true, given].
     common_proportion_ : array of shape (n_annotators,)
-        Mean gate over each annotator's annotations (NaN for silent annotators).
+        Mean gate over each annotator's annotations (NaN for annotators without annotations).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        Both layers mixed at each annotator's mean gate: what the annotator does on the whole.
+        Both layers mixed at each annotator's mean gate: the annotator's overall behaviour.
 
     Notes
     -----
@@ -150,8 +152,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         features = np.asarray(self.annotator_features, dtype=np.float32)
         if features.ndim != 2 or len(features) != self.n_annotators_:
             raise AnnotationError(
-                f"annotator_features has shape {features.shape}; one row for each of the "
-                f"{self.n_annotators_} annotators is needed"
+                f"annotator_features has shape {features.shape}; give one row for each of the "
+                f"{self.n_annotators_} annotators"
             )
         if not np.isfinite(features).all():
             raise AnnotationError("annotator_features contains NaN or infinity; fill the gaps")
@@ -169,7 +171,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     def _set_fitted(self, fit: Fit[CommonNoiseModule, None]) -> None:
         module = fit.module
         gate = self._mean_gate(module, fit.batches)
-        # A silent annotator has no mean gate of its own; the crowd's stands in for its confusion.
+        # An annotator without annotations has no mean gate; the crowd's mean replaces it.
         filled = torch.where(gate.isnan(), gate.nanmean(), gate)
         self.common_confusion_ = module.common.softmax(dim=1).double().cpu().numpy()
         self.individual_confusion_ = module.individual.softmax(dim=2).double().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Crowd Layer: a classifier with one small layer an annotator on top.
+"""Crowd Layer: a classifier with one small layer per annotator on top.
 
 .. [1] F. Rodrigues and F. C. Pereira. Deep learning from crowds. AAAI 2018.
    https://doi.org/10.1609/aaai.v32i1.11506
@@ -20,11 +20,11 @@ from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CrowdLayerClassifier(BaseCrowdClassifier):
-    """Train a classifier through a layer an annotator (DL-CL, "crowd layer") [1]_.
+    """Train a classifier through one layer per annotator (DL-CL, "crowd layer") [1]_.
 
     The classifier's probabilities p(x) pass through annotator r's own layer, W_r p(x) + b_r, and
-    a softmax; the cross entropy of the observed annotations trains both. After training the
-    classifier alone predicts.
+    a softmax. The cross entropy of the observed annotations trains both. After training, the
+    classifier predicts on its own.
 
     Parameters
     ----------
@@ -32,19 +32,20 @@ class CrowdLayerClassifier(BaseCrowdClassifier):
 scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
-        An annotator's layer: a matrix, class scales, class biases, scales and biases, a scalar.
+        An annotator's layer: a matrix, class scales, class biases, scales and biases, or a scalar.
     init_scale : float, default=1.0
         Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
-        CrowdInG), scales at this value.
+        CrowdInG); scales start at this value.
     noise_lr : float or None, default=1e-2
-        Learning rate of all but the classifier, without weight decay: layers that start at a
-        multiple of the identity have further to go. None trains everything at ``lr`` with
-        ``weight_decay``, as the papers do.
+        Learning rate of all parameters except the classifier's, without weight decay: layers that
+        start at a multiple of the identity have further to go. None trains everything at ``lr``
+        with ``weight_decay``, as the papers do.
 
     Attributes
     ----------
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        Softmax of what an instance surely of each class receives: [annotator, true, given].
+        [annotator, true, given]: the annotator's softmax output for an instance that is certainly
+        of the true class.
 
     References
     ----------

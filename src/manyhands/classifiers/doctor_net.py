@@ -1,4 +1,4 @@
-"""Doctor Net: a head an annotator on a shared trunk; the mean of what they say.
+"""Doctor Net: one head per annotator on a shared trunk, and the mean of their predictions.
 
 .. [1] M. Y. Guan, V. Gulshan, A. M. Dai and G. E. Hinton. Who said what: modeling individual
    labelers improves classification. AAAI 2018. https://doi.org/10.1609/aaai.v32i1.11756
@@ -39,26 +39,26 @@ DoctorNetFit = Fit[DoctorNetModule, None]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DoctorNetClassifier(BaseCrowdClassifier):
-    r"""Model every annotator by a head of its own, and average the heads [1]_.
+    r"""Model every annotator by a separate head, and average the heads [1]_.
 
-    A trunk all annotators share and a linear head each predict what each annotator would say;
-    the cross entropy of the observed annotations trains them (stage ``heads``). The true class is
-    what they would say on average: :math:`p(x) = \sum_r \omega_r \, \mathrm{softmax}(h_r(f(x)))`,
-    with equal weights (Doctor Net), or with weights :math:`\omega = \mathrm{softmax}(w)` learnt in
-    a second stage (``weights``), trunk and heads frozen, to match the mean annotation of each
-    instance (Weighted Doctor Net).
+    A shared trunk with one linear head per annotator predicts what each annotator would say. The
+    cross entropy of the observed annotations trains them (stage ``heads``). The prediction of the
+    true class is the mean over annotators,
+    :math:`p(x) = \sum_r \omega_r \, \mathrm{softmax}(h_r(f(x)))`. Doctor Net uses equal weights.
+    Weighted Doctor Net learns weights :math:`\omega = \mathrm{softmax}(w)` in a second stage
+    (``weights``), with trunk and heads frozen, to match the mean annotation of each instance.
 
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
 scaling, device, random_state, verbose, validation, patience, checkpoint
-        See `BaseCrowdClassifier`. The heads sit on the backbone's embedding; a network of yours
-        without ``embed()`` is the trunk as a whole, its output the embedding.
+        See `BaseCrowdClassifier`. The heads sit on the backbone's embedding. If your own network
+        has no ``embed()``, all of it is the trunk and its output is the embedding.
     weighting : {"average", "learned"}, default="average"
         Doctor Net, or Weighted Doctor Net.
     exclude_own : bool, default=True
-        While the weights are learnt, leave out the heads of those who annotated an instance: they
-        have learnt those very labels. Where nobody else is there, all count.
+        While the weights are learnt, leave out the heads of an instance's own annotators, as these
+        heads were trained on those very labels. If no other heads remain, all count.
     weight_epochs : int, default=50
         Epochs of the second stage.
     weight_lr : float, default=1e-1
@@ -67,22 +67,22 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     Attributes
     ----------
     weights_ : array of shape (n_annotators,)
-        Weight of every annotator's head in the mean; they sum to 1, and are 0 for annotators
+        Weight of every annotator's head in the mean. The weights sum to 1 and are 0 for annotators
         without annotations.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        Expected confusion: row c is the mean of what the annotator's head gives for the instances
+        Expected confusion: row c is the mean output of the annotator's head for the instances that
         the annotator labelled, each weighted by the probability p(x) that its class is c.
-        Annotators without annotations get that of all annotations together.
+        Annotators without annotations get the matrix of all annotations together.
 
     Notes
     -----
     ``history_`` logs ``nll`` in stage ``heads`` and ``average_nll`` in stage ``weights``. An
     annotator without annotations is expected to say what the others say on average.
 
-    With ``validation`` as a fraction of the annotations, the heads that explain these best are
-    kept, and the weights are learnt on top of them, without early stopping (the weights do not
-    change how an annotation is explained); with gold labels, the second stage starts at the most
-    accurate heads, and the most accurate epoch of both stages is kept.
+    If ``validation`` is a fraction of the annotations, the heads that explain the held-out
+    annotations best are kept. The weights are then learnt on top of them without early stopping, as
+    the weights do not change the likelihood of an annotation. With gold labels, the second stage
+    starts from the most accurate heads, and the most accurate epoch of both stages is kept.
 
     References
     ----------
@@ -128,7 +128,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         fit.module.active.copy_(torch.from_numpy(annotation_weight(fit.table) > 0))
 
     def _stages(self, fit: DoctorNetFit) -> list[Stage]:
-        """Heads; then, where they are learnt, the weights."""
+        """Train the heads; then the weights, if they are learnt."""
         (heads,) = super()._stages(fit)
         stages = [replace(heads, name=HEADS)]
         if self.weighting == "learned":
@@ -148,14 +148,14 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         callbacks, best = super()._callbacks(fit)
         if best is None or self.weighting == "average":
             return callbacks, best
-        kept = _BestHeads(fit.module, best.metric, higher_is_better=best.sign > 0)
-        callbacks[callbacks.index(best)] = kept
+        best_heads = _BestHeads(fit.module, best.metric, higher_is_better=best.sign > 0)
+        callbacks[callbacks.index(best)] = best_heads
         for place, callback in enumerate(callbacks):
             if fit.held is not None and isinstance(callback, EarlyStopping):
                 callbacks[place] = _StopHeads(
                     callback.metric, higher_is_better=False, patience=callback.patience
                 )
-        return callbacks, kept
+        return callbacks, best_heads
 
     def _set_fitted(self, fit: DoctorNetFit) -> None:
         parts = ((batch.x, batch.rows, batch.annotators) for batch in fit.batches.in_order())
@@ -170,7 +170,7 @@ def annotation_weight(table: AnnotationTable) -> FloatArray:
 
 
 class _FrozenNetworkStep(GradientStep):
-    """Gradient steps on a network that otherwise behaves as in prediction."""
+    """Gradient steps on a network that stays in evaluation mode."""
 
     def start_epoch(self, epoch: int) -> None:
         """Put the module into evaluation mode: no dropout, no moving batch statistics."""
@@ -181,12 +181,12 @@ class _FrozenNetworkStep(GradientStep):
 class _BestHeads(BestState):
     """The best epoch of the heads, with the weights that are then learnt on top of it.
 
-    Held-out annotations are explained by the heads alone, so their likelihood cannot choose among
-    epochs of the weights: the last is kept. Accuracy on gold labels can, and does.
+    The likelihood of held-out annotations depends only on the heads, so it cannot choose among
+    epochs of the weights: the last is kept. Accuracy on gold labels chooses among those as well.
     """
 
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Begin the second stage at the best heads."""
+        """Start the second stage from the best heads."""
         if name == WEIGHTS and not first_epoch:
             self.restore()
 

@@ -1,4 +1,4 @@
-"""Max-MIG: a classifier and an aggregator of annotations that inform of each other.
+"""Max-MIG: a classifier and an aggregator of annotations with maximal mutual information.
 
 .. [1] P. Cao, Y. Xu, Y. Kong and Y. Wang. Max-MIG: an information theoretic approach for joint
    learning from crowds. ICLR 2019. https://openreview.net/forum?id=BJg9DoR9t7
@@ -29,7 +29,7 @@ from manyhands.training import CrowdBatch, Stage
 from manyhands.typing import FloatArray
 
 FLOOR = 0.01
-"""Added to the counted confusions before their logarithm starts the aggregator, as published."""
+"""Added to the counted confusions, whose logarithm initialises the aggregator, as published."""
 
 
 @dataclass(eq=False)
@@ -39,9 +39,9 @@ class _Views:
     Attributes
     ----------
     annotations : tuple of tensors of shape (m,)
-        Instances, annotators, labels and weights (None for equal ones).
+        Instances, annotators, labels and weights (None if all are equal).
     instance_weights : tensor of shape (n_instances,) or None
-        None for equal ones.
+        None if all are equal.
     """
 
     annotations: tuple[Tensor, Tensor, Tensor, Tensor | None]
@@ -53,17 +53,17 @@ MaxMIGFit = Fit[AggregatorModule, _Views]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaxMIGClassifier(BaseCrowdClassifier):
-    r"""Train a classifier and an aggregator to inform of each other (Max-MIG) [1]_.
+    r"""Train a classifier and an aggregator to maximise their mutual information (Max-MIG) [1]_.
 
-    Two views of an instance, its features and its annotations, are taken to be independent given
-    the true class. The classifier gives probabilities :math:`f_i` from the one; an aggregator
-    :math:`g_i = \mathrm{softmax}(\log\pi + \sum_r L_r[y_i^r])` from the other. With
-    :math:`P_{ij} = \sum_c f_{ic} g_{jc} / \pi_c`, the loss is
+    Two views of an instance, its features and its annotations, are assumed independent given the
+    true class. The classifier computes probabilities :math:`f_i` from the features, and an
+    aggregator computes :math:`g_i = \mathrm{softmax}(\log\pi + \sum_r L_r[y_i^r])` from the
+    annotations. With :math:`P_{ij} = \sum_c f_{ic} g_{jc} / \pi_c`, the loss is
 
     .. math:: -1 - \mathrm{mean}_i \log P_{ii} + \mathrm{mean}_{i \neq j} P_{ij},
 
-    minus a bound on the information the views share. Nothing is assumed of how annotators depend
-    on one another: an aggregator may count those who copy as one.
+    the negative of a bound on the information that the views share. Nothing is assumed about the
+    dependence between annotators: the aggregator can count those who copy each other as one.
 
     Parameters
     ----------
@@ -71,29 +71,30 @@ class MaxMIGClassifier(BaseCrowdClassifier):
 scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
     prior : {"estimated", "uniform"} or array of shape (n_classes,), default="estimated"
-        :math:`\pi`: the classes' shares of the majority vote (each class counts one annotated
-        instance more); equal for all classes as in the released code, which pulls predictions
-        towards equal frequency and fails on skewed classes; or yours.
+        :math:`\pi`. "estimated" uses the classes' shares in the majority vote, with one additional
+        annotated instance per class. "uniform" is the released code's choice; it pulls predictions
+        towards equal frequencies and fails on skewed classes. An array sets it directly.
     noise_lr : float or None, default=1e-2
         Learning rate of the aggregator, without weight decay. None trains everything at ``lr``
         with ``weight_decay``.
     class_balance : None, str or dict, default=None
-        "resample", "reweight", or None. An instance weighs the mean weight of its annotations.
-        The loss has no probability of an annotation, which the focal losses would need.
+        "resample", "reweight", or None. The weight of an instance is the mean weight of its
+        annotations. The focal losses are refused: they need the probability of an annotation, which
+        this loss does not contain.
 
     Attributes
     ----------
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given]: annotations counted against the aggregator's probabilities of
-        the classes (a reading of ours, see the notes).
+        [annotator, true, given]: annotations counted against the aggregator's class probabilities
+        (our interpretation, see the notes).
 
     Notes
     -----
-    The tables L are no confusion matrices: the aggregator stays the same when a constant is added
-    to what an annotation says of all classes. So ``confusion_``, and with it
-    ``predict_annotation_proba`` (p(x) times ``confusion_``), counts the training annotations
-    against what the aggregator makes of them. ``history_`` logs ``agreement`` and ``chance``, the
-    two parts of the loss. Differences from the paper are numbered in ``docs/methods/max_mig.md``.
+    The tables L are not confusion matrices: adding a constant to an annotation's evidence for all
+    classes does not change the aggregator. ``confusion_`` therefore counts the training annotations
+    against the aggregator's output, and ``predict_annotation_proba`` is p(x) times ``confusion_``.
+    ``history_`` logs ``agreement`` and ``chance``, the two parts of the loss. Differences from the
+    paper are numbered in ``docs/methods/max_mig.md``.
 
     References
     ----------
@@ -109,7 +110,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     True
     """
 
-    _balances_annotations = False  # Weights would change the evidence: instances are balanced.
+    _balances_annotations = False  # Weights would change the evidence, so instances are balanced.
     _start_refusal = "begins with counts of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
@@ -117,8 +118,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
     _crowd_check_exemptions = {
-        "check_class_balance": "the information loss has no probability of an annotation, so "
-        "'focal' and 'cb_focal' are refused; the other options are tested with the method",
+        "check_class_balance": "the information loss contains no probability of an annotation, so "
+        "'focal' and 'cb_focal' are refused; the method's tests cover the other options",
     }
 
     backbone: Any = field(default=None, kw_only=False)
@@ -135,7 +136,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         if self._focus:
             raise AnnotationError(
                 f"class_balance={self.class_balance!r} needs the probability of an annotation, "
-                "which Max-MIG's loss has not; use 'resample' or 'reweight'"
+                "which Max-MIG's loss does not contain; use 'resample' or 'reweight'"
             )
 
     def _prepare(self, fit: MaxMIGFit) -> _Views:
@@ -149,9 +150,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         with torch.no_grad():
             module.tables.copy_(torch.from_numpy(start.transpose(0, 2, 1)))
         weights = self._weigh_instances(table, fit.rng)
-        given = np.bincount(table.instance, table.weight, table.n_instances) > 0
-        # Of the instances as they weigh in the loss.
-        posterior = posterior * (given if weights is None else weights)[:, None]
+        annotated = np.bincount(table.instance, table.weight, table.n_instances) > 0
+        # The prior uses the instances' weights in the loss.
+        posterior = posterior * (annotated if weights is None else weights)[:, None]
         module.prior.copy_(torch.from_numpy(self._read_prior(posterior)))
         annotations = (
             column(table.instance, torch.int64),
@@ -181,28 +182,28 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     def _weigh_instances(
         self, table: AnnotationTable, rng: np.random.Generator
     ) -> FloatArray | None:
-        """Mean balancing weight of every instance's annotations, (n,); None for equal ones.
+        """Mean balancing weight of every instance's annotations, (n,); None if all are equal.
 
-        Instances whose annotations all weigh 0 have no second view, and weigh 0.
+        Instances whose annotations all have weight 0 have no second view, and get weight 0.
         """
-        given = table.weight
+        base = table.weight
         factors = (
             np.ones(table.n_annotations)
             if self._balance is None
-            else self._balance.factors(table.label, table.n_classes, given, rng)
+            else self._balance.factors(table.label, table.n_classes, base, rng)
         )
-        mass = np.bincount(table.instance, weights=given, minlength=table.n_instances)
-        summed = np.bincount(table.instance, weights=given * factors, minlength=len(mass))
+        mass = np.bincount(table.instance, weights=base, minlength=table.n_instances)
+        summed = np.bincount(table.instance, weights=base * factors, minlength=len(mass))
         weights = np.divide(summed, mass, out=np.zeros(len(mass)), where=mass > 0)
-        own = weights[table.annotations_per_instance() > 0]
-        return None if np.allclose(own, own[:1]) else weights
+        annotated = weights[table.annotations_per_instance() > 0]
+        return None if np.allclose(annotated, annotated[:1]) else weights
 
     def _stages(self, fit: MaxMIGFit) -> list[Stage]:
         (stage,) = super()._stages(fit)
         return [replace(stage, epoch_batches=partial(self._epoch, fit))]
 
     def _epoch(self, fit: MaxMIGFit, epoch: int) -> Iterator[CrowdBatch]:
-        """Yield an epoch's batches; after its last step, before it is judged, count confusions."""
+        """Yield an epoch's batches; count confusions after its last step, before evaluation."""
         yield from fit.batches.epoch(epoch)
         with torch.no_grad():
             counted = fit.module.count_confusions(fit.table.n_instances, *fit.state.annotations)
@@ -220,7 +221,7 @@ def _count_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatArr
     """Confusions against a posterior, (n_annotators, true, given); rows without evidence are 0."""
     shape = (table.n_annotators, table.n_classes, table.n_classes)
     counts = np.zeros(shape)
-    given = table.weight[:, None] * posterior[table.instance]
-    np.add.at(counts.transpose(0, 2, 1), (table.annotator, table.label), given)
+    expected = table.weight[:, None] * posterior[table.instance]
+    np.add.at(counts.transpose(0, 2, 1), (table.annotator, table.label), expected)
     seen = counts.sum(axis=2, keepdims=True) > 0
     return np.where(seen, normalise_rows(counts), 0.0)

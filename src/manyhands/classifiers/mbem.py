@@ -34,34 +34,36 @@ MBEMFit = Fit[FixedConfusionModule, LatentClasses]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MBEMClassifier(LatentClassClassifier):
-    r"""Learn from crowds in rounds, taking the network's own labels for the truth [1]_.
+    r"""Learn from crowds in rounds that treat the network's own labels as the truth [1]_.
 
-    Round 0 trains a network on the vote shares. Every further round takes the most probable
-    class the network gives each training instance for its true one, counts the annotators'
-    confusion matrices :math:`\pi^r` and the class prior :math:`\rho` against these, and trains a
-    new network on the posterior :math:`q_i \propto \rho \prod_r \pi^r_{\cdot, y_{ir}}`. So
-    confusions can be told even where every instance has a single annotation.
+    Round 0 trains a network on the vote shares. Every further round treats the class that the
+    network finds most probable as the true class of each training instance. It estimates the
+    annotators' confusion matrices :math:`\pi^r` and the class prior :math:`\rho` by counting
+    against these labels, and trains a new network on the posterior
+    :math:`q_i \propto \rho \prod_r \pi^r_{\cdot, y_{ir}}`. Confusions can therefore be estimated
+    even if every instance has a single annotation.
 
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
 scaling, device, random_state, verbose, validation, patience, checkpoint
-        See `BaseCrowdClassifier`. ``max_epochs`` and ``patience`` are those of a stage;
-        ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch of all
-        rounds.
+        See `BaseCrowdClassifier`. ``max_epochs`` and ``patience`` apply per stage;
+        ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch of the
+        last stage.
     n_iterations : int, default=1
         Rounds after the one on vote shares.
     class_prior : {"estimated", "uniform"}, default="estimated"
-        :math:`\rho`: shares of the network's labels, as in the paper, or none, as in its code.
+        :math:`\rho`: the shares of the network's labels, as in the paper, or no prior, as in the
+        paper's code.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix.
     warm_start_network : bool, default=False
-        Go on training the network of the round before rather than a new one; cold, as in the
-        paper's code, the network forgets the mistakes it has learnt by heart.
+        Continue with the network of the previous round rather than a new one. A cold start, as in
+        the paper's code, lets the network forget mistakes that it has memorised.
     train_on_own_labels : bool, default=False
-        End every round by training a new network on the hard labels that its first one gives: the
-        code does, the paper's algorithm does not. The code's authors say that it stands in for
-        more epochs; it also throws away how sure the posterior was.
+        End every round by training a new network on the hard labels of the round's first network.
+        The code does this, but the paper's algorithm does not. The code's authors say that it
+        stands in for more epochs; it also discards the posterior's uncertainty.
 
     Attributes
     ----------
@@ -69,17 +71,17 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         Annotations counted against the final network's labels, smoothed; a row without
         annotations is uniform.
     class_prior_ : array of shape (n_classes,)
-        The prior that goes with it.
+        The corresponding class prior.
     posterior_ : array of shape (n_samples, n_classes)
-        Class probabilities of the training instances given their annotations: the targets of a
-        further round. Without annotations: the prior.
+        Class probabilities of the training instances given their annotations, which would be the
+        targets of another round. An instance without annotations has the prior.
     labels_ : array of shape (n_samples,)
         Their most probable classes.
 
     Notes
     -----
-    ``history_`` logs ``cross_entropy`` against the targets; its stages are "round 0", "round 1",
-    ..., with ``train_on_own_labels`` each followed by "round 0, own labels", ....
+    ``history_`` logs ``cross_entropy`` against the targets. Its stages are "round 0", "round 1",
+    ...; with ``train_on_own_labels``, each is followed by "round 0, own labels" and so on.
 
     References
     ----------
@@ -103,11 +105,11 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "warm_start_network": ["boolean"],
         "train_on_own_labels": ["boolean"],
     }
-    # Confusions of different rounds are counted against different labels: not to be compared.
+    # Confusions of different rounds are counted against different labels, so they do not compare.
     _validates_last_stage_only = True
     _crowd_check_exemptions = {
-        "check_reweighting_balanced_annotations_changes_nothing": "what is balanced are inferred "
-        "labels, which those of a hardly trained network unbalance; a test of ours trains longer",
+        "check_reweighting_balanced_annotations_changes_nothing": "it balances inferred labels, "
+        "and those of a hardly trained network are unbalanced; a test of ours trains longer",
     }
     _fitted_arrays = (*LatentClassClassifier._fitted_arrays, "class_prior_")
 
@@ -125,7 +127,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         latent, confusions = fit.state, fit.module.confusions
 
         def from_annotations() -> FloatArray:
-            # The state before this stage is the module's alone, and so in a checkpoint.
+            # The module alone holds the state before this stage, so a checkpoint holds it too.
             labels = self._own_labels(fit)
             confusions.copy_(torch.from_numpy(latent.confusion(labels)))
             return latent.posterior(self._prior(labels), latent.confusion(labels))[0]
@@ -144,19 +146,19 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             if self.train_on_own_labels:
                 sources[f"round {number}, own labels"] = from_network
         return [
-            Stage(name, self._step(place, source, fit), fit.batches.epoch, self.max_epochs)
-            for place, (name, source) in enumerate(sources.items())
+            Stage(name, self._step(number, source, fit), fit.batches.epoch, self.max_epochs)
+            for number, (name, source) in enumerate(sources.items())
         ]
 
-    def _step(self, place: int, source: Callable[[], FloatArray], fit: MBEMFit) -> TargetStep:
-        """Step of a stage: its targets come as it begins, from the network as it is then."""
+    def _step(self, number: int, source: Callable[[], FloatArray], fit: MBEMFit) -> TargetStep:
+        """Step of a stage, whose targets come from the network at the start of the stage."""
         targets = SoftTargets(self._balance, fit.features.device)
 
         def renew(epoch: int) -> None:
             if epoch:
                 return
-            targets.set(fit.state.spread(source()), balancing_rng(place))
-            if place and not self.warm_start_network:
+            targets.set(fit.state.spread(source()), balancing_rng(number))
+            if number and not self.warm_start_network:
                 fresh = make_backbone(self.backbone, self.input_shape_, len(self.classes_))
                 fit.module.classifier.backbone.load_state_dict(fresh.state_dict())
 
@@ -170,16 +172,16 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     @staticmethod
     def _own_labels(fit: MBEMFit) -> FloatArray:
-        """One-hot labels the network gives the annotated instances, shape (m, n_classes)."""
+        """The network's one-hot labels of the annotated instances, shape (m, n_classes)."""
         proba = class_proba(fit.module, fit.features, fit.state.instances)
         return np.eye(proba.shape[1])[proba.argmax(axis=1)]
 
     def _prior(self, labels: FloatArray) -> FloatArray:
-        """Class prior against one-hot labels, shape (n_classes,)."""
+        """Class prior, estimated from one-hot labels, shape (n_classes,)."""
         n_classes = labels.shape[1]
         if self.class_prior == "uniform":
             return np.full(n_classes, 1.0 / n_classes)
-        # Smoothed like the confusions: a class the network does not predict yet may still be.
+        # Smoothed like the confusions: a class that the network does not predict yet may exist.
         counts = labels.sum(axis=0) + self.smoothing
         return counts / counts.sum()
 
@@ -188,5 +190,5 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         self.confusion_ = latent.confusion(labels)
         self.class_prior_ = self._prior(labels)
         self.posterior_ = np.tile(self.class_prior_, (latent.n_instances, 1))
-        known, _ = latent.posterior(self.class_prior_, self.confusion_)
-        self.posterior_[latent.instances] = known
+        posterior, _ = latent.posterior(self.class_prior_, self.confusion_)
+        self.posterior_[latent.instances] = posterior

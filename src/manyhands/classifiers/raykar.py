@@ -35,45 +35,45 @@ from manyhands.training import BestState, Callback, Features, Stage
 from manyhands.typing import FloatArray
 
 GRADIENT_TOLERANCE = 1e-7
-"""The regression's M-step ends where no entry of its gradient exceeds this."""
+"""The regression's M-step stops when no entry of its gradient exceeds this."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RaykarClassifier(LatentClassClassifier):
     r"""Learn confusion matrices and a logistic regression together, by EM [1]_.
 
-    E-step: :math:`q_i \propto p(x_i) \prod_r \pi^r_{\cdot, y_{ir}}`. M-step: the annotators'
-    confusion matrices :math:`\pi^r` are what they gave, counted against :math:`q`, and the
-    regression is fitted to :math:`q` as soft targets until it has converged.
-    So every iteration raises the likelihood of the annotations,
-    :math:`\sum_i \log \sum_c p_c(x_i) \prod_r \pi^r_{c, y_{ir}}`. It starts at the vote shares.
+    The E-step computes :math:`q_i \propto p(x_i) \prod_r \pi^r_{\cdot, y_{ir}}`. The M-step counts
+    the annotations against :math:`q` to estimate the confusion matrices :math:`\pi^r`, and fits
+    the regression to :math:`q` as soft targets until it converges. Every iteration therefore raises
+    the likelihood of the annotations,
+    :math:`\sum_i \log \sum_c p_c(x_i) \prod_r \pi^r_{c, y_{ir}}`. EM starts from the vote shares.
 
     Parameters
     ----------
     backbone : as in `BaseCrowdClassifier`, default="linear"
         "linear" is multinomial logistic regression. Any other network is fitted in the same way
-        (generalised EM), as it predicts: without dropout, with the statistics that its batch
-        normalisations have.
+        (generalised EM), in evaluation mode: without dropout, and with fixed statistics in its
+        batch normalisation.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix: a Dirichlet prior of
         ``1 + smoothing`` on its rows.
     inner_steps : int, default=100
-        Most L-BFGS iterations of an M-step, which goes on from where the last one ended.
+        Most L-BFGS iterations of an M-step, which continues from the end of the last one.
     tol : float, default=1e-4
         Stop when an iteration changes the loss by less than this share of it.
     max_epochs : int, default=50
         Most EM iterations.
     batch_size : int, default=1024
-        Instances whose features are handled at once; the result does not depend on it.
+        Instances processed at once; the result does not depend on it.
     lr, reset_optimizer
-        Without effect, as nothing is learnt in small steps; here for the common interface.
+        Without effect, as there are no gradient steps; they belong to the common interface.
     weight_decay : float, default=1e-2
         L2 penalty: half of it times the squared weights (not the biases) is added to the mean
-        loss of an instance. A regression that is fitted until it has converged needs more of it
-        than a network that is not: too sure of the vote shares, it would outvote the annotators.
+        loss per instance. A regression fitted to convergence needs a larger penalty than a network
+        that is not. Otherwise it becomes too sure of the vote shares and outvotes the annotators.
     class_balance : None, "resample" or "reweight"
-        Instances weigh by the balance of the vote shares, in both parts of the M-step. The focal
-        losses are no likelihood and are refused.
+        Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
+        focal losses are refused, as they are not likelihoods.
     scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
 
@@ -82,16 +82,16 @@ class RaykarClassifier(LatentClassClassifier):
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         An annotator without annotations has uniform rows.
     posterior_ : array of shape (n_samples, n_classes)
-        Class probabilities of the training instances given x and their annotations (given x
-        alone, where there are none).
+        Class probabilities of the training instances given x and their annotations (given x alone
+        if there are none).
     labels_ : array of shape (n_samples,)
         Their most probable classes.
 
     Notes
     -----
-    ``history_`` has a row an EM iteration: ``nll``, the mean negative log likelihood of an
-    instance's annotations, and ``penalty``, the negative log prior of weights and confusions on
-    the same scale. Their sum ``loss`` never rises.
+    ``history_`` has one row per EM iteration: ``nll``, the mean negative log likelihood per
+    instance of its annotations, and ``penalty``, the negative log prior of weights and confusions
+    on the same scale. Their sum ``loss`` never rises.
 
     References
     ----------
@@ -113,11 +113,11 @@ class RaykarClassifier(LatentClassClassifier):
         "inner_steps": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
-    # The others mean something else to an M-step that is solved.
+    # The other parameters have another meaning in an M-step that is solved to convergence.
     _protocol_parameters = ("scaling",)
     _crowd_check_exemptions = {
         "check_every_parameter_moves": "lr has no effect: the M-step is solved",
-        "check_class_balance": "focal losses are no likelihood, which EM climbs: an error says so",
+        "check_class_balance": "focal losses are refused: EM needs a likelihood",
     }
 
     backbone: Any = field(default="linear", kw_only=False)
@@ -132,8 +132,8 @@ class RaykarClassifier(LatentClassClassifier):
         if self._focus:
             raise AnnotationError(
                 f"class_balance={self.class_balance!r} is a loss for gradient steps; "
-                f"{type(self).__name__} climbs a likelihood by EM: use 'resample' or 'reweight', "
-                "or AggNetClassifier(backbone='linear')"
+                f"{type(self).__name__} maximises a likelihood by EM: use 'resample' or "
+                "'reweight', or AggNetClassifier(backbone='linear')"
             )
 
     def _stages(self, fit: Fit[FixedConfusionModule, None]) -> list[Stage]:
@@ -159,10 +159,10 @@ class RaykarClassifier(LatentClassClassifier):
 
 
 class JointEMStep:
-    """One EM iteration over all instances: M-step, then E-step and likelihood of what it gave.
+    """One EM iteration over all instances: the M-step, then the E-step and the likelihood.
 
-    The regression is kept and fitted in double precision, so that the likelihood rises up to
-    the very end; the module gets a copy in its own.
+    The regression is fitted in double precision, so that the likelihood rises until the very end.
+    The module receives a copy in its own precision.
 
     Parameters
     ----------
@@ -170,15 +170,15 @@ class JointEMStep:
     latent : LatentClasses
     features : Features
     posterior : array of shape (m, n_classes)
-        Where EM starts.
+        Starting point of EM.
     weights : array of shape (m,)
-        Of the instances.
+        Weights of the instances.
     weight_decay : float
     inner_steps : int
         Most L-BFGS iterations of an M-step.
     batch_size : int
     from_zero : bool
-        Start a linear network at 0, whatever it was made with.
+        Start a linear network at 0, whatever its initial weights.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class JointEMStep:
         self.classifier = copy.deepcopy(module.classifier).double().eval()
         self.parameters = [p for p in self.classifier.parameters() if p.requires_grad]
         if isinstance(self.classifier.backbone, Linear) and from_zero:
-            # Convex: no seed need matter, not even where the M-step stops early.
+            # The loss is convex: no seed should matter, even if the M-step stops early.
             with torch.no_grad():
                 for parameter in self.parameters:
                     parameter.zero_()
@@ -243,13 +243,13 @@ class JointEMStep:
         return proba
 
     def _penalty(self) -> Tensor:
-        """Half the weight decay times the squared weights; biases are free."""
+        """Half the weight decay times the squared weights; biases are not penalised."""
         squares = [p.square().sum() for p in self.parameters if p.dim() > 1]
         total = torch.stack(squares).sum() if squares else self.parameters[0].new_zeros(())
         return 0.5 * self.weight_decay * total
 
     def _regress(self) -> None:
-        """Fit the classifier to the posterior, from where it stands."""
+        """Fit the classifier to the posterior, starting from its current weights."""
         share = self.posterior * (self.weights / self.weights.sum())[:, None]
         targets = torch.from_numpy(share).to(self.features.device)
 
@@ -261,8 +261,8 @@ class JointEMStep:
                 loss.backward()  # type: ignore[no-untyped-call]
             total, first = loss.detach(), 0
             for x in self._batches():
-                own = targets[first : first + len(x)]
-                part = -(own * self.classifier(x).log_softmax(dim=1)).sum()
+                target = targets[first : first + len(x)]
+                part = -(target * self.classifier(x).log_softmax(dim=1)).sum()
                 part.backward()
                 total, first = total + part.detach(), first + len(x)
             gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
@@ -278,35 +278,35 @@ class JointEMStep:
         vector_to_parameters(vector, self.parameters)
 
     def state_dict(self) -> dict[str, Any]:
-        """Posterior and regression in double precision."""
+        """Posterior, and regression in double precision."""
         return {
             "posterior": torch.from_numpy(self.posterior),
             "classifier": self.classifier.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put the state back."""
+        """Restore the posterior and the regression."""
         self.posterior = state["posterior"].numpy()
         self.classifier.load_state_dict(state["classifier"])
 
 
 class LossConverged(Callback):
-    """End a stage when an epoch changes the loss by less than a share ``tol`` of it."""
+    """Ends a stage when an epoch changes the loss by less than a share ``tol`` of it."""
 
     def __init__(self, tol: float) -> None:
         self.tol = tol
         self.loss: float | None = None
 
     def after_epoch(self, row: dict[str, Any]) -> None:
-        """Compare with the epoch before."""
+        """Compare the loss with the previous epoch's."""
         loss, before = float(row["loss"]), self.loss
         self.should_stop = before is not None and abs(loss - before) < self.tol * abs(before)
         self.loss = loss
 
     def state_dict(self) -> dict[str, Any]:
-        """Last loss, and whether it had settled."""
+        """Last loss, and whether it has converged."""
         return {"loss": self.loss, "should_stop": self.should_stop}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put `state_dict` back."""
+        """Restore what `state_dict` returned."""
         self.loss, self.should_stop = state["loss"], state["should_stop"]

@@ -1,4 +1,4 @@
-"""SoftProb: every annotation is an example of its own.
+"""SoftProb: every annotation is a training example.
 
 .. [1] V. C. Raykar, S. Yu, L. H. Zhao, G. H. Valadez, C. Florin, L. Bogoni and L. Moy. Learning
    from crowds. JMLR 11, 2010. https://jmlr.org/papers/v11/raykar10a.html
@@ -23,16 +23,16 @@ from manyhands.nn import DirectModule, ScaledClassifier
 class SoftProbClassifier(SecondStageClassifier):
     """Train one classifier on all pairs of instance and annotation (SoftProb) [1]_.
 
-    The cross entropy of the annotations under the classifier itself, the same for all annotators:
-    the classifier learns what the crowd says, mistakes included. As a soft target an instance has
-    its vote shares, and weighs as many times as it has annotations.
+    The loss is the cross entropy of the annotations under the classifier itself, the same for all
+    annotators, so the classifier learns what the crowd says, mistakes included. This equals soft
+    targets of vote shares, with each instance weighted by its number of annotations.
 
     Parameters
     ----------
     backbone : as in `BaseCrowdClassifier`, or a scikit-learn classifier
         ``"linear"`` is the papers' logistic regression. A scikit-learn classifier is cloned and
-        fitted with one row a class of every instance, weighted by its votes; the training
-        parameters then do not apply.
+        fitted with one row per instance and class, weighted by its votes; the training parameters
+        then do not apply.
     max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
 scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
@@ -40,12 +40,13 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     Attributes
     ----------
     estimator_ : scikit-learn classifier
-        The fitted ``backbone``, where it is one (there is no ``module_`` then).
+        The fitted ``backbone``, if that is a scikit-learn classifier (there is then no
+        ``module_``).
 
     Notes
     -----
     There is no ``confusion_``: ``predict_annotation_proba`` gives the class probabilities for every
-    annotator. ``history_`` logs ``nll``. With one annotation an instance it is
+    annotator. ``history_`` logs ``nll``. With one annotation per instance the method equals
     `AggregatedClassifier`.
 
     References
@@ -83,4 +84,4 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         return DirectModule(classifier)
 
     def _set_fitted(self, fit: Fit[DirectModule, None]) -> None:
-        """Nothing: the classifier is all there is."""
+        """Set nothing: there are no confusion matrices."""

@@ -1,4 +1,4 @@
-"""Anno-Reg: confusion matrices learnt with a classifier, of as little trace as fits.
+"""Anno-Reg: a classifier trained jointly with confusion matrices whose trace is penalised.
 
 .. [1] R. Tanno, A. Saeedi, S. Sankaranarayanan, D. C. Alexander and N. Silberman. Learning from
    noisy labels by regularized estimation of annotator confusion. CVPR 2019.
@@ -30,8 +30,8 @@ class TraceRegClassifier(BaseCrowdClassifier):
 
     The classifier's probabilities p(x) pass through annotator r's confusion matrix,
     :math:`p_r = p(x) W_r`; the loss is the cross entropy of the observed annotations plus
-    :math:`\lambda` times the mean trace of the matrices. Annotators are so taken to be as
-    unreliable as their annotations allow, lest the classifier explains their mistakes.
+    :math:`\lambda` times the mean trace of the matrices. The penalty makes annotators as unreliable
+    as their annotations allow, so that the classifier does not fit their mistakes.
 
     Parameters
     ----------
@@ -41,16 +41,17 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     trace_weight : float, default=0.01
         :math:`\lambda`.
     parametrization : {"softplus", "softmax", "column_softmax"}, default="softplus"
-        How a matrix is made of free numbers: softplus divided by the row's sum, as in [1]_, or
-        the softmax of every row. "column_softmax" is DASC's Eq. 10 and 8 to the letter: softmax
-        of every column, and a softmax of :math:`p(x) W_r`; W is then no confusion matrix, and
-        ``confusion_`` is read through the second softmax.
+        How a matrix is computed from free parameters. "softplus" divides the softplus by the row
+        sum, as in [1]_; "softmax" takes the softmax of every row. "column_softmax" follows DASC's
+        Eq. 10 and 8 literally: the softmax of every column, and a softmax of :math:`p(x) W_r`. W is
+        then not a confusion matrix, and ``confusion_`` is computed through the second softmax.
     init_scale : float, default=6.0
-        The free numbers start at this multiple of the identity ("softplus": less 5 everywhere),
-        which makes right annotations very probable; without that, the classes could be permuted.
+        The free parameters start at this multiple of the identity (for "softplus", minus 5
+        everywhere), which makes correct annotations very probable. Without it, the classes could
+        be permuted.
     noise_lr : float or None, default=1e-2
-        Learning rate of all but the classifier, without weight decay. None trains everything at
-        ``lr`` with ``weight_decay``, as the papers do.
+        Learning rate of all parameters except the classifier's, without weight decay. None trains
+        everything at ``lr`` with ``weight_decay``, as the papers do.
 
     Attributes
     ----------
@@ -59,10 +60,11 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     Notes
     -----
-    The mean trace is over the annotators with annotations: there is nothing to hold the matrix
-    of a silent one against the penalty, and it stays where it starts. A batch estimates it from
-    its own annotators, rare ones counting more. ``history_`` logs ``nll`` and ``trace`` (with its
-    weight). Differences from the paper are numbered in ``docs/methods/trace_reg.md``.
+    The mean trace is over the annotators with annotations. Without annotations nothing would
+    counteract the penalty, so such a matrix is not penalised and stays at its start. A batch
+    estimates the mean from its own annotators, with larger weights for rare ones. ``history_`` logs
+    ``nll`` and ``trace`` (with its weight). Differences from the paper are numbered in
+    ``docs/methods/trace_reg.md``.
 
     References
     ----------
@@ -104,7 +106,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         )
 
     def _prepare(self, fit: Fit[ConfusionModule, Tensor]) -> Tensor:
-        """Weights under which the mean over annotations is a mean over annotators."""
+        """Weights that turn a mean over annotations into a mean over annotators."""
         counts = fit.table.annotations_per_annotator()
         rarity = fit.table.n_annotations / (np.maximum(counts, 1) * np.count_nonzero(counts))
         return torch.tensor(rarity, dtype=torch.float32).to(fit.features.device)
