@@ -77,7 +77,7 @@ def test_e_step_equals_the_sum_over_all_cases(A, seed):
     expected = _expect(make_votes(over_three(A)), model.log_odds)
     _, knew, spammed, evidence = slow_expectations(A, known, spam)
     given_ = knew + spammed
-    np.testing.assert_allclose(model.knew_if_right * expected.agreed, knew, atol=1e-12)
+    np.testing.assert_allclose(model.known_if_correct * expected.agreed, knew, atol=1e-12)
     total = expected.evidence + (given_ * np.log(spam)).sum()
     np.testing.assert_allclose(total, evidence, atol=1e-10)
 

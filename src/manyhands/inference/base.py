@@ -23,8 +23,8 @@ from manyhands.inference.inputs import (
     check_annotations,
     checked_posterior,
     gold_codes,
-    over_annotators,
-    over_classes,
+    recode_annotators,
+    recode_classes,
 )
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.vote_sums import clamp_to_gold, expected_accuracy, vote_shares
@@ -144,7 +144,7 @@ class BaseAggregator(BaseEstimator):
             return self.fit(table, gold=gold)
         self._validate_params()
         new = as_table(table, argument="table")
-        new = over_classes(new, self.classes_, argument="table")
+        new = recode_classes(new, self.classes_, argument="table")
         merged = self.table_.with_added(new, duplicates=duplicates)
         known = np.full(merged.n_instances, MISSING)
         if self._gold is not None:
@@ -234,8 +234,8 @@ class BaseAggregator(BaseEstimator):
                     "annotators"
                 )
             given = replace(given, annotators=self.annotators_)
-        given = over_classes(given, self.classes_, argument="table")
-        votes = self._votes(over_annotators(given, self.annotators_))
+        given = recode_classes(given, self.classes_, argument="table")
+        votes = self._votes(recode_annotators(given, self.annotators_))
         if votes.n_responses > self._n_responses:
             votes = votes.answers  # Nobody abstained in fit, so abstentions are not modelled.
         return self._posterior(replace(votes, n_responses=self._n_responses))

@@ -213,9 +213,9 @@ class CrowdLab(BaseAggregator):
         posterior = vote_shares(votes)
         for _ in range(ROUNDS):
             self._set_weights(self._tally(votes, posterior))
-            posterior = self._averages(votes)
+            posterior = self._weighted_averages(votes)
         self.class_prior_ = known_prior(votes, posterior)
-        self.posterior_ = self._filled(votes, posterior)
+        self.posterior_ = self._fill_unannotated(votes, posterior)
         self.quality_ = self.posterior_.max(axis=1)
         self._set_annotator_quality(votes)
 
@@ -223,7 +223,7 @@ class CrowdLab(BaseAggregator):
         if self._proba is not None:
             shape = votes.n_instances, votes.n_classes
             self._proba = checked_posterior(self._proba, *shape, "proba")
-        return self._filled(votes, self._averages(votes))
+        return self._fill_unannotated(votes, self._weighted_averages(votes))
 
     def _tally(self, votes: Votes, posterior: FloatArray) -> _Tally:
         return reduce(add, starmap(tally, zip_shards(votes.shards(SHARD), self._proba, posterior)))
@@ -233,7 +233,7 @@ class CrowdLab(BaseAggregator):
         n_compared = counts.classes.sum()
         error_of_most_common = max(1.0 - _share(counts.classes.max(), n_compared), FLOOR)
         error = 1.0 - _shares(counts.agree_with_others, counts.others)
-        self.agreement_ = float(_share(counts.agreement, counts.agreement_of))
+        self.agreement_ = float(_share(counts.agreement, counts.agreement_instances))
         self.annotator_weight_ = np.maximum(1.0 - error / error_of_most_common, FLOOR)
         self.model_weight_ = 0.0
         if self._proba is not None:
@@ -241,13 +241,13 @@ class CrowdLab(BaseAggregator):
             trust = max(1.0 - error_of_model / error_of_most_common, FLOOR)
             self.model_weight_ = float(trust * np.sqrt(counts.annotations / counts.annotated))
 
-    def _averages(self, votes: Votes) -> FloatArray:
+    def _weighted_averages(self, votes: Votes) -> FloatArray:
         """p_CR, shape (n, C); rows of 0 where there is nothing to average."""
         return concatenate_rows(
-            starmap(self._average, zip_shards(votes.shards(SHARD), self._proba))
+            starmap(self._weighted_average, zip_shards(votes.shards(SHARD), self._proba))
         )
 
-    def _average(self, votes: Votes, proba: FloatArray | None) -> FloatArray:
+    def _weighted_average(self, votes: Votes, proba: FloatArray | None) -> FloatArray:
         wrong = (1.0 - self.agreement_) / (votes.n_classes - 1)
         sums = weighted_votes(votes, self.annotator_weight_[votes.annotator])
         trust = sums.sum(axis=1, keepdims=True)
@@ -259,45 +259,47 @@ class CrowdLab(BaseAggregator):
         np.divide(sums, trust, out=sums, where=trust > 0)
         return clamp_to_gold(votes, sums)
 
-    def _filled(self, votes: Votes, posterior: FloatArray) -> FloatArray:
+    def _fill_unannotated(self, votes: Votes, posterior: FloatArray) -> FloatArray:
         if self._proba is None:
             posterior[~votes.voted] = self.class_prior_
         return posterior
 
     def _set_annotator_quality(self, votes: Votes) -> None:
-        """Set a_j: mean probability of the classes given, and agreement with the consensus.
+        """Set a_j from the mean probability of the classes given and agreement with the consensus.
 
-        The classifier's share of all trust weighs the one against the other.
+        The two are averaged. The weight of the first is the classifier's share of all weights.
         """
         counts = self._tally(votes, self.posterior_)
         active = by_annotator(votes) > 0
-        of_annotators = (
+        annotators_weight = (
             self.annotator_weight_[active].mean() * counts.annotations / counts.annotated
         )
-        of_model = self.model_weight_ / (self.model_weight_ + of_annotators)
+        model_share = self.model_weight_ / (self.model_weight_ + annotators_weight)
         agreement = _shares(counts.agree_with_consensus, counts.compared)
         probability = expected_accuracy(votes, self.posterior_)
-        self.annotator_quality_ = of_model * probability + (1.0 - of_model) * agreement
+        self.annotator_quality_ = model_share * probability + (1.0 - model_share) * agreement
 
 
 @dataclass(frozen=True)
 class _Tally:
-    """What the weights are made of; tallies of shards add up.
+    """Counts that determine the weights; tallies of shards can be added.
 
     Attributes
     ----------
     agree_with_others, others : arrays of shape (R,)
-        Comparisons with the instance's other annotations that agree, and all.
+        Comparisons with the instance's other annotations: those that agree, and all.
     agree_with_consensus, compared : arrays of shape (R,)
-        Annotations of instances with more than one that agree with the consensus, and all.
-    agreement, agreement_of : float
-        Sum of the shares of annotations that agree with the consensus, and of how many instances.
+        Annotations of instances with more than one annotation: those that agree with the
+        consensus, and all.
+    agreement, agreement_instances : float
+        Sum over instances of the share of annotations that agree with the consensus, and the
+        number of those instances.
     classes : array of shape (C,)
         Consensus of the instances with more than one annotation.
     model_agrees : float
-        How often the classifier agrees with it.
+        How often the classifier agrees with that consensus.
     annotations, annotated : float
-        Annotations, and instances with any.
+        Number of annotations, and of instances with any.
     """
 
     agree_with_others: FloatArray
@@ -305,14 +307,14 @@ class _Tally:
     agree_with_consensus: FloatArray
     compared: FloatArray
     agreement: float
-    agreement_of: float
+    agreement_instances: float
     classes: FloatArray
     model_agrees: float
     annotations: float
     annotated: float
 
     def __add__(self, other: _Tally) -> _Tally:
-        """Tally of both."""
+        """Return the tally of both."""
         names = [field.name for field in fields(self)]
         return _Tally(*(getattr(self, name) + getattr(other, name) for name in names))
 
@@ -320,16 +322,16 @@ class _Tally:
 def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tally:
     """Compare annotations, consensus (the most probable classes) and classifier on a shard.
 
-    Where gold is known, the other annotators are taken to have given it, and there is at least
-    one. Several most probable classes share the consensus equally, unless the classifier prefers
-    one of them.
+    Where gold is known, at least one other annotator is assumed, and all of them are assumed to
+    have given gold. Several most probable classes share the consensus equally, unless the
+    classifier prefers one of them.
     """
     given = weighted_votes(votes)
     n_given = given.sum(axis=1)
     consensus = _winners(posterior)
     if proba is not None:
         consensus = _winners(np.where(consensus > 0, proba, -1.0))
-    # What others gave: without an annotator's own, unless gold says what the others would say.
+    # Compare with others only: leave out an annotator's own annotations, except against gold.
     own = weight_of_pairs(votes)
     others = np.maximum(n_given[votes.instance] - own, 0.0)
     agree = np.maximum(
@@ -339,9 +341,9 @@ def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tal
     if votes.gold is not None:
         known = votes.gold >= 0
         several = several | known
-        here = known[votes.instance]
-        others = np.where(here, np.maximum(others, own), others)
-        agree = np.where(here, probability_correct(votes, consensus) * others, agree)
+        has_gold = known[votes.instance]
+        others = np.where(has_gold, np.maximum(others, own), others)
+        agree = np.where(has_gold, probability_correct(votes, consensus) * others, agree)
     compared = several[votes.instance].astype(np.float64)
     voted = several & (n_given > 0)
     shares = (given * consensus).sum(axis=1)[voted] / n_given[voted]
@@ -352,7 +354,7 @@ def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tal
         agree_with_consensus=by_annotator(votes, compared * probability_correct(votes, consensus)),
         compared=by_annotator(votes, compared),
         agreement=float(shares.sum()),
-        agreement_of=float(voted.sum()),
+        agreement_instances=float(voted.sum()),
         classes=several @ consensus,
         model_agrees=model_agrees,
         annotations=votes.total_weight,
@@ -361,17 +363,17 @@ def tally(votes: Votes, proba: FloatArray | None, posterior: FloatArray) -> _Tal
 
 
 def _winners(scores: FloatArray) -> FloatArray:
-    """1 for the best class of every row, shared equally by several, shape (n, C)."""
+    """Distribute 1 equally over the best classes of each row, shape (n, C)."""
     best = scores >= scores.max(axis=1, keepdims=True) * (1 - 1e-9) - 1e-12
     return best / best.sum(axis=1, keepdims=True)
 
 
 def _share(part: float, whole: float) -> float:
-    """Part of the whole; 1 where there is nothing, as nothing contradicts."""
+    """Share of the whole; 1 if the whole is 0, because nothing disagrees."""
     return part / whole if whole > 0 else 1.0
 
 
 def _shares(parts: FloatArray, wholes: FloatArray) -> FloatArray:
-    """Part of every whole; of all together where there is nothing."""
+    """Share of each whole; the share over all where a whole is 0."""
     overall = _share(float(parts.sum()), float(wholes.sum()))
     return np.divide(parts, wholes, out=np.full_like(parts, overall), where=wholes > 0)

@@ -1,4 +1,4 @@
-"""Dawid & Skene (1979): expectation maximisation over annotators' confusion matrices.
+"""Dawid & Skene (1979): expectation maximisation for annotators' confusion matrices.
 
 .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
    the EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
@@ -25,26 +25,27 @@ from manyhands.inference.votes import Votes, fill_rows, make_votes, sum_over_sha
 from manyhands.typing import FloatArray, IntArray
 
 STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0)
-"""What ``prior_strength="auto"`` chooses from. Counts of a posterior look more alike than the
-annotators are, so their evidence alone would let the prior drown whoever gave few labels."""
+"""Candidates of ``prior_strength="auto"``. Counts against a posterior look more alike than the
+annotators are. Without an upper limit, their evidence would let the prior swamp annotators with few
+labels."""
 
 SKILL_STRENGTH = 5.0
-"""Annotations that the crowd's accuracy counts for beside an annotator's own."""
+"""Pseudo-annotations with the crowd's accuracy, added to each annotator's own annotations."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """Parameters over states: every class, or every class in several subtypes.
+    """Parameters per state, where a state is a class or a subtype of a class.
 
     Attributes
     ----------
     prior : array of shape (S,)
     responses : array of shape (R, S, K)
-        [annotator, state, response]; rows sum to 1.
+        Indexed [annotator, state, response]; rows sum to 1.
     history : list of float
-        Objective after every E-step.
+        Objective after each E-step.
     evidence : float
-        Lower bound of the log evidence, less the cost of the prior's own parameters.
+        Lower bound on the log evidence, minus a penalty for the prior's own parameters.
     """
 
     prior: FloatArray
@@ -55,12 +56,12 @@ class Model:
     def posterior(self, shard: Votes) -> FloatArray:
         """Posterior over the classes, shape (n, C)."""
         parameters = floored_log(self.prior), floored_log(self.responses)
-        posterior = _over_classes(e_step(shard, *parameters)[0], shard.n_classes)
-        return clamp_to_gold(shard, posterior)  # Sums of subtypes are 1 but for rounding.
+        posterior = _sum_subtypes(e_step(shard, *parameters)[0], shard.n_classes)
+        return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
 
 
 class DawidSkene(BaseAggregator):
-    """Infer true classes and one confusion matrix an annotator by EM, in log space.
+    """Infer true classes and one confusion matrix per annotator by EM, in log space.
 
     Parameters
     ----------
@@ -68,62 +69,62 @@ class DawidSkene(BaseAggregator):
     tol : float, default=1e-5
         Stop when the (penalised) log likelihood per annotation grows by less.
     confusion_prior : {"hierarchical", "pooled", "diagonal", None}, default="hierarchical"
-        Centre of a Dirichlet prior on every confusion row, from the counts against the vote
-        shares. "hierarchical": right as often as this annotator is (shrunk to the
-        crowd's accuracy, and as much more or less as the class is easier or harder), wrong in the
-        way the crowd is. "pooled": what all annotators together do. "diagonal": right with
-        probability ``diagonal``. None is maximum likelihood, as published, which is worse than
-        majority vote when annotators give few labels each.
+        Centre of a Dirichlet prior on each confusion row, from the counts against the vote shares.
+        "hierarchical": the annotator's own accuracy (shrunk to the crowd's, and adjusted for how
+        easy the class is), with mistakes distributed like the crowd's. "pooled": the confusion of
+        all annotators together. "diagonal": correct with probability ``diagonal``. None is maximum
+        likelihood, as published, which is worse than majority vote when each annotator gives few
+        labels.
     prior_strength : float or "auto", default="auto"
-        Pseudo-annotations the prior is worth, in every row; "auto" is the one of 1, 2, 5, 10, 20
-        with the greatest evidence (empirical Bayes).
+        Pseudo-annotations of the prior in each row; "auto" chooses the one of 1, 2, 5, 10, 20 with
+        the greatest evidence (empirical Bayes).
     diagonal : float in (0, 1), default=0.7
-        Probability of a right annotation at the centre of the "diagonal" prior.
+        Probability of a correct annotation at the centre of the "diagonal" prior.
     class_prior : {"estimated", "uniform"}, default="estimated"
     n_subtypes : int or "auto", default="auto"
-        Kinds of instances within a class, each with confusions of its own: 1 is the published
-        model, 2 tells clear instances from those that mislead many annotators at once, whose
-        mistakes would otherwise count as independent. "auto" is 1 or 2, whichever has the greater
+        Kinds of instances within a class, each with its own confusions. 1 is the published model.
+        2 separates clear instances from those that mislead many annotators at once, whose mistakes
+        would otherwise count as independent. "auto" chooses 1 or 2, whichever has the greater
         evidence (1 without a prior).
     em : {"soft", "hard"}, default="soft"
-        Count every instance in all classes, as probable as they are, or in the most probable one
-        alone (classification EM: faster, and it starves rare classes if the class prior is
-        estimated).
+        Count each instance in all classes by their probabilities, or only in the most probable one
+        (classification EM: faster, but it starves rare classes if the class prior is estimated).
     abstentions : {"model", "ignore"}, default="model"
-        Whether an annotator's abstentions (`AnnotationTable.abstentions`) tell of the class: with
-        "model" to abstain is one more response with its own probability in every class.
+        Whether an annotator's abstentions (`AnnotationTable.abstentions`) are informative: with
+        "model" an abstention is one more response with its own probability in each class.
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
-        as the posterior is distributed already.
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Attributes
     ----------
     log_likelihood_ : array of shape (n_iter_,)
-        Log likelihood plus log prior after every E-step; it never decreases. With ``em="hard"``
-        the likelihood of the annotations and the chosen classes.
+        Log likelihood plus log prior after each E-step; it never decreases. With ``em="hard"``, the
+        joint likelihood of the annotations and the chosen classes.
     n_subtypes_ : int
+        Number of subtypes that was chosen.
     prior_strength_ : float
-        Those chosen; 0 without a prior.
+        Strength that was chosen; 0 without a prior.
     evidence_ : dict {n_subtypes: float}
-        Log evidence (nats) of what was fitted, which "auto" compares; empty without a prior.
+        Log evidence (nats) of each fitted model, as compared by "auto"; empty without a prior.
     abstention_ : array of shape (n_annotators, n_classes)
-        Probability to abstain on an instance of every class; 0 unless modelled.
+        Probability of abstaining on an instance of each class; 0 unless modelled.
 
     Notes
     -----
-    Start: posterior = vote shares. The M-step adds the prior's pseudo-counts to the expected
-    counts, so EM climbs the likelihood penalised by sum(pseudo-counts * log p). (In the evidence
+    EM starts from the vote shares. The M-step adds the prior's pseudo-counts to the expected
+    counts, so EM maximises the likelihood penalised by sum(pseudo-counts * log p). (In the evidence
     the pseudo-counts are the parameters of the Dirichlet itself.)
 
-    If no instance has two annotations, nothing tells a good annotator from a bad one: the labels
-    are the annotations, with a `NotIdentifiableWarning`.
+    If no instance has two annotations, good and bad annotators cannot be told apart. The labels are
+    then the annotations, with a `NotIdentifiableWarning`.
 
     References
     ----------
     Dawid & Skene (1979), JRSS C 28(1), Eq. 2.3-2.5. Subtypes: Li, Rubinstein & Cohn (ICML 2019),
-    section 4, here by EM and chosen by evidence.
+    section 4; fitted here by EM and chosen by evidence.
 
     Examples
     --------
@@ -183,17 +184,17 @@ class DawidSkene(BaseAggregator):
         if self.n_subtypes != "auto":
             choices = (int(self.n_subtypes),)
         shards = votes.shards()
-        models = {n: self._climb(votes, shards, start, n) for n in choices}
+        models = {n: self._run_em(votes, shards, start, n) for n in choices}
         evidence = {n: model.evidence for n, (model, _) in models.items()}
         self.n_subtypes_ = max(evidence, key=lambda n: (evidence[n], -n))
         self.evidence_ = evidence if has_prior else {}
         self._model, self.prior_strength_ = models[self.n_subtypes_]
-        self.posterior_ = start  # Overwritten: a second array would cost as much again.
+        self.posterior_ = start  # Overwritten, to save the memory of a second array.
         fill_rows(self.posterior_, shards, self._model.posterior)
-        self._describe(votes.n_classes)
+        self._set_class_attributes(votes.n_classes)
 
-    def _describe(self, n_classes: int) -> None:
-        """Tell of the classes what the model says of their states."""
+    def _set_class_attributes(self, n_classes: int) -> None:
+        """Set the fitted attributes, with the model's states summed up by class."""
         by_class = self._model.prior.reshape(n_classes, self.n_subtypes_)
         self.class_prior_ = by_class.sum(axis=1)
         r, _, k = self._model.responses.shape
@@ -211,11 +212,11 @@ class DawidSkene(BaseAggregator):
 
     # -- EM ---------------------------------------------------------------------------------------
 
-    def _climb(
+    def _run_em(
         self, votes: Votes, shards: list[Votes], start: FloatArray, n_subtypes: int
     ) -> tuple[Model, float]:
         """Run EM; return the model and the strength of its prior."""
-        split = partial(_with_subtypes, n_subtypes=n_subtypes)
+        split = partial(_split_into_subtypes, n_subtypes=n_subtypes)
         pseudo_counts, strength = self._prior(shards, split, n_subtypes)
         counts = total_em_counts(shards, start, split)
         history: list[float] = []
@@ -234,19 +235,19 @@ class DawidSkene(BaseAggregator):
     ) -> tuple[FloatArray, FloatArray]:
         """Prior (S,) and responses (R, S, K) that fit the expected counts."""
         prior = counts.prior
-        if self.class_prior == "uniform":  # Of the classes; their subtypes have their own shares.
+        if self.class_prior == "uniform":  # Over classes; the shares of subtypes are estimated.
             prior = normalise_rows(prior.reshape(-1, n_subtypes)).ravel()
         return normalise_rows(prior), normalise_rows(counts.confusion + pseudo_counts)
 
     def _evidence(
         self, votes: Votes, counts: EMCounts, responses: FloatArray, pseudo_counts: FloatArray
     ) -> float:
-        """Lower bound of the log evidence of the annotations, confusion matrices integrated out.
+        """Lower bound on the log evidence of the annotations, confusion matrices integrated out.
 
-        The bound of variational Bayes at the posterior of EM [1]_: E log p(states) + entropy of
-        the posterior (what the log likelihood holds beside E log p(responses)) + log
-        Dirichlet-multinomial of the expected counts. What else was fitted, the states' shares and
-        the centre of the prior, costs half a log of the number of annotations each, as in the BIC.
+        The variational Bayes bound at EM's posterior [1]_: E log p(states) + entropy of the
+        posterior (both are the log likelihood minus E log p(responses)) + log Dirichlet-multinomial
+        of the expected counts. Each other fitted parameter (the shares of the states and the centre
+        of the prior) costs half the log of the number of annotations, as in the BIC.
 
         .. [1] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis,
            University College London, 2003, section 2.3.
@@ -262,10 +263,10 @@ class DawidSkene(BaseAggregator):
     def _prior(
         self, shards: list[Votes], split: Callable[..., FloatArray], n_subtypes: int
     ) -> tuple[FloatArray, float]:
-        """Pseudo-counts of every row, shape (R or 1, S, K), and what each row's are worth.
+        """Pseudo-counts of each row, shape (R or 1, S, K), and their sum per row.
 
-        They come from the votes even where EM starts elsewhere: where it ends should not depend on
-        where it starts.
+        They come from the votes even if EM starts elsewhere, because the result should not depend
+        on the start.
         """
         n_states, n_responses = shards[0].n_classes * n_subtypes, shards[0].n_responses
         if self.confusion_prior is None:
@@ -282,78 +283,78 @@ class DawidSkene(BaseAggregator):
     def _centre(self, counts: FloatArray, identity: FloatArray) -> FloatArray:
         """Centre of the prior on every row, shape (R or 1, S, K); rows sum to 1."""
         if self.confusion_prior == "diagonal":
-            off = (1.0 - self.diagonal) / (identity.shape[1] - 1)
-            return (self.diagonal * identity + off * (1 - identity))[None]
-        # A class nobody chose still needs a row: one right pseudo-annotation, a tenth elsewhere.
+            off_diagonal = (1.0 - self.diagonal) / (identity.shape[1] - 1)
+            return (self.diagonal * identity + off_diagonal * (1 - identity))[None]
+        # A class nobody chose still needs a row: 1.1 correct pseudo-annotations, 0.1 of the others.
         if self.confusion_prior == "pooled":
             return normalise_rows(counts.sum(axis=0) + 0.1 + identity)[None]
         return _hierarchical_centre(counts, identity)
 
 
 def _count_votes(shard: Votes, split: Callable[..., FloatArray]) -> EMCounts:
-    """Counts against the vote shares, of the instances that have votes."""
-    nothing = np.zeros(shard.n_classes)
-    return em_counts(shard, split(shard, vote_shares(shard.answers, empty=nothing)))
+    """Counts against the vote shares, over the instances that have votes."""
+    no_votes = np.zeros(shard.n_classes)
+    return em_counts(shard, split(shard, vote_shares(shard.answers, empty=no_votes)))
 
 
 def _hierarchical_centre(counts: FloatArray, identity: FloatArray) -> FloatArray:
-    """Give every annotator its own accuracy, and to its mistakes the crowd's pattern, (R, S, K).
+    """Combine each annotator's accuracy with the crowd's distribution of mistakes, (R, S, K).
 
-    To abstain is apart from being right or wrong: it has a rate of each annotator and state.
+    Abstentions are modelled separately, with one rate per annotator and state.
     """
     n_classes = int(identity.sum(axis=0).astype(bool).sum())
-    answers, is_right = counts[:, :, :n_classes], identity[:, :n_classes]
-    pooled = normalise_rows(answers.sum(axis=0) + 0.1 + is_right)
-    ease = (pooled * is_right).sum(axis=1)
-    hits, given = (answers * is_right).sum(axis=(1, 2)), answers.sum(axis=(1, 2))
-    p_right = _rates(hits, given, ease)[:, :, None]
-    mistakes = normalise_rows(pooled * (1 - is_right))
-    centre: FloatArray = p_right * is_right + (1 - p_right) * mistakes
+    answers, is_correct = counts[:, :, :n_classes], identity[:, :n_classes]
+    pooled = normalise_rows(answers.sum(axis=0) + 0.1 + is_correct)
+    state_accuracy = (pooled * is_correct).sum(axis=1)
+    hits, given = (answers * is_correct).sum(axis=(1, 2)), answers.sum(axis=(1, 2))
+    p_correct = _rates(hits, given, state_accuracy)[:, :, None]
+    mistakes = normalise_rows(pooled * (1 - is_correct))
+    centre: FloatArray = p_correct * is_correct + (1 - p_correct) * mistakes
     if counts.shape[2] == n_classes:
         return centre
     abstained, asked = counts[:, :, n_classes:].sum(axis=2), counts.sum(axis=2)
-    of_states = (abstained.sum(axis=0) + 0.1) / (asked.sum(axis=0) + 0.2)
-    p_abstain = _rates(abstained.sum(axis=1), asked.sum(axis=1), of_states)[:, :, None]
+    state_rates = (abstained.sum(axis=0) + 0.1) / (asked.sum(axis=0) + 0.2)
+    p_abstain = _rates(abstained.sum(axis=1), asked.sum(axis=1), state_rates)[:, :, None]
     return np.concatenate([(1 - p_abstain) * centre, p_abstain], axis=2)
 
 
-def _rates(hits: FloatArray, trials: FloatArray, of_states: FloatArray) -> FloatArray:
-    """Rate of every annotator in every state, shape (R, S).
+def _rates(hits: FloatArray, trials: FloatArray, state_rates: FloatArray) -> FloatArray:
+    """Rate of each annotator in each state, shape (R, S).
 
-    An annotator's rate (shrunk to the crowd's) and a state's differ from the crowd's by so much in
-    log odds; both differences add up.
+    In log odds it is the crowd's rate plus the deviations of the annotator's rate (shrunk to the
+    crowd's) and of the state's rate.
     """
     overall = hits.sum() / max(trials.sum(), np.finfo(float).tiny)
     own = (hits + SKILL_STRENGTH * overall) / (trials + SKILL_STRENGTH)
-    # Nothing is taken to be certain before the annotations are seen.
-    own, of_states, overall = (np.clip(p, 0.01, 0.99) for p in (own, of_states, overall))
-    rates: FloatArray = expit(logit(own)[:, None] + logit(of_states) - logit(overall))
+    # A prior must not be certain.
+    own, state_rates, overall = (np.clip(p, 0.01, 0.99) for p in (own, state_rates, overall))
+    rates: FloatArray = expit(logit(own)[:, None] + logit(state_rates) - logit(overall))
     return rates
 
 
-def _with_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:
-    """Split a class's mass among its subtypes by how much the votes disagree, shape (n, S)."""
+def _split_into_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:
+    """Split each class's mass among its subtypes by how much the votes disagree, shape (n, S)."""
     if n_subtypes == 1:
         return posterior
-    # Of the votes alone: gold tells the class, not how clear the instance is.
+    # Gold is left out: it is evidence of the class, not of how clear the instance is.
     answers = replace(votes.answers, gold=None)
     doubt = (1.0 - vote_shares(answers).max(axis=1)) / (1.0 - 1.0 / votes.n_classes)
-    # Hat functions around evenly spaced degrees of doubt, never quite 0.
+    # Hat functions around evenly spaced degrees of doubt; the shares are never 0.
     centres = np.linspace(0.0, 1.0, n_subtypes)
     hats = np.maximum(0.0, 1.0 - np.abs(doubt[:, None] - centres) * (n_subtypes - 1))
     shares = 0.8 * hats + 0.2 / n_subtypes
     return (posterior[:, :, None] * shares[:, None, :]).reshape(len(posterior), -1)
 
 
-def _over_classes(posterior: FloatArray, n_classes: int) -> FloatArray:
-    """Sum over the subtypes of every class, shape (n, C)."""
+def _sum_subtypes(posterior: FloatArray, n_classes: int) -> FloatArray:
+    """Sum over the subtypes of each class, shape (n, C)."""
     if posterior.shape[1] == n_classes:
         return posterior
     return posterior.reshape(len(posterior), n_classes, -1).sum(axis=2)
 
 
 def _log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> float:
-    """Log probability of the annotations, every row under a Dirichlet prior of its own."""
-    given, worth = counts.sum(axis=2), pseudo_counts.sum(axis=2)
+    """Log probability of the annotations, each row under its own Dirichlet prior."""
+    given, strength = counts.sum(axis=2), pseudo_counts.sum(axis=2)
     log_p = (gammaln(counts + pseudo_counts) - gammaln(pseudo_counts)).sum()
-    return float(log_p - (gammaln(given + worth) - gammaln(worth)).sum())
+    return float(log_p - (gammaln(given + strength) - gammaln(strength)).sum())

@@ -1,4 +1,4 @@
-"""Enhanced Bayesian classifier combination: annotators who err on the same instances.
+"""Enhanced Bayesian classifier combination, for annotators who err on the same instances.
 
 .. [1] Y. Li, B. I. P. Rubinstein and T. Cohn. Exploiting worker correlation for label aggregation
    in crowdsourcing. ICML 2019 (PMLR 97).
@@ -36,70 +36,72 @@ from manyhands.inference.votes import SHARD, Votes, fill_rows, make_votes, sum_o
 from manyhands.typing import FloatArray, IntArray
 
 LARGEST = 200_000_000
-"""Entries of all confusion matrices; about five arrays of so many numbers are held."""
+"""Maximal number of entries of all confusion matrices; about five arrays of that size are held."""
 
 
 class EBCC(BaseAggregator):
-    """Infer true classes where annotators share their mistakes: each class has subtypes.
+    """Infer true classes when annotators make the same mistakes: each class has subtypes.
 
-    The model of `IBCC`, in which every class is a mixture of subtypes (the clear eights and those
-    that look like a three) and an annotator has a confusion row for each. Annotators are
-    independent given the subtype, not given the class: many who err alike on the same kind of
-    instance count for less than many independent ones.
+    This is the model of `IBCC`, but each class is a mixture of subtypes (clear eights, and eights
+    that look like a three), and an annotator has one confusion row per subtype. Annotators are
+    independent given the subtype, not given the class. Annotators who err alike on the same kind
+    of instance therefore count for less than as many independent ones.
 
     Parameters
     ----------
     max_iter : int, default=500
         Iterations of one restart.
     tol : float, default=1e-7
-        Stop when the lower bound per annotation grows by less. It climbs in steps, with flat
-        stretches in between: a larger ``tol`` stops on one of them.
+        Stop when the lower bound per annotation grows by less. The bound has plateaus between
+        steps, and a larger ``tol`` may stop on one of them.
     n_subtypes : int, default=10
-        Subtypes of every class at most: those not needed stay empty. With 1 the model is IBCC's.
+        Maximal number of subtypes per class; those not needed stay empty. With 1 the model is
+        IBCC's.
     n_restarts : int, default=10
         Random starts; the one that reaches the largest lower bound is kept.
     subtype_strength : float, default=0.1
-        Pseudo-instances of the prior, shared among the subtypes of a class. Far below
-        ``n_subtypes``, it prefers few subtypes.
+        Pseudo-instances of the prior, divided among the subtypes of a class. A value far below
+        ``n_subtypes`` favours few subtypes.
     diagonal, off_diagonal : float, default=4.0 and 1.0
-        Pseudo-annotations of the prior in every confusion row, right ones and for each other
+        Pseudo-annotations of the prior in each confusion row: correct ones, and those of each other
         response, as in `IBCC`.
     class_strength : "votes" or float, default="votes"
-        Pseudo-instances of the prior in every class: as many as it has votes (in shares of an
-        instance; at least 1), or a number.
+        Pseudo-instances of the prior in each class: the class's votes (in shares of an instance; at
+        least 1), or a number.
     abstentions : {"model", "ignore"}, default="ignore"
-        Whether an annotator's abstentions (`AnnotationTable.abstentions`) tell of the class: with
-        "model" to abstain is one more response with its own probability in every subtype.
+        Whether an annotator's abstentions (`AnnotationTable.abstentions`) are informative: with
+        "model" an abstention is one more response with its own probability in each subtype.
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
-        as the posterior is distributed already.
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
     random_state : int, RandomState or None, default=0
-        For the restarts, and ``ties="random"``.
+        Seed for the restarts and ``ties="random"``.
 
     Attributes
     ----------
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given]; mixture of the subtypes' confusion rows.
+        Mixture of the subtypes' confusion rows, indexed [annotator, true, given].
     subtype_weight_ : array of shape (n_classes, n_subtypes)
-        Expected share of every subtype in its class.
+        Expected share of each subtype in its class.
     subtype_confusion_ : array of shape (n_annotators, n_classes, n_subtypes, n_classes)
-        Expected confusion rows, [annotator, true, subtype, given]; computed when asked for.
+        Expected confusion rows, indexed [annotator, true, subtype, given]; computed on access.
     abstention_ : array of shape (n_annotators, n_classes)
-        Expected probability to abstain on an instance of every class; 0 unless modelled.
+        Expected probability of abstaining on an instance of each class; 0 unless modelled.
     log_likelihood_ : array of shape (n_iter_,)
-        Evidence lower bound of the best restart after every E-step; it never decreases.
+        Evidence lower bound of the best restart after each E-step; it never decreases.
     restart_bounds_ : array of shape (n_restarts,)
-        Lower bound each restart reached. If the best is alone, more restarts may find a better.
+        Lower bound that each restart reached. If only one reached the best, more restarts may find
+        a better one.
 
     Notes
     -----
-    Every restart splits each class's share of an instance's votes at random (uniformly over the
-    simplex) among the subtypes. The random numbers are a function of the seed and of who voted
-    how, each annotator known by the agreement with all others: the result does not depend on the
-    order of instances, annotators or classes.
+    Each restart splits each class's share of an instance's votes at random (uniformly over the
+    simplex) among the subtypes. The random numbers depend on the seed and on who voted how, where
+    annotators are identified by their agreement with all others. The result therefore does not
+    depend on the order of instances, annotators or classes.
 
-    Memory: ``n_annotators * n_classes**2 * n_subtypes`` numbers, and while fitting about four
-    times as many.
+    Memory: ``n_annotators * n_classes**2 * n_subtypes`` numbers, and about four times as many
+    during fitting.
 
     References
     ----------
@@ -167,16 +169,16 @@ class EBCC(BaseAggregator):
         for _ in range(self.n_restarts):
             waves = draw_waves(self.n_subtypes, rng)
             counts = total_em_counts(shards, start, partial(random_split, codes=codes, waves=waves))
-            run = self._climb(shards, counts, prior)
+            run = self._run(shards, counts, prior)
             bounds.append(run.history[-1])
             best = run if best is None or bounds[-1] > best.history[-1] else best
         assert best is not None
-        self._describe(best, votes.n_classes)
+        self._set_attributes(best, votes.n_classes)
         self.restart_bounds_ = np.array(bounds)
         self.posterior_ = self._fill(start, shards)
 
     def _check_size(self, votes: Votes) -> None:
-        """Refuse tables whose confusion matrices no memory would hold."""
+        """Refuse tables whose confusion matrices would not fit into memory."""
         n = votes.n_annotators * votes.n_classes * votes.n_responses * self.n_subtypes
         if n > LARGEST:
             raise AnnotationError(
@@ -185,20 +187,20 @@ class EBCC(BaseAggregator):
                 "responses; lower n_subtypes, or use IBCC or OneCoinDawidSkene"
             )
 
-    def _climb(self, shards: list[Votes], counts: EMCounts, prior: Dirichlets) -> Run:
-        """Update the Dirichlets and the instances in turn until the lower bound stands still."""
+    def _run(self, shards: list[Votes], counts: EMCounts, prior: Dirichlets) -> Run:
+        """Update the Dirichlets and the posterior in turn until the lower bound settles."""
         enough = self.tol * sum(shard.total_weight for shard in shards)
         history: list[float] = []
         for _ in range(self.max_iter):
-            found = prior.updated(counts)
-            logs = found.expected_logs()
+            dirichlets = prior.updated(counts)
+            logs = dirichlets.expected_logs()
             counts = sum_over_shards(expect_and_count, shards, logs.state_prior, logs.confusion)
-            history.append(counts.log_likelihood - found.divergence(prior, logs))
+            history.append(counts.log_likelihood - dirichlets.divergence(prior, logs))
             if has_settled(history, enough):
                 break
-        return Run(found, history)
+        return Run(dirichlets, history)
 
-    def _describe(self, run: Run, n_classes: int) -> None:
+    def _set_attributes(self, run: Run, n_classes: int) -> None:
         self._dirichlets = run.dirichlets
         self.class_prior_ = normalise_rows(run.dirichlets.classes)
         self.subtype_weight_ = normalise_rows(run.dirichlets.subtypes)
@@ -210,11 +212,11 @@ class EBCC(BaseAggregator):
 
     @property
     def subtype_confusion_(self) -> FloatArray:
-        """Expected confusion rows [annotator, true, subtype, given], shape (R, C, M, C)."""
+        """Expected confusion rows, indexed [annotator, true, subtype, given], (R, C, M, C)."""
         return normalise_rows(self._subtype_responses()[..., : len(self.class_prior_)])
 
     def _subtype_responses(self) -> FloatArray:
-        """Expected probability of every response, shape (R, C, M, K)."""
+        """Expected probability of each response, shape (R, C, M, K)."""
         alpha = self._dirichlets.confusion
         shape = (len(alpha), *self.subtype_weight_.shape, alpha.shape[2])
         return normalise_rows(alpha).reshape(shape)
@@ -224,22 +226,22 @@ class EBCC(BaseAggregator):
         return self._fill(posterior, self._shards(votes))
 
     def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
-        """Write the posterior of every instance into ``out``."""
+        """Write the posterior of each instance into ``out``."""
         logs = self._dirichlets.expected_logs()
 
         def rows(shard: Votes) -> FloatArray:
             states, _ = e_step(shard, logs.state_prior, logs.confusion)
             posterior = states.reshape(len(states), *self.subtype_weight_.shape).sum(axis=2)
             posterior[~shard.voted] = self.class_prior_
-            return clamp_to_gold(shard, posterior)  # Sums of subtypes are 1 but for rounding.
+            return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
 
         fill_rows(out, shards, rows)
         return out
 
     def _shards(self, votes: Votes) -> list[Votes]:
-        # A row is n_subtypes times as long as elsewhere, and should still fit into the cache.
-        enough_to_add_up = 4 * votes.n_annotators * votes.n_responses
-        return votes.shards(max(SHARD // self.n_subtypes, enough_to_add_up))
+        # A row is n_subtypes times as long as in other methods but must still fit into the cache.
+        least = 4 * votes.n_annotators * votes.n_responses  # Keeps adding up the counts cheap.
+        return votes.shards(max(SHARD // self.n_subtypes, least))
 
     def _prior(self, votes: Votes) -> Dirichlets:
         if self.class_strength == "votes":
@@ -255,14 +257,14 @@ class EBCC(BaseAggregator):
 
 @dataclass(frozen=True, eq=False)
 class Dirichlets:
-    """Parameters of the Dirichlets over the model's probabilities, or expected logs of these.
+    """Parameters of the Dirichlets over the model's probabilities, or expected log probabilities.
 
     Attributes
     ----------
     classes : array of shape (C,)
     subtypes : array of shape (C, M)
     confusion : array of shape (R, C * M, K)
-        [annotator, class and subtype, response]; in the prior (C * M, K).
+        Indexed [annotator, class and subtype, response]; shape (C * M, K) in the prior.
     """
 
     classes: FloatArray
@@ -270,7 +272,7 @@ class Dirichlets:
     confusion: FloatArray
 
     def updated(self, counts: EMCounts) -> Dirichlets:
-        """Posterior of this prior after expected counts."""
+        """Posterior from this prior and expected counts."""
         sizes = counts.prior.reshape(self.subtypes.shape)
         return Dirichlets(
             self.classes + sizes.sum(axis=1),
@@ -279,16 +281,16 @@ class Dirichlets:
         )
 
     def expected_logs(self) -> Dirichlets:
-        """Expected logarithms of the probabilities, in the same shapes."""
+        """Expected log probabilities, in the same shapes."""
         return Dirichlets(*map(expected_log, (self.classes, self.subtypes, self.confusion)))
 
     @property
     def state_prior(self) -> FloatArray:
-        """Of expected logs: that of every class and subtype, shape (C * M,)."""
+        """For expected logs: the expected log probability of each class and subtype, (C * M,)."""
         return (self.classes[:, None] + self.subtypes).ravel()
 
     def divergence(self, prior: Dirichlets, logs: Dirichlets) -> float:
-        """KL divergence from ``prior``, summed over all; ``logs`` are the `expected_logs`."""
+        """KL divergence from ``prior``, summed over all rows; ``logs`` are the `expected_logs`."""
         return (
             dirichlet_divergence(self.classes, prior.classes, logs.classes)
             + dirichlet_divergence(self.subtypes, prior.subtypes, logs.subtypes)
@@ -298,41 +300,41 @@ class Dirichlets:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Where one restart ended, and its lower bound after every iteration."""
+    """Result of one restart, and its lower bound after each iteration."""
 
     dirichlets: Dirichlets
     history: list[float]
 
 
-# -- random starts that do not depend on the order of anything ------------------------------------
+# -- random starts that do not depend on the order of instances, annotators or classes ------------
 
 
 def annotator_codes(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Two numbers in [-1, 1] for every annotator, of how often it agrees with all, shape (2, R).
+    """Two numbers in [-1, 1] per annotator, computed from its agreement with all, shape (2, R).
 
-    They scatter: annotators who differ a little have unrelated numbers.
+    They act as a hash: annotators who differ a little have unrelated numbers.
     """
     agreement = by_annotator(votes, probability_correct(votes, posterior))
     return np.stack([np.sin(agreement), np.cos(agreement)])
 
 
 def draw_waves(n_subtypes: int, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
-    """Random frequency and phase for every subtype."""
+    """Draw a random frequency and phase per subtype."""
     return rng.uniform(100.0, 1000.0, n_subtypes), rng.uniform(0.0, 2 * np.pi, n_subtypes)
 
 
 def random_split(
     votes: Votes, posterior: FloatArray, codes: FloatArray, waves: tuple[FloatArray, FloatArray]
 ) -> FloatArray:
-    """Split every instance's mass in every class among the subtypes at random, shape (n, C * M).
+    """Split each instance's mass in each class among the subtypes at random, shape (n, C * M).
 
-    The shares are distributed evenly over the simplex (exponentials over their sum). Random
-    numbers come from a wave so fast that any other combination of votes is elsewhere on it; whose
-    votes are the same get the same shares, as they would after the first E-step anyway.
+    The shares are uniform over the simplex (exponentials divided by their sum). The random numbers
+    come from a wave so fast that any other combination of votes is elsewhere on it. Instances with
+    the same votes get the same shares, as they would after the first E-step anyway.
     """
     votes = votes.answers
-    for_class, at_all = codes[:, votes.annotator]
-    votes_code = weighted_votes(votes, for_class) + by_instance(votes, at_all)[:, None]
+    class_code, annotator_code = codes[:, votes.annotator]
+    votes_code = weighted_votes(votes, class_code) + by_instance(votes, annotator_code)[:, None]
     frequency, phase = waves
     uniform = np.arccos(np.cos(votes_code[:, :, None] * frequency + phase)) / np.pi
     shares = normalise_rows(-np.log(np.clip(uniform, 1e-12, 1 - 1e-12)))

@@ -1,4 +1,4 @@
-"""EM over confusion matrices: the E step, and the sums of counts that its M step needs [1]_.
+"""EM for confusion matrices: the E-step, and the counts that the M-step needs [1]_.
 
 .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
    the EM algorithm. Applied Statistics 28(1), 1979.
@@ -21,14 +21,14 @@ from manyhands.typing import FloatArray
 
 @dataclass(frozen=True)
 class EMCounts:
-    """What EM over confusion matrices needs to know of a shard.
+    """Expected counts that the M-step needs from a shard.
 
     Attributes
     ----------
     prior : array of shape (C,)
-        Expected instances of every class, among those something is known of.
+        Expected number of instances of each class, over those with annotations or gold.
     confusion : array of shape (R, C, K)
-        Expected responses, [annotator, true, response].
+        Expected responses, indexed [annotator, true, response].
     log_likelihood : float
     """
 
@@ -37,7 +37,7 @@ class EMCounts:
     log_likelihood: float = 0.0
 
     def __add__(self, other: EMCounts) -> EMCounts:
-        """Counts of both."""
+        """Return the counts of both."""
         return EMCounts(
             self.prior + other.prior,
             self.confusion + other.confusion,
@@ -47,7 +47,7 @@ class EMCounts:
 
 def em_counts(votes: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> EMCounts:
     """Counts of a shard under a posterior (Dawid & Skene 1979, Eq. 2.3 and 2.4)."""
-    if votes.voted.all():  # A product is faster than a sum along the long axis, or a mask.
+    if votes.voted.all():  # A product is faster than a mask, or a sum along the long axis.
         prior = np.ones(len(posterior)) @ posterior
     else:
         prior = posterior[votes.voted].sum(axis=0)
@@ -57,10 +57,10 @@ def em_counts(votes: Votes, posterior: FloatArray, log_likelihood: float = 0.0) 
 def expect_and_count(
     votes: Votes, log_prior: FloatArray, log_confusion: FloatArray, *, hard: bool = False
 ) -> EMCounts:
-    """Count under the parameters' own posterior: one EM iteration's share of a shard.
+    """Count under the posterior of the given parameters: one EM iteration on a shard.
 
-    With ``hard`` every instance counts in its most probable class alone, and the log likelihood is
-    that of annotations and classes.
+    With ``hard`` each instance counts only in its most probable class, and the log likelihood is
+    the joint one of annotations and classes.
     """
     posterior, evidence = e_step(votes, log_prior, log_confusion)
     if hard:
@@ -76,7 +76,7 @@ def total_em_counts(
     posterior: FloatArray,
     states: Callable[[Votes, FloatArray], FloatArray] = lambda _, rows: rows,
 ) -> EMCounts:
-    """Counts under a given posterior of all instances (of whose rows ``states`` makes others)."""
+    """Counts under a given posterior of all instances; ``states`` may transform its rows."""
     return reduce(
         add,
         (em_counts(shard, states(shard, rows)) for shard, rows in zip_shards(shards, posterior)),
@@ -86,15 +86,15 @@ def total_em_counts(
 def e_step(
     votes: Votes, log_prior: FloatArray, log_confusion: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Posterior over classes (n, C) and the log likelihood of every instance (n,).
+    """Posterior over classes (n, C) and log likelihood of each instance (n,).
 
-    Dawid & Skene (1979), Eq. 2.5, in log space: a product of 200 annotations underflows.
+    Dawid & Skene (1979), Eq. 2.5, in log space because a product of 200 annotations underflows.
 
     Parameters
     ----------
     votes : Votes
-    log_prior : array of shape (C,) or, one row an instance, (n, C)
-    log_confusion : array of shape (R, C, K), [annotator, true, response]
+    log_prior : array of shape (C,), or (n, C) with one row per instance
+    log_confusion : array of shape (R, C, K), indexed [annotator, true, response]
     """
     return normalise_joint(votes, log_likelihoods(votes, log_confusion) + log_prior)
 
@@ -108,7 +108,7 @@ def log_likelihoods(votes: Votes, log_confusion: FloatArray) -> FloatArray:
 
 
 def normalise_joint(votes: Votes, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Normalise log p(state, annotations), overwriting it; gold leaves the states of one class.
+    """Normalise log p(state, annotations) in place; gold restricts the states to one class.
 
     Returns
     -------
@@ -118,9 +118,9 @@ def normalise_joint(votes: Votes, joint: FloatArray) -> tuple[FloatArray, FloatA
     """
     if votes.gold is not None:
         known = np.flatnonzero(votes.gold >= 0)
-        per_class = joint.shape[1] // votes.n_classes  # A class may have several states.
-        other = np.arange(joint.shape[1]) // per_class != votes.gold[known][:, None]
-        joint[known] = np.where(other, -np.inf, joint[known])
+        n_states = joint.shape[1] // votes.n_classes  # A class may have several states.
+        impossible = np.arange(joint.shape[1]) // n_states != votes.gold[known][:, None]
+        joint[known] = np.where(impossible, -np.inf, joint[known])
     top = _row_max(joint)
     joint -= top[:, None]
     np.exp(joint, out=joint)
@@ -130,7 +130,7 @@ def normalise_joint(votes: Votes, joint: FloatArray) -> tuple[FloatArray, FloatA
 
 
 def _row_max(values: FloatArray) -> FloatArray:
-    """Largest value of every row, shape (n,)."""
+    """Largest value of each row, shape (n,)."""
     if values.shape[1] > 16:
         return values.max(axis=1)
     top = values[:, 0].copy()
@@ -140,16 +140,16 @@ def _row_max(values: FloatArray) -> FloatArray:
 
 
 def confusion_counts(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Expected counts, shape (R, C, K), [annotator, true, response] (Dawid & Skene, Eq. 2.3)."""
+    """Expected counts (R, C, K), indexed [annotator, true, response] (Dawid & Skene, Eq. 2.3)."""
     counts = np.asarray(votes.matrix.T @ posterior)
     shape = (votes.n_annotators, votes.n_responses, posterior.shape[1])
     return counts.reshape(shape).transpose(0, 2, 1)
 
 
 def estimate_confusions(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Share of each response against a posterior, (R, C, K); a row without evidence is pooled."""
+    """Shares of responses under a posterior, (R, C, K); rows without evidence get pooled ones."""
     counts = total_em_counts(votes.shards(), posterior).confusion
-    counts[counts.sum(axis=2) < 1e-9] = 0.0  # What rounding leaves is no evidence.
+    counts[counts.sum(axis=2) < 1e-9] = 0.0  # Rounding errors are not evidence.
     pooled = normalise_rows(counts.sum(axis=0))
     empty = counts.sum(axis=2, keepdims=True) == 0
     return normalise_rows(np.where(empty, pooled, counts))

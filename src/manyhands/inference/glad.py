@@ -27,24 +27,24 @@ from manyhands.inference.votes import Votes, concatenate_rows, zip_shards
 from manyhands.typing import FloatArray
 
 PRIOR_MEAN = 1.0
-"""Mean of the normal priors (of variance 1) on abilities and on log beta; also where EM starts."""
+"""Mean of the normal priors (of variance 1) on abilities and log beta; also EM's starting value."""
 
 FIRST_M_STEP, M_STEP = 10, 3
 """L-BFGS iterations of the first M-step, which starts from equal parameters, and of the others,
-which start from the last: EM needs about as many rounds as with exact M-steps."""
+which start from the previous ones. EM then needs about as many rounds as with exact M-steps."""
 
 SHARD = 25_000
-"""Annotations a shard: the M-step's arrays stay in the processor's cache."""
+"""Annotations per shard; with so few, the M-step's arrays stay in the processor's cache."""
 
 LOG_BETA_MAX = 30.0
-"""Where exp(log beta) stops growing, so that a long trial step cannot overflow."""
+"""Upper limit of log beta in exp(log beta), which keeps a long trial step from overflowing."""
 
 
 class GLAD(BaseAggregator):
-    """Infer true classes, one ability an annotator and one difficulty an instance by EM.
+    """Infer true classes, one ability per annotator and one difficulty per instance, by EM.
 
-    An annotation is right with probability sigmoid(ability * beta), where beta > 0 is small for a
-    difficult instance; a wrong one is any other class, all equally probable.
+    An annotation is correct with probability sigmoid(ability * beta), where beta > 0 is small for a
+    difficult instance. In a wrong annotation, all other classes are equally probable.
 
     Parameters
     ----------
@@ -53,27 +53,28 @@ class GLAD(BaseAggregator):
         Stop when the penalised log likelihood per annotation grows by less.
     class_prior : {"uniform", "estimated"}, default="uniform"
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
-        as the posterior is distributed already.
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Attributes
     ----------
     ability_ : array of shape (n_annotators,)
-        At 0 the chance of being right is 1/2 whatever the instance; above, it grows as instances
-        get easier; below (an adversary) it falls. 1, the prior's mean, without annotations.
+        At 0, annotations are correct with probability 1/2 on any instance. Above 0, this
+        probability rises as instances get easier; below 0 (an adversary) it falls. For an annotator
+        without annotations, the prior's mean, 1.
     difficulty_ : array of shape (n_instances,)
-        1 / beta, positive; the larger, the closer is everyone's chance of being right to 1/2.
-        1 / e, from the prior's mean, without annotations.
+        1 / beta, positive; the larger it is, the closer everyone's probability of being correct is
+        to 1/2. For an instance without annotations, 1 / e, from the prior's mean.
     log_likelihood_ : array of shape (n_iter_,)
-        Log likelihood plus log prior density (up to a constant) after every E-step; it never
+        Log likelihood plus log prior density (up to a constant) after each E-step; it never
         decreases.
 
     Notes
     -----
-    Priors: normal with mean 1 and variance 1 on every ability and every log beta. Start: posterior
-    = vote shares, abilities and log beta 1.
+    The priors of each ability and each log beta are normal with mean 1 and variance 1. EM starts
+    from the vote shares, with all abilities and log betas equal to 1.
 
     References
     ----------
@@ -119,7 +120,7 @@ class GLAD(BaseAggregator):
         prior = np.full(votes.n_classes, 1.0 / votes.n_classes)
         if self.class_prior == "estimated":
             prior = known_prior(votes, start)
-        theta, prior, history = self._em(model, theta, prior, model.is_right(start))
+        theta, prior, history = self._em(model, theta, prior, model.p_correct(start))
         self.posterior_, self.class_prior_ = model.posterior(theta, prior), prior
         self.ability_ = theta[: votes.n_annotators]
         self.difficulty_ = 1.0 / _beta(theta[votes.n_annotators :])
@@ -129,19 +130,19 @@ class GLAD(BaseAggregator):
     def _posterior(self, votes: Votes) -> FloatArray:
         model = _Model(votes, annotators_known=True)
         theta = np.concatenate([self.ability_, np.full(votes.n_instances, PRIOR_MEAN)])
-        is_right, _, _ = model.e_step(theta, self.class_prior_)
-        theta, prior, _ = self._em(model, theta, self.class_prior_, is_right)
+        p_correct, _, _ = model.e_step(theta, self.class_prior_)
+        theta, prior, _ = self._em(model, theta, self.class_prior_, p_correct)
         return model.posterior(theta, prior)
 
     def _em(
-        self, model: _Model, theta: FloatArray, prior: FloatArray, is_right: list[FloatArray]
+        self, model: _Model, theta: FloatArray, prior: FloatArray, p_correct: list[FloatArray]
     ) -> tuple[FloatArray, FloatArray, list[float]]:
-        """M- and E-steps in turn; returns parameters, class prior and the objective's history."""
+        """Alternate M- and E-steps; return parameters, class prior and history of the objective."""
         learn_prior = self.class_prior == "estimated" and not model.annotators_known
         history: list[float] = []
         for _ in range(self.max_iter):
-            theta = model.m_step(theta, is_right, M_STEP if history else FIRST_M_STEP)
-            is_right, shares, log_likelihood = model.e_step(theta, prior)
+            theta = model.m_step(theta, p_correct, M_STEP if history else FIRST_M_STEP)
+            p_correct, shares, log_likelihood = model.e_step(theta, prior)
             history.append(log_likelihood)
             if has_settled(history, self.tol * model.total_weight):
                 break
@@ -153,8 +154,8 @@ class GLAD(BaseAggregator):
 class _Model:
     """E- and M-step over the shards of the annotations.
 
-    Parameters are one vector ``theta``: the abilities (R,), then log beta of the instances (n,).
-    With ``annotators_known`` the abilities stay as they are.
+    The parameters form one vector ``theta``: the abilities (R,), then the instances' log beta (n,).
+    With ``annotators_known`` the abilities are fixed.
     """
 
     def __init__(self, votes: Votes, *, annotators_known: bool = False) -> None:
@@ -164,13 +165,13 @@ class _Model:
         self.shards = votes.shards(SHARD)
 
     def split(self, theta: FloatArray) -> Iterator[tuple[Votes, FloatArray, FloatArray]]:
-        """Every shard with the abilities (R,) and its log beta (n,), which are views."""
+        """Yield each shard with views of the abilities (R,) and of its log beta (n,)."""
         ability, log_beta = theta[: self.n_annotators], theta[self.n_annotators :]
         for shard, own in zip_shards(self.shards, log_beta):
             yield shard, ability, own
 
-    def is_right(self, posterior: FloatArray) -> list[FloatArray]:
-        """Probability that an annotation is right under a posterior (n, C), by shards."""
+    def p_correct(self, posterior: FloatArray) -> list[FloatArray]:
+        """Probability that each annotation is correct under a posterior (n, C), per shard."""
         return list(starmap(probability_correct, zip_shards(self.shards, posterior)))
 
     def posterior(self, theta: FloatArray, prior: FloatArray) -> FloatArray:
@@ -180,62 +181,62 @@ class _Model:
     def e_step(
         self, theta: FloatArray, prior: FloatArray
     ) -> tuple[list[FloatArray], FloatArray, float]:
-        """Return `is_right`, the shares of the classes (C,), the penalised log likelihood."""
-        is_right, classes = [], np.zeros(len(prior))
+        """Return `p_correct`, the shares of the classes (C,), and the penalised log likelihood."""
+        p_correct, classes = [], np.zeros(len(prior))
         log_likelihood = -0.5 * float(((theta - PRIOR_MEAN) ** 2).sum())
         for part in self.split(theta):
             posterior, evidence = e_step(*part, prior)
-            is_right.append(probability_correct(part[0], posterior))
+            p_correct.append(probability_correct(part[0], posterior))
             classes += part[0].voted @ posterior
             log_likelihood += evidence
-        return is_right, normalise_rows(classes), log_likelihood
+        return p_correct, normalise_rows(classes), log_likelihood
 
-    def m_step(self, theta: FloatArray, is_right: list[FloatArray], max_iter: int) -> FloatArray:
-        """Climb the expected penalised log likelihood by L-BFGS.
+    def m_step(self, theta: FloatArray, p_correct: list[FloatArray], max_iter: int) -> FloatArray:
+        """Increase the expected penalised log likelihood by L-BFGS.
 
-        Steps are in units of the parameters' standard errors: an annotator with a thousand
-        annotations and an instance with five would else need very different ones.
+        Steps are in units of the parameters' standard errors. Without this, an annotator with a
+        thousand annotations and an instance with five would need very different steps.
         """
         unit = 1.0 / np.sqrt(self.information(theta))
 
         def loss(step: Any) -> tuple[float, FloatArray]:
-            value, slope = self.expected(theta + unit * step, is_right)
+            value, slope = self.expected(theta + unit * step, p_correct)
             return -value, -unit * slope
 
-        found = minimize(
+        result = minimize(
             loss, np.zeros(len(theta)), jac=True, method="L-BFGS-B", options={"maxiter": max_iter}
         )
-        climbed: FloatArray = theta + unit * found.x
-        return climbed
+        updated: FloatArray = theta + unit * result.x
+        return updated
 
-    def expected(self, theta: FloatArray, is_right: list[FloatArray]) -> tuple[float, FloatArray]:
-        """Expected penalised log likelihood (up to a constant) and its slope."""
+    def expected(self, theta: FloatArray, p_correct: list[FloatArray]) -> tuple[float, FloatArray]:
+        """Expected penalised log likelihood (up to a constant) and its gradient."""
         slope = PRIOR_MEAN - theta
         value = -0.5 * float((slope**2).sum())
         for part, p, (_, by_ability, by_log_beta) in zip(
-            self.split(theta), is_right, self.split(slope), strict=True
+            self.split(theta), p_correct, self.split(slope), strict=True
         ):
-            here, of_ability, of_log_beta = slopes(*part, p)
-            value += here
-            by_ability += of_ability
-            by_log_beta += of_log_beta
+            shard_value, shard_by_ability, shard_by_log_beta = slopes(*part, p)
+            value += shard_value
+            by_ability += shard_by_ability
+            by_log_beta += shard_by_log_beta
         if self.annotators_known:
             slope[: self.n_annotators] = 0.0
         return value, slope
 
     def information(self, theta: FloatArray) -> FloatArray:
-        """Fisher information of every parameter, the prior's included."""
+        """Fisher information of each parameter, including the prior's."""
         total = np.ones_like(theta)
         for part, (_, by_ability, by_log_beta) in zip(
             self.split(theta), self.split(total), strict=True
         ):
-            of_ability, of_log_beta = information(*part)
-            by_ability += of_ability
-            by_log_beta += of_log_beta
+            shard_by_ability, shard_by_log_beta = information(*part)
+            by_ability += shard_by_ability
+            by_log_beta += shard_by_log_beta
         return total
 
 
-# -- one shard: ``ability`` (R,), ``log_beta`` (n,), ``is_right`` (n_annotations,) ----------------
+# -- one shard: ``ability`` (R,), ``log_beta`` (n,), ``p_correct`` (n_annotations,) ----------------
 
 
 def e_step(
@@ -243,10 +244,10 @@ def e_step(
 ) -> tuple[FloatArray, float]:
     """Posterior over the classes (n, C) and the log likelihood of all annotations.
 
-    With x = ability * beta, log sigmoid(x) - log sigmoid(-x) = x: a vote for a class is worth
-    x + log(C - 1) more there than in every other class.
+    With x = ability * beta, log sigmoid(x) - log sigmoid(-x) = x. A vote for a class thus adds
+    x + log(C - 1) more to its log probability than to those of the other classes.
     """
-    alpha, beta = _of_annotations(votes, ability, log_beta)
+    alpha, beta = _per_annotation(votes, ability, log_beta)
     x = alpha * beta
     log_others = np.log(votes.n_classes - 1.0)
     posterior, evidence = normalise_joint(
@@ -257,31 +258,31 @@ def e_step(
 
 
 def slopes(
-    votes: Votes, ability: FloatArray, log_beta: FloatArray, is_right: FloatArray
+    votes: Votes, ability: FloatArray, log_beta: FloatArray, p_correct: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Expected log likelihood (up to a constant), its slopes by ability (R,) and log beta (n,)."""
-    alpha, beta = _of_annotations(votes, ability, log_beta)
+    """Expected log likelihood (up to a constant), its slopes in ability (R,) and log beta (n,)."""
+    alpha, beta = _per_annotation(votes, ability, log_beta)
     x = alpha * beta
-    value = _total(votes, (is_right - 0.5) * x) - _total_log_2cosh(votes, x)
-    surprise = is_right - _sigmoid(x)
+    value = _total(votes, (p_correct - 0.5) * x) - _total_log_2cosh(votes, x)
+    surprise = p_correct - _sigmoid(x)
     return value, by_annotator(votes, surprise * beta), by_instance(votes, surprise * x)
 
 
 def information(
     votes: Votes, ability: FloatArray, log_beta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Fisher information of every ability (R,) and log beta (n,), their covariance left out."""
-    alpha, beta = _of_annotations(votes, ability, log_beta)
+    """Fisher information of each ability (R,) and log beta (n,), ignoring their covariance."""
+    alpha, beta = _per_annotation(votes, ability, log_beta)
     x = alpha * beta
     p = _sigmoid(x)
     by_x = p * (1.0 - p)
     return by_annotator(votes, by_x * beta**2), by_instance(votes, by_x * x**2)
 
 
-def _of_annotations(
+def _per_annotation(
     votes: Votes, ability: FloatArray, log_beta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Ability and beta of every annotation."""
+    """Ability and beta for each annotation."""
     return ability[votes.annotator], np.repeat(_beta(log_beta), np.diff(votes.start))
 
 
@@ -291,12 +292,12 @@ def _beta(log_beta: FloatArray) -> FloatArray:
 
 
 def _sigmoid(x: FloatArray) -> FloatArray:
-    p: FloatArray = 0.5 + 0.5 * np.tanh(0.5 * x)  # A tenth of the time of scipy's expit.
+    p: FloatArray = 0.5 + 0.5 * np.tanh(0.5 * x)  # Ten times as fast as scipy's expit.
     return p
 
 
 def _total(votes: Votes, value: FloatArray) -> float:
-    """Sum over the annotations, by their weights."""
+    """Sum over the annotations, with their weights."""
     return float(value.sum() if votes.weight is None else votes.weight @ value)
 
 
@@ -306,6 +307,6 @@ def _total_log_2cosh(votes: Votes, x: FloatArray) -> float:
     tail = 1.0 + np.exp(-size)
     if votes.weight is not None:
         return _total(votes, 0.5 * size + np.log(tail))
-    # A log an annotation would be half of the M-step's time; a product of 1000 is below 2^1000.
+    # One log per annotation would take half of the M-step's time; a product of 1000 is < 2^1000.
     products = np.multiply.reduceat(tail, np.arange(0, len(tail), 1000))
     return 0.5 * float(size.sum()) + float(np.log(products).sum())

@@ -1,4 +1,4 @@
-"""Independent Bayesian classifier combination: Dawid & Skene's model, its parameters uncertain.
+"""Independent Bayesian classifier combination: Bayesian inference in Dawid & Skene's model.
 
 .. [1] H.-C. Kim and Z. Ghahramani. Bayesian classifier combination. AISTATS 2012.
 .. [2] E. Simpson, S. Roberts, I. Psorakis and A. Smith. Dynamic Bayesian combination of multiple
@@ -27,11 +27,11 @@ from manyhands.typing import FloatArray, IntArray
 
 
 class IBCC(BaseAggregator):
-    """Infer true classes and a distribution over every annotator's confusion matrix.
+    """Infer true classes and a distribution over each annotator's confusion matrix.
 
-    The model of `DawidSkene` with Dirichlet priors on the class proportions and on every row of
-    the confusion matrices. Variational Bayes finds the posteriors of all of them instead of one
-    best value, so an annotator of few annotations counts for little without any tuning.
+    This is the model of `DawidSkene` with Dirichlet priors on the class proportions and on each row
+    of the confusion matrices. Variational Bayes finds posteriors instead of point estimates, so an
+    annotator with few annotations has little influence without any tuning.
 
     Parameters
     ----------
@@ -39,20 +39,20 @@ class IBCC(BaseAggregator):
     tol : float, default=1e-5
         Stop when the lower bound per annotation grows by less.
     diagonal, off_diagonal : float, default=4.0 and 1.0
-        Pseudo-annotations of the prior in every confusion row: right ones, and wrong ones for
-        each other class (and for abstaining, where it is modelled). A new annotator's expected
-        accuracy is ``diagonal / (diagonal + (n_classes - 1) * off_diagonal)``: with dozens of
-        classes take a smaller ``off_diagonal``.
+        Pseudo-annotations of the prior in each confusion row: correct ones, and those of each other
+        class (and of abstaining, if modelled). A new annotator's expected accuracy is ``diagonal /
+        (diagonal + (n_classes - 1) * off_diagonal)``; with dozens of classes use a smaller
+        ``off_diagonal``.
     class_strength : float, default=1.0
-        Pseudo-instances of the prior in every class.
+        Pseudo-instances of the prior in each class.
     abstentions : {"model", "ignore"}, default="ignore"
-        Whether an annotator's abstentions (`AnnotationTable.abstentions`) tell of the class: with
-        "model" to abstain is one more response with its own probability in every class.
+        Whether an annotator's abstentions (`AnnotationTable.abstentions`) are informative: with
+        "model" an abstention is one more response with its own probability in each class.
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
-        as the posterior is distributed already.
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Attributes
     ----------
@@ -60,19 +60,20 @@ class IBCC(BaseAggregator):
         Dirichlet parameters of the posterior of the class proportions; ``class_prior_`` is its
         mean.
     confusion_alpha_ : array of shape (n_annotators, n_classes, n_classes)
-        Dirichlet parameters of the posterior of every confusion row, [annotator, true, given];
-        ``confusion_`` is its mean. Where abstaining is modelled, the row given an annotation.
+        Dirichlet parameters of the posterior of each confusion row, indexed [annotator, true,
+        given]; ``confusion_`` is its mean. If abstaining is modelled, these rows are conditional on
+        not abstaining.
     abstention_ : array of shape (n_annotators, n_classes)
-        Expected probability to abstain on an instance of every class; 0 unless modelled.
+        Expected probability of abstaining on an instance of each class; 0 unless modelled.
     log_likelihood_ : array of shape (n_iter_,)
-        Evidence lower bound after every E-step; it never decreases.
+        Evidence lower bound after each E-step; it never decreases.
 
     Notes
     -----
     The posterior is approximated by a product of one factor for the true classes, one Dirichlet
-    for the proportions and one for every confusion row [1]_. Every iteration updates the
-    Dirichlets (prior plus expected counts), then the classes (an E-step with expected logarithms
-    in place of logarithms). After it the lower bound is
+    for the proportions and one per confusion row [1]_. Each iteration updates the Dirichlets (prior
+    plus expected counts), then the classes (an E-step with expected logarithms instead of
+    logarithms). Afterwards the lower bound is
 
         sum_i log sum_c exp(E log kappa_c + sum_j E log pi_j[c, y_ij])
         - KL(q(kappa) || p(kappa)) - sum_{j, c} KL(q(pi_j[c]) || p(pi_j[c])).
@@ -162,7 +163,7 @@ class IBCC(BaseAggregator):
         return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
 
     def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
-        """Write the posterior of every instance into ``out``."""
+        """Write the posterior of each instance into ``out``."""
         parameters = expected_log(self.class_alpha_), expected_log(self._response_alpha)
 
         def rows(shard: Votes) -> FloatArray:
@@ -174,7 +175,7 @@ class IBCC(BaseAggregator):
         return out
 
     def confusion_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Bounds of the central credible interval of every entry of ``confusion_``.
+        """Bounds of the central credible interval of each entry of ``confusion_``.
 
         Parameters
         ----------
@@ -192,8 +193,8 @@ class IBCC(BaseAggregator):
 
         Notes
         -----
-        An entry of a Dirichlet of parameters a is Beta(a_k, sum(a) - a_k). Variational
-        posteriors are, as a rule, narrower than the exact ones.
+        An entry of a Dirichlet with parameters a is Beta(a_k, sum(a) - a_k). Variational posteriors
+        are usually narrower than the exact ones.
         """
         alpha = self.confusion_alpha_
         return beta_interval(alpha, alpha.sum(axis=2, keepdims=True) - alpha, level=level)

@@ -1,4 +1,4 @@
-"""What `fit` and `predict` accept, checked and re-coded: tables, gold labels, posteriors."""
+"""Checks and re-coding of what `fit` and `predict` accept: tables, gold labels, posteriors."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 
 def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTable:
-    """Refuse a table nothing can be learnt from.
+    """Refuse a table from which nothing can be learnt.
 
     Raises
     ------
     AnnotationError
-        If the table is empty or has one class only.
+        If the table is empty, has only weights of 0, or has only one class.
     """
     if not table.n_annotations:
         raise AnnotationError(
             f"{argument} is empty: no annotation in {table.n_instances} instances x "
-            f"{table.n_annotators} annotators (is -1 or NaN, which count as missing, a class of "
-            "yours? Name it in classes=)"
+            f"{table.n_annotators} annotators (-1 and NaN count as missing; if one of them is a "
+            "class, name all classes in classes=)"
         )
     if not table.weight.any():
-        raise AnnotationError(f"all weights of {argument} are 0, so no annotation counts")
+        raise AnnotationError(
+            f"all weights of {argument} are 0, so no annotation counts; give some annotations a "
+            "positive weight"
+        )
     if table.n_classes < 2:
         raise AnnotationError(
             f"{argument} holds one class only, {table.classes[0].item()!r} "
-            f"({table.n_annotators} annotations); a classifier needs two. If others exist, name "
-            "all in classes="
+            f"({table.n_annotations} annotations); at least two are needed. If other classes "
+            "exist, name all of them in classes="
         )
     return table
 
@@ -48,15 +51,15 @@ def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
     Raises
     ------
     AnnotationError
-        If an instance or a class is unknown, or an array has another length.
+        If an instance or a class is unknown, or an array has the wrong length.
     """
     codes = np.full(table.n_instances, MISSING)
-    if hasattr(gold, "to_dict") and hasattr(gold, "index"):  # A pandas series: its index are ids.
+    if hasattr(gold, "to_dict") and hasattr(gold, "index"):  # A pandas Series is indexed by id.
         gold = {k: v for k, v in gold.to_dict().items() if not missing_mask(as_values([v]))[0]}
     if isinstance(gold, Mapping):
         if not gold:
             return codes
-        places, _ = encode(
+        positions, _ = encode(
             list(gold), table.instances, argument="gold", vocabulary_name="the table's instances"
         )
         values = as_values(list(gold.values()))
@@ -64,14 +67,15 @@ def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
         values = as_values(gold)
         if values.shape != (table.n_instances,):
             raise AnnotationError(
-                f"gold has shape {values.shape}; one entry an instance, ({table.n_instances},), is "
-                "needed (None where unknown), or a dict {instance id: class}"
+                f"gold has shape {values.shape}; it must have one entry per instance, shape "
+                f"({table.n_instances},), with None where unknown, or be a dict "
+                "{instance id: class}"
             )
-        places = np.arange(table.n_instances)
+        positions = np.arange(table.n_instances)
     unknown = missing_mask(values)
     if values.dtype.kind in "ifO" and not (table.classes == MISSING).any():
         unknown = unknown | np.array(values == MISSING, dtype=bool)
-    codes[places[~unknown]], _ = encode(
+    codes[positions[~unknown]], _ = encode(
         values[~unknown].tolist(),
         table.classes,
         argument="gold",
@@ -81,18 +85,18 @@ def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
 
 
 def checked_posterior(values: Any, n_instances: int, n_classes: int, argument: str) -> FloatArray:
-    """Read a distribution over the classes of every instance, as a new array (n, C)."""
+    """Read a distribution over the classes of each instance, as a new array (n, C)."""
     posterior = as_posterior(values, argument=argument)
     if posterior.shape != (n_instances, n_classes):
         raise AnnotationError(
-            f"{argument} has shape {posterior.shape}; one row an instance and one column a class, "
-            f"{(n_instances, n_classes)}, are needed"
+            f"{argument} has shape {posterior.shape}; it must have one row per instance and one "
+            f"column per class, {(n_instances, n_classes)}"
         )
     return normalise_rows(np.maximum(posterior, 0.0))
 
 
-def over_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) -> AnnotationTable:
-    """Re-code the labels over the fitted classes."""
+def recode_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) -> AnnotationTable:
+    """Re-code the labels as codes of the fitted classes."""
     if np.array_equal(table.classes, classes):
         return table
     seen = table.mask_of_classes_seen()
@@ -103,11 +107,11 @@ def over_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) ->
     return replace(table, label=new[table.label], classes=classes)
 
 
-def over_annotators(table: AnnotationTable, annotators: AnyArray) -> AnnotationTable:
-    """Re-code the annotators over the fitted ones; who is silent need not be known."""
+def recode_annotators(table: AnnotationTable, annotators: AnyArray) -> AnnotationTable:
+    """Re-code the annotators as codes of the fitted ones; inactive ones may be unknown."""
     if np.array_equal(table.annotators, annotators):
         return table
-    # What an unknown annotator skipped says nothing; what it gave, or abstained on, would be lost.
+    # An unknown annotator is an error if its annotations or abstentions would be lost.
     active = np.unique(np.concatenate([table.annotator, table.abstentions[:, 1]]))
     new = np.full(table.n_annotators, -1)
     try:
@@ -119,7 +123,7 @@ def over_annotators(table: AnnotationTable, annotators: AnyArray) -> AnnotationT
         )
     except AnnotationError as error:
         raise AnnotationError(
-            f"{error} (predict knows the annotators of fit only: partial_fit adds new ones)"
+            f"{error} (predict knows only the annotators of fit; add new ones with partial_fit)"
         ) from error
     passes = None if table.passes is None else recode_passes(table.passes, annotator=new)
     return replace(table, annotator=new[table.annotator], annotators=annotators, passes=passes)

@@ -28,10 +28,11 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 class KOS(BaseAggregator):
-    """Pass messages along the annotations until the reliable annotators stand out.
+    """Pass messages between instances and annotators to find the reliable annotators.
 
-    An instance tells each of its annotators what the others say of it; an annotator tells each of
-    their instances how well they agree with the others elsewhere. No one hears their own echo.
+    An instance's message to an annotator sums up the annotations by its other annotators. An
+    annotator's message to an instance measures their agreement with others on all other instances.
+    No message depends on the receiver's own.
 
     Parameters
     ----------
@@ -39,31 +40,31 @@ class KOS(BaseAggregator):
     tol : float, default=1e-6
         Stop when no message (the largest is 1) changes by more.
     initial_messages : {"ones", "normal"}, default="ones"
-        First messages of the annotators: all 1, the mean of the paper's, or the paper's N(1, 1),
-        drawn in the order of the annotations.
+        First messages of the annotators: the paper's N(1, 1), drawn in the order of the
+        annotations, or all equal to its mean, 1.
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several equal maxima ``labels_`` names; "distribute" is "first" here.
+        Which of several equal maxima ``labels_`` names; "distribute" means "first" here.
     random_state : int, RandomState or None
-        For ``initial_messages="normal"`` and ``ties="random"``.
+        Seed for ``initial_messages="normal"`` and ``ties="random"``.
 
     Attributes
     ----------
     posterior_ : array of shape (n_instances, n_classes)
-        Shares of the votes weighted by the annotators' last messages (a negative one votes for
-        the other classes): scores, not calibrated probabilities. Where no message arrives, plain
-        shares.
+        Shares of the votes weighted by the annotators' last messages (a negative one votes for the
+        other classes): scores, not calibrated probabilities. Plain vote shares where all messages
+        are 0.
     reliability_ : array of shape (n_annotators,)
-        What an annotator would tell a new instance, over the largest such message: how much they
-        agree with the others, summed over their annotations. Negative: wrong more often than by
-        guessing. The mean of the others for an annotator without annotations.
+        An annotator's message to a new instance, divided by the largest such message: their
+        agreement with the others, summed over their annotations. Negative values mean wrong more
+        often than by guessing. An annotator without annotations gets the mean of the others.
 
     Notes
     -----
-    With more than two classes an annotation of class a counts ``n_classes - 1`` for a and -1 for
-    every other class; with two this is the paper's +1 and -1.
+    With more than two classes, an annotation of class a counts ``n_classes - 1`` for a and -1 for
+    each other class; with two classes this is the paper's +1 and -1.
 
-    ``start`` of `fit` has no effect: the messages begin with the annotators. If ``n_iter_`` is
-    ``max_iter`` the messages have not settled.
+    ``start`` of `fit` has no effect, because the annotators send the first messages. If ``n_iter_``
+    equals ``max_iter``, the messages have not settled.
 
     References
     ----------
@@ -106,13 +107,13 @@ class KOS(BaseAggregator):
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         graph = [_edges(shard) for shard in votes.shards()]
         first = [np.ones(edges.votes.n_annotations) for edges in graph]
-        agreement = _listen(graph, first)[1]
+        agreement = _instance_messages(graph, first)[1]
         if self.initial_messages == "normal":
-            first = [_drawn(edges, rng) for edges in graph]
+            first = [_draw_messages(edges, rng) for edges in graph]
         messages = Messages(first, np.ones(votes.n_annotators))
         for n_iter in range(1, self.max_iter + 1):
             self.n_iter_ = n_iter
-            before, messages = messages, _pass_on(graph, messages, agreement)
+            before, messages = messages, _iterate(graph, messages, agreement)
             if _change(before, messages) <= self.tol:
                 break
         self.reliability_ = _reliability(messages.sums, by_annotator(votes) > 0)
@@ -132,9 +133,9 @@ class Messages:
     Attributes
     ----------
     on_edges : list of arrays of shape (n_annotations,)
-        One message an annotation, shard by shard: what an annotator tells an instance.
+        Messages from annotators to instances, one per annotation, by shard.
     sums : array of shape (R,)
-        What an annotator would tell an instance they have not seen.
+        Message of each annotator to an instance they have not seen.
     """
 
     on_edges: list[FloatArray]
@@ -143,15 +144,15 @@ class Messages:
 
 @dataclass(frozen=True)
 class Edges:
-    """Annotations of a shard as edges between instances and annotators.
+    """Annotations of a shard, as edges between instances and annotators.
 
     Attributes
     ----------
     votes : Votes
     pair : integer array of shape (n_annotations,) or None
-        Edges of one instance and one annotator share a code; None if no two do.
+        Code of the (instance, annotator) pair of each edge; None if no pair is repeated.
     echo : array of shape (n_annotations,)
-        What a message of 1 of its annotator adds to the score of the class given.
+        How much a message of 1 from the annotator adds to the score of the class given.
     """
 
     votes: Votes
@@ -166,33 +167,33 @@ def _edges(votes: Votes) -> Edges:
     weight = np.ones(len(pair)) if votes.weight is None else votes.weight
     if repeated:
         _, same = np.unique(pair * votes.n_classes + votes.response, return_inverse=True)
-        echo = votes.n_classes * _summed(same, weight) - _summed(pair, weight)
+        echo = votes.n_classes * _sum_by_code(same, weight) - _sum_by_code(pair, weight)
     else:
         echo = (votes.n_classes - 1) * weight
-    if votes.gold is not None:  # What is known is no one's echo.
+    if votes.gold is not None:  # Known classes do not depend on messages.
         echo = np.where(votes.gold[votes.instance] >= 0, 0.0, echo)
     return Edges(votes, pair if repeated else None, echo)
 
 
-def _summed(code: IntArray | None, value: FloatArray) -> FloatArray:
-    """Sum ``value`` over the edges of the same code, for every edge."""
+def _sum_by_code(code: IntArray | None, value: FloatArray) -> FloatArray:
+    """For each edge, sum ``value`` over the edges with the same code."""
     return value if code is None else np.bincount(code, value)[code].astype(np.float64, copy=False)
 
 
-def _drawn(edges: Edges, rng: np.random.RandomState) -> FloatArray:
-    """First messages of the paper, N(1, 1), one for every instance and annotator."""
+def _draw_messages(edges: Edges, rng: np.random.RandomState) -> FloatArray:
+    """Draw the paper's first messages, N(1, 1), one per (instance, annotator) pair."""
     messages = rng.normal(1.0, 1.0, edges.votes.n_annotations)
     return messages if edges.pair is None else messages[edges.pair]
 
 
-def _pass_on(graph: list[Edges], messages: Messages, agreement: FloatArray) -> Messages:
-    """One iteration; the largest message becomes 1. No change where all are 0.
+def _iterate(graph: list[Edges], messages: Messages, agreement: FloatArray) -> Messages:
+    """Run one iteration, scaling the largest message to 1; no change if all are 0.
 
-    Of the two signs, which the equations cannot tell apart, that of ``agreement``, (R,).
+    The equations leave the sign of all messages open. It is chosen to match ``agreement``, (R,).
     """
-    heard, sums = _listen(graph, messages.on_edges)
-    parts = zip(graph, heard, strict=True)
-    sent = [sums[edges.votes.annotator] - _summed(edges.pair, x) for edges, x in parts]
+    received, sums = _instance_messages(graph, messages.on_edges)
+    parts = zip(graph, received, strict=True)
+    sent = [sums[edges.votes.annotator] - _sum_by_code(edges.pair, x) for edges, x in parts]
     scale = max(float(np.abs(y).max(initial=0.0)) for y in sent)
     if scale == 0:
         return messages
@@ -202,24 +203,26 @@ def _pass_on(graph: list[Edges], messages: Messages, agreement: FloatArray) -> M
 
 
 def _rounded(y: FloatArray) -> FloatArray:
-    """Round to float32, so that sums in float64 are exact and have the same value in any order.
+    """Round to float32, which makes sums in float64 exact and independent of their order.
 
-    Else what should cancel leaves rounding errors, and a hundred iterations make them large.
+    Otherwise terms that should cancel leave rounding errors, which a hundred iterations amplify.
     """
     return y.astype(np.float32).astype(np.float64)
 
 
-def _listen(graph: list[Edges], on_edges: list[FloatArray]) -> tuple[list[FloatArray], FloatArray]:
-    """Messages of the instances, shard by shard, and their sums by annotator, shape (R,)."""
-    heard = [_from_instances(edges, y) for edges, y in zip(graph, on_edges, strict=True)]
-    parts = zip(graph, heard, strict=True)
+def _instance_messages(
+    graph: list[Edges], on_edges: list[FloatArray]
+) -> tuple[list[FloatArray], FloatArray]:
+    """Messages from the instances, by shard, and their sums by annotator, shape (R,)."""
+    messages = [_shard_messages(edges, y) for edges, y in zip(graph, on_edges, strict=True)]
+    parts = zip(graph, messages, strict=True)
     n_annotators = graph[0].votes.n_annotators
     by_shard = [np.bincount(edges.votes.annotator, x, n_annotators) for edges, x in parts]
-    return heard, np.sum(by_shard, axis=0)
+    return messages, np.sum(by_shard, axis=0)
 
 
-def _from_instances(edges: Edges, y: FloatArray) -> FloatArray:
-    """What the others (or gold) say of the class an annotator gave, times the edge's weight."""
+def _shard_messages(edges: Edges, y: FloatArray) -> FloatArray:
+    """Score by the others (or gold) of the class an annotator gave, times the edge's weight."""
     votes = edges.votes
     scores = weighted_votes(votes, y)
     if votes.gold is not None:
@@ -240,7 +243,7 @@ def _change(before: Messages, after: Messages) -> float:
 
 
 def _reliability(sums: FloatArray, active: BoolArray) -> FloatArray:
-    """Scale to a largest of 1; the silent get the mean of the others, shape (R,)."""
+    """Scale the largest to 1; inactive annotators get the mean of the others, shape (R,)."""
     largest = np.abs(sums[active]).max()
     scaled = sums / largest if largest > 0 else sums
     return np.where(active, scaled, scaled[active].mean())

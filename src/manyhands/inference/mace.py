@@ -1,4 +1,4 @@
-"""MACE (Hovy et al., 2013): on every instance an annotator either knows the class or spams.
+"""MACE (Hovy et al., 2013): on each instance an annotator either knows the class or spams.
 
 .. [1] D. Hovy, T. Berg-Kirkpatrick, A. Vaswani and E. Hovy. Learning whom to trust with MACE.
    NAACL-HLT 2013.
@@ -31,48 +31,48 @@ Update: TypeAlias = Callable[[FloatArray, float], tuple[FloatArray, float]]
 
 
 class MACE(BaseAggregator):
-    """Infer true classes and how often, and with which classes, every annotator spams.
+    """Infer true classes, and how often and with which classes each annotator spams.
 
-    An annotator who knows the class of an instance gives it; otherwise they spam: they draw a
-    class from a distribution of their own, whatever the instance.
+    An annotator who knows the class of an instance gives it. Otherwise they spam: they draw a class
+    from their own distribution, regardless of the instance.
 
     Parameters
     ----------
     max_iter : int, default=50
-        Iterations of every run.
+        Iterations of each run.
     tol : float, default=1e-5
-        End a run when its objective grows by less per annotation.
+        Stop a run when its objective per annotation grows by less.
     method : {"vb", "em"}, default="vb"
-        Variational Bayes with a Beta prior on the probability to spam and a Dirichlet prior on
-        what spammers give, or EM with smoothed counts.
+        Variational Bayes with a Beta prior on the probability of spamming and a Dirichlet prior on
+        the classes of spam, or EM with smoothed counts.
     competence_prior : float, default=0.5
-        Both parameters of the Beta prior ("vb"); below 1 favours annotators who always or never
-        spam.
+        Both parameters of the Beta prior ("vb"). Values below 1 favour annotators who always or
+        never spam.
     strategy_prior : float, default=10.0
-        All parameters of the Dirichlet prior ("vb"); large favours spammers who give all classes
-        alike.
+        All parameters of the Dirichlet prior ("vb"). Large values favour spam that is uniform over
+        the classes.
     smoothing : float, default=0.01
-        Pseudo-annotations added to the counts in total, equal parts for every class ("em").
+        Total number of pseudo-annotations added to the counts, in equal parts per class ("em").
     n_restarts : int, default=10
-        Runs, of which that with the best objective stays. The first begins with annotators who
-        know half of the instances, the others with competences drawn at random.
+        Runs; the one with the best objective is kept. The first starts with annotators who know
+        half of the instances, the others with competences drawn at random.
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
-        as the posterior is distributed already.
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
     random_state : int, RandomState or None, default=0
-        For the runs after the first, and for ``ties="random"``.
+        Seed for the runs after the first and for ``ties="random"``.
 
     Attributes
     ----------
     spam_ : array of shape (n_annotators,)
-        Probability to spam; 0.5 for an annotator without annotations.
+        Probability of spamming; 0.5 for an annotator without annotations.
     competence_ : array of shape (n_annotators,)
         1 - ``spam_``.
     spam_strategy_ : array of shape (n_annotators, n_classes)
-        What an annotator gives when spamming; rows sum to 1.
+        Distribution of the classes an annotator gives when spamming; rows sum to 1.
     log_likelihood_ : array of shape (n_iter_,)
-        Objective of the best run: the lower bound of the evidence ("vb") or the smoothed log
-        likelihood ("em"); it never decreases.
+        Objective of the best run: the evidence lower bound ("vb") or the smoothed log likelihood
+        ("em"); it never decreases.
 
     Notes
     -----
@@ -131,13 +131,13 @@ class MACE(BaseAggregator):
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         shards, given, agreed = votes.shards(), _counts(votes), _agreement(votes, start)
-        best, history = self._climb(shards, given, _first_fractions(votes) * agreed)
+        best, history = self._run(shards, given, _first_fractions(votes) * agreed)
         for _ in range(1, self.n_restarts):
             fractions = _random_fractions(expected_accuracy(votes, start), rng)
-            run, climbed = self._climb(shards, given, fractions * agreed)
-            # Runs that end at the same maximum must not be told apart by rounding errors.
-            if climbed[-1] > history[-1] + 1e-9 * votes.total_weight:
-                best, history = run, climbed
+            annotators, run_history = self._run(shards, given, fractions * agreed)
+            # Rounding errors must not decide between runs that end at the same maximum.
+            if run_history[-1] > history[-1] + 1e-9 * votes.total_weight:
+                best, history = annotators, run_history
         self.competence_, self.spam_ = best.competence.T
         self.spam_strategy_ = best.strategy
         self._log_odds = best.log_odds
@@ -149,39 +149,39 @@ class MACE(BaseAggregator):
     def _posterior(self, votes: Votes) -> FloatArray:
         return concatenate_rows(_e_step(shard, self._log_odds)[0] for shard in votes.shards())
 
-    def _climb(
+    def _run(
         self, shards: list[Votes], given: FloatArray, known: FloatArray
     ) -> tuple[Annotators, list[float]]:
-        """Iterate from the annotations ``given`` and those expected to be ``known``, (R, C)."""
+        """Iterate from the counts of annotations given and expected to be known, both (R, C)."""
         history: list[float] = []
         for _ in range(self.max_iter):
             annotators = self._m_step(known, given)
             expected = sum_over_shards(_expect, shards, annotators.log_odds)
-            of_spam = float((given * annotators.log_spam).sum())
-            history.append(expected.evidence + of_spam + annotators.log_prior)
+            log_all_spam = float((given * annotators.log_spam).sum())
+            history.append(expected.evidence + log_all_spam + annotators.log_prior)
             if has_settled(history, self.tol * given.sum()):
                 break
-            known = annotators.knew_if_right * expected.agreed
+            known = annotators.known_if_correct * expected.agreed
         return annotators, history
 
     def _m_step(self, known: FloatArray, given: FloatArray) -> Annotators:
-        """Annotators that fit the expected annotations in knowledge and the rest, in spam."""
+        """Fit the annotators to the expected counts of known annotations; the rest are spam."""
         spammed = given - known
-        knows = np.stack([known.sum(axis=1), spammed.sum(axis=1)], axis=1)
+        known_or_spam = np.stack([known.sum(axis=1), spammed.sum(axis=1)], axis=1)
         if self.method == "vb":
             update: Update = _variational
-            on_competence, on_strategy = self.competence_prior, self.strategy_prior
+            competence_prior, strategy_prior = self.competence_prior, self.strategy_prior
         else:
             update = _penalised
-            on_competence = on_strategy = self.smoothing / given.shape[1]
-        log_competence, prior_of_competence = update(knows, on_competence)
-        log_strategy, prior_of_strategy = update(spammed, on_strategy)
+            competence_prior = strategy_prior = self.smoothing / given.shape[1]
+        log_competence, log_prior_competence = update(known_or_spam, competence_prior)
+        log_strategy, log_prior_strategy = update(spammed, strategy_prior)
         return Annotators(
-            competence=normalise_rows(knows + on_competence),
-            strategy=normalise_rows(spammed + on_strategy),
+            competence=normalise_rows(known_or_spam + competence_prior),
+            strategy=normalise_rows(spammed + strategy_prior),
             log_known=log_competence[:, :1],
             log_spam=log_competence[:, 1:] + log_strategy,
-            log_prior=prior_of_competence + prior_of_strategy,
+            log_prior=log_prior_competence + log_prior_strategy,
         )
 
 
@@ -192,14 +192,16 @@ class Annotators:
     Attributes
     ----------
     competence : array of shape (R, 2)
-        Probabilities to know and to spam.
+        Probabilities of knowing and of spamming.
     strategy : array of shape (R, C)
+        Distribution of the classes of spam.
     log_known : array of shape (R, 1)
-        (Expected) log probability to know.
+        (Expected) log probability of knowing.
     log_spam : array of shape (R, C)
-        (Expected) log probability to spam and give a class.
+        (Expected) log probability of spamming with each class.
     log_prior : float
-        Log prior of the parameters; for "vb" minus the divergence of their posterior from it.
+        Log prior of the parameters; for "vb", minus the divergence of their posterior from the
+        prior.
     """
 
     competence: FloatArray
@@ -210,32 +212,32 @@ class Annotators:
 
     @property
     def log_odds(self) -> FloatArray:
-        """Log p(given | true) - log p(given | another is true), shape (R, C)."""
+        """Log p(given | it is true) - log p(given | another class is true), shape (R, C)."""
         return np.logaddexp(0.0, self.log_known - self.log_spam)
 
     @property
-    def knew_if_right(self) -> FloatArray:
-        """Probability that a right annotation was given in knowledge, shape (R, C)."""
+    def known_if_correct(self) -> FloatArray:
+        """Probability that a correct annotation was known rather than spam, shape (R, C)."""
         return expit(self.log_known - self.log_spam)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the M-step needs to know of a shard.
+    """Expected counts that the M-step needs from a shard.
 
     Attributes
     ----------
     agreed : array of shape (R, C)
-        Expected right annotations, [annotator, given].
+        Expected correct annotations, indexed [annotator, given].
     evidence : float
-        Log likelihood over that of all annotations being spam.
+        Log likelihood, minus that of all annotations being spam.
     """
 
     agreed: FloatArray
     evidence: float
 
     def __add__(self, other: Expected) -> Expected:
-        """Both."""
+        """Return the sums of both."""
         return Expected(self.agreed + other.agreed, self.evidence + other.evidence)
 
 
@@ -245,14 +247,14 @@ def _expect(votes: Votes, log_odds: FloatArray) -> Expected:
 
 
 def _e_step(votes: Votes, log_odds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Posterior (n, C) and evidence (n,): an annotation speaks for the class given alone."""
+    """Posterior (n, C) and evidence (n,); an annotation is evidence only for the class given."""
     joint = weighted_votes(votes, log_odds.ravel()[_cells(votes)])
     joint -= np.log(votes.n_classes)
     return normalise_joint(votes, joint)
 
 
 def _agreement(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Expected right annotations of every annotator in every class, shape (R, C)."""
+    """Expected correct annotations of each annotator in each class, shape (R, C)."""
     return _counts(votes, probability_correct(votes, posterior))
 
 
@@ -270,24 +272,24 @@ def _cells(votes: Votes) -> Any:
 
 
 def _first_fractions(votes: Votes) -> FloatArray:
-    """Fraction of the right annotations given in knowledge by one who knows half, (R, 1)."""
+    """Fraction of correct annotations that are known, if half of the instances are, (R, 1)."""
     return np.full((votes.n_annotators, 1), votes.n_classes / (votes.n_classes + 1))
 
 
 def _random_fractions(accuracy: FloatArray, rng: np.random.RandomState) -> FloatArray:
-    """The same at random, (R, 1): drawn in the order of accuracy, so that order has no effect."""
-    distinct, place = np.unique(accuracy.round(9), return_inverse=True)
-    return rng.uniform(size=len(distinct))[place][:, None]
+    """Random fractions (R, 1), drawn by rank of accuracy, so annotator order has no effect."""
+    distinct, position = np.unique(accuracy.round(9), return_inverse=True)
+    return rng.uniform(size=len(distinct))[position][:, None]
 
 
 def _variational(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
-    """Expected log p under the Dirichlet posterior of every row, and minus its divergence."""
-    after = counts + prior
-    log_p = expected_log(after)
-    return log_p, -dirichlet_divergence(after, np.full_like(after, prior), log_p)
+    """Expected log p under each row's Dirichlet posterior, and minus its prior divergence."""
+    alpha = counts + prior
+    log_p = expected_log(alpha)
+    return log_p, -dirichlet_divergence(alpha, np.full_like(alpha, prior), log_p)
 
 
 def _penalised(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
-    """Log of the smoothed shares of every row, and the log prior that smoothing stands for."""
+    """Log of each row's smoothed shares, and the log prior that corresponds to the smoothing."""
     p = normalise_rows(counts + prior)
     return np.log(p), log_dirichlet(np.full_like(p, prior), p)

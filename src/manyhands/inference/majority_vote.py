@@ -1,4 +1,4 @@
-"""Majority vote: every annotation counts the same."""
+"""Majority vote: all annotations count equally."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class MajorityVote(BaseAggregator):
     Parameters
     ----------
     soft : bool, default=True
-        ``posterior_`` is the vote shares; if False, all mass is on the winner.
+        If True, ``posterior_`` is the vote shares; if False, all its mass is on the winner.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several winners ``labels_`` names: the first in class order, or one at random.
-        "distribute" (with ``soft=False``) shares the mass of ``posterior_`` among the winners,
-        while ``labels_`` names the first.
+        "distribute" (with ``soft=False``) divides the mass of ``posterior_`` among the winners, and
+        ``labels_`` names the first.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Notes
     -----
@@ -52,19 +52,19 @@ class MajorityVote(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        self.posterior_ = self._decided(vote_shares(votes), rng)
+        self.posterior_ = self._winner_posterior(vote_shares(votes), rng)
         self.class_prior_ = known_prior(votes, self.posterior_)
 
     def _posterior(self, votes: Votes) -> FloatArray:
         shares = vote_shares(votes, empty=self.class_prior_)
-        return self._decided(shares, self._generator())
+        return self._winner_posterior(shares, self._generator())
 
-    def _decided(self, shares: FloatArray, rng: np.random.RandomState) -> FloatArray:
+    def _winner_posterior(self, shares: FloatArray, rng: np.random.RandomState) -> FloatArray:
         if self.soft:
             return shares
         if self.ties == "distribute":
             winners = np.isclose(shares, shares.max(axis=1, keepdims=True), atol=1e-12)
             return winners / winners.sum(axis=1, keepdims=True)
-        decided = np.zeros_like(shares)
-        np.put_along_axis(decided, pick(shares, self.ties, rng)[:, None], 1.0, axis=1)
-        return decided
+        posterior = np.zeros_like(shares)
+        np.put_along_axis(posterior, pick(shares, self.ties, rng)[:, None], 1.0, axis=1)
+        return posterior

@@ -1,4 +1,4 @@
-"""One-coin Dawid-Skene: every annotator is right with one probability, whatever the class."""
+"""One-coin Dawid-Skene: each annotator is correct with one probability, whatever the class."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from manyhands.typing import FloatArray
 
 @dataclass(frozen=True)
 class Counts:
-    """Expected instances of every class (C,), right annotations of every annotator (R,)."""
+    """Expected instances of each class (C,) and correct annotations of each annotator (R,)."""
 
     prior: FloatArray
     hits: FloatArray
     log_likelihood: float = 0.0
 
     def __add__(self, other: Counts) -> Counts:
-        """Counts of both."""
+        """Return the counts of both."""
         return Counts(
             self.prior + other.prior,
             self.hits + other.hits,
@@ -43,10 +43,10 @@ class Counts:
 
 
 class OneCoinDawidSkene(BaseAggregator):
-    """Infer true classes and one probability of being right an annotator, by EM.
+    """Infer true classes and one probability of being correct per annotator, by EM.
 
-    Wrong classes are equally probable. With few annotations each, or many classes, there is little
-    else to learn of an annotator; cost and memory do not grow with the square of the classes.
+    Wrong classes are equally probable. With few annotations per annotator, or with many classes,
+    little else can be learnt. Cost and memory do not grow with the square of the number of classes.
 
     Parameters
     ----------
@@ -54,20 +54,21 @@ class OneCoinDawidSkene(BaseAggregator):
     tol : float, default=1e-5
         Stop when the (penalised) log likelihood per annotation grows by less.
     prior_strength : float, default=5.0
-        Pseudo-annotations with which every annotator starts, right as often as the crowd is
-        against its votes (a Beta prior); 0 is maximum likelihood.
+        Pseudo-annotations of each annotator (a Beta prior), correct as often as the crowd agrees
+        with its vote shares; 0 is maximum likelihood.
     class_prior : {"estimated", "uniform"}, default="estimated"
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several most probable classes ``labels_`` names; "distribute" is "first" here.
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Attributes
     ----------
     skill_ : array of shape (n_annotators,)
-        Probability of a right annotation.
+        Probability of a correct annotation.
     log_likelihood_ : array of shape (n_iter_,)
-        Log likelihood plus log prior after every E-step; it never decreases.
+        Log likelihood plus log prior after each E-step; it never decreases.
 
     References
     ----------
@@ -113,15 +114,15 @@ class OneCoinDawidSkene(BaseAggregator):
         given = by_annotator(votes)
         agreement = sum_over_shards(_agreement, shards) / given.sum()
         pseudo = self.prior_strength * np.array([agreement, 1.0 - agreement])
-        counts = _count_rows(shards, start)
+        counts = _total_counts(shards, start)
         history: list[float] = []
         for _ in range(self.max_iter):
             prior = counts.prior if self.class_prior == "estimated" else np.ones_like(counts.prior)
             self.class_prior_ = normalise_rows(prior)
-            both = np.column_stack([counts.hits, given - counts.hits]) + pseudo
-            # Whoever is silent is as good as the crowd.
-            both[both.sum(axis=1) == 0] = agreement, 1.0 - agreement
-            skill = normalise_rows(np.maximum(both, 0.0))
+            hits_and_misses = np.column_stack([counts.hits, given - counts.hits]) + pseudo
+            # Annotators without annotations get the crowd's agreement.
+            hits_and_misses[hits_and_misses.sum(axis=1) == 0] = agreement, 1.0 - agreement
+            skill = normalise_rows(np.maximum(hits_and_misses, 0.0))
             self.skill_ = skill[:, 0]
             counts = sum_over_shards(self._expect, shards)
             history.append(counts.log_likelihood + log_dirichlet(pseudo, skill))
@@ -138,19 +139,19 @@ class OneCoinDawidSkene(BaseAggregator):
         return posterior
 
     def _e_step(self, shard: Votes) -> FloatArray:
-        return self._settled(shard)[0]
+        return self._posterior_and_evidence(shard)[0]
 
-    def _settled(self, shard: Votes) -> tuple[FloatArray, FloatArray]:
-        """Posterior (n, C) and log likelihood of every instance (n,)."""
-        log_right = floored_log(self.skill_)
+    def _posterior_and_evidence(self, shard: Votes) -> tuple[FloatArray, FloatArray]:
+        """Posterior (n, C) and log likelihood of each instance (n,)."""
+        log_correct = floored_log(self.skill_)
         log_wrong = floored_log((1.0 - self.skill_) / (shard.n_classes - 1))
-        joint = weighted_votes(shard, (log_right - log_wrong)[shard.annotator])
+        joint = weighted_votes(shard, (log_correct - log_wrong)[shard.annotator])
         joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
         return normalise_joint(shard, joint + floored_log(self.class_prior_))
 
     def _expect(self, shard: Votes) -> Counts:
-        """One EM iteration's share of a shard."""
-        posterior, evidence = self._settled(shard)
+        """Counts of a shard for one EM iteration."""
+        posterior, evidence = self._posterior_and_evidence(shard)
         return _count(shard, posterior, float(evidence[shard.voted].sum()))
 
 
@@ -159,10 +160,10 @@ def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> 
     return Counts(posterior[shard.voted].sum(axis=0), hits, log_likelihood)
 
 
-def _count_rows(shards: list[Votes], posterior: FloatArray) -> Counts:
+def _total_counts(shards: list[Votes], posterior: FloatArray) -> Counts:
     return reduce(add, starmap(_count, zip_shards(shards, posterior)))
 
 
 def _agreement(shard: Votes) -> float:
-    """Expected right annotations against the vote shares."""
+    """Expected number of correct annotations under the vote shares."""
     return float(by_annotator(shard, probability_correct(shard, vote_shares(shard))).sum())

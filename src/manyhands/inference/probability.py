@@ -1,4 +1,4 @@
-"""Small arithmetic of probabilities: normalised rows, floored logarithms, Dirichlets."""
+"""Helpers for probabilities: normalised rows, floored logarithms, Dirichlet distributions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.special import gammaln, psi, xlogy
 from manyhands.typing import FloatArray
 
 LOG_FLOOR = float(np.log(1e-100))
-"""Stands for log 0 in a confusion matrix: one impossible annotation must not erase all classes."""
+"""Replaces log 0 in a confusion matrix: one impossible annotation must not rule out all classes."""
 
 
 def normalise_rows(counts: FloatArray) -> FloatArray:
@@ -36,7 +36,7 @@ def has_settled(history: Sequence[float], enough: float) -> bool:
 
 
 def expected_log(alpha: FloatArray) -> FloatArray:
-    """E log p of p ~ Dirichlet(alpha) over the last axis, of the shape of ``alpha``."""
+    """E log p for p ~ Dirichlet(alpha) over the last axis, with the shape of ``alpha``."""
     expected: FloatArray = psi(alpha)
     expected -= psi(alpha.sum(axis=-1, keepdims=True))
     return expected
@@ -48,15 +48,15 @@ def dirichlet_divergence(alpha: FloatArray, prior: FloatArray, log_p: FloatArray
     Parameters
     ----------
     alpha : array of shape (..., K)
-    prior : array that broadcasts to it
-    log_p : array of the shape of ``alpha``
-        Its `expected_log`.
+    prior : array that broadcasts to ``alpha``
+    log_p : array with the shape of ``alpha``
+        The `expected_log` of ``alpha``.
     """
     normalisers = _log_normaliser(prior) - _log_normaliser(alpha)
     return float(normalisers.sum() + np.vdot(alpha - prior, log_p))
 
 
 def _log_normaliser(alpha: FloatArray) -> FloatArray:
-    """Log of the integral of prod p_k^(alpha_k - 1), for every row."""
+    """Log of the integral of prod p_k^(alpha_k - 1), for each row."""
     log_normaliser: FloatArray = gammaln(alpha).sum(axis=-1) - gammaln(alpha.sum(axis=-1))
     return log_normaliser

@@ -20,7 +20,7 @@ HEADINGS = {
     "held_out_log_likelihood": "held-out LL",
     "seconds": "CPU s",
 }
-"""Figures of a `MethodScore` in the order of a table's columns, and the columns' headings."""
+"""Scores of a `MethodScore` in the order of a table's columns, and the columns' headings."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class MethodScore:
 class ScoreTable:
     """Scores of several methods on one annotation table.
 
-    Iterating and indexing give the rows. Printed, or shown by a notebook, the table leaves out
-    figures that no method has, and names below it the methods that failed.
+    Iterating and indexing give the rows. When printed, or shown in a notebook, the table omits
+    scores that no method has and lists the methods that failed below it.
 
     Attributes
     ----------
     rows : tuple of MethodScore
-        Best first; methods without figures are last.
+        Best first; methods without scores are last.
     """
 
     rows: tuple[MethodScore, ...]

@@ -10,7 +10,7 @@ from manyhands.typing import FloatArray
 
 
 def weighted_votes(votes: Votes, value: FloatArray | None = None) -> FloatArray:
-    """Sum ``value`` (and the weights) of the annotations for every class, shape (n, C).
+    """Sum ``value``, times the weights, over each instance's annotations by class, shape (n, C).
 
     Parameters
     ----------
@@ -26,30 +26,30 @@ def weighted_votes(votes: Votes, value: FloatArray | None = None) -> FloatArray:
 
 
 def by_annotator(votes: Votes, value: FloatArray | None = None) -> FloatArray:
-    """Sum ``value`` (and the weights) over every annotator's annotations, shape (R,)."""
+    """Sum ``value``, times the weights, over each annotator's annotations, shape (R,)."""
     weights = _times(votes.weight, value)
     sums = np.bincount(votes.annotator, weights=weights, minlength=votes.n_annotators)
     return sums.astype(np.float64, copy=False)
 
 
 def by_instance(votes: Votes, value: FloatArray | None = None) -> FloatArray:
-    """Sum ``value`` (and the weights) over every instance's annotations, shape (n,)."""
+    """Sum ``value``, times the weights, over each instance's annotations, shape (n,)."""
     values = _times(votes.weight, value)
     given = np.diff(votes.start)
     if values is None:
         return given.astype(np.float64)
     sums = np.zeros(votes.n_instances)
-    some = given > 0
-    if some.any():  # Annotations are sorted by instance, so every sum is over a run.
-        sums[some] = np.add.reduceat(values, votes.start[:-1][some])
+    annotated = given > 0
+    if annotated.any():  # Annotations are sorted by instance, so each sum is over a run.
+        sums[annotated] = np.add.reduceat(values, votes.start[:-1][annotated])
     return sums
 
 
 def weight_of_pairs(votes: Votes, *, same_class: bool = False) -> FloatArray:
-    """Weight that the instance and annotator of every annotation have together, (n_annotations,).
+    """Total weight of each annotation's (instance, annotator) pair, shape (n_annotations,).
 
-    An annotator's annotations of one instance, be they repeated or weighted, are one voice. With
-    ``same_class`` only those count that give the same class.
+    An annotator's annotations of one instance count together, whether repeated or weighted. With
+    ``same_class``, only those of the same class are summed.
     """
     weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
     pairs = votes.instance * np.int64(votes.n_annotators) + votes.annotator
@@ -68,7 +68,7 @@ def _times(weight: FloatArray | None, value: FloatArray | None) -> FloatArray | 
 
 
 def probability_correct(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Probability that every annotation is right, shape (n_annotations,)."""
+    """Probability that each annotation is correct, shape (n_annotations,)."""
     flat = votes.instance * np.int64(votes.n_classes) + votes.response
     return posterior.ravel()[flat]
 
@@ -89,7 +89,7 @@ def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
 
 
 def _shares(shard: Votes) -> FloatArray:
-    """Vote shares, all 0 without votes."""
+    """Vote shares; all 0 without votes."""
     shares = weighted_votes(shard)
     mass = (shares @ np.ones(shard.n_classes))[:, None]
     return np.divide(shares, mass, out=shares, where=mass > 0)
@@ -105,9 +105,9 @@ def clamp_to_gold(votes: Votes, posterior: FloatArray) -> FloatArray:
 
 
 def expected_accuracy(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Expected share of right annotations of every annotator under the posterior, shape (R,).
+    """Expected share of each annotator's annotations that are correct, shape (R,).
 
-    A silent annotator gets the share over all annotations.
+    An annotator without annotations gets the share over all annotations.
     """
     hits, weight = np.zeros((2, votes.n_annotators))
     for shard, rows in zip_shards(votes.runs(SHARD), posterior):

@@ -1,4 +1,4 @@
-"""Weighted majority vote: an annotator's vote weighs as much as they agree with the majority.
+"""Weighted majority vote: annotators are weighted by their agreement with the majority.
 
 .. [1] H. Li and B. Yu. Error rate bounds and iterative weighted majority voting for crowdsourcing.
    arXiv:1411.4086, 2014.
@@ -26,7 +26,7 @@ from manyhands.typing import FloatArray
 
 
 class WeightedMajorityVote(BaseAggregator):
-    """Vote, weigh every annotator by their agreement with the winners, vote again.
+    """Vote, weight each annotator by their agreement with the winners, and vote again.
 
     With the defaults this is *worker agreement with aggregate* (Wawa). More iterations with
     ``chance_corrected=True`` are the iterative weighted majority vote (IWMV) of Li & Yu (2014).
@@ -34,26 +34,27 @@ class WeightedMajorityVote(BaseAggregator):
     Parameters
     ----------
     max_iter : int, default=1
-        Weighted votes after the plain one.
+        Number of weighted votes after the plain one.
     tol : float, default=1e-5
         Stop when no skill changes by more.
     chance_corrected : bool, default=False
-        Weigh votes by ``n_classes * skill - 1`` instead of the skill: who agrees no more often
-        than by guessing weighs nothing, and who agrees less often votes against the class given.
+        Weight votes by ``n_classes * skill - 1`` instead of the skill. Annotators who agree as
+        often as by guessing then have weight 0, and those who agree less often vote against the
+        class given.
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several equal winners ``labels_`` names; "distribute" is "first" here. In the
-        skills the winners of a tie always share the win.
+        Which of several equal winners ``labels_`` names; "distribute" means "first" here. For the
+        skills, tied winners always share the win.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Attributes
     ----------
     posterior_ : array of shape (n_instances, n_classes)
-        Shares of the weighted votes: scores, not calibrated probabilities. Where all votes weigh
-        nothing, plain shares.
+        Shares of the weighted votes: scores, not calibrated probabilities. Plain vote shares where
+        all weights are 0.
     skill_ : array of shape (n_annotators,)
-        Share of an annotator's annotations that agree with the winners of the vote before; the
-        share over all annotations for one without any.
+        Share of an annotator's annotations that agree with the winners of the previous vote; for an
+        annotator without annotations, the share over all annotations.
 
     References
     ----------
@@ -121,20 +122,20 @@ def learn_skills(
     max_iter: int,
     tol: float,
 ) -> tuple[FloatArray, int]:
-    """Move every skill towards the share of agreement with the winners; vote by skill; repeat.
+    """Move each skill towards the share of agreement with the winners, vote by skill, and repeat.
 
     Parameters
     ----------
     votes : Votes
-        Their plain shares' maxima are the first winners, wherever a fit starts.
+        The first winners are always those of the plain vote.
     skill : array of shape (R,)
-        First skills; annotators without annotations keep theirs.
+        Initial skills; annotators without annotations keep theirs.
     rate : function of the iteration (from 1)
-        Part of the way to go.
+        Fraction of the way to move.
     weigh : function from skills to the weights of votes
     max_iter : int
     tol : float
-        Stop when no skill moves by more.
+        Stop when no skill changes by more.
 
     Returns
     -------
@@ -154,7 +155,7 @@ def learn_skills(
 
 
 def _agreement(votes: Votes, shares: FloatArray) -> FloatArray:
-    """Annotations for the winner, an equal part for one of several winners, shape (R,)."""
+    """Number of annotations for the winner, with ties divided equally, shape (R,)."""
     top = shares.max(axis=1, keepdims=True)
     winners = (shares >= top * (1 - 1e-9)).astype(np.float64)
     winners /= (winners @ np.ones(votes.n_classes))[:, None]
@@ -172,8 +173,8 @@ def _agreement_of_vote(votes: Votes, weight: FloatArray) -> FloatArray:
 def weighted_shares(votes: Votes, value: FloatArray) -> FloatArray:
     """Share of the weighted votes each class received, shape (n, C); gold counts as certain.
 
-    A vote of value v < 0 is one of value -v for each of the other classes. Where all votes are
-    worth 0 they count the same; an instance without votes gets equal shares.
+    A vote of value v < 0 is one of value -v for each of the other classes. Where all values are 0,
+    the votes count equally. An instance without votes gets equal shares.
 
     Parameters
     ----------
@@ -197,9 +198,9 @@ def weighted_shares(votes: Votes, value: FloatArray) -> FloatArray:
 def decide_by_weight(
     votes: Votes, weight: FloatArray, prior: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Shares of the votes weighted by annotator, (n, C), and their mean, (C,).
+    """Shares of the votes weighted by annotator, (n, C), and ``prior``, by default their mean (C,).
 
-    An instance without votes gets ``prior``, by default that mean.
+    An instance without votes gets ``prior``.
     """
     shares = concatenate_rows(
         weighted_shares(part, weight[part.annotator]) for part in votes.shards()

@@ -1,4 +1,4 @@
-"""Worker clustering: annotators of a cluster share one confusion matrix.
+"""Worker clustering: the annotators in a cluster share one confusion matrix.
 
 .. [1] H. Imamura, I. Sato and M. Sugiyama. Analysis of minimax error rate for crowdsourcing and
    its application to worker clustering model. ICML 2018 (PMLR 80).
@@ -20,10 +20,10 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 class WorkerClustering(BaseAggregator):
-    """Infer true classes, clusters of annotators, and one confusion matrix a cluster.
+    """Infer true classes, clusters of annotators, and one confusion matrix per cluster.
 
-    Between one confusion matrix for everybody and one for each (`DawidSkene`): annotators of few
-    annotations borrow from those who answer alike.
+    This lies between one confusion matrix for all annotators and one per annotator (`DawidSkene`).
+    Annotators with few annotations borrow strength from those who answer alike.
 
     Parameters
     ----------
@@ -31,39 +31,39 @@ class WorkerClustering(BaseAggregator):
     tol : float, default=1e-5
         Stop when the lower bound per annotation grows by less.
     n_clusters : int, default=2
-        Clusters of annotators; those not needed may end up empty. Two tell the careful from the
-        careless; the larger the crowd, the more can be told apart.
+        Number of clusters; those not needed may end up empty. Two separate careful from careless
+        annotators; a larger crowd supports more clusters.
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several most probable classes ``labels_`` names; "distribute" is "first" here,
-        as the posterior is distributed already.
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Attributes
     ----------
     clusters_ : integer array of shape (n_annotators,)
-        Most probable cluster of every annotator; clusters start in the order of their quality,
-        the best first.
+        Most probable cluster of each annotator. The initial clusters are in the order of quality,
+        best first.
     cluster_posterior_ : array of shape (n_annotators, n_clusters)
-        Probability of every cluster; that of an annotator without annotations is
-        ``cluster_weight_``.
+        Probability of each cluster; for an annotator without annotations, ``cluster_weight_``.
     cluster_weight_ : array of shape (n_clusters,)
-        Share of the annotators in every cluster.
+        Share of the annotators in each cluster.
     cluster_confusion_ : array of shape (n_clusters, n_classes, n_classes)
-        [cluster, true, given]; rows sum to 1. Uniform where a cluster is empty.
+        Indexed [cluster, true, given]; rows sum to 1. Uniform for an empty cluster.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        Mixture of the clusters' matrices, as probable as they are for the annotator.
+        Mean of the clusters' matrices, weighted by the annotator's cluster probabilities.
     log_likelihood_ : array of shape (n_iter_,)
-        Evidence lower bound after every E-step; it never decreases.
+        Evidence lower bound after each E-step; it never decreases.
 
     Notes
     -----
     The posterior is approximated by a product of one factor for the true classes (theta) and one
-    for the clusters of the annotators (phi); confusion matrices and shares are point estimates.
-    Each step in turn maximises the lower bound: phi, the estimates, theta.
+    for the clusters of the annotators (phi). Confusion matrices and shares are point estimates. The
+    lower bound is maximised over phi, the point estimates and theta in turn.
 
-    Start: theta = vote shares; annotators in the order of the nuclear norm of their confusion
-    matrix, cut into clusters of equal size. Who cannot be told apart starts in the same cluster.
+    Initially theta is the vote shares. Annotators are sorted by the nuclear norm of their confusion
+    matrix and cut into clusters of equal size. Those that cannot be told apart start in the same
+    cluster.
 
     References
     ----------
@@ -133,7 +133,7 @@ class WorkerClustering(BaseAggregator):
         return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
 
     def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
-        """Write the posterior of every instance into ``out``."""
+        """Write the posterior of each instance into ``out``."""
         parameters = _log_parameters(
             self.class_prior_, self.cluster_posterior_, self.cluster_confusion_
         )
@@ -142,25 +142,26 @@ class WorkerClustering(BaseAggregator):
 
 
 def first_clusters(counts: FloatArray, active: BoolArray, n_clusters: int) -> FloatArray:
-    """Cut the annotators into clusters of equal size by how much their annotations tell.
+    """Cut the annotators into clusters of equal size by how informative their annotations are.
 
     Parameters
     ----------
     counts : array of shape (R, C, C)
-        Expected responses, [annotator, true, response].
+        Expected responses, indexed [annotator, true, response].
     active : boolean array of shape (R,)
-        Who has annotations.
+        Annotators with annotations.
 
     Returns
     -------
     array of shape (R, n_clusters)
-        1 in every annotator's cluster, the first for the largest nuclear norm of the confusion
-        matrix. An adversary's is that of an honest annotator: among equals the trace decides.
+        1 in each annotator's cluster. The first cluster has the largest nuclear norms of the
+        confusion matrix. An adversary may have the same norm as an honest annotator; the trace
+        breaks such ties.
     """
     confusion = normalise_rows(counts[active])
     norms = np.linalg.svd(confusion, compute_uv=False).sum(axis=1)
     traces = np.trace(confusion, axis1=1, axis2=2)
-    # Equals but for rounding have one rank, and so one cluster, whatever their order.
+    # Annotators equal up to rounding share a rank, and hence a cluster, whatever their order.
     keys = -np.round(np.column_stack([norms, traces]), 9)
     ranks = rankdata(np.unique(keys, axis=0, return_inverse=True)[1].ravel())
     members = np.full((len(counts), n_clusters), 1.0 / n_clusters)
@@ -171,12 +172,12 @@ def first_clusters(counts: FloatArray, active: BoolArray, n_clusters: int) -> Fl
 def cluster_step(
     counts: FloatArray, weight: FloatArray, clusters: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Posterior over every annotator's cluster, and its share of the lower bound.
+    """Posterior over each annotator's cluster, and its part of the lower bound.
 
     Parameters
     ----------
     counts : array of shape (R, C, C)
-        Expected responses, [annotator, true, response].
+        Expected responses, indexed [annotator, true, response].
     weight : array of shape (L,)
     clusters : array of shape (L, C, C)
 
@@ -184,7 +185,7 @@ def cluster_step(
     -------
     members : array of shape (R, L)
     bound : float
-        E log p(clusters) + entropy; what the annotations tell is in the E-step's part.
+        E log p(clusters) + entropy; the annotations' part of the bound is in the E-step.
     """
     log_weight = floored_log(weight)
     axes = ([1, 2], [1, 2])

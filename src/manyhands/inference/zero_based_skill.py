@@ -1,4 +1,4 @@
-"""Zero-based skill: a weighted majority vote whose skills are learnt step by step.
+"""Zero-based skill: a weighted majority vote with skills learnt in small steps.
 
 .. [1] D. Ustalov, N. Pavlichenko and B. Tseitlin. Learning from crowds with Crowd-Kit. Journal of
    Open Source Software 9(96), 2024.
@@ -21,34 +21,33 @@ RATE = Interval(Real, 0, 1, closed="right")
 
 
 class ZeroBasedSkill(BaseAggregator):
-    """Weigh votes by skill, and move the skills towards the agreement with the winners.
+    """Weight votes by skill, and move the skills towards the agreement with the winners.
 
-    All skills begin at chance, 1 / n_classes. Every iteration votes, then takes a gradient step
-    that brings each skill nearer to the annotator's share of agreement with the winners (it lowers
-    the squared difference); the step shrinks on a schedule, so that labels which would go back and
-    forth for ever come to rest.
+    All skills start at chance, 1 / n_classes. Each iteration votes, and then takes a gradient step
+    on the squared difference between each skill and the annotator's share of agreement with the
+    winners. The step size decays on a schedule, so labels that would alternate forever settle.
 
     Parameters
     ----------
     max_iter : int, default=100
     tol : float, default=1e-5
-        Stop when no skill moves by more.
+        Stop when no skill changes by more.
     lr : float in (0, 1], default=1.0
-        Learning rate: the part of the way to the agreement that a step goes.
+        Learning rate: the fraction of the way to the agreement that a step covers.
     lr_decay : float in (0, 1], default=0.5
-        Factor of the learning rate at every ``lr_decay_every``-th iteration.
+        Factor applied to the learning rate every ``lr_decay_every`` iterations.
     lr_decay_every : int, default=20
     ties : {"first", "random", "distribute"}, default="first"
-        Which of several equal winners ``labels_`` names; "distribute" is "first" here. In the
-        skills the winners of a tie always share the win.
+        Which of several equal winners ``labels_`` names; "distribute" means "first" here. For the
+        skills, tied winners always share the win.
     random_state : int, RandomState or None
-        For ``ties="random"``.
+        Seed for ``ties="random"``.
 
     Attributes
     ----------
     posterior_ : array of shape (n_instances, n_classes)
-        Shares of the votes weighted by skill: scores, not calibrated probabilities. Where all
-        votes weigh nothing, plain shares.
+        Shares of the votes weighted by skill: scores, not calibrated probabilities. Plain vote
+        shares where all weights are 0.
     skill_ : array of shape (n_annotators,)
         Between 0 and 1; 1 / n_classes for an annotator without annotations.
 
