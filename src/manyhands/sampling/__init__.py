@@ -1,6 +1,6 @@
-"""What is made, drawn or weighted to train on (no torch).
+"""Sampling of training data (no torch).
 
-Instances of rare classes, n-tuplets, pseudo-annotations, class balance.
+Synthetic instances of rare classes, n-tuplets, pseudo-annotations, and class balance.
 """
 
 from manyhands.sampling.class_balance import ClassBalance

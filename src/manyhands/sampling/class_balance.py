@@ -1,4 +1,4 @@
-"""Class imbalance among annotations, for every classifier that is trained by gradients.
+"""Corrections for class imbalance among annotations, for classifiers trained by gradient descent.
 
 .. [1] Y. Cui, M. Jia, T.-Y. Lin, Y. Song, S. Belongie. Class-balanced loss based on effective
    number of samples. CVPR 2019.
@@ -20,27 +20,28 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray, IntArray
 
 _USED_BY = {"gamma": ("focal", "cb_focal"), "beta": ("cb_focal",)}
-"""What each parameter belongs to."""
+"""The balances that use each parameter."""
 
 BALANCES = ("resample", "reweight", "focal", "cb_focal")
 
 
 @dataclass(frozen=True)
 class ClassBalance:
-    """What is done about rare classes; see ``class_balance`` of `BaseCrowdClassifier`.
+    """A correction for rare classes; see ``class_balance`` of `BaseCrowdClassifier`.
 
     Attributes
     ----------
     name : one of `BALANCES`
-        "resample": annotations of every class are repeated at random until there are as many as
-        of the most frequent class. "reweight": an annotation of class c weighs max N / N_c, with
-        N_c annotations of class c. "focal": every annotation weighs (1 - p)^gamma, with p its
-        current probability [2]_. "cb_focal": focal, and weights (1 - beta) / (1 - beta^N_c) that
-        sum to the number of classes seen [1]_. As in DASC's sections 4.1 and 4.4.
+        "resample": annotations of each class are repeated at random until there are as many as of
+        the most frequent class. "reweight": an annotation of class c has weight max N / N_c, where
+        N_c is the number of annotations of class c. "focal": each annotation has weight
+        (1 - p)^gamma, where p is its current probability [2]_. "cb_focal": focal, with class
+        weights (1 - beta) / (1 - beta^N_c) that sum to the number of classes seen [1]_. As in
+        DASC's sections 4.1 and 4.4.
     gamma : float
-        Of the focal losses.
+        Exponent of the focal losses.
     beta : float in [0, 1)
-        Of "cb_focal".
+        Parameter of "cb_focal".
     """
 
     name: str
@@ -49,11 +50,11 @@ class ClassBalance:
 
     @property
     def focus(self) -> float:
-        """Exponent of the focal factor; 0 is none."""
+        """Exponent of the focal factor; 0 without one."""
         return self.gamma if self.name in ("focal", "cb_focal") else 0.0
 
     def class_weights(self, counts: FloatArray) -> FloatArray:
-        """Weight of an example of every class, from the number of examples; absent classes: 0.
+        """Weight of an example of each class, from the numbers of examples; 0 for absent classes.
 
         Parameters
         ----------
@@ -65,7 +66,7 @@ class ClassBalance:
         if self.name == "reweight":
             weights[seen] = counts.max() / counts[seen]
         if self.name == "cb_focal" and seen.any():
-            # 1 - beta^N, without losing digits for beta near 1 and large N.
+            # 1 - beta^N without loss of precision for beta near 1 and large N.
             effective = -np.expm1(counts[seen] * np.log(self.beta)) if self.beta else 1.0
             weights[seen] = (1 - self.beta) / effective
             weights *= seen.sum() / weights.sum()
@@ -74,14 +75,14 @@ class ClassBalance:
     def factors(
         self, labels: IntArray, n_classes: int, given: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
-        """What the weight of every example is multiplied by, shape (m,).
+        """Factors by which to multiply the weight of each example, shape (m,).
 
         Parameters
         ----------
         labels : integer array of shape (m,)
         n_classes : int
         given : array of shape (m,)
-            Weights the examples have already; "reweight" and "cb_focal" count by them.
+            Existing weights of the examples; "reweight" and "cb_focal" count with them.
         rng : Generator
         """
         if self.name == "resample":
@@ -90,7 +91,7 @@ class ClassBalance:
         return self.class_weights(counts)[labels]
 
     def target_weights(self, targets: FloatArray, rng: np.random.Generator) -> FloatArray | None:
-        """Weights of every class of every instance that balance target distributions.
+        """Weights per instance and class that balance target distributions.
 
         Parameters
         ----------
@@ -100,23 +101,23 @@ class ClassBalance:
 
         Returns
         -------
-        array of shape (n, n_classes), or None where all are equal
-            "resample" draws instances by a class drawn from their target; the others weigh
-            classes, of which a target counts as its share, and which count as one instance at
-            the least.
+        array of shape (n, n_classes), or None if all weights are equal
+            "resample" draws instances by a class drawn from their target. The others weight
+            classes: each target counts by its share of the class, and a class counts as at least
+            one instance.
         """
         if self.name == "resample":
-            some = np.flatnonzero(targets.any(axis=1))
+            with_target = np.flatnonzero(targets.any(axis=1))
             weights = np.ones(targets.shape)
-            # Of a class drawn by its share, so that ties do not all count for one class.
-            ends = targets[some].cumsum(axis=1)
-            labels = (ends < rng.random((len(some), 1)) * ends[:, -1:]).sum(axis=1)
-            drawn = _multiplicities(labels, targets.shape[1], rng)
-            weights[some] = drawn[:, None]
+            # Draw the class by its share, so that ties do not all count for one class.
+            ends = targets[with_target].cumsum(axis=1)
+            labels = (ends < rng.random((len(with_target), 1)) * ends[:, -1:]).sum(axis=1)
+            multiplicities = _multiplicities(labels, targets.shape[1], rng)
+            weights[with_target] = multiplicities[:, None]
         else:
             counts = targets.sum(axis=0)
-            # Posteriors leave a trace of mass on classes that nobody named: its inverse would
-            # overflow, or make a class of all instances.
+            # Posteriors leave a trace of mass on classes that nobody gave. Its inverse would
+            # overflow, or let such a class dominate.
             by_class = self.class_weights(np.where(counts > 0, np.maximum(counts, 1.0), 0.0))
             seen = by_class[by_class > 0]
             if np.allclose(seen, seen[:1]):
@@ -125,7 +126,7 @@ class ClassBalance:
         return None if np.allclose(weights, weights[:1, :1]) else weights
 
     def balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
-        """Return the table with the weights that balance it; as it is where these are equal."""
+        """Return the table with balancing weights, or unchanged if these are all equal."""
         factors = self.factors(table.label, table.n_classes, table.weight, rng)
         if np.allclose(factors, factors[:1]):
             return table
@@ -133,7 +134,7 @@ class ClassBalance:
 
 
 def make_balance(spec: Any) -> ClassBalance | None:
-    """Read ``class_balance``: None, a name, or a dict of name, gamma and beta.
+    """Read ``class_balance``: None, a name, or a dict with name, gamma and beta.
 
     Raises
     ------
@@ -175,7 +176,7 @@ def make_balance(spec: Any) -> ClassBalance | None:
 
 
 def _multiplicities(labels: IntArray, n_classes: int, rng: np.random.Generator) -> FloatArray:
-    """How often every example is drawn: once, and the rest up to the largest class at random."""
+    """How often each example counts: once, plus random repeats up to the largest class's size."""
     counts = np.bincount(labels, minlength=n_classes)
     times = np.ones(len(labels))
     for c in np.flatnonzero((counts > 0) & (counts < counts.max())):

@@ -1,4 +1,4 @@
-"""CrowdSMOTE: instances of rare classes between real ones, with annotations of their own.
+"""CrowdSMOTE: synthetic instances of rare classes between real ones, with their own annotations.
 
 .. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
    labeled data. SDM 2022.
@@ -25,17 +25,24 @@ from manyhands.annotations.encoding import encode
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import check_annotations
-from manyhands.sampling.interpolation import Pairs, Rng, between, class_codes, nearest_rows, stacked
+from manyhands.sampling.interpolation import (
+    Pairs,
+    Rng,
+    append_points,
+    class_codes,
+    interpolate,
+    nearest_rows,
+)
 from manyhands.sampling.synthetic_annotations import annotate, with_rows
 from manyhands.typing import FloatArray, IntArray
 
 
 class FewCandidatesWarning(UserWarning):
-    """A class has too few instances to interpolate between: they were repeated, or it has none."""
+    """A class has too few instances for interpolation: one, which was repeated, or none."""
 
 
 class Resampling(NamedTuple):
-    """What was done for one class.
+    """Result of the resampling of one class.
 
     Attributes
     ----------
@@ -44,9 +51,9 @@ class Resampling(NamedTuple):
     n_candidates : int
         Real instances that count as this class.
     n_neighbors : int
-        Neighbours that an interpolation chooses from; 0 where there was nothing to choose from.
+        Number of neighbours that an interpolation chooses from; 0 if there were none.
     n_synthetic : int
-        Instances made.
+        Number of synthetic instances.
     """
 
     label: Any
@@ -56,67 +63,67 @@ class Resampling(NamedTuple):
 
 
 class CrowdSMOTE(BaseEstimator):
-    r"""Oversample rare classes of a crowdsourced set, annotations included [1]_.
+    r"""Oversample rare classes of a crowdsourced data set, including annotations [1]_.
 
-    For a candidate :math:`x_i`, an instance that counts as a rare class, and a random one of its k
-    nearest neighbours :math:`x_r` among the candidates, a synthetic instance is
-    :math:`x' = x_i + \delta (x_r - x_i)` (Eq. 2.3), with :math:`\delta` by how certain the labels
-    of the two are (Eq. 2.4, 2.5). Its annotations are drawn annotator by annotator from what the
-    k nearest real instances, of all classes, were given.
+    A candidate :math:`x_i` is an instance labelled with a rare class, and :math:`x_r` is a random
+    one of its k nearest neighbours among the candidates. A synthetic instance is
+    :math:`x' = x_i + \delta (x_r - x_i)` (Eq. 2.3), where :math:`\delta` depends on how certain the
+    labels of the two are (Eq. 2.4, 2.5). Each annotator's annotation of it is drawn from the
+    annotator's annotations of the k nearest real instances of any class.
 
     Parameters
     ----------
     k_neighbors : int, default=5
-        k, for both purposes; of m candidates no more than m - 1. The paper names no value.
+        k, for both purposes; at most m - 1 with m candidates. The paper gives no value.
     sampling_strategy : "auto", float or dict, default="auto"
-        How many instances a class is raised to. "auto": as many as the largest class has. A float
-        in (0, 1] is a share of that. A dict {class: number} names them; other classes stay, and
-        what has as many already.
+        Number of instances that classes are raised to. "auto": the size of the largest class. A
+        float in (0, 1]: that share of it. A dict {class: number}: these numbers; other classes, and
+        those that are already as large, do not change.
     delta : {"intended", "printed", "random"}, default="intended"
         "intended": :math:`S_r / (S_i + S_r) + \eta`, which puts x' nearer to the more certain of
-        the two, as the paper says it should be. "printed": its Eq. 2.5,
+        the two, as the paper says it should be. "printed": the paper's Eq. 2.5,
         :math:`S_i / (S_i + S_r) + \eta`, which puts it nearer to the less certain one. "random":
         uniform in [0, 1], as in SMOTE [2]_. All are clipped to [0, 1].
     epsilon : float, default=0.1
-        Of `manyhands.annotations.label_certainty`: small ones make every unanimous instance
-        infinitely more certain than others.
+        As in `manyhands.annotations.label_certainty`. The smaller it is, the more certain unanimous
+        instances are than others, without limit.
     jitter : float in [0, 0.5], default=0.1
-        :math:`\eta` is uniform in [-jitter, jitter]; the paper names no range. With .5 and equal
+        :math:`\eta` is uniform in [-jitter, jitter]; the paper gives no range. With .5 and equal
         certainties :math:`\delta` is uniform in [0, 1], as in SMOTE.
     annotations : {"drawn", "majority"}, default="drawn"
-        What an annotator gives a synthetic instance: what it gave a random one of the neighbours
-        (by the annotations' weights), or what it gave most of them.
+        An annotator's annotation of a synthetic instance is the one it gave to a random neighbour
+        (drawn by the annotations' weights), or the one it gave to most neighbours.
     gaps : {"kept", "filled"}, default="kept"
-        Where an annotator has annotated only some of the neighbours: "kept" gives an annotation
-        with the probability that a neighbour has one by this annotator, so that synthetic
-        instances have as many annotations as real ones (one at the least; one an annotator, where
-        real ones have repeated ones); "filled" always. Without missing annotations both are the
-        paper's.
+        Behaviour if an annotator has annotated only some of the neighbours. "kept": give an
+        annotation with the share of neighbours that the annotator has annotated as its probability.
+        Synthetic instances then have as many annotations as real ones (but at least one, and one
+        per annotator even if real instances have repeated ones). "filled": always give one. Without
+        missing annotations both are the paper's.
     random_state : int, RandomState or None, default=None
 
     Attributes
     ----------
     sampling_strategy_ : dict {class: int}
-        Instances made of every class.
+        Number of synthetic instances of each class.
     resampling_ : list of Resampling
-        What was done, for every class that was to be raised.
+        One entry per class that was to be raised.
     synthetic_labels_ : array of shape (n_synthetic,)
-        The class that every synthetic instance was made for.
+        Class that each synthetic instance was made for.
     parents_ : integer array of shape (n_synthetic, 2)
         Rows of :math:`x_i` and :math:`x_r`.
     delta_ : array of shape (n_synthetic,)
 
     Notes
     -----
-    Cost: two searches of nearest neighbours, among the candidates and of every synthetic instance
-    among all real ones, and the annotations of these neighbours.
+    Cost: two searches for nearest neighbours (among the candidates, and for each synthetic instance
+    among all real ones), plus the annotations of these neighbours.
 
-    Candidates are taken in turn, in random order, so that each is used as often as any other but
-    for one (the paper: each R times). The result does not depend on the order of the classes (but
-    for ties with "majority", which are broken at random).
+    Candidates are taken in turn, in random order, so the numbers of times they are used differ by
+    at most one (in the paper, each is used R times). The result does not depend on the order of the
+    classes (except for ties with "majority", which are broken at random).
 
-    Annotations of weight 0 are none; a synthetic one weighs what the one it was drawn from does
-    ("majority": their mean). Abstentions and skips are taken for gaps.
+    Annotations of weight 0 are ignored. A synthetic annotation has the weight of the one it was
+    drawn from ("majority": the mean weight). Abstentions and skips count as gaps.
 
     References
     ----------
@@ -175,17 +182,17 @@ class CrowdSMOTE(BaseEstimator):
     def fit_resample(
         self, X: Any, table: Any, *, labels: Any = None
     ) -> tuple[Any, AnnotationTable]:
-        """Return the set with synthetic instances after the real ones.
+        """Return the data set with the synthetic instances after the real ones.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_instances, ...)
-            Features, or an embedding: the space that neighbours are sought in, and points made.
+            Features or an embedding: the space of the neighbours and of the synthetic points.
         table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
         labels : array-like of shape (n_instances,), or dict {instance id: class}, optional
-            The class every instance counts as; None, NaN and -1 (unless it is a class) count as
-            none. Default: majority vote, ties as none. Instances without annotations count as
-            none, and are nobody's neighbours.
+            Class of each instance; None, NaN and -1 (unless it is a class) mean no class. Default:
+            majority vote; tied instances have no class. Instances without annotations have no class
+            and are not used as neighbours.
 
         Returns
         -------
@@ -197,8 +204,8 @@ class CrowdSMOTE(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If X and the table do not belong together, a label or a class of
-            ``sampling_strategy`` is unknown, or a number of instances is none.
+            If X and the table have different lengths, a label or a class of ``sampling_strategy``
+            is unknown, or a number of instances is not a whole number of 0 or more.
         ValueError
             If X is not finite.
 
@@ -216,9 +223,9 @@ class CrowdSMOTE(BaseEstimator):
         if X.shape[0] != table.n_instances:
             raise AnnotationError(
                 f"X has {X.shape[0]} rows but table has annotations for {table.n_instances} "
-                "instances; give one row of X an instance, in the same order"
+                "instances; give one row of X per instance, in the same order"
             )
-        # What weighs nothing is no annotation, and yet it stays in the table.
+        # Annotations of weight 0 are ignored, but stay in the returned table.
         given = table if table.weights is None else table.take(table.weights > 0)
         annotated = given.annotations_per_instance() > 0
         codes = np.where(annotated, class_codes(given, labels), -1)
@@ -233,8 +240,8 @@ class CrowdSMOTE(BaseEstimator):
         certainty = label_certainty(given, epsilon=self.epsilon)
         space = X if sparse.issparse(X) else X.reshape(len(X), -1)
         made = [self._pairs(space, codes, c, wanted[c], certainty, rng) for c in wanted]
-        self._note(made, wanted, codes, table)
-        points = between(space, self.parents_, self.delta_)
+        self._set_attributes(made, wanted, codes, table)
+        points = interpolate(space, self.parents_, self.delta_)
         if not len(self.delta_):
             return X, table
         neighbours = nearest_rows(space, np.flatnonzero(annotated), points, self.k_neighbors)
@@ -245,15 +252,15 @@ class CrowdSMOTE(BaseEstimator):
             by_majority=self.annotations == "majority",
             keep_gaps=self.gaps == "kept",
         )
-        return stacked(X, points), with_rows(table, len(self.delta_), annotations)
+        return append_points(X, points), with_rows(table, len(self.delta_), annotations)
 
     # -- how many ---------------------------------------------------------------------------------
 
     def _wanted(self, codes: IntArray, table: AnnotationTable) -> dict[int, int]:
-        """Instances to be made of every class below its goal; the rarest class first."""
+        """Number of instances to add to each class below its goal, rarest class first."""
         counts = np.bincount(codes[codes >= 0], minlength=table.n_classes)
         goals = self._goals(counts, table)
-        # In an order that does not depend on how classes are coded: by size, then by place.
+        # Order by size, then by first instance, so that class codes have no influence.
         first = np.full(table.n_classes, len(codes))
         seen, where = np.unique(codes, return_index=True)
         first[seen[seen >= 0]] = where[seen >= 0]
@@ -263,10 +270,10 @@ class CrowdSMOTE(BaseEstimator):
     def _goals(self, counts: IntArray, table: AnnotationTable) -> IntArray:
         strategy = self.sampling_strategy
         if isinstance(strategy, bool):
-            raise AnnotationError(f"sampling_strategy={strategy} is no share; give 'auto' or 1.0")
+            raise AnnotationError(f"sampling_strategy={strategy} is not a share; use 'auto' or 1.0")
         if not isinstance(strategy, Mapping):
             share = 1.0 if strategy == "auto" else float(strategy)
-            # A class that nobody ever gave is none of this set's.
+            # Classes that nobody gave are not part of this data set.
             seen = table.mask_of_classes_seen()
             return np.where(seen, np.maximum(counts, round(share * counts.max())), counts)
         named, _ = encode(
@@ -290,7 +297,7 @@ class CrowdSMOTE(BaseEstimator):
     def _pairs(
         self, space: Any, codes: IntArray, c: int, n: int, certainty: FloatArray, rng: Rng
     ) -> Pairs:
-        """Choose n candidates of a class, a neighbour of each, and delta (Eq. 2.5)."""
+        """Choose n candidates of a class, a neighbour for each, and delta (Eq. 2.5)."""
         rows = np.flatnonzero(codes == c)
         m = len(rows)
         k = min(self.k_neighbors, m - 1)
@@ -304,7 +311,7 @@ class CrowdSMOTE(BaseEstimator):
         return Pairs(c, m, k, parents, self._delta(certainty[parents], rng))
 
     def _delta(self, certainty: FloatArray, rng: Rng) -> FloatArray:
-        """How far from the candidate towards its neighbour, from their certainties (n, 2)."""
+        """Fraction of the way from candidate to neighbour, from their certainties (n, 2)."""
         n = len(certainty)
         if self.delta == "random":
             return rng.uniform(size=n)
@@ -312,21 +319,21 @@ class CrowdSMOTE(BaseEstimator):
         jitter = rng.uniform(-self.jitter, self.jitter, size=n)
         return np.clip(nearer / certainty.sum(axis=1) + jitter, 0.0, 1.0)
 
-    def _note(
+    def _set_attributes(
         self,
         made: list[Pairs],
         wanted: dict[int, int],
         codes: IntArray,
         table: AnnotationTable,
     ) -> None:
-        """Set the fitted attributes, and warn of classes that could not be interpolated."""
+        """Set the fitted attributes, and warn about classes that could not be interpolated."""
         values = table.classes
-        found = [
+        resampling = [
             Resampling(values[p.code].item(), p.n_candidates, p.n_neighbors, len(p.delta))
             for p in made
         ]
-        self.resampling_ = found
-        self.sampling_strategy_ = {each.label: each.n_synthetic for each in found}
+        self.resampling_ = resampling
+        self.sampling_strategy_ = {each.label: each.n_synthetic for each in resampling}
         self.synthetic_labels_ = values[
             np.repeat([p.code for p in made], [len(p.delta) for p in made]).astype(np.int64)
         ]
@@ -334,7 +341,7 @@ class CrowdSMOTE(BaseEstimator):
             [np.zeros((0, 2), dtype=np.int64), *(p.parents for p in made)]
         )
         self.delta_: FloatArray = np.concatenate([np.zeros(0), *(p.delta for p in made)])
-        for each in found:
+        for each in resampling:
             if each.n_candidates > 1:
                 continue
             what = (

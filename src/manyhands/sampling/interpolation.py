@@ -1,4 +1,4 @@
-"""Points between instances of a class: candidates, their neighbours, and what is appended to X."""
+"""Interpolation between instances of a class: candidates, neighbours, and the points between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Rng: TypeAlias = np.random.RandomState
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Candidates of a class with a neighbour each."""
+    """Candidates of a class, each with a neighbour."""
 
     code: int
     n_candidates: int
@@ -29,7 +29,7 @@ class Pairs:
 
 
 def class_codes(table: AnnotationTable, labels: Any) -> IntArray:
-    """Class code of every instance, -1 where it has none."""
+    """Class code of each instance; -1 for none."""
     if labels is None:
         counts = table.vote_counts()
         top = counts >= counts.max(axis=1, keepdims=True) * (1 - 1e-9)
@@ -40,8 +40,8 @@ def class_codes(table: AnnotationTable, labels: Any) -> IntArray:
         raise AnnotationError(str(error).replace("gold", "labels", 1)) from error
 
 
-def between(space: Any, parents: IntArray, delta: FloatArray) -> Any:
-    """Eq. 2.3: points between pairs of rows, shape (n, d), of the rows' type."""
+def interpolate(space: Any, parents: IntArray, delta: FloatArray) -> Any:
+    """Eq. 2.3: points between pairs of rows, shape (n, d), with the rows' type."""
     candidate, neighbour = space[parents[:, 0]], space[parents[:, 1]]
     delta = delta.astype(space.dtype)
     if sparse.issparse(space):
@@ -52,13 +52,13 @@ def between(space: Any, parents: IntArray, delta: FloatArray) -> Any:
 
 
 def nearest_rows(space: Any, rows: IntArray, points: Any, k: int) -> IntArray:
-    """Rows that are nearest to each point, shape (n, k) or fewer."""
+    """The k rows nearest to each point (fewer if there are not so many), shape (n, k)."""
     search = NearestNeighbors(n_neighbors=min(k, len(rows))).fit(space[rows])
     return np.asarray(rows[search.kneighbors(points, return_distance=False)])
 
 
-def stacked(X: Any, points: Any) -> Any:
-    """Append the points to X, in the shape and the format of its rows."""
+def append_points(X: Any, points: Any) -> Any:
+    """Append the points to X, in the shape and format of its rows."""
     if sparse.issparse(X):
         both: Any = [X, points]
         return sparse.vstack(both, format="csr")

@@ -1,9 +1,9 @@
-"""Which of the annotations that nobody gave a model's predictions should stand in for.
+"""Selectors of the missing annotations to fill with a model's predictions.
 
-A selector sees the predicted distribution of every annotation, batch by batch, and returns the
-cells to be added, labelled with their most probable class (or a draw). The (instances x
-annotators x classes) cube is never held: a running best of each class is. Ties go to the first
-instance and annotator.
+A selector gets the predicted distribution of each annotation in batches and returns the cells to
+add, labelled with their most probable class (or a draw). It never holds the (instances x annotators
+x classes) cube, only the best cells so far of each class. Ties go to the first instance and
+annotator.
 
 .. [1] Y. Shi, S.-Y. Li, S.-J. Huang. Learning from Crowds with Sparse and Imbalanced Annotations
    (DASC). Machine Learning 112, 2023.
@@ -23,22 +23,22 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 Predictions = Iterable[tuple[IntArray, FloatArray]]
-"""Batches: instances (b,), and the distribution of every annotation of theirs (b, R, C)."""
+"""Batches of instances (b,) and the distributions of all their annotations (b, R, C)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """What a selector chose.
+    """Cells that a selector chose.
 
     Attributes
     ----------
     table : AnnotationTable
-        The chosen cells alone, over the vocabularies of the table they are for, marked
+        Only the chosen cells, with the vocabularies of the original table, marked
         ``source="pseudo"``.
     n_candidates : integer array of shape (n_classes,)
-        Open cells by the class they would be labelled with: N' of Eq. 4.
+        Number of open cells by the class they would be labelled with: N' of Eq. 4.
     n_selected : integer array of shape (n_classes,)
-        Of these, the chosen ones.
+        Number of chosen cells by class.
     """
 
     table: AnnotationTable
@@ -47,10 +47,9 @@ class Selection:
 
 
 class Selector(BaseEstimator):
-    """Base of selectors: a rank of cells, and how many of every class.
+    """Base class of selectors.
 
-    A subclass says in `_rank` what makes a cell come first, and in `_quotas` how many cells of
-    every predicted class are taken.
+    A subclass ranks the cells in `_rank` and chooses among the best of each class in `_take`.
     """
 
     def select(
@@ -62,28 +61,29 @@ class Selector(BaseEstimator):
         *,
         held: AnnotationTable | None = None,
     ) -> Selection:
-        """Choose cells that nobody has annotated, passed or been given a label in.
+        """Choose cells without annotation, pass or pseudo-annotation.
 
-        Annotators without any annotation get none: there is nobody to imitate.
+        Annotators without annotations get none, because there is nothing to imitate.
 
         Parameters
         ----------
         predictions : iterable of (instances (b,), proba (b, n_annotators, n_classes))
-            Every instance once at most; the last axis sums to 1.
+            Each instance at most once; the last axis sums to 1.
         table : AnnotationTable
-            What is there, earlier pseudo-annotations included: cells are chosen once.
+            Existing annotations, including earlier pseudo-annotations, so each cell is chosen at
+            most once.
         n_select : int
-            Most cells to choose.
+            Maximal number of cells to choose.
         rng : Generator
         held : AnnotationTable, optional
-            Annotations, over the same vocabularies, that the model was not trained on: they are
-            no gaps, and do not make an annotator heard.
+            Held-out annotations over the same vocabularies, on which the model was not trained.
+            Their cells are not open, and they do not make an annotator active.
 
         Raises
         ------
         AnnotationError
-            If ``n_select`` is not positive, or too small to be shared among the classes, or a
-            batch has another shape than the table.
+            If ``n_select`` is not positive or is too small to be shared among the classes, or if a
+            batch does not have the table's shape.
         """
         if n_select < 1:
             raise AnnotationError(f"n_select={n_select} must be 1 or more")
@@ -103,7 +103,7 @@ class Selector(BaseEstimator):
             if not np.isfinite(distribution).all():
                 raise AnnotationError(
                     "predictions hold numbers that are not finite; the model that predicts "
-                    "annotations has diverged"
+                    "annotations has diverged (try a lower learning rate)"
                 )
             label, rank = self._judge(distribution, rng)
             n_candidates += np.bincount(label, minlength=table.n_classes)
@@ -118,33 +118,33 @@ class Selector(BaseEstimator):
     def _judge(
         self, distribution: FloatArray, rng: np.random.Generator
     ) -> tuple[IntArray, FloatArray]:
-        """Label and rank of every cell, shapes (m,), from its distribution (m, n_classes)."""
+        """Label and rank of each cell, shapes (m,), from its distribution (m, n_classes)."""
         return distribution.argmax(axis=1), self._rank(distribution, rng)
 
     @abstractmethod
     def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Rank of every cell, shape (m,), from its distribution (m, n_classes); low comes first."""
+        """Rank of each cell, shape (m,), from its distribution (m, n_classes); low comes first."""
 
     @abstractmethod
     def _take(
         self, best: list[_Best], n_candidates: IntArray, n_select: int
     ) -> list[tuple[int, IntArray]]:
-        """Return (class, cells) of what is chosen."""
+        """Return the chosen cells as pairs (class, cells)."""
 
 
 class DistributionAwareSelector(Selector):
-    """The most confident cells of every class, more of rare classes than of frequent ones [1]_.
+    """Choose the most confident cells of each class, more of rare than of frequent classes [1]_.
 
-    Of class c, M_c = tau_c M cells are chosen (Eq. 3), those whose annotator-specific
-    distribution has the lowest entropy (Eq. 2), with tau_c inversely proportional to the number
-    N'_c of open cells predicted as c (Eq. 4). The rarest class then has the largest quota, often
-    more cells than there are: it gives what it has.
+    For class c, M_c = tau_c M cells are chosen (Eq. 3): those whose annotator-specific distribution
+    has the lowest entropy (Eq. 2). tau_c is inversely proportional to the number N'_c of open cells
+    predicted as c (Eq. 4). The rarest class then has the largest quota. If that exceeds its cells,
+    all of them are chosen.
 
     Parameters
     ----------
     refill : bool, default=False
-        Make up for what rare classes could not give with the most confident cells left, of
-        whatever class; otherwise fewer than M cells are chosen, and the balance is kept.
+        If True, fill the unused quotas of rare classes with the most confident remaining cells of
+        any class. If False, fewer than M cells are chosen and the balance is kept.
     """
 
     def __init__(self, refill: bool = False) -> None:
@@ -160,7 +160,7 @@ class DistributionAwareSelector(Selector):
         if n_candidates.any() and not quotas.any():
             raise AnnotationError(
                 f"n_select={n_select} cannot be shared among the {np.count_nonzero(n_candidates)} "
-                "classes predicted; use as many, or more"
+                "classes predicted; use at least as many"
             )
         taken = [(c, best[c].cells[:quota]) for c, quota in enumerate(quotas)]
         if self.refill:
@@ -172,7 +172,7 @@ class DistributionAwareSelector(Selector):
 
 
 class ConfidenceSelector(Selector):
-    """The most confident cells of all (lowest entropy), whatever their class: self-training."""
+    """Choose the most confident cells (lowest entropy) regardless of class: self-training."""
 
     def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
         return entropy(distribution)
@@ -184,7 +184,7 @@ class ConfidenceSelector(Selector):
 
 
 class RandomSelector(Selector):
-    """Cells drawn uniformly; their labels are still the most probable class."""
+    """Draw cells uniformly; each is still labelled with its most probable class."""
 
     def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
         return rng.random(len(distribution))
@@ -196,18 +196,18 @@ class RandomSelector(Selector):
 
 
 class SamplingSelector(RandomSelector):
-    """Cells drawn uniformly, each labelled with a draw from its distribution.
+    """Draw cells uniformly, and label each with a draw from its distribution.
 
-    The most probable class alone leaves out what an annotator seldom says.
+    The most probable class would never be one that an annotator seldom gives.
     """
 
     def _judge(
         self, distribution: FloatArray, rng: np.random.Generator
     ) -> tuple[IntArray, FloatArray]:
-        # Together, so that the draws of a cell do not depend on the size of the batches.
-        place, rank = rng.random((len(distribution), 2)).T
-        up_to = distribution.cumsum(axis=1)
-        label = (up_to <= (place * up_to[:, -1])[:, None]).sum(axis=1)
+        # Draw both numbers of a cell together, so that they do not depend on the batch size.
+        quantile, rank = rng.random((len(distribution), 2)).T
+        cumulative = distribution.cumsum(axis=1)
+        label = (cumulative <= (quantile * cumulative[:, -1])[:, None]).sum(axis=1)
         return np.minimum(label, distribution.shape[1] - 1), rank
 
 
@@ -220,23 +220,23 @@ def entropy(distribution: FloatArray) -> FloatArray:
     [0.0, 0.6931]
     """
     logs = np.log(np.where(distribution > 0, distribution, 1.0))
-    # Rounding must not make a certain cell less than certain: 0, not -0.
+    # The absolute value turns -0 into 0.
     return np.abs((distribution * logs).sum(axis=1))
 
 
 def class_quotas(n_candidates: IntArray, n_select: int) -> IntArray:
-    """Cells to choose of every class: Eq. 3 and 4 of DASC, at most what a class has.
+    """Number of cells to choose per class: Eq. 3 and 4 of DASC, at most as many as there are.
 
     Parameters
     ----------
     n_candidates : integer array of shape (n_classes,)
-        N'_c; a class nobody is predicted to name gets none.
+        N'_c; a class without candidates gets none.
     n_select : int
         M.
 
     Examples
     --------
-    Of 40 and 10 candidates, shares of 1/5 and 4/5: 4 and 16, of which there are 10.
+    With 40 and 10 candidates the shares are 1/5 and 4/5, or 4 and 16 cells, but there are only 10.
 
     >>> class_quotas(np.array([40, 10, 0]), 20).tolist()
     [4, 10, 0]
@@ -247,7 +247,7 @@ def class_quotas(n_candidates: IntArray, n_select: int) -> IntArray:
     if not inverse.any():
         return np.zeros_like(counts)
     share = inverse / inverse.sum()
-    # What is whole up to rounding is whole.
+    # Round numbers up that rounding errors put just below a whole number.
     return np.minimum(np.floor(share * float(n_select) + 1e-9), counts).astype(np.int64)
 
 
@@ -260,26 +260,26 @@ class _Best:
     cells: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def add(self, rank: FloatArray, cells: IntArray) -> None:
-        """See more cells."""
+        """Add cells, keeping the best."""
         if len(self.rank) == self.size:
-            worth = rank <= self.rank.max()
-            rank, cells = rank[worth], cells[worth]
+            good_enough = rank <= self.rank.max()
+            rank, cells = rank[good_enough], cells[good_enough]
         if not len(rank):
             return
         self.rank = np.concatenate([self.rank, rank])
         self.cells = np.concatenate([self.cells, cells])
-        # Until there are too many, all are taken, in whatever order.
+        # Sorting can wait until there are too many.
         if len(self.rank) > self.size:
             self.sort()
 
     def sort(self) -> None:
-        """Put them in order, and drop what is too many."""
+        """Sort by rank, and drop all but the best ``size`` cells."""
         order = np.lexsort((self.cells, self.rank))[: self.size]
         self.rank, self.cells = self.rank[order], self.cells[order]
 
 
 class _OpenCells:
-    """Cells of a table without annotation or pass, of annotators who annotated something."""
+    """Cells without annotation or pass, by annotators who annotated something."""
 
     def __init__(self, table: AnnotationTable, held: AnnotationTable | None) -> None:
         closed = [np.column_stack([table.instance, table.annotator])]
@@ -291,15 +291,15 @@ class _OpenCells:
         order = np.argsort(instance, kind="stable")
         self.annotator = annotator[order]
         self.start = np.searchsorted(instance[order], np.arange(table.n_instances + 1))
-        self.is_heard = table.annotations_per_annotator() > 0
+        self.is_active = table.annotations_per_annotator() > 0
 
     def at(self, instances: IntArray) -> BoolArray:
         """Whether each cell of some instances is open, shape (b, n_annotators)."""
         first, end = self.start[instances], self.start[np.asarray(instances) + 1]
-        place = np.repeat(np.arange(len(instances)), end - first)
-        nth = np.arange(len(place)) - np.repeat(np.cumsum(end - first) - (end - first), end - first)
-        is_open = np.tile(self.is_heard, (len(instances), 1))
-        is_open[place, self.annotator[first[place] + nth]] = False
+        row = np.repeat(np.arange(len(instances)), end - first)
+        nth = np.arange(len(row)) - np.repeat(np.cumsum(end - first) - (end - first), end - first)
+        is_open = np.tile(self.is_active, (len(instances), 1))
+        is_open[row, self.annotator[first[row] + nth]] = False
         return is_open
 
 

@@ -1,4 +1,4 @@
-"""Annotations of synthetic instances: what the annotators of their neighbours gave."""
+"""Annotations of synthetic instances, taken from the annotations of their neighbours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from manyhands.sampling.interpolation import Rng
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
-class GivenAnnotations(NamedTuple):
-    """Annotations of synthetic instances, these counted from 0."""
+class SyntheticAnnotations(NamedTuple):
+    """Annotations of synthetic instances, which are numbered from 0."""
 
     instance: IntArray
     annotator: IntArray
@@ -28,15 +28,15 @@ def annotate(
     *,
     by_majority: bool,
     keep_gaps: bool,
-) -> GivenAnnotations:
-    """Annotate every synthetic instance as the annotators of its neighbours did.
+) -> SyntheticAnnotations:
+    """Annotate each synthetic instance as the annotators of its neighbours did.
 
     Parameters
     ----------
     neighbours : integer array of shape (n, k)
-        Rows of the real instances that are nearest to each synthetic one.
+        Rows of the real instances nearest to each synthetic one.
     table : AnnotationTable
-        Of the real instances.
+        Annotations of the real instances.
     rng : RandomState
     by_majority, keep_gaps : bool
         ``annotations="majority"`` and ``gaps="kept"`` of `CrowdSMOTE`.
@@ -52,11 +52,11 @@ def annotate(
         pair, label, weight, times = _tallied(pair, label, weight, table.n_classes)
         rank = -weight
     else:
-        # The smallest of exponentials with these rates: each as probable as its weight says.
+        # The smallest of exponentials with these rates is drawn in proportion to the weights.
         rank = rng.exponential(size=len(rows)) / np.maximum(weight, np.finfo(float).tiny)
     order = np.lexsort((rng.uniform(size=len(rank)), rank, pair))
     first = order[np.flatnonzero(np.diff(pair[order], prepend=-1))]
-    # How many of the neighbours this annotator has annotated.
+    # Share of the neighbours that the annotator has annotated.
     _, group = np.unique(pair, return_inverse=True)
     share = np.bincount(group, weights=times) / k
     kept = np.ones(len(first), dtype=bool)
@@ -66,39 +66,39 @@ def annotate(
         )
     taken = first[kept]
     instance, annotator = np.divmod(pair[taken], table.n_annotators)
-    return GivenAnnotations(instance, annotator, label[taken], weight[taken] / times[taken])
+    return SyntheticAnnotations(instance, annotator, label[taken], weight[taken] / times[taken])
 
 
 def _annotations_of(neighbours: IntArray, table: AnnotationTable) -> tuple[IntArray, IntArray]:
-    """Rows of the table that annotate the neighbours (n, k), and whose neighbours those are."""
+    """Rows of the annotations of the neighbours (n, k), and the instance each neighbour is of."""
     order, start = table.by_instance()
     flat = neighbours.ravel()
     counts = start[flat + 1] - start[flat]
     ends = np.cumsum(counts)
-    place = np.arange(ends[-1]) + np.repeat(start[flat] - ends + counts, counts)
+    position = np.arange(ends[-1]) + np.repeat(start[flat] - ends + counts, counts)
     owner = np.repeat(np.arange(len(flat)) // neighbours.shape[1], counts)
-    return place if order is None else order[place], owner
+    return position if order is None else order[position], owner
 
 
 def _tallied(
     pair: IntArray, label: IntArray, weight: FloatArray, n_classes: int
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Sum the weights of equal labels of a pair; the last are the numbers of them."""
-    cell, place, times = np.unique(
+    """Sum the weights of equal labels of a pair; also return how many labels were summed."""
+    cell, position, times = np.unique(
         pair * n_classes + label, return_inverse=True, return_counts=True
     )
-    summed: Any = np.bincount(place, weights=weight)
+    summed: Any = np.bincount(position, weights=weight)
     return cell // n_classes, cell % n_classes, summed, times.astype(np.float64)
 
 
 def _below_zero_or_lowest(chance: FloatArray, owner: IntArray) -> AnyArray:
-    """Mark what falls below 0, and of every (sorted) owner the lowest, so that each has one."""
+    """Mark values below 0, and the lowest of each (sorted) owner, so that each has at least one."""
     start = np.flatnonzero(np.diff(owner, prepend=-1))
     lowest = np.repeat(np.minimum.reduceat(chance, start), np.diff(np.append(start, len(owner))))
     return np.asarray((chance < 0) | (chance == lowest))
 
 
-def with_rows(table: AnnotationTable, n: int, given: GivenAnnotations) -> AnnotationTable:
+def with_rows(table: AnnotationTable, n: int, given: SyntheticAnnotations) -> AnnotationTable:
     """Append n instances and their annotations."""
     synthetic = np.full(len(given.label), SOURCES.index("synthetic"), dtype=np.int8)
     sources = np.zeros(table.n_annotations, np.int8) if table.sources is None else table.sources
@@ -116,7 +116,7 @@ def with_rows(table: AnnotationTable, n: int, given: GivenAnnotations) -> Annota
 
 
 def _with_new_ids(ids: AnyArray, n: int) -> AnyArray:
-    """Append ids that are not there yet: the next numbers, or "synthetic-1", ..."""
+    """Append unused ids: the next numbers, or "synthetic-1", ..."""
     if ids.dtype.kind in "iu":
         first, most = int(ids.max(initial=0)) + 1, int(np.iinfo(ids.dtype).max)
         if first + n - 1 <= most:

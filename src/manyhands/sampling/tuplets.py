@@ -14,10 +14,10 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 SURE = 1e-9
-"""Sums of assurances closer than this are equal: they differ by rounding."""
+"""Sums of assurances that differ by less count as equal: the difference is a rounding error."""
 
 LEAST_SHARE = 1e-9
-"""Weight an instance has at the least, as a share of its class's."""
+"""Minimal weight of an instance, as a share of its class's weight."""
 
 
 def safe_instances(
@@ -28,12 +28,11 @@ def safe_instances(
     n_neighbors: int,
     margin: float = 0.0,
 ) -> BoolArray:
-    r"""Which instances are safe: their neighbourhood vouches for their class [1]_.
+    r"""Mark the instances whose neighbourhood supports their class [1]_.
 
-    Of the ``n_neighbors`` nearest neighbours of an instance (without itself, Euclidean distance),
-    those of its own class must have a sum of assurances greater than that of any other class, by
-    more than the margin: :math:`\sum_{p \in N^+} A(e_p) > \sum_{q \in N^-} A(e_q) + \delta`
-    (Def. 3). With two classes "any other class" is the other one.
+    Among the ``n_neighbors`` nearest neighbours of an instance (without itself, by Euclidean
+    distance), the sum of assurances of its own class must exceed that of any other class by more
+    than the margin: :math:`\sum_{p \in N^+} A(e_p) > \sum_{q \in N^-} A(e_q) + \delta` (Def. 3).
 
     Parameters
     ----------
@@ -43,7 +42,7 @@ def safe_instances(
     assurance : array of shape (n,)
         See `manyhands.annotations.label_assurance`.
     n_neighbors : int
-        k; of n instances n - 1 at the most.
+        k; at most n - 1.
     margin : float, default=0.0
         :math:`\delta`, in the unit of the assurance.
 
@@ -58,50 +57,51 @@ def safe_instances(
 
     Examples
     --------
-    A zero among ones is not safe, and none of them is kept from being so by it:
+    A zero among ones is not safe, and the ones are safe in spite of it:
 
-    >>> place = np.array([[0.0], [1.0], [2.0], [1.5], [9.0], [10.0], [11.0]])
+    >>> points = np.array([[0.0], [1.0], [2.0], [1.5], [9.0], [10.0], [11.0]])
     >>> labels = np.array([1, 1, 1, 0, 0, 0, 0])
-    >>> safe_instances(place, labels, np.ones(7), n_neighbors=3)
+    >>> safe_instances(points, labels, np.ones(7), n_neighbors=3)
     array([ True,  True,  True, False,  True,  True,  True])
     """
     n = len(embedding)
     if n_neighbors < 1 or n < 2:
         raise AnnotationError(
-            f"n_neighbors={n_neighbors} of {n} instances: there must be one neighbour at least"
+            f"n_neighbors={n_neighbors} of {n} instances: there must be at least one neighbour"
         )
     k = min(n_neighbors, n - 1)
-    # Without a query an instance is not its own neighbour, even where others lie upon it.
+    # Without a query, an instance is not its own neighbour, even if it has duplicates.
     _, near = NearestNeighbors(n_neighbors=k).fit(embedding).kneighbors()
     support = np.zeros((n, int(labels.max()) + 1))
     rows = np.repeat(np.arange(n), k)
     np.add.at(support, (rows, labels[near.ravel()]), assurance[near.ravel()])
-    every = np.arange(n)
-    own = support[every, labels]
-    support[every, labels] = -np.inf
+    instances = np.arange(n)
+    own = support[instances, labels]
+    support[instances, labels] = -np.inf
     safe: BoolArray = own > support.max(axis=1, initial=0.0) + margin + SURE
     return safe
 
 
 class TupletSampler:
-    """Draws n-tuplets of the instances of two or more classes [1]_, [2]_.
+    """Draw n-tuplets of instances of two or more classes [1]_, [2]_.
 
-    The class of a tuplet is uniform among those of two members or more, so that every class has
-    its anchors; anchor and positive are of it, and not the same instance; the negatives are of
-    other classes. Instances are drawn by their weights, with replacement, hundreds of thousands of
-    tuplets at once.
+    The class of a tuplet is drawn uniformly from the classes with at least two members, so that all
+    of these have anchors. Anchor and positive are different instances of this class; the negatives
+    are of other classes. Instances are drawn by their weights, with replacement, hundreds of
+    thousands of tuplets at once.
 
     Parameters
     ----------
     labels : integer array of shape (n,)
-        Class codes; -1 for instances that are not to be drawn.
+        Class codes; -1 for instances not to draw.
     size : int, default=5
-        Instances of a tuplet, n in the paper: anchor, positive and ``size - 2`` negatives.
+        Number of instances in a tuplet, n in the paper: anchor, positive and ``size - 2``
+        negatives.
 
     Raises
     ------
     AnnotationError
-        If the size is less than 3, there is one class only, or no class has two instances.
+        If the size is less than 3, there is only one class, or no class has two instances.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class TupletSampler:
             )
         self.labels = labels
         self.size = size
-        # Instances by class, so that a class is a stretch of them.
+        # Instances sorted by class: each class is an interval of positions.
         drawn = np.flatnonzero(labels >= 0)
         self._order = drawn[np.argsort(labels[drawn], kind="stable")]
         self._count = np.bincount(labels[drawn], minlength=1)
@@ -135,7 +135,7 @@ class TupletSampler:
             )
         if not len(self._paired):
             raise AnnotationError(
-                "no class has two instances, so that no anchor has a positive; label more instances"
+                "no class has two instances, so no anchor has a positive; label more instances"
             )
 
     def draw(
@@ -148,8 +148,8 @@ class TupletSampler:
         n_tuplets : int
         rng : numpy Generator
         weights : array of shape (n,), optional
-            Weight of every instance, 0 or more; default: equal ones. Where those of a class are
-            all 0, its instances are drawn as if they were equal.
+            Weight of each instance, 0 or more; default: all equal. If the weights of a class are
+            all 0, its instances are drawn with equal weights.
 
         Returns
         -------
@@ -165,23 +165,23 @@ class TupletSampler:
         classes = self._paired[rng.integers(len(self._paired), size=n_tuplets)]
         first = self._start[classes]
         end = first + self._count[classes]
-        places = np.empty((n_tuplets, self.size), dtype=np.int64)
-        places[:, 0] = self._places(line, first, end, rng)
-        places[:, 1] = self._others(line, places[:, 0], first, end, rng)
-        # What is left of the line without the tuplet's own class.
+        positions = np.empty((n_tuplets, self.size), dtype=np.int64)
+        positions[:, 0] = self._draw_positions(line, first, end, rng)
+        positions[:, 1] = self._draw_other_positions(line, positions[:, 0], first, end, rng)
+        # Draw from the line without the interval of the tuplet's own class.
         gap = (line[end] - line[first])[:, None]
         point = rng.random((n_tuplets, self.size - 2)) * (line[-1] - gap)
         point += np.where(point >= line[first][:, None], gap, 0.0)
         negatives = np.searchsorted(line, point, side="right") - 1
         negatives = np.minimum(negatives, len(self._order) - 1)
-        # Rounding at the edge of a stretch must not put one of the class among them.
+        # Rounding at the edge of the interval must not make a member of the class a negative.
         own = (negatives >= first[:, None]) & (negatives < end[:, None])
-        beside = np.where(first > 0, first - 1, end)[:, None]
-        places[:, 2:] = np.where(own, beside, negatives)
-        return self._order[places]
+        neighbour = np.where(first > 0, first - 1, end)[:, None]
+        positions[:, 2:] = np.where(own, neighbour, negatives)
+        return self._order[positions]
 
     def _line(self, weights: FloatArray | None) -> FloatArray:
-        """Ends of the stretches of a line that the instances take up by their weights."""
+        """Cumulative weights: the ends of the instances' intervals on a line."""
         weight = np.ones(len(self._order))
         if weights is not None:
             weight = np.asarray(weights, dtype=np.float64)[self._order]
@@ -190,34 +190,34 @@ class TupletSampler:
                 raise AnnotationError(
                     f"weights[{wrong[0]}] is {weights[wrong[0]]}; give 0 or a positive number"
                 )
-            # A class of no weight at all is drawn from as if there were none; a weight of next to
-            # nothing keeps every instance possible, and every stretch of the line longer than 0.
+            # A class without weight is drawn from with equal weights. The minimal weight keeps each
+            # instance possible, and each interval of the line longer than 0.
             mass = np.add.reduceat(weight, self._start[self._count > 0])
             top = np.repeat(mass, self._count[self._count > 0])
             weight = np.where(top > 0, np.maximum(weight, LEAST_SHARE * top), 1.0)
         return np.concatenate([[0.0], np.cumsum(weight)])
 
     @staticmethod
-    def _places(
+    def _draw_positions(
         line: FloatArray, first: IntArray, end: IntArray, rng: np.random.Generator
     ) -> IntArray:
-        """Draw a place of every class's stretch of the line."""
+        """Draw a position from each of the intervals from ``first`` to ``end``."""
         point = line[first] + rng.random(len(first)) * (line[end] - line[first])
         # Rounding may put the point at the end, where the next class begins.
         return np.clip(np.searchsorted(line, point, side="right") - 1, first, end - 1)
 
-    def _others(
+    def _draw_other_positions(
         self,
         line: FloatArray,
-        places: IntArray,
+        positions: IntArray,
         first: IntArray,
         end: IntArray,
         rng: np.random.Generator,
     ) -> IntArray:
-        """Draw a place of the same class that is not the one given."""
-        taken = line[places + 1] - line[places]
-        point = line[first] + rng.random(len(places)) * (line[end] - line[first] - taken)
-        point += np.where(point >= line[places], taken, 0.0)
+        """Draw a position of the same class other than the given one."""
+        taken = line[positions + 1] - line[positions]
+        point = line[first] + rng.random(len(positions)) * (line[end] - line[first] - taken)
+        point += np.where(point >= line[positions], taken, 0.0)
         other = np.clip(np.searchsorted(line, point, side="right") - 1, first, end - 1)
-        beside = np.where(places > first, places - 1, places + 1)
-        return np.where(other == places, beside, other)
+        neighbour = np.where(positions > first, positions - 1, positions + 1)
+        return np.where(other == positions, neighbour, other)
