@@ -93,7 +93,7 @@ def test_from_a_row_to_a_page(folder):
         (["reproduce", "all", "--check", "--seeds", 2], "leave --seeds out"),
         (["reproduce", "all", "--budget", 0], "budget_minutes=0"),
         (["reproduce", "mine", "mien"], "WHAT='mien'"),
-        (["reproduce", "mine/copy", "--adopt"], "--adopt takes whole papers"),
+        (["reproduce", "mine/copy", "--adopt"], "give --adopt whole papers"),
         (["reproduce", "mine", "--adopt", "--check"], "leave --check and --seeds out"),
         (["reproduce", "mine", "--reference", "."], "add --adopt"),
         (["reproduce", "mine", "--adopt", "--reference", "nowhere"], "not a folder of records"),

@@ -135,7 +135,7 @@ def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path, damage, caplo
     write_record(tmp_path, second)
     pack(tmp_path)
     assert file.read_bytes() == damaged
-    assert "own.jsonl is not written: restore it" in caplog.text
+    assert "own.jsonl is damaged and was not rewritten; restore it" in caplog.text
     assert read_records(tmp_path) == [first, second]
     file.write_bytes(b"".join(lines))
     pack(tmp_path)

@@ -1,4 +1,4 @@
-"""The commands of the evidence machine: run published rows, and show ours beside theirs."""
+"""The commands ``reproduce`` and ``results``: run published rows, and compare with the papers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ if TYPE_CHECKING:
     from manyhands.evidence.running.plan import Cell, Outcome, ProgressListener
 
 SETTLED = ("done", "done before", "same figures")
-"""What needs no line of its own at the end; see `Outcome`."""
+"""Statuses that the summary only counts; see `Outcome`."""
 
 SHOWN = 5
-"""Rows that are named for every reason why something is not done."""
+"""Number of rows that the summary names per status and reason."""
 
 PROBLEMS = ("failed", "other figures")
+"""Statuses that make the command fail."""
 
 
 class PageFormat(StrEnum):
-    """What a page is written as."""
+    """File format of a page."""
 
     md = "md"
     html = "html"
@@ -49,7 +50,7 @@ Experiments = Annotated[
     typer.Option(
         parser=some_path,
         metavar="DIR",
-        help="Folder with PAPER.yaml, and METHOD/ROW.yaml for single rows.",
+        help="Folder of the experiments: PAPER.yaml, and METHOD/ROW.yaml for single rows.",
     ),
 ]
 Results = Annotated[
@@ -58,48 +59,49 @@ Results = Annotated[
 What = Annotated[
     Optional[list[str]],  # noqa: UP045 - typer reads this at run time
     typer.Argument(
-        help="Rows, their files, tables (chu2021/table1), papers, or all.", show_default="all"
+        help="Ids or files of rows, tables (chu2021/table1), papers, or all.", show_default="all"
     ),
 ]
 Jobs = Annotated[
     Optional[int],  # noqa: UP045 - typer reads this at run time
-    typer.Option(min=1, help="Processes, of one thread each; default: the cores."),
+    typer.Option(min=1, help="Number of processes, of one thread each; default: one per core."),
 ]
 Seeds = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option(min=1, help="So many seeds of every row in place of its own."),
+    typer.Option(min=1, help="Number of seeds per row; default: the seeds that the row names."),
 ]
 Budget = Annotated[
     Optional[float],  # noqa: UP045
-    typer.Option(metavar="MINUTES", help="Start no run after so many minutes."),
+    typer.Option(metavar="MINUTES", help="Start no run after this many minutes."),
 ]
 Check = Annotated[
     bool,
-    typer.Option("--check", help="Run a sample of what is done again and compare exactly."),
+    typer.Option("--check", help="Run a sample of the finished runs again and compare exactly."),
 ]
-Sample = Annotated[int, typer.Option(min=1, help="Runs that --check draws.")]
+Sample = Annotated[int, typer.Option(min=1, help="Number of runs that --check draws.")]
 Adopt = Annotated[
     bool,
     typer.Option(
         "--adopt",
-        help="After a change of code: run a sample of every group of a paper's runs again; "
-        "where all figures are equal, the group counts as of the present code.",
+        help="After a change of code: run a sample of every group of earlier runs again; where "
+        "all figures are equal, the group counts as made by the present code.",
     ),
 ]
-PerGroup = Annotated[int, typer.Option(min=1, help="Runs of every group that --adopt draws.")]
+PerGroup = Annotated[int, typer.Option(min=1, help="Number of runs that --adopt draws per group.")]
 Reference = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         parser=some_path,
         metavar="DIR",
-        help="With --adopt: compare with these runs by the recorded code on this machine.",
+        help="With --adopt: compare with the records in this folder, made on this machine by the "
+        "recorded code (benchmarks/earlier_code.py).",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
+    """Add both commands to the command line."""
     app.command()(reproduce)
     app.command()(results)
 
@@ -121,8 +123,9 @@ def reproduce(
 ) -> None:
     """Run published rows over their seeds, and keep a record of every run.
 
-    Kill it at any time: the same command goes on, and no finished run is lost or run again. A run
-    that fails is recorded with its trace; the others go on, and the exit code is 1.
+    You can kill it at any time: the same command continues, and no finished run is lost or
+    repeated. A run that fails is recorded with its traceback; the other runs continue, and the
+    exit code is 1.
 
     Example: manyhands reproduce chu2021 --budget 60
     Example: manyhands reproduce conal/chu2021_labelme --seeds 5 --jobs 2
@@ -137,7 +140,7 @@ def reproduce(
     display = _Lines() if json or not Console(stderr=True).is_terminal else _Live()
     run: dict[str, Any] = {"jobs": jobs, "budget_minutes": budget, "progress": display}
     groups: list[Adoption] = []
-    with _kept_if_interrupted(), display:
+    with _exit_on_interrupt(), display:
         if adopt:
             groups, outcomes = adopt_groups(
                 rows, results, per_group=per_group, reference=reference, **run
@@ -161,11 +164,13 @@ def reproduce(
 def _check_modes(check: bool, adopt: bool, seeds: int | None, reference: Path | None) -> None:
     """Refuse options that do not go together."""
     if check and seeds is not None:
-        raise AnnotationError("--check draws from the runs that are done; leave --seeds out")
+        raise AnnotationError("--check draws from the finished runs; leave --seeds out")
     if adopt and (check or seeds is not None):
         raise AnnotationError("--adopt draws its own runs; leave --check and --seeds out")
     if reference is not None and not adopt:
-        raise AnnotationError("--reference says what --adopt compares with; add --adopt")
+        raise AnnotationError(
+            "--reference names the records that --adopt compares with; add --adopt"
+        )
     if reference is not None and not reference.is_dir():
         raise AnnotationError(f"--reference {str(reference)!r} is not a folder of records")
 
@@ -174,7 +179,7 @@ def _check_modes(check: bool, adopt: bool, seeds: int | None, reference: Path | 
 def results(
     paper: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(help="Key of a paper, such as chu2021; default: all."),
+        typer.Argument(help="Key of a paper, such as chu2021; default: all papers."),
     ] = None,
     results: Results = Path("results"),
     out: Annotated[
@@ -182,17 +187,17 @@ def results(
         typer.Option(
             parser=some_path,
             metavar="DIR",
-            help="Folder of the pages; default: --results.",
+            help="Folder of the pages; default: the folder of the records.",
         ),
     ] = None,
     format: Annotated[
         Optional[PageFormat],  # noqa: UP045
-        typer.Option(help="Write the page as this alone; default: both."),
+        typer.Option(help="Write this format only; default: both."),
     ] = None,
     experiments: Experiments = Path("experiments"),
     json: Json = False,
 ) -> None:
-    """Write tables, figures and verdicts of papers, made from records alone.
+    """Write the pages of papers, with tables, figures and verdicts, from records alone.
 
     Example: manyhands results chu2021 --out pages
     """
@@ -218,7 +223,7 @@ def results(
 
 
 def _find_rows(what: list[str], experiments: Path, *, papers_only: bool) -> list[Row]:
-    """Return the rows that are meant; a file need not stand among the experiments."""
+    """Return the rows that the names select; a file may be outside the experiments' folder."""
     from manyhands.evidence.experiments.loading import load_experiments, load_row
     from manyhands.evidence.experiments.papers import paper_of
     from manyhands.evidence.running.plan import select_rows
@@ -232,7 +237,9 @@ def _find_rows(what: list[str], experiments: Path, *, papers_only: bool) -> list
         known = load_experiments(experiments)[0] if known is None else known
         rows = select_rows(known, name)
         if papers_only and name not in ("all", *(paper_of(row) for row in rows)):
-            raise AnnotationError(f"--adopt takes whole papers or all; {name!r} is part of one")
+            raise AnnotationError(
+                f"WHAT={name!r} is only part of a paper; give --adopt whole papers, or all"
+            )
         found += rows
     return list({row.id: row for row in found}.values())
 
@@ -240,7 +247,7 @@ def _find_rows(what: list[str], experiments: Path, *, papers_only: bool) -> list
 def _find_paper(key: str, papers: dict[str, Paper]) -> Paper:
     if key not in papers:
         raise AnnotationError(
-            f"PAPER={key!r} is none of those with rows or a file: {', '.join(papers) or 'none'}"
+            f"PAPER={key!r} has neither rows nor a file; papers here: {', '.join(papers) or 'none'}"
         )
     return papers[key]
 
@@ -253,11 +260,11 @@ def _print_outcomes(outcomes: list[Outcome], results: Path) -> None:
             fates.setdefault((outcome.status, _first_line(outcome.reason)), []).append(outcome)
     if fates:
         say("Not done:")
-    for (status, reason), those in fates.items():
-        say(visible(f"- {status}: {reason}") + f" ({len(those)} runs)")
-        names = dict.fromkeys(outcome.row for outcome in those)
+    for (status, reason), alike in fates.items():
+        say(visible(f"- {status}: {reason}") + f" ({len(alike)} runs)")
+        names = dict.fromkeys(outcome.row for outcome in alike)
         shown = [
-            f"{name} seeds {', '.join(str(o.seed) for o in those if o.row == name)}"
+            f"{name} seeds {', '.join(str(o.seed) for o in alike if o.row == name)}"
             for name in list(names)[:SHOWN]
         ]
         more = [f"and {len(names) - SHOWN} more rows"] if len(names) > SHOWN else []
@@ -272,16 +279,16 @@ def _first_line(reason: str | None) -> str:
 
 
 @contextmanager
-def _kept_if_interrupted() -> Iterator[None]:
+def _exit_on_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        note("interrupted; finished runs are kept, and the same command goes on")
+        note("interrupted; finished runs are kept, and the same command continues")
         raise typer.Exit(INTERRUPTED) from None
 
 
 class _Lines:
-    """A line on standard error for every run that ends: for logs."""
+    """Write one line per finished run to standard error, for logs."""
 
     def __init__(self) -> None:
         self.total = self.ended = 0
@@ -304,11 +311,11 @@ class _Lines:
     def end(self, outcome: Outcome) -> None:
         self.ended += 1
         if outcome.status != "done before":
-            note(f"[{self.ended}/{self.total}] {_told(outcome)}")
+            note(f"[{self.ended}/{self.total}] {_line(outcome)}")
 
 
 class _Live(_Lines):
-    """A bar of all runs, and a line for each that is running."""
+    """Show a progress bar for all runs, and a line for each that is running."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -343,16 +350,16 @@ class _Live(_Lines):
     def end(self, outcome: Outcome) -> None:
         self.counts[outcome.status] += 1
         self._remove(outcome.row, outcome.seed)
-        told = ", ".join(f"{n} {status}" for status, n in self.counts.items())
-        self.bars.update(self.all, advance=1, description=f"runs: {told}")
+        counts = ", ".join(f"{n} {status}" for status, n in self.counts.items())
+        self.bars.update(self.all, advance=1, description=f"runs: {counts}")
         if outcome.status in PROBLEMS:
-            self.bars.console.print(_told(outcome), markup=False, highlight=False)
+            self.bars.console.print(_line(outcome), markup=False, highlight=False)
 
     def _remove(self, row: str, seed: int) -> None:
         self.bars.remove_task(self.running.pop((row, seed)))
 
 
-def _told(outcome: Outcome) -> str:
+def _line(outcome: Outcome) -> str:
     reason = f": {_first_line(outcome.reason)}" if outcome.reason else ""
     seconds = f"{outcome.seconds:.1f} s"
     return visible(f"{outcome.row} seed {outcome.seed}: {outcome.status} ({seconds}){reason}")

@@ -1,9 +1,9 @@
-"""Adoptions: which runs of earlier code count as of later code, in a small file per paper.
+"""Adoptions: which runs of earlier code count as made by later code, in a small file per paper.
 
-Records are filed under the code that made them. After a change of code that leaves figures as they
-are, a random sample of every group of runs of one code is run again; where all figures are exactly
-equal, the whole group counts as of the later code. ``<paper>.adopted.json`` says which groups do,
-and which do not.
+Records are filed under the code that made them. After a change of code that should leave figures
+as they are, a random sample of every group of runs by one code is run again. Where all figures are
+exactly equal, the whole group counts as made by the later code. ``<paper>.adopted.json`` lists the
+groups that do, and those that do not.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _LOG = logging.getLogger("manyhands")
 
 @dataclass(frozen=True)
 class Adoption:
-    """What the sample of a group says.
+    """The result of comparing the sample of a group.
 
     Attributes
     ----------
     code : str
         Digest of the code that made the group's records.
     runs : int
-        Runs in the group.
+        Number of runs in the group.
     rerun : tuple of str
-        Those that were run again, as "<row> seed <seed>".
+        Runs that were repeated, as "<row> seed <seed>".
     differing : dict of str to str
-        Of these, what differs first, or why a run could not be compared; empty where all figures
-        are equal: the group is adopted.
+        Repeated run -> its first difference, or why it could not be compared. Empty where all
+        figures are equal: the group is then adopted.
     compared_with : str
         `RECORDS` or `REFERENCE`.
     date : str
@@ -55,7 +55,7 @@ class Adoption:
 
     @property
     def holds(self) -> bool:
-        """Whether the group is adopted; else it is stale."""
+        """Whether the group is adopted; otherwise it is stale."""
         return not self.differing
 
     @property
@@ -78,16 +78,16 @@ class Adoptions:
         self._groups = {(row, group.code): group for group in groups for row in group.later}
 
     def group_of(self, row: str, code: str) -> Adoption | None:
-        """Return the group of a row's runs by some code."""
+        """Return the group of a row's runs by this code, or None."""
         return self._groups.get((row, code))
 
     def code_of(self, record: Record) -> str:
-        """Return the code as of which a record counts: a later one, or its own."""
+        """Return the code that a record counts as made by: code that adopted it, or its own."""
         group = self.group_of(record.row, record.code)
         return group.later[record.row] if group is not None and group.holds else record.code
 
     def codes_like(self, row: str, code: str) -> list[str]:
-        """Return the codes whose runs of a row count as of a later one."""
+        """Return the earlier codes whose runs of a row count as made by ``code``."""
         return [
             earlier
             for (name, earlier), group in self._groups.items()
@@ -105,12 +105,12 @@ def read_adoptions(results: str | Path) -> Adoptions:
 
 
 def adoption_file(results: str | Path, paper: str) -> Path:
-    """Return the file of a paper's adoptions."""
+    """Return the path of a paper's adoptions."""
     return Path(results) / f"{paper}.adopted.json"
 
 
 def read_groups(path: Path) -> list[Adoption]:
-    """Read the groups of a paper; none where there is no file, or it cannot be read."""
+    """Read the groups of a paper; an empty list if the file is missing or cannot be read."""
     try:
         return [_from_json(group) for group in json.loads(path.read_text(encoding="utf-8"))]
     except FileNotFoundError:
@@ -152,9 +152,9 @@ def _from_json(group: Mapping[str, object]) -> Adoption:
     values = dict(group)
     differing, rows_of, rerun = (values[n] for n in ("differing", "rows by later code", "rerun"))
     if not isinstance(differing, dict) or not isinstance(rows_of, dict):
-        raise TypeError("differing and rows by later code are no mappings")
+        raise TypeError("'differing' and 'rows by later code' must be mappings")
     if not isinstance(rerun, list) or (values["state"] == "adopted") == bool(differing):
-        raise ValueError("its state is not what it names")
+        raise ValueError("'state' contradicts 'differing', or 'rerun' is not a list")
     return Adoption(
         code=str(values["code"]),
         runs=int(str(values["runs"])),

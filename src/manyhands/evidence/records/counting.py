@@ -1,4 +1,4 @@
-"""Which records count: for every row, runs of one code and of the same data."""
+"""Which records count: for every row, runs by one code on the same data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 def latest_records(
     rows: Iterable[Row], records: Iterable[Record], adoptions: Adoptions | None = None
 ) -> dict[str, dict[int, Record]]:
-    """Return, for every row, the record that counts of every seed.
+    """Return, for every row, the record that counts for each seed.
 
-    They are of the row's present specification, and all of one code (the one that ran last, with
-    the runs of earlier code that are adopted as of it) and, but for data made anew with every
-    seed, of the same data: a mean is of runs of the same thing.
-    A failure does not outweigh a finished run of the same thing; what was only skipped counts
-    where nothing ran.
+    All records of a row have its present specification. They are by one code: the one that ran
+    last, or earlier code whose runs it adopted. They are on the same data, unless every seed makes
+    its own data. A mean over seeds thus averages runs of the same thing. A failure does not replace
+    a finished run of the same thing. Skipped runs count only where nothing ran.
+
+    Returns
+    -------
+    dict of str to dict of int to Record
+        Row id -> seed -> record.
     """
     own = {row.id: row for row in rows}
     adopted = Adoptions() if adoptions is None else adoptions
@@ -40,11 +44,11 @@ def latest_records(
 
 
 def _of_one_kind(row: Row, records: Sequence[Record], adoptions: Adoptions) -> list[Record]:
-    """Keep the runs of one code and of the same data, from runs in the order of their time."""
+    """Keep the runs by one code on the same data; ``records`` are in order of time."""
     ran = [r for r in records if r.status != "skipped"]
     if not ran:
         return list(records)
-    # A failure before the data were there says nothing of what finished with them.
+    # A run that failed before its data were loaded does not decide which code and data count.
     leading = next((r for r in reversed(ran) if r.data_checksum), ran[-1])
     code = adoptions.code_of(leading)
     kept = [r for r in ran if adoptions.code_of(r) == code]

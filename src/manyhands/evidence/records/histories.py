@@ -16,7 +16,7 @@ from typing import Any
 from manyhands.exceptions import raise_missing_extra
 
 History = Mapping[str, list[Any]]
-"""Column -> its values by epoch, None where an epoch lacks the value."""
+"""Column -> one value per epoch, None where an epoch lacks the value."""
 
 _FIGURES, _COLUMNS = "figures", "columns"
 _FLOAT, _INT, _TEXT, _JSON = "float", "int", "text", "json"
@@ -28,8 +28,7 @@ def to_parquet(histories: Mapping[str, History]) -> bytes:
     Parameters
     ----------
     histories : mapping of str to mapping
-        Digest of a run's figures -> its history. Every value comes back exactly as it is, to the
-        bit.
+        Digest of a run's figures -> its history. Every value is read back exactly, to the bit.
 
     Raises
     ------
@@ -56,7 +55,7 @@ def to_parquet(histories: Mapping[str, History]) -> bytes:
     for column in sorted(cells):
         arrays[column] = pa.array(cells[column], pa.list_(types[_kind_of(column)]))
     file = BytesIO()
-    # Measured: on these columns, plain values compress better than dictionaries of them.
+    # Measured on these columns: plain values compress better than dictionary encoding.
     options = {"compression": "zstd", "compression_level": 19, "use_dictionary": False}
     pq.write_table(pa.table(arrays), file, write_page_checksum=True, **options)
     return file.getvalue()
@@ -68,12 +67,12 @@ class Histories:
     Parameters
     ----------
     content : bytes
-        As `to_parquet` writes.
+        As written by `to_parquet`.
 
     Raises
     ------
     ValueError
-        If the bytes are no such file, or are damaged.
+        If the bytes are not such a file, or are damaged.
     MissingExtraError
         Without the extra 'io'.
     """
@@ -109,7 +108,7 @@ def _values(column: Any, place: int) -> list[Any]:
     """Return one cell of a column of lists."""
     start, end = column.offsets[place].as_py(), column.offsets[place + 1].as_py()
     values = column.values.slice(start, end - start)
-    # Quicker than to_pylist, which makes an object of pyarrow's own for every value.
+    # Faster than to_pylist, which makes a pyarrow scalar for every value.
     return values.to_pylist() if values.null_count else values.to_numpy(False).tolist()
 
 
@@ -118,7 +117,7 @@ def _kind_of(column: str) -> str:
 
 
 def _kind(values: list[Any]) -> str:
-    """Name the kind of column that holds these values exactly."""
+    """Return the kind of column that stores these values exactly."""
     types = {type(value) for value in values if value is not None}
     if types <= {float}:
         return _FLOAT

@@ -1,4 +1,4 @@
-"""Lock files, which the system frees when their holder dies."""
+"""Lock files, which the operating system releases when their holder dies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PAUSE = 0.05
-"""Seconds between two tries for a lock that another process holds."""
+"""Seconds between attempts to take a lock that another process holds."""
 
 
 @contextmanager
 def waiting_lock(path: Path) -> Iterator[None]:
-    """Wait for a lock file, and hold it."""
+    """Wait until the lock file is free, then hold it."""
     while True:
         with file_lock(path) as held:
             if held:
@@ -25,10 +25,10 @@ def waiting_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[bool]:
-    """Try to hold a lock file, and say whether it could be had.
+    """Try to take a lock file without waiting; yield whether it is held.
 
-    Where the system has no such locks (Windows), every try succeeds: two calls may then run the
-    same cell, and only one call at a time may pack.
+    Where the system has no such locks (Windows), every attempt succeeds. Two commands may then run
+    the same cell, and the user must not let two commands pack at the same time.
     """
     try:
         import fcntl
@@ -40,7 +40,7 @@ def file_lock(path: Path) -> Iterator[bool]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its last holder may have removed the file since it was opened.
+            # The last holder may have removed the file since it was opened here.
             held = os.fstat(handle).st_ino == path.stat().st_ino
         except OSError:
             held = False

@@ -1,8 +1,8 @@
 """Packed records of a paper: one readable line per run, and one file of all histories.
 
-``<paper>.jsonl`` has a line for every run, with everything but the history; rows that share a run
-share its line. ``<paper>.histories.parquet`` has the histories by the digest of their runs'
-figures, so that a line finds its own history or none, whichever of the two files was written last.
+``<paper>.jsonl`` has one line per run, with everything but the history; rows that share a run share
+its line. ``<paper>.histories.parquet`` has the histories by the digest of their runs' figures, so a
+line finds its own history or none, whichever of the two files was written last.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _ORDER = (
     "figures",
     "trace",
 )
-"""Fields of a line after ``rows``, as people want to read them."""
+"""Fields of a line after ``rows``, in the order that people want to read them."""
 
 _ABSENT_IF_NONE = ("reason", "confirmed", "trace")
 
 _NAMED = 5
-"""Lines that a warning names; of more it gives the number."""
+"""Number of lines that a warning names; it counts the others."""
 
 
 @dataclass
 class Packed:
-    """The packed records of one paper, made from their lines as they are asked for.
+    """The packed records of one paper; records are built from their lines on demand.
 
     Attributes
     ----------
     lines : dict of int to dict
-        Number of a line, from 1 -> its content, where that can be read.
+        Line number, from 1 -> content of the line, if it can be read.
     broken : dict of int to str
-        Number of a line -> why it is no record.
+        Line number -> why the line is not a usable record.
     """
 
     file: Path
@@ -64,7 +64,7 @@ class Packed:
     broken: dict[int, str] = field(default_factory=dict)
 
     def records(self, wanted: Callable[[dict[str, Any]], bool] | None = None) -> list[Record]:
-        """Return the sound records, or those of the lines that are wanted; note what is broken."""
+        """Return the sound records (of the wanted lines, if given); remember broken lines."""
         found = []
         for number, line in list(self.lines.items()):
             if number not in self.broken and (wanted is None or wanted(line)):
@@ -83,7 +83,7 @@ class Packed:
         ]
         if None not in records:
             return [record for record in records if record is not None]
-        # Whatever else is wrong, without its history the figures' digest cannot be right.
+        # Without the history the digest of the figures never matches, so the cause is uncertain.
         self.broken[number] = "altered" if history else f"altered, or {self._no_history()}"
         return []
 
@@ -91,12 +91,12 @@ class Packed:
         return self.why or f"its history is not in {histories_file(self.file).name}"
 
     def left_over(self) -> int:
-        """Count histories of no line: a packing was cut short between the two files."""
+        """Count histories that no line refers to: packing was interrupted between the files."""
         named = {line.get("figures") for line in self.lines.values()}
         return 0 if self.histories is None else sum(name not in named for name in self.histories)
 
     def problems(self) -> list[str]:
-        """Say what is wrong with the files, as far as they have been read."""
+        """Describe what is wrong with the files, as far as they have been read."""
         found = []
         if self.left_over():
             found.append(
@@ -112,12 +112,12 @@ class Packed:
 
 
 def packed_file(results: str | Path, paper: str) -> Path:
-    """Return the file of a paper's packed records."""
+    """Return the path of a paper's packed records."""
     return Path(results) / f"{paper}.jsonl"
 
 
 def histories_file(file: Path) -> Path:
-    """Return the file of the histories beside that of the records."""
+    """Return the path of the histories that belong to a file of records."""
     return file.with_suffix(".histories.parquet")
 
 
@@ -127,12 +127,12 @@ def packed_papers(results: str | Path) -> list[str]:
 
 
 def open_packed(results: str | Path, paper: str) -> Packed:
-    """Open the packed records of a paper, as another process may have written them last."""
+    """Open the packed records of a paper, even while another process writes them."""
     file = packed_file(results, paper)
     while True:
         state = _state(file)
         found = _open(file, state, _state(histories_file(file)))
-        # Written while it was read: the two files may not belong together.
+        # If the file changed while it was read, the two files may not belong together.
         if _state(file) == state:
             return found
 
@@ -147,7 +147,7 @@ def _state(file: Path) -> tuple[int, int, int] | None:
 
 @lru_cache(maxsize=16)
 def _open(file: Path, state: object, state_of_histories: object) -> Packed:
-    """Read the two files; the states are those of the files that a cached reading is of."""
+    """Read the two files; their states are part of the cache key, so a changed file is reread."""
     content = file.read_bytes() if state is not None else b""
     packed = Packed(file, *_read_histories(histories_file(file)))
     for number, text in enumerate(content.split(b"\n"), start=1):
@@ -178,10 +178,9 @@ def _read_histories(file: Path) -> tuple[Histories | None, str]:
 
 
 def write_packed(results: str | Path, paper: str, records: Iterable[Record]) -> None:
-    """Write a paper's records anew: the histories first, then the lines that refer to them.
+    """Rewrite a paper's records: the histories first, then the lines that refer to them.
 
-    Between the two, and if the process is killed there, every line of the old file still finds
-    its history.
+    If the process is killed between the two, every line of the old file still finds its history.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A record of a run, what stands in it, and how it is identified."""
+"""A record of a run: its fields, its figures, and the key that identifies it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOLD = "chosen on gold validation"
 ORACLE = "best on test (oracle)"
 
 SELECTIONS = (LAST, HELD_OUT, GOLD, ORACLE)
-"""How the epoch that is measured was chosen; the last one looks at the test set."""
+"""Ways to choose the epoch that is measured; the last of them uses the test set."""
 
 SHORT = {
     "last epoch": LAST,
@@ -25,15 +25,15 @@ SHORT = {
     "gold validation": GOLD,
     "best on test": ORACLE,
 }
-"""How a row says by what its paper chose the epoch."""
+"""What ``selection`` says in a row's ``published`` -> the way to choose the epoch."""
 
 SHARES = ("accuracy", "macro_f1")
-"""Measures shown in per cent; others are a row's own, shown as they are."""
+"""Measures that every run has, shown in per cent."""
 
 _SHARE_ENDINGS = (*SHARES, "f1", "precision", "recall", "auc")
 
 EPOCH = "epoch"
-"""Column of a history that is counted from 1 over all stages, as in ``metrics``."""
+"""Column of a history with the epoch; like ``metrics``, `noted` counts over all stages."""
 
 STAGE = "stage"
 """Column of a history that names the phase of training."""
@@ -53,32 +53,32 @@ class Record:
     key : str
         `cell_key` of specification, seed, data checksum and code.
     specification : dict
-        What decides the result; see ``Row.specification``.
+        Everything in the row that decides the result; see ``Row.specification``.
     data_checksum : str
         See `checksum`; "" where the data could not be loaded.
     code : str
         See `code_hash`.
     versions : dict of str to str
-        Of Python, the platform and the packages that compute.
+        Versions of Python, of the platform and of the numerical packages.
     commit : str or None
         The last commit that touched the package, where it runs from a checkout.
     started : str
         ISO 8601, UTC.
     confirmed : str or None
-        When a later call found the run to be that of the data and code as they were then, after
-        a run of others had come in between.
+        When a later command found that the run matched the data and code at that time, although a
+        run with other data or code had come in between. ISO 8601, UTC.
     seconds : float
     peak_memory_mb : float or None
-        Largest resident memory of the process during the run (on other systems than Linux: so
-        far), in MiB.
+        Largest resident memory of the process during the run, in MiB; on systems other than Linux,
+        since the process started.
     status : {"done", "failed", "skipped"}
     reason : str or None
         Why it failed or was skipped.
     trace : str or None
         Traceback of a failure.
     metrics : dict
-        How the epoch was chosen (see `SELECTIONS`) -> ``{"epoch", "accuracy", "macro_f1",
-        "n_test"}``, or ``{"absent": reason}``. Epochs count from 1 over all stages.
+        Way to choose the epoch (see `SELECTIONS`) -> ``{"epoch", "accuracy", "macro_f1",
+        "n_test"}``, or ``{"absent": reason}``. Epochs are counted from 1 over all stages.
     extra : dict of str to float, or to (nested) lists of floats
         Further measures of the row: figures, vectors, matrices.
     history : dict of str to list
@@ -106,7 +106,7 @@ class Record:
 
 
 def is_share(column: str) -> bool:
-    """Tell by its name whether a column of a history is a share, shown in per cent.
+    """Tell from its name whether a column of a history is a share, shown in per cent.
 
     Examples
     --------
@@ -119,22 +119,21 @@ def is_share(column: str) -> bool:
 def noted(
     record: Record, column: str, by: str | None = None, stage: str | None = None
 ) -> dict[float, float]:
-    """Return a column of a run's history by another, without the rows that lack either.
+    """Return one column of a run's history by another, without rows that lack either value.
 
     Parameters
     ----------
     record : Record
     column, by : str
-        Columns of numbers; without ``by``, the rows are counted from 1. `EPOCH`, which begins
-        anew with every stage, is counted over all of them. Where another repeats a number, its
-        last row counts.
+        Columns of numbers. Without ``by``, rows are counted from 1, and also with `EPOCH`, because
+        that column restarts in every stage. Where ``by`` repeats a number, the last row counts.
     stage : str, optional
-        Only the rows of this stage, counted by themselves.
+        Use only rows of this stage, and count these alone.
 
     Returns
     -------
     dict of float to float
-        In the order of the rows; empty where the history has no such columns.
+        In the order of the rows; empty if the history lacks one of the columns.
     """
     history = record.history
     if stage is not None:
@@ -150,9 +149,9 @@ def noted(
 
 
 def profiled(record: Record, measure: str, by: str) -> dict[float, float]:
-    """Return a vector in ``extra`` of a run by another, in the order of their entries.
+    """Return one vector in a run's ``extra`` by another, in the order of their entries.
 
-    Empty where the run has no such vectors, of one length.
+    Empty unless the run has both vectors, with the same length.
     """
     values, places = (record.extra.get(name) for name in (measure, by))
     if not isinstance(values, list) or not isinstance(places, list) or len(values) != len(places):
@@ -166,13 +165,13 @@ def _is_number(value: Any) -> bool:
 
 
 def digest(value: Any) -> str:
-    """SHA-256, in hexadecimal, of plain values, whatever the order of keys."""
+    """SHA-256 of plain values, in hexadecimal; the order of keys does not matter."""
     text = json.dumps(value, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def cell_key(specification: Mapping[str, Any], seed: int, data_checksum: str, code: str) -> str:
-    """Identify a run by everything that decides its result."""
+    """Return the key of a run: a hash of everything that decides its result."""
     return digest(
         {
             "specification": specification,
@@ -184,8 +183,8 @@ def cell_key(specification: Mapping[str, Any], seed: int, data_checksum: str, co
 
 
 def digest_of_figures(record: Record) -> str:
-    """Digest of what was measured: a record with a figure altered by hand is no record."""
-    # Through JSON: tuples come back as lists, and whole numbers in keys as texts.
+    """Digest of what was measured, which exposes a figure altered by hand."""
+    # JSON turns tuples into lists and integer keys into texts, as in the stored record.
     return digest(json.loads(json.dumps([record.metrics, record.extra, record.history])))
 
 
@@ -195,8 +194,8 @@ def sound_record(content: Any) -> Record | None:
     Returns
     -------
     Record or None
-        None where a field is missing or unknown, or where the key is not that of the
-        specification, seed, data and code, or ``figures`` not that of the figures.
+        None if a field is missing or unknown, if the key does not match the specification, seed,
+        data and code, or if ``figures`` does not match the figures.
     """
     try:
         values = dict(content)

@@ -1,6 +1,6 @@
-"""The spool: one file per run that has ended, until it is packed.
+"""The spool: one file per finished run, until it is packed.
 
-A file is never written twice, so that what a packing has read, and only that, may be removed.
+A file is never rewritten, so packing may safely remove exactly the files that it has read.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def spool(results: str | Path, record: Record, paper: str) -> Path:
     WriteError
         If the folder cannot be written.
     ValueError
-        If a figure is not finite: JSON has no such numbers.
+        If a figure is not finite, since JSON has no such numbers.
     """
     content = {**asdict(record), "figures": digest_of_figures(record)}
-    # One field per line: to be read by people.
+    # One field per line, for human readers.
     lines = [
         f"{json.dumps(name)}: {json.dumps(content[name], sort_keys=True, allow_nan=False)}"
         for name in sorted(content)
     ]
-    # By name in the order of writing.
+    # The stamp makes the order of names the order of writing.
     stamp = f"{time.time_ns():020}-{os.getpid()}"
     name = f"{stamp}-{record.row.replace('/', '__')}-{record.seed}-{record.key[:12]}.json"
     path = Path(results) / SPOOL / paper / name
@@ -42,22 +42,22 @@ def spool(results: str | Path, record: Record, paper: str) -> Path:
 
 
 def spooled(results: str | Path, paper: str = "*", cell: str = "*") -> Iterator[Path]:
-    """Yield the files of the spool in the order of their writing.
+    """Yield the files of the spool in the order in which they were written.
 
     Parameters
     ----------
     results : str or Path
     paper : str
-        Of this paper alone.
+        Key of a paper; default: all papers.
     cell : str
-        Of cells whose seed and first 12 characters of the key match this pattern alone.
+        Pattern for "<seed>-<first 12 characters of the key>"; default: all cells.
     """
     files = (Path(results) / SPOOL).glob(f"{paper}/[0-9]*-{cell}.json")
     yield from sorted(files, key=lambda path: path.name)
 
 
 def read_spooled(path: Path) -> Record | None:
-    """Read a record of the spool; None if it is truncated, altered, or packed by now."""
+    """Read a spooled record; None if it is truncated, altered, or packed in the meantime."""
     try:
         return sound_record(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):

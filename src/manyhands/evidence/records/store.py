@@ -1,4 +1,4 @@
-"""Where records are kept: run by run in the spool, then packed, one pair of files per paper."""
+"""Reading and writing records: first one spool file per run, then one pair of files per paper."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from manyhands.evidence.records.records import Record
 from manyhands.evidence.records.spool import SPOOL, read_spooled, spool, spooled
 
 OWN = "own"
-"""What rows stand under that stand in no paper's table."""
+"""Key used in place of a paper's for rows that are in no paper's table."""
 
 _LOG = logging.getLogger("manyhands")
 
 
 def write_record(results: str | Path, record: Record, paper: str = OWN) -> Path:
-    """Write a record, atomically; `pack` later puts it with the others of its paper.
+    """Write a record, atomically; `pack` later adds it to the others of its paper.
 
-    Of several records of a run under one key, a finished one counts, and of these the last.
+    If a run has several records under one key, the last finished one counts.
 
     Raises
     ------
@@ -34,8 +34,8 @@ def write_record(results: str | Path, record: Record, paper: str = OWN) -> Path:
 
 
 def read_records(results: str | Path) -> list[Record]:
-    """Return all usable records of a results folder, by row, seed and key; warn of the others."""
-    # What is packed in between is found again among the packed ones.
+    """Return all usable records of a results folder, by row, seed and key; warn of others."""
+    # The spool is read first: a record packed in between is then read from the packed files.
     waiting = _read_spool(results)
     found: list[Record] = []
     for paper in packed_papers(results):
@@ -53,16 +53,16 @@ def find(results: str | Path, row: str, seed: int, key: str) -> Record | None:
 
 
 def find_equal(results: str | Path, row: str, seed: int, key: str) -> Record | None:
-    """Return the finished run of another row that is the same but for its name, under this one's.
+    """Return the finished run of a row that differs only in name, renamed to this row.
 
-    Two tables may show one experiment.
+    Two tables may show the same experiment.
     """
     done = [record for record in _of_key(results, seed, key) if record.status == "done"]
     return replace(done[0], row=row) if done else None
 
 
 def find_runs(results: str | Path, row: str, seed: int) -> list[Record]:
-    """Return the records of a row with one seed, of whatever data and code."""
+    """Return the records of a row with one seed, by any code and on any data."""
     waiting = _read_spool(results, f"{seed}-*")
     packed = [
         record
@@ -75,11 +75,11 @@ def find_runs(results: str | Path, row: str, seed: int) -> list[Record]:
 
 
 def pack(results: str | Path) -> None:
-    """Move what is in the spool into the packed files of every paper.
+    """Move the records in the spool into the packed files of their papers.
 
-    Several processes may do so at once. Wherever one is killed, no record is lost: a file leaves
-    the spool only after its record is packed. Packed files that are damaged are left as they are,
-    with a warning, and their papers' new records in the spool.
+    Several processes may call this at once. No record is lost if one is killed: a file leaves the
+    spool only after its record is packed. If a paper's packed files are damaged, they are left
+    unchanged with a warning, and its new records stay in the spool.
 
     Raises
     ------
@@ -105,8 +105,8 @@ def _pack_paper(results: str | Path, paper: str) -> None:
         for problem in packed.problems():
             _LOG.warning("%s", problem)
         _LOG.warning(
-            "%s is not written: restore it, such as from git, and its %d new records in %s are "
-            "packed with the next run",
+            "%s is damaged and was not rewritten; restore it, for example from git, and the next "
+            "run packs the %d new records that wait in %s",
             packed.file,
             len(new),
             Path(results) / SPOOL / paper,
@@ -124,7 +124,7 @@ def _read_spool(results: str | Path, cell: str = "*") -> list[Record]:
         if record is not None:
             found.append(record)
         elif path.exists():
-            _LOG.warning("%s is no usable record (truncated or altered): left out", path)
+            _LOG.warning("%s is not a usable record (truncated or altered); left out", path)
     return found
 
 
@@ -139,7 +139,7 @@ def _of_key(results: str | Path, seed: int, key: str) -> list[Record]:
 
 
 def _merge(records: Iterable[Record]) -> list[Record]:
-    """Keep one record of every run and key: a finished one before others, then the last."""
+    """Keep one record per run and key: the last finished one, or else the last one."""
     kept: dict[tuple[str, int, str], Record] = {}
     for record in records:
         place = (record.row, record.seed, record.key)

@@ -1,1 +1,1 @@
-"""Rows run over seeds: cells, the code they depend on, workers."""
+"""Running rows over seeds: cells, the code they depend on, and worker processes."""

@@ -1,7 +1,7 @@
-"""After a change of code: run a sample of every group of records again, and adopt what is equal.
+"""After a change of code: run a sample of every group of records again, and adopt equal groups.
 
-A group is the counting runs of a paper that one code made. Its sample is drawn by the hash of row
-and seed, which no result has a part in.
+A group consists of those runs of a paper that count and were made by one code. Its sample is drawn
+by a hash of row and seed, so it does not depend on results.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from manyhands.evidence.running.plan import (
 from manyhands.evidence.running.pool import run_cells
 
 SHORT_RUN = 60.0
-"""Seconds: longer runs are drawn only where a group has not enough others."""
+"""Seconds; longer runs are drawn only where a group has too few shorter ones."""
 
 SAMPLES = ".samples"
-"""Folder, within that of the records, of the runs that are compared; gone when all are."""
+"""Folder, within that of the records, of the repeated runs; removed when all are compared."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Counting runs of a paper that one code made."""
+    """The runs of a paper that count and were made by one code."""
 
     paper: str
     code: str
     records: Sequence[Record]
 
     def sample(self, n: int) -> list[Record]:
-        """Draw ``n`` runs, of the short ones where there are so many."""
+        """Draw ``n`` of the short runs; if there are too few, take the ``n`` shortest runs."""
         short = [record for record in self.records if record.seconds <= SHORT_RUN]
         if len(short) < n:
             return sorted(self.records, key=lambda record: record.seconds)[:n]
@@ -70,7 +70,7 @@ def _rank(record: Record) -> str:
 def groups_of(
     rows: Iterable[Row], records: Iterable[Record], adoptions: Adoptions | None = None
 ) -> list[Group]:
-    """Group the counting, finished runs of rows by paper and by the code that made them."""
+    """Group the finished runs of rows that count, by paper and by the code that made them."""
     own = list(rows)
     papers = {row.id: paper_of(row) for row in own}
     found: dict[tuple[str, str], list[Record]] = {}
@@ -100,21 +100,21 @@ def adopt(
     results : str or Path
         Folder of the records.
     per_group : int
-        Runs of every group that are run again.
+        Number of runs per group to repeat.
     reference : str or Path, optional
-        Folder of records of the same runs by the code that the records name, made on the machine
-        at hand (see ``benchmarks/earlier_code.py``): the last digits of a figure depend on the
-        processor. The present code is then compared with these in place of the records.
+        Folder of records of the same runs, made on this machine by the code that the records name
+        (see ``benchmarks/earlier_code.py``). The present code is then compared with these instead
+        of the records, because the last digits of a figure depend on the processor.
     jobs, budget_minutes, progress
-        As of `reproduce`. A call that is killed, or whose budget is spent, is taken up by the next.
+        As in `reproduce`. The next call continues one that was killed or whose budget was spent.
 
     Returns
     -------
     groups : list of Adoption
-        Of every group whose sample is complete; each is kept in ``<paper>.adopted.json``. Groups
-        of the present code, and those that count as of it, are left out.
+        One per group whose sample is complete, also written to ``<paper>.adopted.json``. Groups
+        that are made by the present code, or count as made by it, are left out.
     outcomes : list of Outcome
-        Of the runs.
+        One per repeated run.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def _judge(
     samples: Path,
     reference: str | Path | None,
 ) -> Adoption | None:
-    """Compare the sample of a group; None if a run of it is missing."""
+    """Compare the sample of a group; None if one of its runs is missing."""
     differing = {}
     rerun = []
     for record in group.sample(per_group):
@@ -206,10 +206,10 @@ def _of_specification(runs: Iterable[Record], record: Record) -> list[Record]:
 
 
 def _is_of_code(run: Record, record: Record) -> bool:
-    """Tell whether a run is by the code that a record names.
+    """Tell whether a run was made by the code that a record names.
 
-    A commit stands for its code, since the way of digesting code may have changed; with a "+", it
-    had changes that nobody has kept.
+    An equal commit suffices, since the digest of the same code may be computed differently now. A
+    commit that ends in "+" had uncommitted changes, so it identifies no code.
     """
     commit = record.commit or "+"
     return run.code == record.code or (run.commit == commit and not commit.endswith("+"))

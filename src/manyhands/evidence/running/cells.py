@@ -41,22 +41,23 @@ _COMPUTE = ("numpy", "scipy", "scikit-learn", "torch")
 
 
 def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
-    """Fit a row with one seed, measure it by every way of choosing the epoch, and say how it went.
+    """Fit a row with one seed, measure it for every way to choose the epoch, and record the run.
 
-    Python's, numpy's and torch's global generators are seeded, for estimators that use them.
+    Python's, numpy's and torch's global generators are seeded for estimators that use them.
 
     Parameters
     ----------
     row : Row
     seed : int
     data : Data, optional
-        What ``load_data(row.data_of(seed), row.folder)`` gives, where it is loaded already.
+        The result of ``load_data(row.data_of(seed), row.folder)``, if it is already loaded.
 
     Returns
     -------
     Record
-        ``status`` is "skipped" without the GPU or the data the row needs, and "failed", with
-        the trace, where anything raised an exception; the checksum is "" where it came too early.
+        ``status`` is "skipped" if the GPU or the data that the row needs are missing. It is
+        "failed", with a traceback, if anything raised an exception. The checksum is "" if the data
+        were not loaded.
     """
     started, clock = datetime.now(UTC), perf_counter()
     _forget_peak_memory()
@@ -93,7 +94,7 @@ def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
 
 
 def absent_device(row: Row) -> str | None:
-    """Say that the row cannot be run here, None if it can."""
+    """Return why the row's device is missing here, or None if it is present."""
     if row.device != "gpu":
         return None
     import torch
@@ -102,7 +103,7 @@ def absent_device(row: Row) -> str | None:
 
 
 def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
-    """Fit once for the last epoch and the curves, and once more with annotations held out."""
+    """Fit once for the last epoch and the curves, and again with annotations held out."""
     model = row.make_estimator(seed)
     history = _fit(model, data, seed, row.watch)
     metrics = {
@@ -118,7 +119,7 @@ def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
 
 
 def _fit(model: Any, data: Data, seed: int, watch: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Fit under watch; return the history, empty where the estimator keeps none."""
+    """Fit with a `Watch`; return the history, empty if the estimator keeps none."""
     from manyhands.fitting import Watch
 
     parts = {"valid": (data.X_valid, data.y_valid), "test": (data.X_test, data.y_test)}
@@ -134,16 +135,18 @@ def _fit(model: Any, data: Data, seed: int, watch: tuple[str, ...]) -> list[dict
 
 
 def _training_gold(data: Data) -> tuple[Any, Any]:
-    """Return the training instances whose true class is known, and these classes."""
+    """Return the training instances whose true class is known, and their classes."""
     if data.y_train is None:
-        raise AnnotationError("y_train is None; take train out of watch, nothing tells accuracy")
+        raise AnnotationError(
+            "y_train is None, so training accuracy is unknown; take train out of watch"
+        )
     gold = as_values(data.y_train)
     known = ~missing_mask(gold)
     return (data.X_train, gold) if known.all() else (data.X_train[known], gold[known])
 
 
 def _seed_everything(seed: int) -> None:
-    """Seed the global generators: ours do not use them, but a user's estimator may."""
+    """Seed the global generators: our estimators do not use them, but a user's may."""
     import torch
 
     random.seed(seed)
@@ -152,7 +155,7 @@ def _seed_everything(seed: int) -> None:
 
 
 def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
-    """Fit again and measure the epoch that explains held-out annotations best: no gold chooses."""
+    """Fit again; measure the epoch with the best likelihood of held-out annotations (no gold)."""
     if row.holdout is None:
         return {"absent": "the row holds no annotations out"}
     model = row.make_estimator(seed)
@@ -168,7 +171,7 @@ def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
 
 
 def _kept(model: Any, otherwise: int) -> int:
-    """Number of the row of the history that the model says it kept, counted from 1."""
+    """Return the row of the history that the model kept, from 1; ``otherwise`` if it names none."""
     for columns in (("round",), ("stage", "epoch")):
         best = tuple(getattr(model, f"best_{column}_", None) for column in columns)
         rows = [tuple(row.get(column) for column in columns) for row in model.history_]
@@ -178,7 +181,7 @@ def _kept(model: Any, otherwise: int) -> int:
 
 
 def _metrics(model: Any, data: Data, epoch: int) -> dict[str, Any]:
-    """Accuracy and macro-F1 of the fitted model on the test part."""
+    """Return accuracy and macro-F1 of the fitted model on the test part."""
     if data.y_test is None:
         return {"absent": "the data set has no test part"}
     predicted = model.predict(data.X_test)
@@ -191,15 +194,15 @@ def _metrics(model: Any, data: Data, epoch: int) -> dict[str, Any]:
 
 
 def _chosen(history: list[dict[str, Any]], part: str, data: Data) -> dict[str, Any]:
-    """Test figures of the first epoch that is most accurate on a part of the data."""
+    """Return the test figures of the first epoch with the highest accuracy on a part."""
     if data.y_test is None:
         return {"absent": "the data set has no test part"}
     if part == "valid" and data.y_valid is None:
         return {"absent": "the data set has no validation part"}
     if not history or f"{part}_accuracy" not in history[-1]:
         return {"absent": NO_EPOCHS}
-    # The epochs of what a method starts from are another method's; how that ended stands in the
-    # rows that follow.
+    # Epochs of stage "start" belong to the method that this one starts from; the rows that follow
+    # begin with where it ended.
     own = [{} if epoch.get("stage") == "start" else epoch for epoch in history]
     best = int(np.nanargmax([epoch.get(f"{part}_accuracy", np.nan) for epoch in own]))
     return {
@@ -211,18 +214,18 @@ def _chosen(history: list[dict[str, Any]], part: str, data: Data) -> dict[str, A
 
 
 def _measured(name: str, found: Any) -> dict[str, Any]:
-    """Turn what a further measure gives (figures, vectors, matrices) into plain numbers."""
+    """Turn the result of a further measure (numbers, vectors, matrices) into plain numbers."""
     if not isinstance(found, dict):
-        raise AnnotationError(f"{name} gives {found!r}; return a dict of name to number or array")
+        raise AnnotationError(f"{name} returns {found!r}; return a dict of name to number or array")
     values = {key: np.asarray(value, dtype=np.float64) for key, value in found.items()}
     for key, value in values.items():
         if not np.isfinite(value).all():
-            raise AnnotationError(f"{name} gives {key}={value!r}; return finite numbers")
+            raise AnnotationError(f"{name} returns {key}={value!r}; return finite numbers")
     return {str(key): value.tolist() for key, value in values.items()}
 
 
 def _columns(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Return the history by columns, but for times: they differ from run to run."""
+    """Return the history by columns, without times, which differ from run to run."""
     names = dict.fromkeys(name for epoch in history for name in epoch)
     return {
         name: [_number(epoch.get(name)) for epoch in history] for name in names if name != "seconds"
@@ -230,7 +233,7 @@ def _columns(history: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _number(value: Any) -> Any:
-    """Return a value of the history as JSON has it: None where it is no finite number or text."""
+    """Return a text or finite number as it is, anything else as None, which JSON can store."""
     if isinstance(value, str) or value is None:
         return value
     return value if np.isfinite(value) else None
@@ -241,7 +244,7 @@ def _number(value: Any) -> Any:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of what computes."""
+    """Return the versions of Python, the platform and the numerical packages."""
     found = {"manyhands": __version__, "python": python_version()}
     for package in _COMPUTE:
         try:
@@ -253,9 +256,9 @@ def versions() -> dict[str, str]:
 
 @cache
 def commit() -> str | None:
-    """Return the last commit that touched the package, None where it is not in a checkout.
+    """Return the last commit that touched the package, None outside a checkout.
 
-    "+" is appended where files of the package differ from it.
+    "+" is appended if files of the package differ from that commit.
     """
     found = _git("log", "-1", "--format=%H", "--", ".")
     return found + ("+" if _git("status", "--porcelain", "--", ".") else "") if found else None
@@ -271,15 +274,15 @@ def _git(*arguments: str) -> str | None:
 
 
 def _forget_peak_memory() -> None:
-    """Begin to count the peak anew; only Linux can."""
+    """Reset the peak of resident memory, which only Linux supports."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def _peak_memory() -> float | None:
-    """Largest resident memory of this process since `_forget_peak_memory`, or ever, in MiB."""
+    """Peak resident memory since `_forget_peak_memory` (else since the start), in MiB."""
     with suppress(OSError, ValueError):
-        # getrusage does not forget.
+        # getrusage cannot be reset.
         status = Path("/proc/self/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) / 1024
     try:

@@ -16,7 +16,7 @@ from manyhands.evidence.experiments.rows import Row
 from manyhands.evidence.objects import find_object
 
 _MEASURES = "manyhands.evidence.running.cells"
-"""The module that measures."""
+"""The module that runs and measures cells."""
 
 _FREE = (
     "manyhands._lazy",
@@ -28,17 +28,17 @@ _FREE = (
     "manyhands.registry",
     "manyhands.report.",
 )
-"""Modules that decide no result beyond the data, whose checksum is in the key, too."""
+"""Modules that affect results only through the data, whose checksum is in the key as well."""
 
 
 def code_hash(row: Row) -> str:
     """SHA-256 of the code that decides a row's result.
 
-    That is: the module that runs cells, those of every class and measure the row names, the
-    modules of manyhands and of the row's own folder which these import, and so on. What loads the
-    data is left to the data's checksum, and other packages to a record's versions. Comments,
-    docstrings, blank lines and the words of errors and warnings do not count, nor do packages'
-    lists of names, so that another method or a better text leaves records valid.
+    It covers the module that runs cells, the modules of every class and measure the row names, and
+    all modules of manyhands and of the row's own folder that these import, directly or not. Code
+    that loads data is covered by the data's checksum, and other packages by a record's versions.
+    Comments, docstrings, blank lines, the texts of errors and warnings, and packages' lists of
+    names do not count, so another method or a better text leaves records valid.
     """
     return _code_hash(tuple(sorted({*row.classes, *row.extra})), row.folder)
 
@@ -54,10 +54,10 @@ def _code_hash(names: tuple[str, ...], folder: Path) -> str:
 
 
 def _closure(names: Sequence[str], folder: Path | None = None) -> dict[str, Path]:
-    """Files of modules, and of all of manyhands and of a folder that they import, by name."""
+    """Return the files of modules and of all they import of manyhands or the folder, by name."""
     found: dict[str, Path] = {}
     waiting = list(names)
-    # A name that two rows' folders have in common means the module imported last.
+    # If the folders of two rows have a module of this name, the one imported last counts.
     given: dict[str, Any] = {
         name: getattr(sys.modules.get(name), "__file__", None) for name in names
     }
@@ -88,7 +88,7 @@ def _imports_of_folder(path: Path, folder: Path | None) -> Iterator[tuple[str, P
 
 @cache
 def _file(name: str) -> Path | None:
-    """Return the source of a module, None where there is none."""
+    """Return the source file of a module, or None."""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
@@ -117,7 +117,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 @cache
 def _home(module: str, name: str) -> str | None:
-    """Find the module that defines what ``from module import name`` gives."""
+    """Return the module that defines what ``from module import name`` imports."""
     if not _is_package(module):
         return module
     if _file(f"{module}.{name}") is not None:
@@ -126,14 +126,14 @@ def _home(module: str, name: str) -> str | None:
     for source, given in _given(module):
         if name in given or ("*" in given and name in _exports(source)):
             return _home(source, name)
-    # A package's own code counts, where its names of other modules do not.
+    # A package's own code counts; names that it only re-exports do not.
     return module if name in _defined(module) else None
 
 
 def _given(package: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield what a package gives from other modules: the module, and the names from there.
+    """Yield the modules that a package re-exports from, each with the names it takes.
 
-    A package that imports lazily says so in the stub file beside its ``__init__.py``.
+    A package that imports lazily lists them in the stub file beside its ``__init__.py``.
     """
     path = _file(package)
     assert path is not None
@@ -152,7 +152,7 @@ def _is_package(module: str) -> bool:
 
 
 def _exports(module: str) -> set[str]:
-    """Names that ``from module import *`` gives, read from its source."""
+    """Return the names that ``from module import *`` imports, read from the source."""
     path = _file(module)
     if path is None:
         return set()
@@ -169,7 +169,7 @@ def _exports(module: str) -> set[str]:
 
 
 def _defined(module: str) -> set[str]:
-    """Names that a module defines itself."""
+    """Return the names that a module itself defines."""
     path = _file(module)
     assert path is not None
     names = set()
@@ -183,7 +183,7 @@ def _defined(module: str) -> set[str]:
 
 @cache
 def _essence(path: Path) -> str:
-    """Return a source without docstrings, lines of comments, blank lines, and words of errors."""
+    """Return a source without docstrings, comment lines, blank lines, and texts of errors."""
     tree = _tree(path)
     text = {
         line
@@ -200,9 +200,9 @@ def _essence(path: Path) -> str:
 
 
 def _without_words(source: str, tree: ast.Module) -> str:
-    """Empty the texts in ``raise`` and ``warnings.warn``, whose lines become one.
+    """Empty the texts in ``raise`` and ``warnings.warn`` statements, and join their lines.
 
-    What is raised, and every value in it that is no text, stays: an exception may carry a result.
+    The exception's class and all other values stay, since an exception may carry a result.
     """
     lines = source.encode().splitlines(keepends=True)
     for node in ast.walk(tree):
@@ -242,7 +242,7 @@ def _texts(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _span(node: ast.expr) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return line (from 0) and byte at which a node begins and ends."""
+    """Return where a node begins and ends: line (from 0) and byte within the line."""
     assert node.end_lineno is not None
     assert node.end_col_offset is not None
     return (node.lineno - 1, node.col_offset), (node.end_lineno - 1, node.end_col_offset)

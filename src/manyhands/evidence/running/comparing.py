@@ -9,11 +9,11 @@ from manyhands.evidence.records.records import Record
 
 
 def first_difference(kept: Record, record: Record, called: str = "recorded") -> str | None:
-    """Name the first figure that is not exactly the same now as in an earlier record."""
+    """Describe the first figure that is not exactly equal in an earlier record, None if none."""
     if record.status != "done":
         return f"{record.status}: {record.reason}"
     for part in ("metrics", "extra", "history"):
-        # As JSON: that is what was kept.
+        # Compare as JSON, because records are stored as JSON.
         ours, theirs = (_flat(json.loads(json.dumps(getattr(r, part)))) for r in (record, kept))
         for name in sorted({*ours, *theirs}):
             if ours.get(name) != theirs.get(name):

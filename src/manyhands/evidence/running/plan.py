@@ -1,4 +1,4 @@
-"""What is to be run: rows by name, their cells, and what becomes of each cell."""
+"""What to run: rows selected by name, their cells, and the outcome of each cell."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell.
+    """How a cell ended.
 
     Attributes
     ----------
     row : str
     seed : int
     status : str
-        "done", "failed" or "skipped" as in its record; "done before"; "not run" (the budget is
-        spent); of a check, "same figures" or "other figures".
+        "done", "failed" or "skipped" as in its record; "done before"; "not run" (for example,
+        because the budget is spent); after a check, "same figures" or "other figures".
     reason : str or None
-        Why it is not done.
+        Why it is not done, or which figure differs.
     seconds : float
     """
 
@@ -58,23 +58,23 @@ class Outcome:
 
 
 class ProgressListener(Protocol):
-    """Hears what happens to cells."""
+    """Interface of objects that are notified of progress."""
 
     def begin(self, n_cells: int) -> None:
-        """So many cells are to come."""
+        """Called once, before the first cell, with the number of cells."""
 
     def start(self, cell: Cell) -> None:
-        """A process takes the cell."""
+        """Called when a process takes the cell."""
 
     def pause(self, cell: Cell) -> None:
-        """Another call is running the cell; it is looked at again later."""
+        """Called when another command is running the cell; it is tried again later."""
 
     def end(self, outcome: Outcome) -> None:
-        """A cell is over."""
+        """Called when a cell has ended."""
 
 
 class Silent:
-    """Hears, and does nothing."""
+    """A progress listener that does nothing."""
 
     def begin(self, n_cells: int) -> None:  # noqa: D102
         pass
@@ -91,7 +91,17 @@ class Silent:
 
 @dataclass(frozen=True)
 class Job:
-    """What every process knows: where records are, until when cells start, and what to do."""
+    """What every worker process needs to know.
+
+    Attributes
+    ----------
+    results : str
+        Folder of the records.
+    deadline : float
+        Unix time in seconds after which no cell is started.
+    check : bool
+        Compare finished cells with their records instead of recording new runs.
+    """
 
     results: str
     deadline: float
@@ -99,12 +109,12 @@ class Job:
 
 
 def select_rows(rows: Sequence[Row], what: str) -> list[Row]:
-    """Return the rows that a name means: a row, its file, a table, a paper, or "all".
+    """Return the rows that a name selects: a row, its file, a table, a paper, or "all".
 
     Raises
     ------
     AnnotationError
-        If nothing is named so.
+        If nothing has this name.
     """
     if what == "all":
         return list(rows)
@@ -119,8 +129,8 @@ def select_rows(rows: Sequence[Row], what: str) -> list[Row]:
             name for row in rows for name in (paper_of(row), table_of(row), row.id)
         )
         raise AnnotationError(
-            f"WHAT={what!r} is no row, table or paper here{did_you_mean(what, names)}; there are "
-            f"{', '.join(dict.fromkeys(table_of(row) for row in rows)) or 'none'}, and all"
+            f"WHAT={what!r} is not a row, table or paper here{did_you_mean(what, names)}; write "
+            f"all, or one of {', '.join(dict.fromkeys(table_of(row) for row in rows)) or 'none'}"
         )
     return found
 
@@ -128,8 +138,8 @@ def select_rows(rows: Sequence[Row], what: str) -> list[Row]:
 def list_cells(rows: Iterable[Row], seeds: int | None = None) -> list[Cell]:
     """Return the cells of rows: all first seeds, then all second ones, and so on.
 
-    A budget then leaves every row with about as many seeds; rows of the same data stand together,
-    so that a process need not load them again and again.
+    A limited budget thus gives every row about the same number of seeds. Rows with the same data
+    are adjacent, which spares a process from reloading the data.
     """
     distinct = {row.id: row for row in rows}.values()
     ordered = sorted(distinct, key=lambda row: (digest(row.data), row.id))
@@ -151,12 +161,12 @@ def _choose_seeds(row: Row, seeds: int | None) -> list[int]:
 
 
 def check_positive(**values: float | None) -> None:
-    """Raise `AnnotationError` for the first argument that is given and not positive."""
+    """Raise `AnnotationError` for the first argument that is neither None nor positive."""
     for name, value in values.items():
         if value is not None and not value > 0:
             raise AnnotationError(f"{name}={value!r} is not positive; give a number above 0")
 
 
 def deadline_in(minutes: float | None) -> float:
-    """Return the time so many minutes from now; without a number, there is no end."""
+    """Return the Unix time this many minutes from now, or infinity for None."""
     return float("inf") if minutes is None else time.time() + 60 * minutes

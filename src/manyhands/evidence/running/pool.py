@@ -1,4 +1,4 @@
-"""The pool of processes: it gives them cells, hears of their end, and replaces the dead."""
+"""The pool of worker processes: it hands out cells, collects outcomes, replaces dead workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from manyhands.evidence.running.worker import work
 from manyhands.io.files import check_writable
 
 PAUSE = 1.0
-"""Seconds between looks at cells that another process is running."""
+"""Seconds between attempts at cells that another command is running."""
 
 _ONE_THREAD = dict.fromkeys(
     (
@@ -48,19 +48,19 @@ class _Worker:
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=work, args=(theirs, job))
         self.process.start()
-        # Else the process's death would not close the pipe.
+        # With this end open here, the death of the process would not close the pipe.
         theirs.close()
         self.cell: Cell | None = None
         self.since, self.started = 0.0, datetime.now(UTC)
 
     def take(self, cell: Cell) -> None:
         self.cell, self.since, self.started = cell, time.perf_counter(), datetime.now(UTC)
-        # If it died before it could take the cell, `hear` will say so.
+        # If the process is already dead, `hear` reports it.
         with suppress(OSError):
             self.connection.send(cell)
 
     def hear(self) -> Outcome | None:
-        """Return the outcome; None if the process died on the cell."""
+        """Return the outcome; None if the process died while it ran the cell."""
         self.cell = None
         try:
             return self.connection.recv()
@@ -76,7 +76,7 @@ class _Worker:
 def run_cells(
     cells: Sequence[Cell], job: Job, jobs: int | None, progress: ProgressListener
 ) -> list[Outcome]:
-    """Run cells in ``jobs`` processes (default: one per core); outcomes in the order of cells."""
+    """Run cells in ``jobs`` processes (default: one per core); return outcomes in cell order."""
     check_positive(jobs=jobs)
     check_writable(job.results)
     progress.begin(len(cells))
@@ -106,7 +106,7 @@ def run_cells(
 
 
 def _ready(workers: Sequence[_Worker]) -> list[tuple[int, _Worker, Cell]]:
-    """Return the workers that have something to say, after a pause at most."""
+    """Wait, for `PAUSE` seconds at most; return the workers that sent an outcome or died."""
     working = [worker for worker in workers if worker.cell is not None]
     if not working:
         time.sleep(PAUSE / 10)
@@ -120,11 +120,11 @@ def _ready(workers: Sequence[_Worker]) -> list[tuple[int, _Worker, Cell]]:
 
 @contextmanager
 def _workers(n: int, job: Job) -> Iterator[list[_Worker]]:
-    """Start processes of one thread each; however the block ends, none is left."""
+    """Start processes of one thread each; stop all of them when the block ends in any way."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     workers: list[_Worker] = []
     try:
-        # Processes started later, in place of dead ones, inherit this too.
+        # Processes that later replace dead ones inherit this too.
         os.environ.update(_ONE_THREAD)
         workers += [_Worker(job) for _ in range(n)]
         yield workers
@@ -139,7 +139,7 @@ def _workers(n: int, job: Job) -> Iterator[list[_Worker]]:
 
 
 def _record_death(cell: Cell, worker: _Worker, job: Job) -> Outcome:
-    """Record, in place of a process that died, that its cell failed."""
+    """Record a failure of the cell on behalf of the process that died."""
     from manyhands.evidence.running.cells import commit, versions
     from manyhands.evidence.running.code import code_hash
 

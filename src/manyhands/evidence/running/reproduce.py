@@ -1,10 +1,10 @@
 """Run rows over seeds on all cores: resumable, and finished runs are never lost.
 
-A *cell* is a row with one seed. Processes with one thread each take cells; each cell ends in a
-record (see `manyhands.evidence.records`), written atomically, so that the machine can be killed
-anywhere and the next call goes on; when all cells have ended, their records are packed. A cell
-whose record is there is not run again; one that fails, or whose process dies, is recorded as
-failed, and the others go on.
+A *cell* is a row with one seed. Processes with one thread each take cells. Each cell ends in a
+record (see `manyhands.evidence.records`), which is written atomically, so the command can be killed
+at any time and the next call continues. When all cells have ended, their records are packed. A
+cell with a record is not run again. A cell that fails, or whose process dies, is recorded as
+failed, and the other cells continue.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ def reproduce(
     budget_minutes: float | None = None,
     progress: ProgressListener | None = None,
 ) -> list[Outcome]:
-    """Run what is not recorded yet of some rows.
+    """Run the cells of rows that have no record yet.
 
     Parameters
     ----------
     rows : iterable of Row
     results : str or Path
-        Folder of the records; several calls may share it, and divide the cells among them.
+        Folder of the records; several calls may share it and divide the cells among themselves.
     jobs : int, optional
-        Processes, of one thread each; default: the cores.
+        Number of processes, of one thread each; default: one per core.
     seeds : int, optional
-        So many seeds of every row in place of its own: its first ones, and the integers after
-        its largest.
+        Number of seeds per row: the first ones of the row, then the integers after its largest
+        seed. Default: the row's own seeds.
     budget_minutes : float, optional
-        After so many minutes no cell is started; those running end.
+        After this many minutes no cell is started; running cells are finished.
     progress : ProgressListener, optional
 
     Returns
     -------
     list of Outcome
-        One a cell, in the order of the cells: every row's first seed, then the second, ...
+        One per cell: every row's first seed, then every row's second seed, and so on.
 
     Raises
     ------
@@ -90,14 +90,15 @@ def recheck(
     Parameters
     ----------
     rows, results, jobs, budget_minutes, progress
-        As of `reproduce`.
+        As in `reproduce`.
     sample : int
-        Cells to run again, drawn with a fixed seed. Records of earlier code are not drawn.
+        Number of cells to run again, drawn with a fixed seed. Records of earlier code are not
+        drawn, unless they are adopted.
 
     Returns
     -------
     list of Outcome
-        "same figures", or "other figures" and the first that differs. Records stay as they are.
+        "same figures", or "other figures" with the first that differs. Records stay unchanged.
 
     Raises
     ------
@@ -108,8 +109,8 @@ def recheck(
     finished = _finished(rows, results)
     if not finished:
         raise AnnotationError(
-            f"results={str(results)!r} holds no finished run of these rows as they and the code "
-            "are now; reproduce them first"
+            f"results={str(results)!r} has no finished run of these rows with their present "
+            "specification and code; reproduce them first"
         )
     drawn = random.Random(0).sample(finished, min(sample, len(finished)))
     job = Job(str(results), deadline_in(budget_minutes), check=True)
@@ -117,7 +118,7 @@ def recheck(
 
 
 def _finished(rows: Iterable[Row], results: str | Path) -> list[Cell]:
-    """Return the cells that are done with the rows and the code as they are now."""
+    """Return the cells that are done with the present rows and the present code."""
     from manyhands.evidence.running.code import code_hash
 
     adoptions = read_adoptions(results)
@@ -126,6 +127,6 @@ def _finished(rows: Iterable[Row], results: str | Path) -> list[Cell]:
     for record in read_records(results):
         row = now.get((record.row, digest(record.specification), adoptions.code_of(record)))
         if row is not None and record.status == "done":
-            # Several records of a cell differ in the data; at most one is that of the data now.
+            # Records of one cell differ in their data; at most one has the present data.
             found[row.id, record.seed] = Cell(row, record.seed)
     return list(found.values())

@@ -1,4 +1,4 @@
-"""A process of the pool: it takes cells and runs them."""
+"""A worker process of the pool: it takes cells and runs them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from manyhands.evidence.running.plan import (
 
 
 def work(connection: Connection, job: Job) -> None:
-    """Run the cells that come, until the caller is gone."""
-    # Ctrl-C reaches the whole group; the caller decides.
+    """Run the cells that arrive until the caller closes the connection."""
+    # Ctrl-C reaches the whole process group; the caller decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_caller, daemon=True).start()
-    # Somebody is watching a progress display; what matters is in the records.
+    # Warnings would garble the progress display; what matters is in the records.
     warnings.simplefilter("ignore")
     while True:
         try:
@@ -56,7 +56,7 @@ def work(connection: Connection, job: Job) -> None:
 
 
 def _die_with_caller() -> None:
-    """End at once with the process that started this one: its locks are then free."""
+    """Exit as soon as the process that started this one ends, which frees the locks."""
     caller = multiprocessing.parent_process()
     if caller is not None:
         caller.join()
@@ -64,7 +64,7 @@ def _die_with_caller() -> None:
 
 
 def _run(cell: Cell, job: Job) -> Outcome:
-    """Run a cell, or find that it need not, cannot or may not be run now."""
+    """Run a cell, unless it is done, cannot run here, or may not run now."""
     from manyhands.evidence.running.cells import absent_device, run_cell
 
     started = time.perf_counter()
@@ -80,7 +80,7 @@ def _run(cell: Cell, job: Job) -> Outcome:
             return outcome(BUSY)
         lacking = absent_device(cell.row)
         if lacking is not None:
-            # No record: it would say nothing that the row does not, and its data may be large.
+            # Not recorded: the row itself says that it needs a GPU, and its data may be large.
             return outcome("skipped", lacking)
         data, kept = _look_up(cell, job)
         if kept is not None and not job.check:
@@ -99,13 +99,13 @@ def _run(cell: Cell, job: Job) -> Outcome:
 
 
 def _look_up(cell: Cell, job: Job) -> tuple[Any, Record | None]:
-    """Return a cell's data, and its record where it is done; None for what is not there."""
+    """Return a cell's data and, if it is done, its record; None for either that is missing."""
     from manyhands.evidence.running.code import code_hash
 
     try:
         data, checked = _load(json.dumps(cell.row.data_of(cell.seed)), str(cell.row.folder))
     except Exception:
-        # Running the cell will raise it again, and record it.
+        # Running the cell raises the same exception and records it.
         return None, None
     key = cell_key(cell.row.specification(), cell.seed, checked, code_hash(cell.row))
     record = find(job.results, cell.row.id, cell.seed, key)
@@ -119,7 +119,7 @@ def _look_up(cell: Cell, job: Job) -> tuple[Any, Record | None]:
 
 
 def _find_adopted(cell: Cell, job: Job, checked: str) -> Record | None:
-    """Return the finished run of earlier code that counts as of the present code."""
+    """Return the finished run of earlier code that counts as made by the present code, or None."""
     from manyhands.evidence.running.code import code_hash
 
     row, adoptions = cell.row, read_adoptions(job.results)
@@ -132,7 +132,7 @@ def _find_adopted(cell: Cell, job: Job, checked: str) -> Record | None:
 
 
 def _confirm(kept: Record, cell: Cell, job: Job) -> None:
-    """Let a finished run count again where runs with other data or code came after it."""
+    """Make a finished run count again if runs with other data or code came after it."""
     found = find_runs(job.results, kept.row, kept.seed)
     when = max(record.confirmed or record.started for record in found)
     if when > (kept.confirmed or kept.started):
