@@ -1,4 +1,4 @@
-"""Packages whose names are imported on first use: `lazy_loader`, and which extra a name needs."""
+"""Import of a package's names on first use, with errors that name a missing extra."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import lazy_loader
 from manyhands.exceptions import raise_missing_extra
 
 _EXTRAS = {"torch": "torch", "safetensors": "torch"}
-"""Optional packages that our modules import as soon as they are imported, and their extras."""
+"""Optional packages that our modules import at the top level, and the extras that bring them."""
 
 Attached = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
-"""What a lazy package assigns to ``__getattr__, __dir__, __all__``."""
+"""The values that a lazy package assigns to ``__getattr__, __dir__, __all__``."""
 
 
 def attach_stub(package: str, file: str) -> Attached:
@@ -28,7 +28,7 @@ def attach_stub(package: str, file: str) -> Attached:
 
 
 def attach(package: str, modules: Iterable[str], names: Mapping[str, Iterable[str]]) -> Attached:
-    """Attach modules of the package, and names by the module that defines them."""
+    """Attach modules of the package, and names keyed by the module that defines them."""
     return _explain_missing_extras(package, lazy_loader.attach(package, modules, names))
 
 

@@ -1,4 +1,4 @@
-"""Saved models: read what the ``save`` of a classifier wrote."""
+"""Loading of models that a classifier's ``save`` wrote."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 
 def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> BaseCrowdClassifier:
-    """Read a model folder written by ``save``. Nothing in it is executed.
+    """Read a model folder written by ``save``. No code in it is executed.
 
     Parameters
     ----------
     folder : str or Path
     device : str
     backbone : nn.Module or callable, optional
-        The network, where the model was trained with one of your own: no code is stored in the
-        folder, so it must be handed in.
+        The network, if the model was trained with one of your own. The folder contains no code, so
+        you must pass it.
 
     Returns
     -------
-    A fitted classifier of the class that was saved.
+    A fitted classifier of the saved class.
 
     Raises
     ------
     ModelFolderError
-        If the folder is missing, truncated, of another version, or not a model of manyhands.
+        If the folder is missing, truncated, of another version, or not a manyhands model.
     """
     return read_model(folder, registry.get, device=device, backbone=backbone)

@@ -1,8 +1,7 @@
-"""One list of everything that can be named: on the command line, in YAML, in a saved model.
+"""All methods by name, for the command line, YAML files and saved models.
 
-The list is what the packages of methods export: to export a class is to register it. What a class
-is for is read off the class. A name is found in a list of names, so that finding one method
-imports no other.
+A class is registered by being exported from one of the packages of methods. Its kind is inferred
+from the class itself. Names are looked up without importing, so finding a method imports no other.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _KINDS = {
     "classifier": _Kind(
         "manyhands.classifiers", lambda cls: _predicts_proba(cls) and not _is_wrapper(cls)
     ),
-    # A classifier made around another one, its ``estimator``.
+    # A classifier that wraps another one, its ``estimator``.
     "wrapper": _Kind("manyhands.classifiers", _is_wrapper),
     # What fills in annotations without being a classifier.
     "completer": _Kind("manyhands.classifiers", _has_method("complete")),
@@ -54,23 +53,23 @@ _PACKAGES = sorted({kind.package for kind in _KINDS.values()} | {"manyhands.line
 
 
 def names() -> dict[str, str]:
-    """Everything that can be named, and the package that exports it. Imports no method."""
+    """Map every name to the package that exports it. Imports no method."""
     return {name: package for package in _PACKAGES for name in import_module(package).__all__}
 
 
 def get(name: str, *kinds: str) -> Any:
-    """Give what is exported under exactly this name, as YAML and saved models spell it.
+    """Return what is exported under exactly this name, as spelt in YAML and saved models.
 
     Parameters
     ----------
     name : str
     *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector"}
-        What it may be. Default: anything.
+        Kinds to accept. Default: all.
 
     Raises
     ------
     AnnotationError
-        If there is none of that name.
+        If there is nothing of that name and kind.
     """
     known = names()
     if name in known:
@@ -81,21 +80,21 @@ def get(name: str, *kinds: str) -> Any:
 
 
 def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
-    """Find a class as people spell it: case, hyphens and "Classifier" at the end do not count.
+    """Find a class by a loose spelling: case, hyphens and a final "Classifier" do not matter.
 
     Parameters
     ----------
     name : str
         Such as "CoNALClassifier", "conal", "dawid-skene" or "Distribution_Aware".
     *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector"}
-        What it may be.
+        Kinds to accept.
     argument : str
-        What an error calls the name.
+        Name of the argument, for the error message.
 
     Raises
     ------
     AnnotationError
-        If there is none of that name. The message lists all there are.
+        If there is no such class. The message lists all available names.
     """
     wanted = _simplify(name)
     for known, package in names().items():
@@ -112,7 +111,7 @@ def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
 
 
 def find_classifier(name: str) -> type[Any]:
-    """Find a crowd classifier, or one made around another; see `find`."""
+    """Find a crowd classifier or a wrapper of one; see `find`."""
     return find(name, "classifier", "wrapper")
 
 
@@ -132,7 +131,7 @@ def all_classifiers() -> list[tuple[str, type[Any]]]:
 
 
 def all_wrappers() -> list[tuple[str, type[Any]]]:
-    """List every classifier made around another one (``estimator``) as (name, class), sorted."""
+    """List every classifier that wraps another (``estimator``) as (name, class), sorted by name."""
     return _classes_of_kind("wrapper")
 
 
@@ -142,7 +141,7 @@ def all_aggregators() -> list[tuple[str, type[Any]]]:
 
 
 def short_name(cls: type) -> str:
-    """Name of a class on the command line: ``DawidSkene`` -> ``dawid-skene``.
+    """Return the command-line name of a class: ``DawidSkene`` -> ``dawid-skene``.
 
     Examples
     --------
@@ -151,7 +150,7 @@ def short_name(cls: type) -> str:
     ('dawid-skene', 'ebcc')
     """
     name = re.sub(r"((?<=Training)Crowd)?Classifier$|Selector$", "", cls.__name__)
-    # Words and acronyms at the end are set off, but CrowdInG and CoNAL are names.
+    # Words and final acronyms are separated, but CrowdInG and CoNAL are single names.
     return re.sub(r"(?<=[a-z])(?=[A-Z][a-z]{2})|(?<=[a-z]{2})(?=[A-Z]{2,}$)", "-", name).lower()
 
 

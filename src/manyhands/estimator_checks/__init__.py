@@ -1,4 +1,4 @@
-"""The contract every crowd classifier keeps, as checks anybody can run on their own.
+"""The contract that every crowd classifier fulfils, as checks to run on your own classifier.
 
 Examples
 --------
@@ -33,9 +33,9 @@ Check = Callable[[BaseCrowdClassifier], None]
 
 
 def crowd_checks(estimator: BaseCrowdClassifier) -> Iterator[tuple[str, Check]]:
-    """Yield (name, check) of every check of `inputs`, `results` and `state` that applies.
+    """Yield (name, check) for every check of `inputs`, `results` and `state` that applies.
 
-    A class leaves one out by naming it, with the reason, in its ``_crowd_check_exemptions``.
+    A class is exempt from a check that its ``_crowd_check_exemptions`` names with a reason.
     """
     exempt = getattr(estimator, "_crowd_check_exemptions", {})
     for name, check in globals().items():
@@ -44,7 +44,7 @@ def crowd_checks(estimator: BaseCrowdClassifier) -> Iterator[tuple[str, Check]]:
 
 
 def check_crowd_estimator(estimator: BaseCrowdClassifier) -> None:
-    """Run every check; the first that fails raises."""
+    """Run every check that applies; the first failure raises."""
     for _, check in crowd_checks(estimator):
         check(estimator)
 

@@ -1,4 +1,4 @@
-"""Checks of what ``fit`` accepts: the same crowd in every form, odd crowds, unusable input."""
+"""Checks of the input of ``fit``: one crowd in several forms, unusual crowds, unusable input."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def check_nan_and_minus_one_agree(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_table_and_matrix_agree(estimator: BaseCrowdClassifier) -> None:
-    """A table and the matrix it stands for give the same fit, whatever the order of its rows."""
+    """A table and the matrix from which it was made give the same fit."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
     expect_same_fit(quick_clone(estimator).fit(X, A), quick_clone(estimator).fit(X, table), X)
 
 
 def check_dataset_and_array_agree(estimator: BaseCrowdClassifier) -> None:
-    """A map-style Dataset, a tensor and a sparse matrix give the fit of the array they hold."""
+    """A map-style Dataset, a tensor and a sparse matrix give the same fit as the equal array."""
     from scipy.sparse import csr_matrix
 
     X, A, _ = make_crowd_problem()
@@ -50,18 +50,18 @@ def check_dataset_and_array_agree(estimator: BaseCrowdClassifier) -> None:
 def check_inputs_untouched(estimator: BaseCrowdClassifier) -> None:
     """``fit`` and ``predict`` change neither X nor the annotations."""
     X, A, _ = make_crowd_problem()
-    kept = X.copy(), A.copy()
+    before = X.copy(), A.copy()
     table = AnnotationTable.from_matrix(A)
     copied = copy.deepcopy(table)
     quick_clone(estimator).fit(X, A).predict(X)
     quick_clone(estimator).fit(X, table)
-    np.testing.assert_array_equal(X, kept[0])
-    np.testing.assert_array_equal(A, kept[1])
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(A, before[1])
     assert table.equals(copied)
 
 
 def check_bad_input(estimator: BaseCrowdClassifier) -> None:
-    """Unusable input ends in an error that names the argument, never in a model."""
+    """Unusable input raises an error that names the argument, and never gives a model."""
     X, A, _ = make_crowd_problem()
     broken = X.copy()
     broken[3, 1] = np.nan
@@ -85,18 +85,18 @@ def check_bad_input(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_annotations_of_weight_zero_are_none(estimator: BaseCrowdClassifier) -> None:
-    """An annotation that weighs 0 has no effect."""
+    """An annotation of weight 0 has no effect."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
     kept = (table.instance > 5) & (table.annotator != 4)
-    nothing = replace(table, weights=kept.astype(np.float64))
+    weighted = replace(table, weights=kept.astype(np.float64))
     expect_same_fit(
-        quick_clone(estimator).fit(X, table.take(kept)), quick_clone(estimator).fit(X, nothing), X
+        quick_clone(estimator).fit(X, table.take(kept)), quick_clone(estimator).fit(X, weighted), X
     )
 
 
 def check_silent_annotators_and_unlabelled_instances(estimator: BaseCrowdClassifier) -> None:
-    """Instances and annotators without annotations are accepted and get finite answers."""
+    """Instances and annotators without annotations are accepted and get finite predictions."""
     X, A, _ = make_crowd_problem()
     A = np.hstack([A, np.full((len(A), 1), -1)])
     A[:5] = -1
@@ -115,12 +115,12 @@ def check_silent_annotators_and_unlabelled_instances(estimator: BaseCrowdClassif
 
 
 def check_annotator_permutation(estimator: BaseCrowdClassifier) -> None:
-    """Permuting annotators permutes ``confusion_`` and leaves predictions alone."""
+    """Permuting annotators permutes ``confusion_`` and does not change predictions."""
     X, A, _ = make_crowd_problem()
     order = np.array([2, 0, 4, 1, 3])
     first, second = quick_clone(estimator), quick_clone(estimator)
     if "annotator_features" in first.get_params():
-        # Random start values follow the order of the features, not of the annotators.
+        # Random initial weights follow the order of the features, not of the annotators.
         first.set_params(annotator_features=np.eye(5))
         second.set_params(annotator_features=np.eye(5)[order])
     first.fit(X, A)
@@ -140,13 +140,13 @@ def check_class_renaming(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_degenerate_crowds(estimator: BaseCrowdClassifier) -> None:
-    """One annotator, constant annotators, and all agreeing end in finite probabilities."""
+    """One annotator, constant annotators, and full agreement give finite probabilities."""
     X, A, y = make_crowd_problem()
     crowds = {
         "one annotator": y[:, None],
         "constant annotators": np.broadcast_to(np.arange(5) % 3, A.shape).copy(),
         "all agree": np.repeat(y[:, None], 5, axis=1),
-        "an annotation each": np.where(np.arange(len(y))[:, None] % 5 == np.arange(5), A, -1),
+        "single annotations": np.where(np.arange(len(y))[:, None] % 5 == np.arange(5), A, -1),
     }
     for name, crowd in crowds.items():
         if len(np.unique(crowd[crowd >= 0])) > 1:

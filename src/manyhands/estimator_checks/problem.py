@@ -1,4 +1,4 @@
-"""A small problem for checks, short fits of it, and what checks expect."""
+"""A small problem for checks, estimators set for short fits, and shared assertions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 def make_crowd_problem(
     n: int = 48, n_annotators: int = 5, n_classes: int = 3, seed: int = 0
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Small separable problem: X (n, 4), annotations (n, R) with -1 missing, true codes (n,)."""
+    """Make a separable problem: X (n, 4), annotations (n, R) with -1 missing, true codes (n,)."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % n_classes
     X = rng.normal(size=(n, 4)) + 3.0 * np.eye(4)[y]
@@ -26,26 +26,26 @@ def make_crowd_problem(
 
 
 def quick_clone(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdClassifier:
-    """Set parameters for a short fit; what a wrapper lacks is its estimator's."""
-    short: BaseCrowdClassifier = clone(estimator)
-    small = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
-    own = short.get_params(deep=False)
-    for name, value in {**small, **parameters}.items():
-        short.set_params(**{name if name in own else f"estimator__{name}": value})
-    return short
+    """Clone an estimator for a short fit; parameters that a wrapper lacks go to its estimator."""
+    copy: BaseCrowdClassifier = clone(estimator)
+    defaults = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
+    own = copy.get_params(deep=False)
+    for name, value in {**defaults, **parameters}.items():
+        copy.set_params(**{name if name in own else f"estimator__{name}": value})
+    return copy
 
 
 def expect_same_fit(a: BaseCrowdClassifier, b: BaseCrowdClassifier, X: AnyArray) -> None:
-    """Insist on equal predictions, to the last bit."""
+    """Assert that predictions are equal to the last bit."""
     np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
 
 
 def expect_error(message: str, call: Callable[..., Any], *args: Any) -> None:
-    """Call, and insist on a ValueError that says ``message`` (pytest may not be installed)."""
-    said = None
+    """Assert that a call raises a ValueError containing ``message`` (pytest may be missing)."""
+    raised = None
     try:
         call(*args)
     except ValueError as error:
-        said = str(error)
-    assert said is not None, f"unusable input was accepted ({message!r} expected)"
-    assert message in said, f"{message!r} is not in the error: {said}"
+        raised = str(error)
+    assert raised is not None, f"unusable input was accepted ({message!r} expected)"
+    assert message in raised, f"{message!r} is not in the error: {raised}"

@@ -1,4 +1,4 @@
-"""Checks of what a fit gives: probabilities, reproducibility, history, models that are saved."""
+"""Checks of the result of a fit: probabilities, reproducibility, history, saved models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from manyhands.models import load
 
 
 def check_batch_of_one(estimator: BaseCrowdClassifier) -> None:
-    """A single instance keeps its axes, and equals its row in a larger batch."""
+    """The result for a single instance keeps its axes and equals its row in a larger batch."""
     X, A, _ = make_crowd_problem(n=33)
     fitted = quick_clone(estimator, batch_size=8).fit(X, A)
     assert fitted.predict(X[:1]).shape == (1,)
@@ -41,10 +41,10 @@ def check_every_parameter_moves(estimator: BaseCrowdClassifier) -> None:
     rates: dict[str, Any] = {"weight_decay": 0.0}
     if "noise_lr" in estimator.get_params():
         rates["noise_lr"] = None
-    still = quick_clone(estimator, lr=1e-12, **rates).fit(X, A)
-    moved = quick_clone(estimator, lr=1e-2, **rates).fit(X, A)
-    after = dict(moved.module_.named_parameters())
-    for name, before in still.module_.named_parameters():
+    untrained = quick_clone(estimator, lr=1e-12, **rates).fit(X, A)
+    trained = quick_clone(estimator, lr=1e-2, **rates).fit(X, A)
+    after = dict(trained.module_.named_parameters())
+    for name, before in untrained.module_.named_parameters():
         change = float((after[name] - before).detach().abs().max())
         assert not before.requires_grad or change > 1e-6, f"parameter {name} never moved"
 
@@ -73,7 +73,7 @@ def check_probabilities(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
-    """Asking for some annotators equals slicing the answer for all."""
+    """The prediction for some annotators is a slice of the prediction for all."""
     X, A, _ = make_crowd_problem()
     fitted = quick_clone(estimator).fit(X, A)
     if hasattr(fitted, "predict_annotation_proba"):
@@ -83,7 +83,7 @@ def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_global_random_state_untouched(estimator: BaseCrowdClassifier) -> None:
-    """Numpy's and torch's global generators are where they were."""
+    """``fit`` and ``predict`` do not advance numpy's and torch's global generators."""
     X, A, _ = make_crowd_problem()
     numpy_state: Any = np.random.get_state()  # noqa: NPY002
     torch_state = torch.get_rng_state()
@@ -95,7 +95,7 @@ def check_global_random_state_untouched(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
-    """Two fits with one seed agree to the bit, with and without held-out annotations."""
+    """Two fits with the same seed agree bit for bit, with and without held-out annotations."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
         first = quick_clone(estimator, validation=validation).fit(X, A)
@@ -104,7 +104,7 @@ def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_history(estimator: BaseCrowdClassifier) -> None:
-    """``history_`` has a row an epoch: stage, epoch, named terms that sum to the loss, seconds."""
+    """``history_`` has one row per epoch: stage, epoch, terms that sum to the loss, seconds."""
     X, A, _ = make_crowd_problem()
     fitted = quick_clone(estimator, validation=0.2).fit(X, A)
     assert fitted.history_
@@ -125,7 +125,7 @@ def check_pickle(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
-    """A saved model predicts the same after loading, annotations included."""
+    """A saved model makes the same predictions after loading, those of annotations included."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], annotators=list("vwxyz"))
     fitted = quick_clone(estimator).fit(X, table)
@@ -160,7 +160,7 @@ def check_cross_validation(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
-    """An annotator not there in fit is expected to do what the crowd does; a warning says so."""
+    """A new annotator is expected to annotate as the crowd does; a warning says so."""
     X, A, _ = make_crowd_problem()
     fitted = quick_clone(estimator).fit(X, A)
     if not hasattr(fitted, "predict_annotation_proba"):
@@ -176,8 +176,8 @@ def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
     if hasattr(fitted, "confusion_"):
         pooled = fitted.pooled_confusion_
         np.testing.assert_allclose(pooled.sum(axis=1), 1.0, rtol=1e-5)
-        assert (pooled > fitted.confusion_.min(axis=0) - 1e-6).all(), "no mean of confusion_"
-        assert (pooled < fitted.confusion_.max(axis=0) + 1e-6).all(), "no mean of confusion_"
+        assert (pooled > fitted.confusion_.min(axis=0) - 1e-6).all(), "not a mean of confusion_"
+        assert (pooled < fitted.confusion_.max(axis=0) + 1e-6).all(), "not a mean of confusion_"
         expected = expected @ fitted.pooled_confusion_
     np.testing.assert_allclose(proba[:, 1], expected, atol=1e-5)
     every = fitted.predict_annotation_proba(X)
@@ -188,7 +188,7 @@ def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_class_balance(estimator: BaseCrowdClassifier) -> None:
-    """Every option for rare classes ends in finite probabilities; a wrong one in an error."""
+    """Every option for rare classes gives finite probabilities; an unknown one raises an error."""
     X, A, y = make_crowd_problem()
     rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
     for option in ("resample", "reweight", "focal", {"name": "cb_focal", "gamma": 1, "beta": 0.9}):
@@ -201,7 +201,7 @@ def check_class_balance(estimator: BaseCrowdClassifier) -> None:
 def check_reweighting_balanced_annotations_changes_nothing(
     estimator: BaseCrowdClassifier,
 ) -> None:
-    """With as many annotations of every class, "reweight" and "resample" do nothing."""
+    """With equally many annotations of every class, "reweight" and "resample" have no effect."""
     X, _, y = make_crowd_problem()
     A = np.where(np.arange(5) < 3, y[:, None], -1)
     plain = quick_clone(estimator).fit(X, A)

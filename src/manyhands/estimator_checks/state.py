@@ -1,4 +1,4 @@
-"""Checks of what a fit leaves on the estimator, and that a fit that fails leaves nothing."""
+"""Checks of the attributes that a fit sets, and that a failed fit sets none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyhands.typing import FloatArray
 
 
 class _Interrupting(torch.utils.data.TensorDataset):
-    """A Dataset at which a user presses Ctrl-C after some items."""
+    """A Dataset that simulates Ctrl-C after some items."""
 
     def __init__(self, X: FloatArray, n_items: int) -> None:
         super().__init__(torch.from_numpy(X.astype(np.float32)))
@@ -27,7 +27,7 @@ class _Interrupting(torch.utils.data.TensorDataset):
 
 
 def check_failed_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
-    """A fit that fails, or is interrupted, leaves all attributes as they were."""
+    """A fit that fails or is interrupted leaves all attributes unchanged."""
     X, A, _ = make_crowd_problem()
     broken = X.copy()
     broken[3, 1] = np.nan
@@ -47,11 +47,11 @@ def check_failed_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
                 changed = [name for name in before if before[name] is not after[name]]
                 assert not changed, f"a failed fit changed {changed}"
             else:
-                raise AssertionError(f"a fit did not end in {kind.__name__}")
+                raise AssertionError(f"a fit did not raise {kind.__name__}")
 
 
 def check_fit_leaves_public_attributes_only(estimator: BaseCrowdClassifier) -> None:
-    """After fit there are parameters, and names that end, but do not begin, with "_"."""
+    """After fit there are only parameters and names that end, but do not begin, with "_"."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
         fitted = quick_clone(estimator, validation=validation).fit(X, A)
