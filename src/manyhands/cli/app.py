@@ -12,8 +12,7 @@ from manyhands.cli.commands.agreement import agreement
 from manyhands.cli.commands.demo import demo
 from manyhands.cli.commands.describe import describe
 from manyhands.cli.commands.fit import fit
-from manyhands.cli.commands.predict import predict
-from manyhands.cli.commands.report import report
+from manyhands.cli.commands.model import predict, report
 from manyhands.cli.errors import EXIT_CODES
 from manyhands.cli.evidence import register
 from manyhands.cli.output import say

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.description import describe_parameter
+from manyhands.fitting.specification import describe_parameter
 from manyhands.io import write_atomically
 from manyhands.io.files import check_writable
 

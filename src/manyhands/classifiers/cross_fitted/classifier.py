@@ -25,10 +25,10 @@ from manyhands.classifiers.cross_fitted.networks import (
     LAST_NETWORK,
     at_least,
     check_distinct,
+    scaled_batches,
 )
 from manyhands.classifiers.cross_fitted.out_of_fold import NetworkTraining, OutOfFold
 from manyhands.classifiers.cross_fitted.rounds import Rounds
-from manyhands.classifiers.cross_fitted.scaled_batches import scaled_batches
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyhands.classifiers.cross_fitted.networks import at_least, check_distinct
-from manyhands.classifiers.cross_fitted.scaled_batches import scaled_batches
+from manyhands.classifiers.cross_fitted.networks import at_least, check_distinct, scaled_batches
 from manyhands.fitting.latent import LatentClasses, SoftTargets, balancing_rng
 from manyhands.fitting.logistic import fit_logistic
 from manyhands.fitting.prediction import class_proba
