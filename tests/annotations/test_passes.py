@@ -184,7 +184,7 @@ REPEATED = {
 def test_a_pair_answers_once():
     frame = pd.DataFrame(REPEATED)
     for rows in (slice(0, 2), slice(2, 4), slice(4, 6)):
-        with pytest.raises(AnnotationError, match=r"1 \(instance.*abstentions and skips counted"):
+        with pytest.raises(AnnotationError, match=r"1 \(instance.*counting abstentions and skips"):
             AnnotationTable.from_frame(frame[rows], **MEANINGS)
     last = AnnotationTable.from_frame(frame, duplicates="last", **MEANINGS)
     assert last.to_matrix().tolist() == [[None], ["no"], [None]]

@@ -1,4 +1,4 @@
-"""The annotation table, and the encoding of ids and labels it rests on."""
+"""The annotation table, and the encoding of its ids and labels."""
 
 from manyhands.annotations.certainty import certainty_groups, label_assurance, label_certainty
 from manyhands.annotations.columns import SOURCES

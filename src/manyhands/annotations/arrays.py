@@ -1,4 +1,4 @@
-"""Arrays and matrices: tables made from them, and made into them."""
+"""Conversion of annotation tables from and to arrays and matrices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def from_matrix(
     A : array-like of shape (n, R)
         Missing: NaN or None, and -1 unless ``classes``, ``abstain`` or ``skip`` names it.
     classes : sequence, optional
-        All classes, in the order wanted; default: the sorted values.
+        All classes, in the desired order; default: the sorted values.
     instances, annotators : sequence, optional
         Ids of the rows and columns; default: their numbers.
     abstain, skip : str, int or sequence of these, optional
@@ -57,8 +57,8 @@ def from_matrix(
     Raises
     ------
     AnnotationError
-        If A is not two-dimensional or holds a value outside ``classes``, or ``abstain`` and
-        ``skip`` fit neither it nor each other, as in `from_frame`.
+        If A is not two-dimensional or holds a value outside ``classes``, or if ``abstain`` or
+        ``skip`` is invalid, as in `from_frame`.
     """
     if isinstance(A, np.ma.MaskedArray):
         A = np.ma.filled(A.astype(object), None)
@@ -106,7 +106,7 @@ def from_arrays(
     skip: Any = None,
     duplicates: Duplicates = "error",
 ) -> Table:
-    """Read three equally long arrays.
+    """Read three arrays of equal length.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def from_arrays(
     classes, instances, annotators : sequence, optional
         Vocabularies; default: the sorted labels, and the positions or sorted ids.
     n_instances, n_annotators : int, optional
-        Lengths of the axes where no vocabulary is given; default: the largest position + 1.
+        Lengths of the axes without a vocabulary; default: the largest position + 1.
     weight : array-like of shape (m,), optional
     source : str, array of str, or array of codes, optional
         See `SOURCES`; default: observed.
@@ -129,8 +129,8 @@ def from_arrays(
     Raises
     ------
     AnnotationError
-        If lengths differ, a value is outside its vocabulary, a pair is repeated, or
-        ``abstain`` and ``skip`` fit neither the labels nor each other, as in `from_frame`.
+        If lengths differ, a value is outside its vocabulary, a pair is repeated, or ``abstain`` or
+        ``skip`` is invalid, as in `from_frame`.
     """
     labels = as_values(label)
     _check_lengths(instance, annotator, labels, weight)
@@ -144,7 +144,7 @@ def from_arrays(
     codes, vocabulary = encode(
         labels[given], vocabulary, argument="label", vocabulary_name="classes"
     )
-    found = Columns(
+    table_columns = Columns(
         rows[given],
         columns[given],
         codes,
@@ -155,7 +155,7 @@ def from_arrays(
         None if source is None else read_sources(source, len(labels))[given],
         np.column_stack([rows[passed], columns[passed], kinds[passed]]),
     )
-    return cls(*without_duplicates(found, duplicates, ages_of(given, passed)))
+    return cls(*without_duplicates(table_columns, duplicates, ages_of(given, passed)))
 
 
 def to_matrix(columns: Columns, *, codes: bool) -> AnyArray:

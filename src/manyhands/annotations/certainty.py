@@ -1,4 +1,4 @@
-"""How far the annotators of an instance agree, as ICED and NeuCrowd measure it.
+"""Agreement among the annotators of each instance, as measured by ICED and NeuCrowd.
 
 .. [1] W. Wang, J. Thekinen, X. Liu, Z. Liu and J. Tang. Learning from imbalanced crowdsourced
    labeled data. SDM 2022.
@@ -18,13 +18,13 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 SMOOTHING = 0.5
-"""Pseudo-votes a class where instances have unequal numbers of votes: the prior of Jeffreys."""
+"""Pseudo-votes per class if instances have unequal numbers of votes: the Jeffreys prior."""
 
 
 def label_certainty(
     table: AnnotationTable, *, epsilon: float = 0.1, smoothing: float | str = "auto"
 ) -> FloatArray:
-    r"""Label certainty of every instance: how little its annotations vary [1]_.
+    r"""Label certainty of each instance: how little its annotations vary [1]_.
 
     :math:`S_i = 1 / (E_u \|y_{iu} - E_u y_{iu}\|^2 + \epsilon)` (Eq. 2.4), with labels as one-hot
     vectors: :math:`1 / (1 - \sum_c p_{ic}^2 + \epsilon)`, where :math:`p_{ic}` is the share of
@@ -34,11 +34,11 @@ def label_certainty(
     ----------
     table : AnnotationTable
     epsilon : float, default=0.1
-        Bounds the certainty of unanimous instances, 1 / epsilon. The paper names no value.
+        Limits the certainty of unanimous instances to 1 / epsilon. The paper gives no value.
     smoothing : float or "auto", default="auto"
-        Pseudo-votes every class gets before the shares are taken, so that a single vote is not as
-        certain as five equal ones. "auto": none where all instances have as many annotations (as
-        in the paper), else half a vote.
+        Pseudo-votes added to each class before the shares are computed, so that a single vote is
+        less certain than five equal ones. "auto": 0 if all instances have the same number of
+        annotations (as in the paper), 0.5 otherwise.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def label_certainty(
     Raises
     ------
     AnnotationError
-        If a parameter is out of its range.
+        If a parameter is out of range.
 
     References
     ----------
@@ -69,20 +69,21 @@ def label_certainty(
 
 
 def label_assurance(table: AnnotationTable, *, smoothing: float | str = "auto") -> FloatArray:
-    r"""Label assurance of every instance: how far its majority is from no majority [2]_.
+    r"""Label assurance of each instance: how clear its majority is [2]_.
 
-    :math:`A_i = |1 - \frac{2}{d} \|y_i\|_1|` for two classes and d votes (Def. 2). For C classes
-    :math:`(C p_i - 1) / (C - 1)`, where :math:`p_i` is the share of the class with most votes (by
-    their weights): with two classes the same, 1 where all agree, 0 where all classes have as many.
+    :math:`A_i = |1 - \frac{2}{d} \|y_i\|_1|` for two classes and d votes (Def. 2). For C classes it
+    is :math:`(C p_i - 1) / (C - 1)`, where :math:`p_i` is the share of the class with most votes
+    (by their weights). With two classes both agree. It is 1 for a unanimous instance, and 0 if all
+    classes have equal votes.
 
     Parameters
     ----------
     table : AnnotationTable
     smoothing : float or "auto", default="auto"
-        Pseudo-votes every class gets before the shares are taken, so that a single vote does not
-        assure as five equal ones do. "auto": none where all instances have as many annotations
-        (as in the paper), else 1 / C each, one in all: d votes then assure d / (d + 1) times as
-        much, whatever the number of classes.
+        Pseudo-votes added to each class before the shares are computed, so that a single vote gives
+        less assurance than five equal ones. "auto": 0 if all instances have the same number of
+        annotations (as in the paper); otherwise 1 / C per class, one in total, which multiplies the
+        assurance of d votes by d / (d + 1) for any number of classes.
 
     Returns
     -------
@@ -110,12 +111,12 @@ def label_assurance(table: AnnotationTable, *, smoothing: float | str = "auto") 
     if n_classes < 2:
         return np.where(np.isnan(shares[:, 0]), np.nan, 1.0)
     assurance: FloatArray = (n_classes * shares.max(axis=1) - 1) / (n_classes - 1)
-    # Of equal shares rounding leaves a little more or less than nothing.
+    # Rounding errors may put equal shares outside [0, 1].
     return np.clip(assurance, 0.0, 1.0)
 
 
 def _shares(table: AnnotationTable, smoothing: float | str, *, auto: float) -> FloatArray:
-    """Share of every class among an instance's annotations, (n, n_classes); NaN without any."""
+    """Share of each class among an instance's annotations, (n, n_classes); NaN without any."""
     if smoothing == "auto":
         smoothing = 0.0 if has_equal_counts(table) else auto
     if not _is_number(smoothing) or not 0 <= float(smoothing) < np.inf:
@@ -128,30 +129,30 @@ def _shares(table: AnnotationTable, smoothing: float | str, *, auto: float) -> F
 
 
 def certainty_groups(certainty: FloatArray, n_groups: int = 3, *, by: str = "levels") -> IntArray:
-    """Divide instances by certainty: the ``n_groups`` highest levels, and the rest [1]_.
+    """Group instances by certainty: the ``n_groups`` highest levels, and the rest [1]_.
 
     Parameters
     ----------
     certainty : array of shape (n_instances,)
         NaN for instances without annotations.
     n_groups : int, default=3
-        The paper's: highest, second-highest and third-highest.
+        The default is the paper's: highest, second-highest and third-highest.
     by : {"levels", "quantiles"}, default="levels"
-        "levels": the highest distinct values, each a group. With W votes an instance there are
-        about W / 2 of them. "quantiles": ``n_groups + 1`` parts of about as many instances, equal
-        values together; for numbers of votes that vary, where there are too many levels.
+        "levels": each of the highest distinct values is a group. With W votes per instance there
+        are about W / 2 levels. "quantiles": ``n_groups + 1`` parts of about equal size, with equal
+        values in the same part; for varying numbers of votes, which give too many levels.
 
     Returns
     -------
     integer array of shape (n_instances,)
-        ``n_groups`` for the most certain instances, ..., 1; 0 for those below, and for those
-        without annotations. Where there are no more than ``n_groups`` levels, the lowest is 0 and
-        fewer groups are used, from the top; a single level is the highest group.
+        ``n_groups`` for the most certain instances, then down to 1; 0 for those below, and for
+        those without annotations. With ``n_groups`` levels or fewer, the lowest level is 0 and only
+        the top groups are used; a single level is the highest group.
 
     Raises
     ------
     AnnotationError
-        If a parameter is unknown or out of its range.
+        If a parameter is unknown or out of range.
 
     Examples
     --------
@@ -168,8 +169,8 @@ def certainty_groups(certainty: FloatArray, n_groups: int = 3, *, by: str = "lev
     known: BoolArray = ~np.isnan(certainty)
     if not known.any():
         return groups
-    # Equal shares of other classes differ by rounding.
-    levels, place, counts = np.unique(
+    # Equal shares of different classes differ by rounding errors.
+    levels, level, counts = np.unique(
         np.round(np.log(certainty[known]), 9), return_inverse=True, return_counts=True
     )
     if by == "levels" or len(levels) <= n_groups:
@@ -177,18 +178,18 @@ def certainty_groups(certainty: FloatArray, n_groups: int = 3, *, by: str = "lev
     else:
         middle = (np.cumsum(counts) - counts / 2) / counts.sum()
         parts = np.minimum((middle * (n_groups + 1)).astype(np.int64), n_groups)
-        # A level of many instances may leave parts without any.
+        # A level with many instances may leave parts empty.
         order = np.unique(parts, return_inverse=True)[1]
-    # From the top; the lowest is left out, unless there is no other.
+    # Number from the top; the lowest level is 0 unless it is the only one.
     group_of_level = np.maximum(n_groups - (order[-1] - order), 0)
     if order[-1] > 0:
         group_of_level[order == 0] = 0
-    groups[known] = group_of_level[place]
+    groups[known] = group_of_level[level]
     return groups
 
 
 def has_equal_counts(table: AnnotationTable) -> bool:
-    """Whether all instances that have annotations (of weight above 0) have as many."""
+    """Whether all instances with annotations (of weight above 0) have the same number of them."""
     given = table if table.weights is None else table.take(table.weights > 0)
     counts = given.annotations_per_instance()
     return len(np.unique(counts[counts > 0])) <= 1

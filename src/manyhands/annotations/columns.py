@@ -1,4 +1,4 @@
-"""The columns of an annotation table, and the checks they pass before they are frozen."""
+"""The columns of an annotation table, and their checks before they are frozen."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SOURCES = ("observed", "pseudo", "generated", "synthetic")
-"""Where an annotation comes from; its position is its code in ``AnnotationTable.sources``."""
+"""Sources of annotations; the position of each is its code in ``AnnotationTable.sources``."""
 
 
 class Columns(NamedTuple):
-    """What an `AnnotationTable` is made of; its fields are those of the table, in that order.
+    """The fields of an `AnnotationTable`, in the same order.
 
-    Functions that build, select and merge tables work on columns, so that none of them needs to
-    know the table.
+    Functions that build, select and merge tables work on columns, so they do not depend on the
+    table.
     """
 
     instance: IntArray
@@ -33,19 +33,19 @@ class Columns(NamedTuple):
 
     @property
     def pass_rows(self) -> IntArray:
-        """The passes; an empty array of shape (0, 3) where there are none."""
+        """The passes; an empty array of shape (0, 3) if there are none."""
         return np.zeros((0, 3), dtype=np.int32) if self.passes is None else self.passes
 
     @property
     def weight(self) -> FloatArray:
-        """Weight of every annotation, shape (n_annotations,); 1 where none was given."""
+        """Weight of each annotation, shape (n_annotations,); 1 if none were given."""
         if self.weights is not None:
             return self.weights
         return cast(FloatArray, np.broadcast_to(np.float32(1.0), self.instance.shape))
 
     @property
     def source_codes(self) -> IntArray:
-        """Code of every annotation's source, shape (n_annotations,); 0 where none was given."""
+        """Code of each annotation's source, shape (n_annotations,); 0 if none were given."""
         if self.sources is not None:
             return self.sources
         return np.broadcast_to(np.int8(0), self.instance.shape)
@@ -62,12 +62,12 @@ class Columns(NamedTuple):
 
 
 def checked(columns: Columns) -> Columns:
-    """Return the columns in their smallest types and frozen.
+    """Return the columns frozen and in their smallest types.
 
     Raises
     ------
     AnnotationError
-        If shapes differ, a code is outside its vocabulary, or a weight or a source is impossible.
+        If shapes differ, a code is outside its vocabulary, or a weight or source is invalid.
     """
     n = len(np.atleast_1d(np.asarray(columns.instance)))
     label_type = np.int16 if len(columns.classes) < np.iinfo(np.int16).max else np.int32
@@ -140,7 +140,7 @@ def _passes(columns: Columns) -> IntArray | None:
 
 
 def frozen(values: AnyArray, dtype: Any) -> AnyArray:
-    """Copy (unless frozen and nobody else's) and forbid writing: a table cannot change."""
+    """Return a read-only array: a copy, unless the array is already read-only and owns its data."""
     borrowed = values.flags.writeable or values.base is not None
     if borrowed or (dtype is not None and values.dtype != dtype):
         values = np.array(values, dtype=dtype)
@@ -149,7 +149,7 @@ def frozen(values: AnyArray, dtype: Any) -> AnyArray:
 
 
 def read_sources(source: Any, n: int) -> IntArray:
-    """Codes of n sources, given as one name, n names or n codes (see `SOURCES`).
+    """Read the codes of n sources from one name, n names or n codes (see `SOURCES`).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Repeated (instance, annotator) pairs, and the policies that say what becomes of them."""
+"""Repeated (instance, annotator) pairs, and the policies for them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def without_duplicates(columns: Columns, policy: Duplicates, ages: IntArray | No
     columns : Columns
     policy : {"error", "last", "keep"}
     ages : integer array of shape (n_annotations + n_passes,) or None
-        Which of the annotations, and of the passes after them, came last. Without passes it may
-        be None: the order they stand in.
+        Order in which the annotations, and then the passes, were given. Without passes it may be
+        None, meaning their order in the columns.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def without_duplicates(columns: Columns, policy: Duplicates, ages: IntArray | No
 
 
 def check_no_clash(columns: Columns, added: BoolArray) -> None:
-    """Refuse pairs that stand both among the added rows and among the others.
+    """Refuse pairs that are both among the added rows and among the others.
 
     Parameters
     ----------
@@ -59,33 +59,33 @@ def check_no_clash(columns: Columns, added: BoolArray) -> None:
 
 
 def ages_of(given: BoolArray, passed: BoolArray) -> IntArray | None:
-    """Rows that the annotations, and after them the passes, come from; None without passes."""
+    """Original rows of the annotations, and then of the passes; None without passes."""
     if not passed.any():
         return None
     return np.concatenate([np.flatnonzero(given), np.flatnonzero(passed)])
 
 
 def pairs_of(columns: Columns) -> IntArray:
-    """One integer per annotation for its pair (instance, annotator), shape (n_annotations,)."""
+    """Code of each annotation's (instance, annotator) pair, shape (n_annotations,)."""
     return columns.instance.astype(np.int64) * max(len(columns.annotators), 1) + columns.annotator
 
 
 def has_repeats(pairs: IntArray) -> bool:
-    """Tell whether a pair occurs twice."""
+    """Whether a pair occurs twice."""
     pairs = np.sort(pairs)
     return bool((pairs[1:] == pairs[:-1]).any())
 
 
 def _pairs_and_passes(columns: Columns) -> IntArray:
-    """Pairs of the annotations, then of the passes."""
+    """Codes of the pairs of the annotations, then of the passes."""
     passes = columns.pass_rows.astype(np.int64)
-    of_passes = passes[:, 0] * max(len(columns.annotators), 1) + passes[:, 1]
-    return np.concatenate([pairs_of(columns), of_passes])
+    pass_pairs = passes[:, 0] * max(len(columns.annotators), 1) + passes[:, 1]
+    return np.concatenate([pairs_of(columns), pass_pairs])
 
 
 def _repeated(columns: Columns, pairs: IntArray) -> AnnotationError:
     instance, annotator = divmod(int(pairs[0]), max(len(columns.annotators), 1))
-    passes = ", abstentions and skips counted," if len(columns.pass_rows) else ","
+    passes = ", counting abstentions and skips," if len(columns.pass_rows) else ","
     return AnnotationError(
         f"{len(pairs)} (instance, annotator) pairs are repeated{passes} the first being "
         f"instance {columns.instances[instance].item()!r} by annotator "

@@ -1,4 +1,4 @@
-"""From what people hold (ids, labels, matrices) to integer codes, with errors that help."""
+"""Encoding of ids, labels and matrices as integer codes, with helpful errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def missing_mask(values: AnyArray) -> BoolArray:
     if values.dtype.kind == "f":
         return np.isnan(values)
     if values.dtype.kind == "O":
-        # NaN and NaT are the only values unequal to themselves; pandas' NA is neither.
+        # Only NaN and NaT are unequal to themselves; comparing pandas' NA has no truth value.
         return np.array(
             [v is None or type(v).__name__ == "NAType" or bool(v != v) for v in values.ravel()],
             dtype=bool,
@@ -25,7 +25,7 @@ def missing_mask(values: AnyArray) -> BoolArray:
 
 
 def as_values(values: Any) -> AnyArray:
-    """Read a sequence as an array without turning gaps and numbers among strings into strings."""
+    """Read a sequence as an array; gaps and numbers among strings do not become strings."""
     array = np.asarray(values)
     if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
         return np.asarray(values, dtype=object)
@@ -46,7 +46,7 @@ def tidy(values: Any, argument: str) -> AnyArray:
     if values.dtype.kind == "O":
         values = np.array(values.tolist()) if values.size else values.astype(str)
     if values.dtype.kind == "f":
-        # Beyond 2**53 a float no longer tells one integer from the next.
+        # Beyond 2**53 floats cannot represent all integers.
         usable = np.isfinite(values) & (np.abs(values) <= 2.0**53) & (values == np.floor(values))
         whole = values.astype(np.int64) if usable.all() else None
         if whole is None:
@@ -77,28 +77,28 @@ def check_no_mixture(values: AnyArray, argument: str) -> None:
 
 
 def is_text(values: AnyArray) -> bool:
-    """Tell whether values (of one kind, see `check_no_mixture`) are strings."""
+    """Whether values (of one kind, see `check_no_mixture`) are strings."""
     if values.dtype.kind == "O":
         return values.size > 0 and isinstance(values.flat[0], str)
     return values.dtype.kind in "UT"
 
 
 def distinct_text(values: AnyArray) -> tuple[AnyArray, IntArray | EllipsisType]:
-    """Reduce an object array of strings to those that differ, and each one's place among them.
+    """Return the distinct strings of an object array, and the position of each string in them.
 
-    Python's strings are as long as they are; in an array of text all would be as long as the
-    longest. Other arrays return as they are, with the index that changes nothing.
+    A numpy array of text would give all strings the length of the longest, so only the distinct
+    ones are converted. Other arrays are returned unchanged, with ``...`` as the index.
     """
     if values.dtype.kind != "O" or not is_text(values):
         return values, ...
     rows = values.ravel().tolist()
-    place = {value: i for i, value in enumerate(dict.fromkeys(rows))}
-    places = np.fromiter(map(place.__getitem__, rows), dtype=np.int64, count=len(rows))
-    return np.array(list(place)), places.reshape(values.shape)
+    position = {value: i for i, value in enumerate(dict.fromkeys(rows))}
+    positions = np.fromiter(map(position.__getitem__, rows), dtype=np.int64, count=len(rows))
+    return np.array(list(position)), positions.reshape(values.shape)
 
 
 def make_vocabulary(values: Any, argument: str) -> AnyArray:
-    """Check a given vocabulary: one-dimensional, no gap, nothing twice."""
+    """Check a given vocabulary: one-dimensional, without missing values or repetitions."""
     vocabulary = as_values(list(values) if isinstance(values, range) else values)
     if vocabulary.ndim != 1:
         raise AnnotationError(
@@ -112,7 +112,7 @@ def make_vocabulary(values: Any, argument: str) -> AnyArray:
     unique, counts = np.unique(vocabulary, return_counts=True)
     if len(unique) < len(vocabulary):
         raise AnnotationError(
-            f"{argument} holds {unique[counts > 1][0].item()!r} twice; each must stand there once"
+            f"{argument} holds {unique[counts > 1][0].item()!r} twice; name each value once"
         )
     return vocabulary
 
@@ -125,14 +125,14 @@ def encode(
     vocabulary_name: str,
     allow_unknown: bool = False,
 ) -> tuple[IntArray, AnyArray]:
-    """Replace values by their positions in a vocabulary (by default: the sorted values).
+    """Replace values by their positions in a vocabulary (default: the sorted distinct values).
 
     With ``allow_unknown`` a value that is not in the given vocabulary becomes -1.
 
     Returns
     -------
-    codes : integer array, the shape of ``values``
-    vocabulary : array of the distinct values, in code order
+    codes : integer array with the shape of ``values``
+    vocabulary : array of distinct values, in code order
 
     Raises
     ------
@@ -158,8 +158,8 @@ def encode(
         codes = np.zeros(values.shape, dtype=np.int64)
     else:
         order = np.argsort(vocabulary, kind="stable")
-        place = np.searchsorted(vocabulary[order], values).clip(max=len(vocabulary) - 1)
-        codes = order[place]
+        position = np.searchsorted(vocabulary[order], values).clip(max=len(vocabulary) - 1)
+        codes = order[position]
         known = vocabulary[codes] == values
     if allow_unknown:
         codes = np.where(known, codes, MISSING)
@@ -183,10 +183,10 @@ def resolve(
     vocabulary_name: str,
     allow_unknown: bool = False,
 ) -> IntArray:
-    """Turn a selection (slice, mask, ids, or positions where ids are strings) into positions.
+    """Turn a selection (slice, mask, ids, or positions if ids are strings) into positions.
 
-    Integers are ids where the vocabulary holds integers, positions where it holds strings. With
-    ``allow_unknown`` an id that is not in the vocabulary becomes -1.
+    Integers are ids if the vocabulary holds integers, and positions if it holds strings. With
+    ``allow_unknown``, an id that is not in the vocabulary becomes -1.
     """
     n = len(vocabulary)
     if isinstance(key, slice):
@@ -220,12 +220,12 @@ def check_positions(key: IntArray, n: int, argument: str) -> IntArray:
 
 
 def merge_vocabularies(mine: AnyArray, theirs: AnyArray) -> tuple[IntArray, AnyArray]:
-    """Append to one vocabulary what is new in another.
+    """Append the new values of one vocabulary to another.
 
     Returns
     -------
-    codes : integer array, the shape of ``theirs``
-        Code of each of their values in the merged vocabulary.
+    codes : integer array with the shape of ``theirs``
+        Codes of the values of ``theirs`` in the merged vocabulary.
     merged : array
     """
     if np.array_equal(mine, theirs):

@@ -1,4 +1,4 @@
-"""Long data frames of pandas, polars and pyarrow: tables made from them, and made into them."""
+"""Conversion of annotation tables from and to long pandas, polars and pyarrow data frames."""
 
 from __future__ import annotations
 
@@ -43,34 +43,33 @@ def from_frame(
     ----------
     df : pandas, polars or pyarrow data frame
     task, worker, label, weight, source, passes : str
-        Names of the columns with the instance, the annotator, the class and (optional) the
-        weight, the source and, where the label is missing, the pass (one of `PASSES`).
+        Names of the columns with the instance, the annotator, the class and, optionally, the
+        weight, the source and the pass (one of `PASSES`, in rows without a label).
     classes : sequence, optional
-        All classes, in the order wanted; default: the sorted labels.
+        All classes, in the desired order; default: the sorted labels.
     tasks : sequence, optional
         All instance ids, **in the order of the rows of X**; default: the sorted ids.
     workers : sequence, optional
         All annotator ids; default: the sorted ids.
     abstain, skip : str, int or sequence of these, optional
-        Values in the column of labels which are no classes, but mean that the annotator
-        looked and declined to choose ("unsure"), or passed on ("broken image").
+        Values in the label column that are not classes. They mean that the annotator looked and
+        declined to choose ("unsure"), or passed on ("broken image").
     duplicates : {"error", "last", "keep"}
-        What to do with repeated (instance, annotator) pairs, be they annotated or passed.
+        What to do with repeated (instance, annotator) pairs, whether annotated or passed.
 
     Returns
     -------
     AnnotationTable
-        A row whose label is missing adds no annotation, but its instance and annotator
-        stay in the vocabularies (with a warning that says how many). Passes go to
-        ``passes``; they have neither weight nor source.
+        A row without a label adds no annotation, but its instance and annotator stay in the
+        vocabularies (a warning gives the number of such rows). Passes go to ``passes``; they have
+        neither weight nor source.
 
     Raises
     ------
     AnnotationError
-        If a column is unknown, an id is missing, a label is outside ``classes`` or an id
-        outside ``tasks`` or ``workers``, a pair is repeated, a value of ``abstain`` or
-        ``skip`` stands in both, is a class or of another type than the labels, or a row has
-        both a label and a pass.
+        If a column is unknown, an id is missing, a label is outside ``classes`` or an id outside
+        ``tasks`` or ``workers``, a pair is repeated, a value of ``abstain`` or ``skip`` is in both,
+        is a class or differs in type from the labels, or a row has both a label and a pass.
     """
     data = nw.from_native(df, eager_only=True)
     names = {"task": task, "worker": worker, "label": label}
@@ -116,7 +115,7 @@ def to_frame(columns: Columns, backend: Backend) -> Any:
     if columns.passes is not None:
         values = _with_pass_rows(values, columns, columns.passes)
     try:
-        # polars infers a type from a list, not from an array of objects.
+        # polars infers types from lists, not from object arrays.
         frame = nw.from_dict(
             {
                 name: column.tolist() if backend == "polars" and column.dtype == "O" else column
@@ -148,7 +147,7 @@ def _with_pass_rows(
 
 
 def _check_columns(data: Any, names: dict[str, str]) -> None:
-    """Refuse names that are no columns, and ids that are missing."""
+    """Refuse names that are not columns, and missing ids."""
     for argument, name in names.items():
         if name not in data.columns:
             raise AnnotationError(
@@ -167,7 +166,7 @@ def _check_columns(data: Any, names: dict[str, str]) -> None:
 
 
 def _encode_ids(data: Any, column: str, known: Any, argument: str) -> tuple[IntArray, AnyArray]:
-    """Codes of a column of ids, and their vocabulary: the one given, or the sorted ids."""
+    """Encode a column of ids; return the codes and the vocabulary, by default the sorted ids."""
     return encode(
         data[column].to_numpy(),
         None if known is None else make_vocabulary(known, argument),
@@ -188,7 +187,7 @@ def _warn_of_missing_labels(n_missing: int, n: int, column: str) -> None:
 def _read_responses(
     data: Any, label: str, passes: str | None, marks: dict[Any, int]
 ) -> tuple[AnyArray, BoolArray, IntArray]:
-    """Labels that are there, the mask of their rows, and every row's kind of pass (-1: none)."""
+    """Return the labels, the mask of their rows, and each row's kind of pass (-1: none)."""
     labels, gaps = _labels_and_gaps(data[label])
     check_marks(marks, labels, f"column {label!r}")
     kinds = np.full(len(gaps), -1, dtype=np.int8)
@@ -207,9 +206,10 @@ def _read_responses(
 
 
 def _labels_and_gaps(column: Any) -> tuple[AnyArray, BoolArray]:
-    """Labels that are there, and a mask of the rows where they are missing.
+    """Return the labels, and a mask of the rows without one.
 
-    Nulls leave before the conversion: a gap would turn large integers into inexact floats.
+    Nulls are removed before the conversion, because they would turn large integers into inexact
+    floats.
     """
     gaps = np.array(column.is_null().to_numpy(), dtype=bool)
     labels = column.filter(~column.is_null()).to_numpy()
@@ -219,7 +219,7 @@ def _labels_and_gaps(column: Any) -> tuple[AnyArray, BoolArray]:
 
 
 def _named_kinds(values: AnyArray, column: str) -> IntArray:
-    """Code of every named pass, -1 where there is none."""
+    """Code of each row's named pass; -1 for none."""
     gaps = missing_mask(values)
     unknown = [value for value in values[~gaps].tolist() if value not in PASSES]
     if unknown:
@@ -233,7 +233,7 @@ def _named_kinds(values: AnyArray, column: str) -> IntArray:
 
 
 def _warn_of_numbers_as_text(ids: AnyArray, column: str) -> None:
-    """Ids "0", "1", "10", "2" sort as text, which is hardly the order of the rows of X."""
+    """Warn about ids such as "0", "1", "10", "2", which sort as text, unlike the rows of X."""
     if ids.dtype.kind not in "UT" or not all(v.isdecimal() for v in ids.tolist()):
         return
     if (np.diff([int(v) for v in ids.tolist()]) < 0).any():
@@ -246,7 +246,7 @@ def _warn_of_numbers_as_text(ids: AnyArray, column: str) -> None:
 
 
 def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
-    """In a long table -1 is a class like others; beside 0, 1, 2 it looks like a gap."""
+    """Warn about -1, a class in a long table that looks like a gap next to 0, 1, 2."""
     if classes is not None or labels.dtype.kind not in "if":
         return
     if (labels == MISSING).any() and not np.isin(labels, [-1, 1]).all():
@@ -258,11 +258,11 @@ def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
 
 
 def _warn_of_marks(values: AnyArray) -> None:
-    """Say that marks of what was not observed, such as `to_frame` writes, are not read."""
-    made = np.isin(values.astype(str), SOURCES[1:]).sum()
-    if made:
+    """Warn that marks of unobserved annotations, such as `to_frame` writes, are ignored."""
+    n_unobserved = np.isin(values.astype(str), SOURCES[1:]).sum()
+    if n_unobserved:
         warn(
-            f"column 'source' marks {made} rows as not observed (pseudo, ...); they count as "
-            "observed unless source='source' is given",
+            f"column 'source' marks {n_unobserved} rows as not observed (pseudo, ...); they count "
+            "as observed unless source='source' is given",
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""How tables look in a notebook: small, self-contained HTML for light and dark backgrounds."""
+"""Display of tables in notebooks: small, self-contained HTML for light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ MOST_CLASSES = 8
 MOST_ROWS = 5
 LONGEST_NAME = 60
 
-# Counts that are shown even where they are 0.
+# Counts that are shown even if they are 0.
 _ALWAYS = ("annotations", "instances", "annotators", "classes")
 
-# Colours are the notebook's own; lines and bars are grey, which shows on white and on black.
+# Colours are inherited from the notebook; grey lines and bars are visible on white and black.
 _STYLE = """<style>
 .manyhands { color: inherit; font: 13px/1.5 system-ui, sans-serif; max-width: 64em; }
 .manyhands .title { font-weight: 600; margin: 0 0 .4em; }
@@ -39,7 +39,7 @@ _STYLE = """<style>
 
 
 class Markup(str):
-    """HTML that `html_table` takes as it is."""
+    """HTML that `html_table` does not escape."""
 
     __slots__ = ()
 
@@ -62,7 +62,7 @@ def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any
 
 
 def name(value: Any) -> str:
-    """Escape and shorten text from outside; a right-to-left name does not turn its neighbours."""
+    """Escape and shorten text from outside; isolate right-to-left names from their surroundings."""
     text = str(value).encode("utf-8", "replace").decode("utf-8")
     if len(text) > LONGEST_NAME:
         text = text[: LONGEST_NAME - 1] + "…"
@@ -106,7 +106,7 @@ def _counts(columns: Columns) -> str:
 
 
 def _spread(codes: IntArray, n: int) -> str:
-    """Mean, least and most annotations, and how many have none."""
+    """Mean, minimum and maximum number of annotations, and how many entries have none."""
     if not n:
         return "–"
     counts = np.bincount(codes, minlength=n)
@@ -146,7 +146,7 @@ def _first_rows(columns: Columns) -> str:
         shown["weight"] = columns.weights[:MOST_ROWS]
     if columns.sources is not None:
         shown["source"] = np.array(SOURCES)[columns.sources[:MOST_ROWS]]
-    # Ids are names, even where they are numbers: 2026 is not 2,026.
+    # Ids are names even if they are numbers: 2026 is not written 2,026.
     rows = [
         [value if key == "weight" else str(value) for key, value in zip(shown, row, strict=True)]
         for row in zip(*(values.tolist() for values in shown.values()), strict=True)

@@ -15,7 +15,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, IntArray
 
 PASSES = ("abstain", "skip")
-"""Kinds of passes, in the order of their codes: looked and declined to choose; passed on."""
+"""Kinds of passes in the order of their codes: looked and declined to choose, or passed on."""
 
 
 def read_marks(abstain: Any, skip: Any, classes: AnyArray | None = None) -> dict[Any, int]:
@@ -25,12 +25,12 @@ def read_marks(abstain: Any, skip: Any, classes: AnyArray | None = None) -> dict
     ----------
     abstain, skip : str, int, sequence of these, or None
     classes : array, optional
-        All classes, where they are known.
+        All classes, if known.
 
     Raises
     ------
     AnnotationError
-        If a value stands twice, is missing, or is a class.
+        If a value is repeated or missing, or is a class.
     """
     marks: dict[Any, int] = {}
     for kind, given in enumerate((abstain, skip)):
@@ -56,7 +56,7 @@ def check_no_class(marks: Mapping[Any, int], classes: Container[Any]) -> None:
 
 
 def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> None:
-    """Refuse a mark of a type that no label has: it would never be found."""
+    """Refuse a mark whose type no label has, because it would never match."""
     if not labels.size:
         return
     objects = labels.dtype.kind == "O"
@@ -71,7 +71,7 @@ def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> No
 
 
 def pass_kinds(labels: AnyArray, marks: Mapping[Any, int]) -> IntArray:
-    """Code in `PASSES` of every label that means a pass; -1 of the others."""
+    """Code in `PASSES` of each label that means a pass; -1 for other labels."""
     kinds = np.full(labels.shape, -1, dtype=np.int8)
     for value, kind in marks.items():
         kinds[labels == value] = kind
@@ -84,14 +84,14 @@ def recode_passes(
     instance: IntArray | None = None,
     annotator: IntArray | None = None,
 ) -> IntArray:
-    """Give passes new codes, ``instance[old]`` and ``annotator[old]``; where it is -1 they leave.
+    """Give passes new codes ``instance[old]`` and ``annotator[old]``; drop those with a code of -1.
 
     Parameters
     ----------
     passes : integer array of shape (k, 3)
         Instance code, annotator code, kind.
     instance, annotator : integer arrays, optional
-        The new code of every old one; default: as they are.
+        New code of each old one; default: unchanged.
 
     Returns
     -------

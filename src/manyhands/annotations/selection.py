@@ -1,4 +1,4 @@
-"""Parts of a table: some instances in any order, some annotators; and two tables as one."""
+"""Selection of instances and annotators of a table, and merging of two tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyhands.typing import IntArray
 
 
 def at_instances(columns: Columns, positions: IntArray) -> Columns:
-    """Keep the instances at the given positions, in that order and as often as they occur."""
+    """Keep the instances at the given positions, in that order and with repetitions."""
     n = len(columns.instances)
     rows, instance = _rows_at(positions, columns.instance, n)
     passes = columns.pass_rows
@@ -46,14 +46,14 @@ def of_annotators(columns: Columns, positions: IntArray) -> Columns:
 
 
 def sorted_rows(codes: IntArray, n: int) -> tuple[IntArray | None, IntArray]:
-    """Order that sorts codes below n (None: sorted already), and where each code starts."""
+    """Order that sorts codes below n (None: already sorted), and the start of each code."""
     sorted_already = bool((np.diff(codes) >= 0).all())
     order = None if sorted_already else np.argsort(codes, kind="stable")
     return order, np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])
 
 
 def _rows_at(positions: IntArray, codes: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Rows whose code (below n) is at each position in turn, and the number of that position."""
+    """Rows with each of the given codes (below n) in turn, and the index of that code."""
     order, start = sorted_rows(codes, n)
     counts = start[positions + 1] - start[positions]
     first = np.cumsum(counts) - counts
@@ -69,13 +69,13 @@ def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
             f"{columns.classes.tolist()}; build both with the same classes="
         )
     rows, instances = merge_vocabularies(columns.instances, added.instances)
-    annotators_of_added, annotators = merge_vocabularies(columns.annotators, added.annotators)
-    passes = recode_passes(added.pass_rows, instance=rows, annotator=annotators_of_added)
+    new_annotator_codes, annotators = merge_vocabularies(columns.annotators, added.annotators)
+    passes = recode_passes(added.pass_rows, instance=rows, annotator=new_annotator_codes)
     parts = len(columns.instance), len(added.instance), len(columns.pass_rows), len(passes)
     ages = np.repeat(np.array([1, 3, 0, 2], dtype=np.int8), parts)
     both = Columns(
         np.concatenate([columns.instance, rows[added.instance]]),
-        np.concatenate([columns.annotator, annotators_of_added[added.annotator]]),
+        np.concatenate([columns.annotator, new_annotator_codes[added.annotator]]),
         np.concatenate([columns.label, added.label]),
         instances,
         annotators,
@@ -85,7 +85,7 @@ def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
         np.concatenate([columns.pass_rows, passes]),
     )
     if duplicates == "error":
-        # What either table was built to keep is no clash between the two.
+        # Pairs repeated within one table were kept on purpose; only pairs in both tables clash.
         check_no_clash(both, ages >= 2)
         return both
     return without_duplicates(both, duplicates, ages)

@@ -1,4 +1,4 @@
-"""The one container of annotations: immutable, long, integer-coded, at most 16 bytes a row."""
+"""The container of annotations: immutable, long, integer-coded, at most 16 bytes per row."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ def _maker(
 class AnnotationTable:
     """Annotations in long form: one row per annotation, integer codes, explicit vocabularies.
 
-    Build one with `from_frame`, `from_matrix` or `from_arrays`; every method returns a new
-    table. It stands as ``y`` in scikit-learn's ``cross_validate`` and ``GridSearchCV``
-    (``shape``, ``len``, row indexing and ``__array__`` are those of the (n, R) matrix).
+    Build one with `from_frame`, `from_matrix` or `from_arrays`; methods return new tables. It can
+    be ``y`` in scikit-learn's ``cross_validate`` and ``GridSearchCV`` (``shape``, ``len``, row
+    indexing and ``__array__`` are those of the (n, R) matrix).
 
     Attributes
     ----------
     instance, annotator, label : integer arrays of shape (n_annotations,)
         Codes into ``instances``, ``annotators`` and ``classes``.
     instances, annotators, classes : arrays
-        The original ids and class values. Instances without annotations stand here too.
+        The original ids and class values, including instances without annotations.
     weights : float32 array of shape (n_annotations,) or None
-        Weight of every annotation; None means all 1. `weight` is never None.
+        Weight of each annotation; None means all 1. `weight` is never None.
     sources : int8 array of shape (n_annotations,) or None
-        Code of every annotation's source (see `SOURCES`); None means all observed.
+        Code of each annotation's source (see `SOURCES`); None means all observed.
     passes : int32 array of shape (n_passes, 3) or None
-        Instance code, annotator code and kind (see `PASSES`) of every pass: an annotator who
-        looked and declined to choose ("abstain"), or who passed on ("skip"). Passes are no
-        annotations: nothing but `passes`, `abstentions`, `skips` and `to_frame` shows them.
+        Instance code, annotator code and kind (see `PASSES`) of each pass: an annotator looked and
+        declined to choose ("abstain"), or passed on ("skip"). Passes are not annotations: only
+        `passes`, `abstentions`, `skips` and `to_frame` show them.
 
     Notes
     -----
-    Memory: 4 + 4 + 2 bytes an annotation, + 4 with weights, + 1 with sources; 12 bytes a pass.
+    Memory: 4 + 4 + 2 bytes per annotation, + 4 with weights, + 1 with sources; 12 bytes per pass.
     """
 
     instance: IntArray
@@ -89,12 +89,12 @@ class AnnotationTable:
 
     @property
     def n_instances(self) -> int:
-        """Number of instances, those without annotations included."""
+        """Number of instances, including those without annotations."""
         return len(self.instances)
 
     @property
     def n_annotators(self) -> int:
-        """Number of annotators, silent ones included."""
+        """Number of annotators, including those without annotations."""
         return len(self.annotators)
 
     @property
@@ -109,7 +109,7 @@ class AnnotationTable:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape (n_instances, n_annotators) of the matrix this stands for."""
+        """Shape (n_instances, n_annotators) of the equivalent matrix."""
         return self.n_instances, self.n_annotators
 
     ndim = 2
@@ -119,7 +119,7 @@ class AnnotationTable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the columns (vocabularies not counted)."""
+        """Memory of the columns in bytes, without the vocabularies."""
         columns = (
             self.instance,
             self.annotator,
@@ -149,12 +149,12 @@ class AnnotationTable:
 
     @property
     def weight(self) -> FloatArray:
-        """Weight of every annotation, shape (n_annotations,); 1 where none was given."""
+        """Weight of each annotation, shape (n_annotations,); 1 if none were given."""
         return self._columns.weight
 
     @property
     def source(self) -> AnyArray:
-        """Name of every annotation's source (see `SOURCES`), shape (n_annotations,)."""
+        """Name of each annotation's source (see `SOURCES`), shape (n_annotations,)."""
         return np.array(SOURCES)[self._columns.source_codes]
 
     @property
@@ -173,13 +173,13 @@ class AnnotationTable:
 
     @property
     def observed(self) -> AnnotationTable:
-        """Without pseudo, generated and synthetic annotations; passes are observed and stay."""
+        """The table without pseudo, generated and synthetic annotations; passes are kept."""
         return self if self.sources is None else self.take(self.sources == 0)
 
     def by_instance(self) -> tuple[IntArray | None, IntArray]:
-        """Order that sorts rows by instance (None: sorted already), and each instance's start.
+        """Order that sorts rows by instance (None: already sorted), and each instance's start.
 
-        Not kept on the table: it would cost as much memory as the annotations.
+        It is not cached, because it would need as much memory as the annotations.
         """
         return sorted_rows(self.instance, self.n_instances)
 
@@ -193,11 +193,11 @@ class AnnotationTable:
         return counts.reshape(self.n_instances, self.n_classes).astype(np.float64, copy=False)
 
     def annotations_per_instance(self) -> IntArray:
-        """Count the annotations of every instance, shape (n_instances,)."""
+        """Count the annotations of each instance, shape (n_instances,)."""
         return np.bincount(self.instance, minlength=self.n_instances)
 
     def annotations_per_annotator(self) -> IntArray:
-        """Count the annotations of every annotator, shape (n_annotators,)."""
+        """Count the annotations of each annotator, shape (n_annotators,)."""
         return np.bincount(self.annotator, minlength=self.n_annotators)
 
     def mask_of_classes_seen(self) -> BoolArray:
@@ -210,18 +210,18 @@ class AnnotationTable:
         Parameters
         ----------
         codes : bool
-            Class codes, -1 where missing, instead of class values (-1 where missing; None for
-            string classes; NaN where -1 is a class).
+            If True, return class codes, with -1 for missing. If False, return class values, with -1
+            for missing (None for string classes; NaN if -1 is a class).
 
         Raises
         ------
         AnnotationError
-            If pairs are repeated: a cell can hold one annotation only.
+            If pairs are repeated, because a cell can hold only one annotation.
         """
         return arrays.to_matrix(self._columns, codes=codes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        """Dense class codes, -1 where missing: what scikit-learn's validation looks at."""
+        """Dense class codes, -1 where missing, for scikit-learn's validation."""
         if copy is False:
             raise ValueError("an AnnotationTable becomes an array only by copying")
         dense = self.to_matrix(codes=True)
@@ -230,8 +230,8 @@ class AnnotationTable:
     def to_frame(self, backend: frames.Backend = "pandas") -> Any:
         """Return a long data frame: task, worker, label, weight, source (names).
 
-        If there are passes, they are the last rows, without label and weight, and a further
-        column, ``pass``, holds their kind (see `PASSES`; missing for annotations).
+        Passes, if any, are the last rows, without label and weight. Their kind is in an additional
+        column, ``pass`` (see `PASSES`; missing for annotations).
         ``from_frame(frame, weight="weight", source="source", passes="pass")`` reads it back.
 
         Parameters
@@ -243,7 +243,7 @@ class AnnotationTable:
     def take(self, rows: Any) -> AnnotationTable:
         """Keep the annotations at the given positions (or under a mask).
 
-        All vocabularies stay, and all passes, which have no position.
+        All vocabularies are kept, and so are all passes, which have no position.
         """
         return AnnotationTable(*self._columns.take(np.asarray(rows)))
 
@@ -253,8 +253,8 @@ class AnnotationTable:
         Parameters
         ----------
         instances, annotators : ids, mask or slice, optional
-            Ids as in the vocabularies (positions, if those hold strings and integers are
-            given). Rows by position: ``table[positions]``.
+            Ids as in the vocabularies (integers are positions if the vocabularies hold strings).
+            To select rows by position, use ``table[positions]``.
 
         Raises
         ------
@@ -307,23 +307,23 @@ class AnnotationTable:
         ----------
         other : AnnotationTable
         duplicates : {"error", "last", "keep"}
-            What to do with repeated (instance, annotator) pairs, be they annotated or passed;
+            What to do with repeated (instance, annotator) pairs, whether annotated or passed.
             "last" prefers the other table, and within one table annotations to passes.
 
         Raises
         ------
         AnnotationError
-            If classes differ, or a pair stands in both tables (see ``duplicates``).
+            If classes differ, or a pair is in both tables (see ``duplicates``).
         """
         return AnnotationTable(*merged(self._columns, other._columns, duplicates))
 
     def with_source(self, source: str) -> AnnotationTable:
-        """Mark every annotation with one source (see `SOURCES`); passes have none."""
+        """Mark all annotations with one source (see `SOURCES`); passes have none."""
         sources = read_sources(source, self.n_annotations)
         return AnnotationTable(*self._columns._replace(sources=sources))
 
     def equals(self, other: AnnotationTable) -> bool:
-        """Tell whether both hold the same rows in the same order over the same vocabularies."""
+        """Whether both tables hold the same rows in the same order over the same vocabularies."""
         names = ("instance", "annotator", "label", "weight", "source", "passes")
         vocabularies = ("instances", "annotators", "classes")
         return all(

@@ -1,4 +1,4 @@
-"""What `fit` accepts as its target: a table, a matrix, or one label per instance."""
+"""Targets that `fit` accepts: a table, a matrix, or one label per instance."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from manyhands.exceptions import AnnotationError
 
 
 def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
-    """Read the target of ``fit``: a table as it is, (n, R) as a matrix, (n,) as a crowd of one.
+    """Read the target of ``fit``: a table, a matrix (n, R), or labels (n,) of a single annotator.
 
-    In one dimension every value, -1 included, is a class (scikit-learn's convention).
+    In one dimension each value, including -1, is a class (scikit-learn's convention).
     """
     if isinstance(y, AnnotationTable):
         return y
