@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from manyhands import DASCClassifier
 from manyhands.fitting import training_protocol
+from manyhands.sampling import DistributionAwareSelector
 
 PAPER = "dasc2023"
 
@@ -60,6 +61,6 @@ def test_labelmes_protocol_is_the_papers(by_id):
 
 def test_dascs_row_is_the_library_s_dasc(by_id):
     """The rows spell out the selector that `DASCClassifier` stands for."""
-    made = by_id["labelme_crowd_layer_dasc"].make_estimator(0)
-    assert type(made._selector()) is type(DASCClassifier()._selector())
-    assert made._selector().get_params() == DASCClassifier()._selector().get_params()
+    selector = by_id["labelme_crowd_layer_dasc"].make_estimator(0).selector
+    assert type(selector) is DistributionAwareSelector
+    assert selector.refill is DASCClassifier().refill
