@@ -273,11 +273,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return prediction.apply(self, self.module_, X).double().softmax(dim=1).cpu().numpy()
 
     def predict(self, X: Any) -> AnyArray:
-        """True class, shape (n_samples,), in the original class values.
-
-        The most probable class, unless the parameter ``decision`` (where a class has it) says
-        otherwise.
-        """
+        """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
         proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
@@ -314,16 +310,14 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
         """Probability of every class as the annotation, for the pairs in a table.
 
-        These are the entries of `predict_annotation_proba` at the instances and annotators of the
-        annotations, at a cost that grows with the number of annotations. The labels themselves
-        are not used.
+        These are entries of `predict_annotation_proba`, at a cost that grows with the number of
+        annotations. The labels themselves are not used.
 
         Parameters
         ----------
         X : as in `fit`
         y : as in `fit`
-            Annotations of these instances; new annotators are treated as in
-            `predict_annotation_proba`.
+            Annotations of these instances; for new annotators see `predict_annotation_proba`.
 
         Returns
         -------
