@@ -893,7 +893,7 @@ def test_a_paper_is_read(tmp_path):
             "paired\n    better: m/a\n    than: [m/b]",
             "best\n    better: m/a\n    than: [m/b, m/a]",
             18,
-            "than has better itself",
+            "than contains the row of better",
         ),
         ("x: data.k", "x: data.k\n  x_absent: none", 11, "x_absent holds 'none'"),
         ("x: data.k", "x: data.k\n  stage: late", 11, "no 'stage'"),

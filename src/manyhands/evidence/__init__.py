@@ -1,6 +1,6 @@
 """Evidence: rows of experiments, records of their runs, and pages made from records alone.
 
-Names are imported on first use, so that aggregating labels needs no deep-learning stack.
+Names are imported on first use, so aggregating labels needs no deep-learning stack.
 """
 
 from manyhands._lazy import attach_stub

@@ -1,4 +1,4 @@
-"""Names in rows, and what they stand for: classes, measures, and functions that make data."""
+"""Resolving names in rows to classes, measures, and functions that make data."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MOVED = {
     "manyhands.experiments.imbalance": "manyhands.evidence.data.imbalance",
     "manyhands.experiments.sparsity": "manyhands.evidence.data.sparsity",
 }
-"""Modules that have moved since records were filed under their former names."""
+"""Former module name, which records are filed under -> present module."""
 
-# Experiments' files name measures and data factories of ours without their modules. A row has
-# them in full, under the modules' former names: these are part of the key that records are filed
-# under, and a key stays what it is wherever code moves (`_MOVED`).
+# Experiment files name our measures and data factories without modules. A row has their full names
+# with the former modules: these names are part of the key of a record, which must not change when
+# code moves (see `_MOVED`).
 _MEASURES = "manyhands.experiments.measures"
 _FACTORIES = {
     "labelled_by_gold": "manyhands.experiments.ceilings",
@@ -37,32 +37,32 @@ _FACTORIES = {
 _DATASETS = "manyhands.datasets"
 
 _OF_FOLDERS: dict[str, Path] = {}
-"""Modules imported from rows' folders, and their files."""
+"""Module imported from a row's folder -> its file."""
 
 
 def measure_in_full(name: str) -> str:
-    """Return the name of a measure with its module: of one of ours, that of its key."""
+    """Return a measure's name with its module; ours get the module name that is in keys."""
     return name if ":" in name else f"{_MEASURES}:{name}"
 
 
 def factory_in_full(name: str) -> str:
-    """Return the name of a function that makes data with its module, in the same way."""
+    """Return a data factory's name with its module; ours get the module name that is in keys."""
     return name if ":" in name else f"{_FACTORIES.get(name, _DATASETS)}:{name}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return " (did you mean ...?)" where one known name is close."""
+    """Return " (did you mean ...?)" if a known name is close, else ""."""
     close = get_close_matches(name, list(known), n=1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def find_object(name: str, folder: str | Path | None = None) -> Any:
-    """Find a name of manyhands, or a "module:name", also of modules in a folder.
+    """Find a class of manyhands by name, or any "module:name"; the folder may have the module.
 
     Raises
     ------
     AnnotationError
-        If there is no such thing; the mend names a close one.
+        If there is no such object; the message names a close one.
     MissingExtraError
         If it needs an extra that is not installed.
     """
@@ -89,10 +89,10 @@ def find_object(name: str, folder: str | Path | None = None) -> Any:
 
 
 def _import(name: str, folder: str | Path | None) -> ModuleType:
-    """Import a module; where the row's folder has one of that name, it must be this one."""
+    """Import a module; if the row's folder has one with that name, it must be the one imported."""
     own = Path(folder or ".") / Path(*name.split(".")).with_suffix(".py")
     if own.is_file() and _OF_FOLDERS.get(name, own.resolve()) != own.resolve():
-        # Another row's own module of the same name: the objects it gave stay as they are.
+        # Drop the module of this name from another row's folder; objects made from it stay valid.
         sys.modules.pop(name, None)
         invalidate_caches()
     with _importable(folder):
@@ -102,13 +102,13 @@ def _import(name: str, folder: str | Path | None) -> ModuleType:
             raise
         except Exception as error:  # whatever a user's own module raises
             raise AnnotationError(
-                f"the module {name!r} raises {type(error).__name__} where it is imported: {error}"
+                f"importing the module {name!r} raises {type(error).__name__}: {error}"
             ) from error
     origin = getattr(module, "__file__", None)
     if own.is_file():
         if origin is None or not own.samefile(origin):
             raise AnnotationError(
-                f"the module {name!r} is that of {origin}, not {own}; rename the latter"
+                f"the module {name!r} is that of {origin}, not {own}; rename the second file"
             )
         _OF_FOLDERS[name] = own.resolve()
     return module
@@ -116,7 +116,7 @@ def _import(name: str, folder: str | Path | None) -> ModuleType:
 
 @contextmanager
 def _importable(folder: str | Path | None) -> Iterator[None]:
-    """Let modules of a row's folder and of the working directory be found, last of all."""
+    """Search the row's folder and the working directory for modules, after all other places."""
     before = list(sys.path)
     sys.path += [str(Path(place).resolve()) for place in (folder, ".") if place is not None]
     try:
@@ -142,14 +142,14 @@ def data_source(
         factory = find_object(data["factory"], folder)
         if not callable(factory):
             raise AnnotationError(
-                f"{data['factory']!r} is {factory!r}, no function that makes data"
+                f"factory {data['factory']!r} is {factory!r}; name a function that makes data"
             )
         return factory, options
     known = [name.removeprefix("load_") for name in datasets.__all__ if name.startswith("load_")]
     name = data["name"]
     if name not in known:
         raise AnnotationError(
-            f"there is no data set {name!r}{did_you_mean(name, known)}; there are "
+            f"there is no data set {name!r}{did_you_mean(name, known)}; write one of "
             f"{', '.join(known)}"
         )
     return getattr(datasets, f"load_{name}"), options

@@ -1,1 +1,1 @@
-"""The data of rows, and their variants."""
+"""The data of rows, and variants of data sets."""

@@ -1,4 +1,4 @@
-"""What gold labels reach: the ceiling that tells what a figure is worth."""
+"""Training on gold labels: the ceiling for methods that learn from annotations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyhands.exceptions import AnnotationError
 
 
 def labelled_by_gold(of: Mapping[str, Any]) -> Data:
-    """Load a data set whose only annotator is right, to train on gold labels what others guess.
+    """Load a data set and replace its annotators by one who gives the gold labels.
 
     Parameters
     ----------
@@ -32,7 +32,9 @@ def labelled_by_gold(of: Mapping[str, Any]) -> Data:
     """
     data = load_data(of)
     if data.y_train is None:
-        raise AnnotationError(f"data {dict(of)!r} has no true classes to train on")
+        raise AnnotationError(
+            f"of={dict(of)!r} has no true classes to train on; name data with y_train"
+        )
     n = len(data.y_train)
     table = AnnotationTable.from_arrays(
         np.arange(n),

@@ -1,4 +1,4 @@
-"""Rows on a few hundred instances: a part of another row's training part."""
+"""Rows on a few hundred instances, drawn from a data set's training part."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def with_fewer_instances(of: Mapping[str, Any], n_train: int, random_state: Any 
     Returns
     -------
     Data
-        The test part is the validation and the test part together, the same for every draw: what is
-        left of the training part is not in it, as constants may have been chosen there. There is no
-        validation part. ``truth`` goes, as it speaks of instances that are no longer there.
+        The test part is the original validation and test part together, the same for every draw. It
+        has no instance of the original training part, where constants may have been chosen. There
+        is no validation part. ``truth`` is None, as it would describe instances that are gone.
 
     Raises
     ------
     AnnotationError
-        If there are fewer such instances, or neither a validation nor a test part.
+        If there are too few such instances, or neither a validation nor a test part.
     """
     data = load_data(of)
     annotated = np.flatnonzero(data.annotations.annotations_per_instance())
     if not 1 <= n_train <= len(annotated):
         raise AnnotationError(
-            f"n_train={n_train!r} of {len(annotated)} annotated instances; draw at least one and "
-            "no more than there are"
+            f"n_train={n_train!r} of {len(annotated)} annotated instances; write a number from 1 "
+            f"to {len(annotated)}"
         )
     drawn = np.sort(check_random_state(random_state).choice(annotated, n_train, replace=False))
     parts = [
@@ -55,7 +55,9 @@ def with_fewer_instances(of: Mapping[str, Any], n_train: int, random_state: Any 
         if y is not None
     ]
     if not parts:
-        raise AnnotationError("of has neither a validation nor a test part; nothing to test on")
+        raise AnnotationError(
+            f"of={dict(of)!r} has neither a validation nor a test part; name data with one of them"
+        )
     return replace(
         data,
         X_train=data.X_train[drawn],

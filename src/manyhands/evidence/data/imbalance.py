@@ -1,4 +1,4 @@
-"""Rows on other shares of classes: the data of another row, thinned or with a balanced test."""
+"""Rows with other shares of classes: a data set with one class thinned, or a balanced test part."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_rare_class_thinned(
     Raises
     ------
     AnnotationError
-        If a parameter is out of its range, or the class is rarer already.
+        If a parameter is out of its range, or the class is already rarer.
     """
     return thin_to_imbalance(
         load_data(of), ratio, rare=rare, parts=parts, random_state=random_state

@@ -1,4 +1,4 @@
-"""The data of a row: a loader's set, a user's folder, or what a user's function makes."""
+"""The data of a row: from a loader of manyhands, a user's folder, or a user's function."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray
 
 FOLDER_FILES = ("features.npz", "annotations.csv", "labels.csv")
-"""What a user's data folder holds; see `load_data`."""
+"""Files in a user's data folder; see `load_data`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +29,10 @@ class Data:
         Row i is instance i of ``annotations``.
     annotations : AnnotationTable
     y_train : array of shape (n_train,)
-        For evaluation alone, as are the next four.
+        For evaluation only, as are the next four.
     X_valid, y_valid, X_test, y_test : as above, or None
     truth : CrowdTruth or any other object
-        What a simulation knows and an analyst does not.
+        What only a simulation knows, such as the annotators' confusion matrices.
     """
 
     X_train: Any
@@ -57,15 +57,15 @@ def load_data(data: Mapping[str, Any], base: str | Path | None = None) -> Data:
         ``annotations.csv`` (task, worker, label) and ``labels.csv`` (task, label, split: train,
         valid or test).
     base : str or Path, optional
-        Folder that a relative ``folder`` starts from, and where the factory's module may stand;
-        default: the working directory. A row's own is that of its file.
+        Folder that a relative ``folder`` starts from, and that may contain the factory's module;
+        default: the working directory. For a row, it is the folder of its file.
 
     Raises
     ------
     AnnotationError
-        If the folder's files do not belong together, or the factory gives something else.
+        If the folder's files do not belong together, or the factory returns something else.
     DataNotFoundError, FileNotFoundError
-        If the data are not at hand.
+        If the data are missing.
     """
     if "folder" in data:
         return _read_folder(Path(base or ".") / str(data["folder"]))
@@ -74,7 +74,7 @@ def load_data(data: Mapping[str, Any], base: str | Path | None = None) -> Data:
     missing = [name for name in ("X_train", "annotations") if not hasattr(loaded, name)]
     if missing:
         raise AnnotationError(
-            f"data {dict(data)!r} gives a {type(loaded).__name__} without {missing[0]!r}; return a "
+            f"data={dict(data)!r} gives a {type(loaded).__name__} without {missing[0]!r}; return a "
             "manyhands.evidence.Data (X_train, annotations, y_test, ...)"
         )
     parts: dict[str, Any] = {f.name: getattr(loaded, f.name, None) for f in fields(Data)}
@@ -82,7 +82,7 @@ def load_data(data: Mapping[str, Any], base: str | Path | None = None) -> Data:
 
 
 def _based(value: Any, base: str | Path | None) -> Any:
-    """Let a folder within an option (data made from other data) start from the base, too."""
+    """Resolve a relative folder within an option (data made from other data) against the base."""
     if not isinstance(value, Mapping) or "folder" not in value:
         return value
     return {**value, "folder": str(Path(base or ".") / str(value["folder"]))}
@@ -120,10 +120,10 @@ def _read_folder(folder: Path) -> Data:
 
 
 def checksum(data: Any) -> str:
-    """SHA-256, in hexadecimal, of everything in the data.
+    """SHA-256 of everything in the data, in hexadecimal.
 
-    A map-style Dataset is read once, item by item; one with an attribute ``checksum`` (a text, or
-    a function that gives one) is taken at its word, as it must be if its items are random.
+    A map-style Dataset is read once, item by item. If it has an attribute ``checksum`` (a text, or
+    a function that returns one), this is used instead; a Dataset with random items needs one.
     """
     digest = hashlib.sha256()
     _add(digest, data)
@@ -131,7 +131,7 @@ def checksum(data: Any) -> str:
 
 
 def _add(digest: hashlib._Hash, value: Any) -> None:
-    """Feed a value into a digest, with marks such that different values differ."""
+    """Feed a value into a digest, with type marks that keep different values distinct."""
     digest.update(f"<{type(value).__name__}>".encode())
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         digest.update(repr(value.item() if isinstance(value, np.generic) else value).encode())
@@ -164,6 +164,6 @@ def _add(digest: hashlib._Hash, value: Any) -> None:
         _add(digest, vars(value))
     else:
         raise AnnotationError(
-            f"data hold a {type(value).__name__}, of which no checksum can be made; use arrays, "
-            "dicts, dataclasses, or give it an attribute checksum"
+            f"data contain a {type(value).__name__}, which has no checksum; use arrays, dicts or "
+            "dataclasses, or give it an attribute checksum"
         )

@@ -1,4 +1,4 @@
-"""Rows on sparser annotations: the data of another row, less a part of its annotations."""
+"""Rows with sparser annotations: a data set without a random part of its annotations."""
 
 from __future__ import annotations
 

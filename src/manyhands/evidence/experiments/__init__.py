@@ -1,1 +1,1 @@
-"""Rows and papers as data, checked without training."""
+"""Reading rows and papers from YAML files, and checking them without training."""

@@ -1,4 +1,4 @@
-"""Checks of a row against real signatures, without training and without loading its data."""
+"""Checking a row against real signatures, without training and without loading its data."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from manyhands.inference.base import BaseAggregator
 from manyhands.typing import LARGEST_SEED
 
 WATCHED = ("train",)
-"""What ``watch`` may name; validation and test part are watched anyway."""
+"""What ``watch`` may name; the validation and test parts are always watched."""
 
 WAYS = ("name", "factory", "folder")
-"""Keys of which ``data`` has one."""
+"""Keys of ``data``, which has exactly one of them."""
 
 DEVICES = {"cpu": "cpu", "gpu": "cuda"}
-"""``device`` of a row, and of its estimator."""
+"""``device`` of a row -> ``device`` of its estimator."""
 
 OWN_SEED = "seed"
-"""``random_state`` of data that are made anew with every seed."""
+"""Value of ``random_state`` in ``data`` that stands for the run's own seed."""
 
 _REQUIRED = ("id", "label", "citation", "data", "estimator", "seeds")
 _DEFAULTS: dict[str, Any] = {
@@ -50,18 +50,18 @@ _RESERVED = {
     "validation": "write holdout: <fraction> as a field of the row",
     "patience": "every epoch is recorded",
 }
-"""Parameters of the estimator that a row does not set, and why."""
+"""Parameter of the estimator that a row must not set -> why."""
 
 _CHECKED: set[tuple[str, Path]] = set()
-"""Estimators that were checked before, with the folder of their file: many rows have the same."""
+"""Estimators already checked, with the folder of their file, since many rows share one."""
 
 
 def check_row(document: Document, folder: Path) -> dict[str, Any]:
     """Check a row and return its fields, with defaults for those it lacks.
 
-    Checked are the keys, the data set's name or function and its options, the estimator's class,
-    its parameters' names and (by scikit-learn's constraints) values, seeds, published figures,
-    and that every import path leads somewhere.
+    This checks the keys, the data set's name or function and its options, the estimator's class,
+    the names and (by scikit-learn's constraints) values of its parameters, the seeds, the published
+    figures, and that every import path exists.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def _check_data(document: Document, folder: Path, where: Where = ("data",)) -> N
 def _check_arguments(
     document: Document, where: Where, function: Any, given: Mapping[str, Any]
 ) -> None:
-    """Compare names with a signature."""
+    """Compare the names of arguments with a signature."""
     parameters = _parameters(function)
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -150,7 +150,7 @@ def _check_arguments(
 
 
 def _check_estimator(document: Document, where: Where, folder: Path) -> Any:
-    """Check an object's class, the names of its parameters and their values; return it made."""
+    """Check an object's class and the names and values of its parameters; return the object."""
     document.mapping(where, required=["class"], optional={"params": {}})
     document.text((*where, "class"))
     inside = (*where, "params")
@@ -200,7 +200,7 @@ def _is_classifier(cls: type) -> bool:
 
 
 def _check_value(document: Document, where: Where, value: Any, folder: Path) -> Any:
-    """Check what is nested in a parameter; return the parameter made."""
+    """Check what is nested in a parameter; return the parameter with its objects made."""
     if isinstance(value, dict) and "class" in value:
         return _check_estimator(document, where, folder)
     if isinstance(value, dict):
@@ -224,7 +224,7 @@ def _try_to_make(document: Document, where: Where, cls: Any, params: dict[str, A
 
 
 def _check_run(document: Document, fields: Mapping[str, Any], folder: Path) -> None:
-    """Seeds, hold-out, device and further measures."""
+    """Check seeds, hold-out, device, further measures and watched parts."""
     seeds = fields["seeds"]
     document.sequence(
         ("seeds",), seeds, lambda where: document.number(where, 0, LARGEST_SEED, whole=True)
@@ -248,7 +248,9 @@ def _check_measure(document: Document, where: Where, folder: Path) -> None:
     except AnnotationError as error:
         document.fail(where, str(error))
     if not callable(measure):
-        document.fail(where, f"{document.at(where)!r} is no function; name one f(model, data)")
+        document.fail(
+            where, f"{document.at(where)!r} is not a function; name a function f(model, data)"
+        )
 
 
 def _check_part(document: Document, where: Where) -> None:
@@ -256,8 +258,8 @@ def _check_part(document: Document, where: Where) -> None:
     if part not in WATCHED:
         document.fail(
             where,
-            f"watch holds {part!r}; write {' or '.join(WATCHED)} (validation and test part are "
-            "watched anyway)",
+            f"watch holds {part!r}; write {' or '.join(WATCHED)} (the validation and test parts "
+            "are always watched)",
         )
 
 
@@ -268,7 +270,7 @@ def _check_published(document: Document, published: Any) -> None:
             _check_printed(document, where)
         return
     if not published:
-        document.fail(where, "published is empty; write what the paper printed, or leave it out")
+        document.fail(where, "published is empty; write the printed figures, or leave it out")
     document.sequence(where, published, lambda place: _check_printed(document, place))
     metrics = [each["metric"] for each in published]
     for i, metric in enumerate(metrics):
@@ -277,7 +279,7 @@ def _check_published(document: Document, published: Any) -> None:
 
 
 def _check_printed(document: Document, where: Where) -> None:
-    """Check what the paper printed of one measure."""
+    """Check the figure that the paper printed for one measure."""
     optional = dict.fromkeys(_PUBLISHED[2:])
     found = document.mapping(where, required=_PUBLISHED[:2], optional=optional)
     metric = document.text((*where, "metric"))

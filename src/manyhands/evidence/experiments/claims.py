@@ -18,18 +18,17 @@
         test: {kind: paired, better: conal/a, selection: chosen on held-out annotations,
                than: conal/a, than_selection: last epoch}
 
-Tests of claims: ``paired`` (``better``, ``than``: a row, or lists of as many rows whose mean is
-compared; ``by``, default 0), ``best`` (the same of one row and that of the list ``than`` with the
-highest mean), ``at_most`` and ``at_least`` (``row``, ``value``), ``near`` (``row``, ``value``,
-``within``), ``untestable`` (``why``). All but the last take ``metric`` (default
-accuracy) and ``selection`` (default: last epoch); those of one row take ``exact: true`` where
-nothing about it is random, as of facts of the data.
+Kinds of tests: ``paired`` (``better``, ``than``: a row each, or lists of equally many rows whose
+means are compared; ``by``, default 0), ``best`` (compares one row with the row of the list ``than``
+that has the highest mean), ``at_most`` and ``at_least`` (``row``, ``value``), ``near`` (``row``,
+``value``, ``within``), and ``untestable`` (``why``). All but the last take ``metric`` (default:
+accuracy) and ``selection`` (default: last epoch). Tests of one row take ``exact: true`` if nothing
+in the figure is random, such as a fact of the data.
 
-With ``at`` the metric is a column of the history: ``last`` or ``first`` for the last or first row
-that notes it, ``{round: 3}`` for the row where another column is 3; ``stage`` beside it leaves only
-that stage's rows. ``paired`` takes
-``than_selection`` and ``than_at`` where they are others for ``than``: one row may be compared with
-itself at another point.
+With ``at``, the metric is a column of the history: ``last`` or ``first`` is the last or first row
+that has a value, ``{round: 3}`` the row where the column ``round`` is 3. ``stage`` restricts this
+to the rows of one stage. ``paired`` takes ``than_selection`` and ``than_at`` if they differ for
+``than``, so a row can be compared with itself at another point.
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "near": (["row", "value", "within"], _BOUND),
     "untestable": (["why"], {}),
 }
-"""Kinds of tests: what each needs, and what it takes besides with its default."""
+"""Kind of test -> its required fields, and its optional fields with their defaults."""
 
 
 def read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
-    """Read and check a claim, on rows of which these are the ids."""
+    """Read and check a claim; ``rows`` are the ids that it may name."""
     fields = document.mapping(where, required=["id", "text", "test"], optional={})
     check_texts(document, where, fields, ("id", "text"), ())
     inside = (*where, "test")
@@ -81,18 +80,18 @@ def read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
     for name in SIDES:
         _check_side(document, (*inside, name), test.get(name), rows)
     if kind == "paired" and len(row_ids(test["better"])) != len(row_ids(test["than"])):
-        document.fail(inside, "better and than name different numbers of rows; name as many")
+        document.fail(inside, "better and than name different numbers of rows; name equally many")
     if kind == "best" and not isinstance(test["better"], str):
         document.fail((*inside, "better"), "better names several rows; name one")
     if kind == "best" and test["better"] in row_ids(test["than"]):
-        document.fail((*inside, "than"), "than has better itself; leave it out")
+        document.fail((*inside, "than"), "than contains the row of better; leave it out")
     if "metric" in test:
         _check_measure(document, inside, test)
     return Claim(fields["id"], fields["text"], test)
 
 
 def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) -> None:
-    """Check what is measured of the sides of a test, and when."""
+    """Check what a test measures on its sides, and at which point."""
     given = document.at(where)
     check_texts(document, where, test, ("metric",), ())
     if test.get("at") is not None:
@@ -113,7 +112,7 @@ def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) ->
         if test["metric"] not in SHARES:
             document.fail(
                 (*where, "than_selection"),
-                f"metric is {test['metric']!r}, which is of the last epoch only; leave "
+                f"metric is {test['metric']!r}, which exists for the last epoch only; leave "
                 f"than_selection out, or measure {' or '.join(SHARES)}",
             )
     first, than = (

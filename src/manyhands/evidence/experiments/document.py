@@ -1,4 +1,4 @@
-"""YAML with its lines: plain values that know where they are written."""
+"""YAML values that remember their lines, for messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Node:
     line : int
         Counted from 1; of a value in a mapping, the line of its key.
     static : bool
-        Whether nothing in it is to be expanded.
+        Whether it has nothing to expand.
     """
 
     __slots__ = ("line", "static", "value")
@@ -67,12 +67,12 @@ def fail(path: Path, line: int, message: str) -> NoReturn:
 def read_yaml(path: Path) -> Node:
     """Read a YAML file.
 
-    Unlike YAML 1.1, 1e-3 is the number it looks like, and ``<<`` is left as it is.
+    Unlike in YAML 1.1, 1e-3 is read as a number, and ``<<`` is an ordinary key.
 
     Raises
     ------
     RowError
-        If the file is not YAML, holds another kind of value, or a key twice.
+        If the file is not YAML, or has a value of another type or a key twice.
     MissingExtraError
         Without PyYAML.
     """
@@ -135,17 +135,17 @@ class _Reader:
 
 
 class Document:
-    """Plain values, the line of each, and checks that name it.
+    """Plain values with their lines, and checks whose messages name the line.
 
     Parameters
     ----------
     path : Path
     node : Node
-        Without anything left to be expanded.
+        Fully expanded.
     of : str
-        What the values are of where one place of the file makes several, for messages.
+        End of every message; names the row where one place in the file makes several rows.
     subject : str
-        What has the keys of the outermost mapping, for messages.
+        What the outermost mapping describes, for messages.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Document:
         self.data = node.plain()
 
     def fail(self, where: Where, message: str) -> NoReturn:
-        """Raise a `RowError` that begins with the line of a value (or of what holds it)."""
+        """Raise a `RowError` that begins with the line of a value (or of what contains it)."""
         node = self.node
         for key in where:
             try:
@@ -167,7 +167,7 @@ class Document:
         fail(self.path, node.line, message + self.of)
 
     def at(self, where: Where) -> Any:
-        """Return the value at a place, None where there is none."""
+        """Return the value at a place, or None."""
         value: Any = self.data
         for key in where:
             value = value.get(key) if isinstance(value, dict) else value[key]
@@ -176,7 +176,7 @@ class Document:
     def mapping(
         self, where: Where, *, required: Iterable[str], optional: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return a mapping with its defaults; refuse missing and unknown keys."""
+        """Return a mapping completed by defaults; refuse missing and unknown keys."""
         given, required = self.at(where), list(required)
         subject = ".".join(map(str, where)) or self.subject
         if not isinstance(given, dict):
@@ -196,22 +196,22 @@ class Document:
                 self.fail((*where, name), f"{subject} has no {name!r}{hint}{listed}")
 
     def text(self, where: Where) -> str:
-        """Return a value that must be a text that says something."""
+        """Return a value that must be a text and not blank."""
         value = self.at(where)
         if not isinstance(value, str) or not value.strip():
             self.fail(where, f"{where[0]} holds {value!r}; write a text")
         return value
 
     def check_metric(self, where: Where, metric: Any) -> None:
-        """Refuse what looks like a misspelt measure: of others, only their records know."""
-        # "balanced_accuracy" is another measure, "acuracy" is not.
+        """Refuse a metric that looks like a misspelt measure; only records show which exist."""
+        # "balanced_accuracy" is a measure of its own; "acuracy" is a misspelling.
         if isinstance(metric, str) and not is_share(metric):
             hint = did_you_mean(metric, SHARES)
             if hint:
                 self.fail(where, f"metric is {metric!r}{hint}; write the measure's name")
 
     def sequence(self, where: Where, given: Any, check: Callable[[Where], object]) -> None:
-        """Refuse what is no list, and check every part of a list."""
+        """Refuse anything but a list, and check every part of it."""
         if not isinstance(given, list):
             self.fail(where, f"{where[-1]} is {given!r}; write a list")
         for i in range(len(given)):
@@ -220,7 +220,7 @@ class Document:
     def number(
         self, where: Where, low: float, high: float | None = None, *, whole: bool = False
     ) -> None:
-        """Refuse what is no number within bounds, which count as within."""
+        """Refuse anything but a number within bounds, both included."""
         value = self.at(where)
         kind = (int,) if whole else (int, float)
         top = float("inf") if high is None else high

@@ -1,23 +1,23 @@
-"""The language of experiments' files: names, merging and repetition on plain YAML.
+"""The language of experiment files: names, merging and repetition in plain YAML.
 
 ==================================  ===============================================================
-``let: {name: value}``              names a value, for what stands beside it and within
-``$name``, ``$name.key``            is what the name stands for; in a list, a list's items
-``a text with $name or ${name}``    has the value within it
-``<<: $name``, ``<<: [$a, $b]``     takes keys of mappings; of those given twice the first counts,
-                                    and before them the key written beside ``<<``
-``- {for: {a: $list}, key: $a}``    is an item for every value; of several names, for every
-                                    combination, the last one changing fastest
-``- {for: {a: $list}, give: $a}``   the same where an item is no mapping; a list gives its items
+``let: {name: value}``              names a value for the mapping it is in
+``$name``, ``$name.key``            the value or a part of it; in a list, the items of a list
+``a text with $name or ${name}``    a text with the value inserted
+``<<: $name``, ``<<: [$a, $b]``     merges mappings; the first that has a key counts, and keys
+                                    beside ``<<`` override them all
+``- {for: {a: $list}, key: $a}``    one item per value; with several names, one per combination,
+                                    the last name changing fastest
+``- {for: {a: $list}, give: $a}``   the same for items that are not mappings; a list gives its items
 ==================================  ===============================================================
 
 ``for`` over a mapping takes its values, with their keys as ``label``. ``$text.slug`` is the text as
-a part of ids, in lower case, all but letters and digits replaced by ``_``; of a mapping it is that
-of its ``label``, unless it says ``slug`` itself.
+part of an id: in lower case, with ``_`` for everything but letters and digits. For a mapping, it is
+the slug of its ``label``, unless the mapping has a ``slug`` itself.
 
-A name is looked up where it is used, not where it is written: a value in ``let`` may speak of
-``$set`` before any set is chosen. Within its own value, a name is what it is further out:
-``seeds: $seeds`` takes the seeds that ``let`` says.
+A name is looked up where it is used, not where it is defined: a value in ``let`` may refer to
+``$set`` before any set is chosen. Within its own value, a name refers to the enclosing scope:
+``seeds: $seeds`` takes the seeds from ``let``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from manyhands.evidence.objects import did_you_mean
 _NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
 _WHOLE = re.compile(rf"\$(?:({_NAME})|\{{({_NAME})\}})")
 _DEEPEST = 60
-"""References within references; more are a name that stands for itself."""
+"""Largest depth of references within references; beyond it, a name must refer to itself."""
 
 _LOOPS = "stands for itself; give one of the two another name"
 
@@ -41,13 +41,13 @@ Fields = Mapping[str, Node]
 
 
 def slug(text: str) -> str:
-    """Return a text as a part of an id."""
+    """Return a text as part of an id, such as "cb_focal" for "CB Focal"."""
     kept = "".join(character if character.isalnum() else "_" for character in text.lower())
     return "_".join(part for part in kept.split("_") if part)
 
 
 class Scope:
-    """Names and what they stand for; inner ones hide outer ones.
+    """Names and their values; inner names hide outer ones.
 
     Parameters
     ----------
@@ -62,11 +62,11 @@ class Scope:
         self._passed: frozenset[tuple[int, str]] = frozenset() if outer is None else outer._passed
 
     def find(self, name: str) -> tuple[Node, Scope] | None:
-        """Return what a name stands for, and the scope to expand that in; None if nothing."""
+        """Return a name's value and the scope to expand it in, or None."""
         level: Scope | None = self
         while level is not None:
             if name in level.names and (id(level.names), name) not in self._passed:
-                # Within its own value, the name is what it is further out.
+                # Within its own value, the name refers to the enclosing scope.
                 within = Scope(self.names, self.outer)
                 within._passed = self._passed | {(id(level.names), name)}
                 return level.names[name], within
@@ -74,7 +74,7 @@ class Scope:
         return None
 
     def every(self) -> list[str]:
-        """Return all names."""
+        """Return all names, inner ones first."""
         return [*self.names, *([] if self.outer is None else self.outer.every())]
 
 
@@ -102,7 +102,7 @@ class Expander:
         fail(self.path, node.line, message)
 
     def value_of(self, name: str, scope: Scope) -> Node:
-        """Return what a name of a scope stands for, expanded."""
+        """Return the value of a name in a scope, expanded."""
         found = scope.find(name)
         assert found is not None
         return self.expand(*found)
@@ -119,7 +119,7 @@ class Expander:
                 self.fail(node, f"nothing uses {name!r}{hint}; correct the name, or remove it")
 
     def expand(self, node: Node, scope: Scope) -> Node:
-        """Return a node with nothing left to be expanded."""
+        """Return a node, fully expanded."""
         if node.static:
             return node
         if isinstance(node.value, str):
@@ -134,7 +134,7 @@ class Expander:
         return Node({key: self.expand(part, scope) for key, part in fields.items()}, node.line)
 
     def head(self, node: Node, scope: Scope) -> tuple[Node, Scope]:
-        """Follow references until there is a value, whose parts may have more of them."""
+        """Follow references up to a value, whose parts may contain further references."""
         steps = 0
         while isinstance(node.value, str) and (whole := _WHOLE.fullmatch(node.value)):
             steps += 1
@@ -144,7 +144,7 @@ class Expander:
         return node, scope
 
     def scope_of(self, node: Node, scope: Scope) -> Scope:
-        """Return the scope within a mapping: with the names in its ``let``."""
+        """Return the scope within a mapping, which adds the names in its ``let``."""
         if "let" not in node.value:
             return scope
         names = self.mapping(node.value["let"], scope)
@@ -152,7 +152,7 @@ class Expander:
         return Scope(names, scope)
 
     def fields(self, node: Node, scope: Scope) -> dict[str, Node]:
-        """Return the keys of a mapping and of those it merges, values not expanded."""
+        """Return the fields of a mapping and of those it merges, values not expanded."""
         own = {key: part for key, part in node.value.items() if key not in ("<<", "let")}
         if "<<" not in node.value:
             return own
@@ -166,7 +166,7 @@ class Expander:
         return {**found, **own}
 
     def mapping(self, node: Node, scope: Scope) -> dict[str, Node]:
-        """Return the keys of what must be a mapping (or nothing)."""
+        """Return the fields of a node that must be a mapping or null."""
         found, within = self.head(node, scope)
         if found.value is None:
             return {}
@@ -175,7 +175,7 @@ class Expander:
         return self.fields(found, within)
 
     def items(self, node: Node, scope: Scope) -> Iterator[tuple[Node, Scope]]:
-        """Yield the items of a list, with the scope in which each is to be expanded."""
+        """Yield the items of a list, each with the scope to expand it in."""
         for part in node.value:
             found, within = self.head(part, scope)
             if found is not part and isinstance(found.value, list):
@@ -209,7 +209,7 @@ class Expander:
             yield from self.items(given if isinstance(given.value, list) else one, within)
 
     def _combinations(self, loops: list[tuple[str, Node]], scope: Scope) -> Iterator[Scope]:
-        """Yield a scope for every combination; a list may speak of the names before it."""
+        """Yield a scope per combination; a list may refer to the names before it."""
         if not loops:
             yield scope
             return
@@ -218,7 +218,7 @@ class Expander:
             yield from self._combinations(others, Scope({name: value}, scope))
 
     def _values(self, node: Node, scope: Scope) -> list[Node]:
-        """Return what ``for`` takes one after another."""
+        """Return the values that a name in ``for`` takes."""
         found, within = self.head(node, scope)
         if isinstance(found.value, dict):
             entries = self.entries(found, within)
@@ -232,7 +232,7 @@ class Expander:
         ]
 
     def _find(self, match: re.Match[str], node: Node, scope: Scope) -> tuple[Node, Scope]:
-        """Return what a reference stands for, and the scope to expand that in."""
+        """Return the value of a reference, and the scope to expand it in."""
         name, *keys = (match[1] or match[2]).split(".")
         self.used.update((name, *keys))
         found = scope.find(name)
@@ -258,7 +258,7 @@ class Expander:
         return value, scope if keys else within
 
     def _referred(self, match: re.Match[str], node: Node, scope: Scope) -> Node:
-        """Return what a reference stands for, expanded."""
+        """Return the value of a reference, expanded."""
         self._depth += 1
         if self._depth > _DEEPEST:
             self.fail(node, f"{node.value!r} {_LOOPS}")

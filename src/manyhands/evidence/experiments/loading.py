@@ -1,4 +1,4 @@
-"""Files of experiments: one of a paper and all its rows, or one of a single row.
+"""Loading experiment files: one per paper with all its rows, or one per single row.
 
 ::
 
@@ -7,11 +7,11 @@
     let: {...}        # named values; see `manyhands.evidence.experiments.expansion`
     tables: [...]     # with their rows; see `manyhands.evidence.experiments.tables`
     figures: [...]    # see `manyhands.evidence.experiments.plans`
-    rows: [...]       # those that no table describes
+    rows: [...]       # rows that no table describes
     claims: [...]     # see `manyhands.evidence.experiments.claims`
 
-That is ``<paper>.yaml``. A file without any of these keys but ``let`` is a single row,
-``<method>/<row>.yaml``; where it has no id, this is the name of its folder and its own.
+This is ``<paper>.yaml``. A file without title, tables, figures, rows and claims is a single row,
+``<method>/<row>.yaml``; without an ``id``, its id is ``<method>/<row>``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from manyhands.exceptions import AnnotationError
 _PARTS = ("tables", "figures", "rows", "claims")
 _PAPER = ("title", "citation", *_PARTS)
 _OF_PAPERS = ("title", *_PARTS)
-"""What no row has: a file with one of them is a paper's."""
+"""Keys that no row has: a file with one of them describes a paper."""
 
 _Rows = list[tuple[Row, Document]]
 
@@ -59,13 +59,13 @@ def load_experiments(folder: str | Path) -> tuple[list[Row], dict[str, Paper]]:
     rows : list of Row
         In the order of their ids.
     papers : dict of str to Paper
-        By key. Tables that rows name and no file describes are described by those rows.
+        By key. A table that rows name but no file describes is built from these rows.
 
     Raises
     ------
     RowError
-        If a file is wrong, a paper names a row that is not there, or a row a table or figure that
-        its paper's file lacks.
+        If a file is wrong, if a paper names a row that does not exist, or if a row names a table or
+        figure that its paper's file lacks.
     AnnotationError
         If there is no such folder.
     """
@@ -123,7 +123,7 @@ def load_paper(path: str | Path, rows: Iterable[str] = ()) -> Paper:
     ----------
     path : str or Path
     rows : iterable of str
-        Ids that claims and figures may name besides those of the file's own rows.
+        Ids that claims and figures may name in addition to those of the file's own rows.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def load_paper(path: str | Path, rows: Iterable[str] = ()) -> Paper:
     """
     own, document = _read_file(Path(path))
     if document is None:
-        fail(Path(path), 1, "this file is a row's, not a paper's; give it a title")
+        fail(Path(path), 1, "this file is a row's, not a paper's; add a title")
     return _read_paper(document, [*rows, *(row.id for row, _ in own)])
 
 
@@ -158,7 +158,7 @@ def _every_row(read: dict[Path, tuple[_Rows, Document | None]]) -> _Rows:
 
 
 def _read_file(path: Path) -> tuple[_Rows, Document | None]:
-    """Return the rows of a file, and what it says of a paper, expanded."""
+    """Return the rows of a file, and its description of a paper (None for a single row)."""
     top = read_yaml(path)
     expander = Expander(path)
     if not isinstance(top.value, dict) or not any(key in top.value for key in _OF_PAPERS):
@@ -194,7 +194,7 @@ def _read_file(path: Path) -> tuple[_Rows, Document | None]:
 
 
 def _items(expander: Expander, node: Node, scope: Scope) -> Iterable[tuple[Node, Scope]]:
-    """Yield what must be a list of mappings, with the scope of each."""
+    """Yield the mappings of what must be a list of mappings, each with its scope."""
     listed, within = expander.head(node, scope)
     if listed.value is None:
         return
@@ -207,7 +207,7 @@ def _items(expander: Expander, node: Node, scope: Scope) -> Iterable[tuple[Node,
 
 
 def _row(path: Path, node: Node, paper: dict[str, Node]) -> tuple[Row, Document]:
-    """Check a row of a paper, which has the paper's citation where it has none."""
+    """Check a row of a paper; without a citation, it gets that of the paper."""
     citation = {"citation": paper["citation"]} if "citation" in paper else {}
     node = Node({**citation, **node.value}, node.line)
     of = f" (row {node.value['id'].plain()})" if "id" in node.value else ""
@@ -218,7 +218,7 @@ def _single_row(expander: Expander, node: Node) -> tuple[Row, Document]:
     path = expander.path
     node = expander.expand(node, Scope({}))
     if isinstance(node.value, dict):
-        # Resolved: a file given as ./row.yaml has its folder's name all the same.
+        # Resolved, because the parent of a relative path such as row.yaml has no name.
         name = f"{path.resolve().parent.name}/{path.stem}"
         node = Node({"id": Node(name, 1), **node.value}, node.line)
     return read_row(path, node)
@@ -242,7 +242,7 @@ def _read_paper(document: Document, rows: Sequence[str]) -> Paper:
 
 
 def _check_rows(paper: Paper, rows: Iterable[tuple[Row, Document]]) -> None:
-    """Refuse a row whose table its paper lacks, or that has no place on its figure's x axis."""
+    """Refuse a row whose table its paper lacks, or that has no number on its figure's x axis."""
     plans: dict[str, TablePlan | FigurePlan] = {p.id: p for p in paper.tables}
     plans |= {p.id: p for p in paper.figures}
     for row, document in rows:
@@ -271,7 +271,7 @@ def _check_rows(paper: Paper, rows: Iterable[tuple[Row, Document]]) -> None:
 
 
 def _check_drawn(document: Document, paper: Paper, rows: Iterable[Row]) -> None:
-    """Refuse a figure of a table's rows that names a column or label which the table lacks."""
+    """Refuse a figure of a table's rows that names a column or label that the table lacks."""
     tables = {plan.id: plan for plan in paper.tables}
     for i, figure in enumerate(paper.figures):
         if figure.kind not in CURVES:
@@ -294,7 +294,7 @@ def _check_drawn(document: Document, paper: Paper, rows: Iterable[Row]) -> None:
 
 
 def _described_by(key: str, rows: Sequence[Row]) -> Paper:
-    """Describe the tables of rows whose paper has no file."""
+    """Make a paper from rows whose paper has no file."""
     tables = dict.fromkeys(table_of(row).partition("/")[2] for row in rows)
     return Paper(
         key,

@@ -1,4 +1,4 @@
-"""What a paper shows and claims: its tables, figures and claims, as plain data."""
+"""A paper's tables, figures and claims as plain data."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from manyhands.evidence.experiments.checks import WAYS
 from manyhands.evidence.experiments.rows import Row
 
 OWN = "own"
-"""Key of the page of rows that stand in no paper's table."""
+"""Key of the page for rows that are in no paper's table."""
 
 CURVES = ("history", "profile")
 """Kinds of figures that draw the rows of a table."""
 
 SIDES = ("better", "than", "row")
-"""What a test says of rows."""
+"""Fields of a test that name rows."""
 
 ENDS = ("first", "last")
-"""Rows of a history that a test names without a number."""
+"""Rows of a history that a test can name without a number."""
 
 
 @dataclass(frozen=True)
 class TablePlan:
     """A table of a paper: what is measured, and the order of its columns and rows (labels).
 
-    With several measures it is shown once for each.
+    A table with several measures is shown once per measure.
     """
 
     id: str
@@ -37,13 +37,13 @@ class TablePlan:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Return what is measured, in the order of the page."""
+        """The measures, in the order of the page."""
         return (self.metric,) if isinstance(self.metric, str) else self.metric
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A matrix of a figure: a measure in ``extra`` of a row."""
+    """One matrix of a figure: a measure in a row's ``extra``."""
 
     row: str
     extra: str
@@ -52,7 +52,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Level:
-    """A horizontal line of a figure: a measure in ``extra`` of the rows of a panel."""
+    """A horizontal line of a figure: a measure in ``extra`` of a panel's rows."""
 
     extra: str
     label: str
@@ -60,7 +60,7 @@ class Level:
 
 @dataclass(frozen=True)
 class FigurePlan:
-    """A figure of a paper, of ``kind`` lines, matrices, history or profile.
+    """A figure of a paper; its ``kind`` is lines, matrices, history or profile.
 
     See `manyhands.evidence.experiments.plans`.
     """
@@ -82,7 +82,7 @@ class FigurePlan:
     x_absent: float | None = None
 
     def place(self, row: Row) -> Any:
-        """Return a row's value on the x axis; ``x_absent`` where it has none."""
+        """Return a row's value on the x axis, or ``x_absent`` if the row has none."""
         value: Any = {"data": row.data, "estimator": row.estimator}
         for key in self.x.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
@@ -99,7 +99,7 @@ class Claim:
 
     @property
     def rows(self) -> list[str]:
-        """Ids of the rows that decide it."""
+        """Ids of the rows that the test compares."""
         return [name for key in SIDES for name in row_ids(self.test.get(key, []))]
 
 
@@ -116,17 +116,17 @@ class Paper:
 
 
 def paper_of(row: Row) -> str:
-    """Return the key of the paper that a row stands in."""
+    """Return the key of the paper that a row belongs to."""
     return table_of(row).split("/")[0]
 
 
 def table_of(row: Row) -> str:
-    """Return ``paper/table`` of a row; rows without one stand together, by method."""
+    """Return ``paper/table`` of a row; rows without a table are grouped by method."""
     return row.table or f"{OWN}/{row.id.split('/')[0]}"
 
 
 def column_of(row: Row) -> str:
-    """Return a row's column; rows without one stand under their data's name."""
+    """Return a row's column; for a row without one, the name of its data."""
     return row.column or str(next(row.data[k] for k in WAYS if k in row.data))
 
 

@@ -1,30 +1,30 @@
-"""Tables and figures of a paper: what a file says of them.
+"""Reading and checking the tables and figures of a paper.
 
 ::
 
     tables:
       - id: table1                    # rows say `table: chu2021/table1`
         title: Test accuracy on real annotations
-        metric: accuracy              # or macro_f1, or the name of a measure in `extra`; of a
-                                      # list, the page shows the table once a measure
+        metric: accuracy              # or macro_f1, or the name of a measure in `extra`; for a
+                                      # list, the page shows the table once per measure
         columns: [LabelMe, Music]     # rows say `column: LabelMe`
         rows: [DL-MV, CoNAL]          # labels, in the order of the page
     figures:
       - id: fig4                      # rows say `table: chu2021/fig4`
-        kind: lines                   # a panel a column, a line a label, points with error bars
+        kind: lines                   # one panel per column, one line per label, with error bars
         title: Accuracy by proportion of common noise
         metric: accuracy
         x: data.proportion            # or estimator.params.<name>: where a row's x stands
         x_label: proportion of common noise
-        x_absent: 0                   # x of rows that do not say it; optional: all say it
-        columns: [asymmetric, symmetric]   # optional, as is rows
+        x_absent: 0                   # x of rows without that parameter; optional
+        columns: [asymmetric, symmetric]   # optional, like rows
       - id: fig6
-        kind: history                 # curves of what training noted, of the rows of a table
+        kind: history                 # columns of the history, for the rows of a table
         title: Imbalance by round
         table: table1                 # of this file
         metric: imbalance             # a column of the history (`history` of a record)
-        x: round                      # another; `epoch` is counted over all stages
-        stage: adversarial            # only its rows, `epoch` counted in it; optional: all
+        x: round                      # another column; `epoch` is counted over all stages
+        stage: adversarial            # only its rows, with epochs counted in it; optional
         x_label: round
         columns: [LabelMe]            # panels, columns of the table; optional: all
         rows: [CoNAL]                 # lines, labels in the table; optional: all
@@ -32,20 +32,20 @@
         levels:                       # horizontal lines, of a measure in `extra`; optional
           - {extra: gold_imbalance, label: gold labels}
       - id: fig2
-        kind: profile                 # curves of vectors in `extra`, of the rows of a table
-        title: Accuracy of the instances of least entropy
-        table: table1                 # as in history, as are columns and rows
+        kind: profile                 # vectors in `extra`, for the rows of a table
+        title: Accuracy on the instances with the lowest entropy
+        table: table1                 # as in history; columns and rows too
         metric: accumulated_accuracy  # a vector in `extra`
-        x: accumulated_share          # another, of as many entries
+        x: accumulated_share          # another vector of the same length
         x_label: share of the instances
       - id: fig5
-        kind: matrices                # heat maps of what a row's `extra` gives, its first seed
+        kind: matrices                # heat maps of matrices in `extra` of a row's first seed
         title: Common confusion, true and learnt
         panels:
           - {row: conal/chu2021_synthetic, extra: true_common, title: true}
           - {row: conal/chu2021_synthetic, extra: learnt_common, title: learnt}
 
-How a table describes its rows, too: `manyhands.evidence.experiments.tables`.
+`manyhands.evidence.experiments.tables` says how a table describes its rows.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ FIGURES: dict[str, tuple[list[str], dict[str, Any]]] = {
     ),
     "profile": (["table", "metric", "x", "x_label"], _PARTS),
 }
-"""Kinds of figures, in the same way."""
+"""Kind of figure -> its required fields, and its optional fields with their defaults."""
 
 
 def places(document: Document, *where: str | int) -> list[Where]:
-    """Return where the items of a list stand; none where there is no list."""
+    """Return the places of a list's items, none if there is no list."""
     found = document.at(where)
     if found is not None:
         document.sequence(where, found, lambda place: None)
@@ -108,7 +108,7 @@ def read_table(document: Document, where: Where) -> TablePlan:
 def read_figure(
     document: Document, where: Where, rows: Sequence[str], tables: Iterable[str]
 ) -> FigurePlan:
-    """Read and check a figure, of rows and tables with these ids."""
+    """Read and check a figure; ``rows`` and ``tables`` are the ids that it may name."""
     given = document.at(where)
     kind = given.get("kind") if isinstance(given, dict) else None
     if kind not in FIGURES:
@@ -116,7 +116,7 @@ def read_figure(
     if kind == "history" and "selection" in given:
         document.fail(
             (*where, "selection"),
-            "a figure of kind history draws every epoch, none is chosen; leave selection out",
+            "a figure of kind history draws every epoch and chooses none; leave selection out",
         )
     required, optional = FIGURES[kind]
     required = ["id", "title", "kind", *required]
@@ -169,14 +169,14 @@ def _read_panel(document: Document, where: Where, rows: Sequence[str]) -> Panel:
 
 
 def check_row_id(document: Document, where: Where, name: Any, rows: Sequence[str]) -> None:
-    """Refuse what is not the id of a row."""
+    """Refuse anything but the id of a row."""
     if name not in rows:
         hint = did_you_mean(str(name), rows)
         document.fail(where, f"there is no row {name!r}{hint}; describe it, or name another")
 
 
 def check_selection(document: Document, where: Where, selection: Any, known: Sequence[str]) -> None:
-    """Refuse what is no way to choose an epoch."""
+    """Refuse anything but a known way to choose the epoch."""
     if selection not in known:
         document.fail(where, f"{where[-1]} is {selection!r}; write one of {', '.join(known)}")
 
@@ -188,7 +188,7 @@ def check_texts(
     texts: Sequence[str],
     lists: Sequence[str],
 ) -> None:
-    """Refuse fields that are no texts, or no lists of texts."""
+    """Refuse fields that are not texts, or not lists of texts, as they must be."""
     for name in texts:
         if not isinstance(fields[name], str) or not fields[name].strip():
             document.fail((*where, name), f"{name} is {fields[name]!r}; write a text")
@@ -201,7 +201,7 @@ def check_texts(
 
 
 def check_ids(document: Document) -> None:
-    """Refuse an id twice: a row says table: paper/id, and a file is named by it."""
+    """Refuse repeated ids and ids with "/", since rows and file names contain them."""
     seen: set[str] = set()
     for where in [*places(document, "tables"), *places(document, "figures")]:
         name = document.at((*where, "id"))

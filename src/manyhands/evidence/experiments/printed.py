@@ -1,9 +1,9 @@
-"""Figures as a paper prints them: a line of texts such as "87.12 ± 0.55" for every row.
+"""Figures as a paper prints them: per row, a list of texts such as "87.12 ± 0.55".
 
 ::
 
     printed:
-      metric: accuracy              # of several in a figure, "0.818 / 0.817", a list
+      metric: accuracy              # a list if a figure has several, as "0.818 / 0.817"
       percent: true                 # figures are divided by 100; default: false
       n: 5                          # repetitions, and how the epoch was chosen; optional
       selection: gold validation
@@ -12,7 +12,7 @@
         DL-MV: [79.83 ± 0.34, 72.53 ± 0.41]
         CoNAL: [87.12 ± 0.55, "-"]  # nothing is printed here
 
-A row or column of the table that has another name in print says ``printed_row: name`` or
+A row or column of the table with another name in print has ``printed_row: name`` or
 ``printed_column: name``.
 """
 
@@ -34,13 +34,13 @@ _NOTHING = "-"
 def published(
     expander: Expander, printed: Mapping[str, Node], fields: Mapping[str, Node], scope: Scope
 ) -> Node | None:
-    """Return the field ``published`` of a row, None where the paper prints nothing.
+    """Return the field ``published`` of a row, None if the paper prints nothing.
 
     Parameters
     ----------
     expander : Expander
     printed : mapping of str to Node
-        What the table says under ``printed``, its values not expanded.
+        The table's field ``printed``, values not expanded.
     fields : mapping of str to Node
         Fields of the row, among them ``label`` and ``column``.
     scope : Scope
@@ -49,7 +49,7 @@ def published(
     Raises
     ------
     RowError
-        If a figure is not one, or a line has not as many as there are columns.
+        If a text is not a figure, or a row has more or fewer figures than there are columns.
     """
     for key, node in printed.items():
         if key not in _KEYS:
@@ -65,7 +65,7 @@ def published(
         return None
     figures = expander.expand(line, scope)
     if not isinstance(figures.value, list) or len(figures.value) != len(columns):
-        expander.fail(line, f"{figures.plain()!r} are not {len(columns)} figures, one a column")
+        expander.fail(line, f"{figures.plain()!r} are not {len(columns)} figures, one per column")
     figure = figures.value[columns.index(names[1])]
     if figure.value == _NOTHING:
         return None
@@ -87,7 +87,7 @@ def published(
 
 
 def _read(expander: Expander, figure: Node, text: str, percent: bool) -> dict[str, Node]:
-    """Read "87.12 ± 0.55"; in decimals, so that 87.12 % is 0.8712 to the last bit."""
+    """Read "87.12 ± 0.55"; decimal arithmetic makes 87.12 % equal 0.8712 to the last bit."""
     match = _FIGURE.fullmatch(text.strip())
     if match is None:
         expander.fail(figure, f"{text.strip()!r} is no figure; write it such as 87.12 ± 0.55")

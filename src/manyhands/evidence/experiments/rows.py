@@ -1,4 +1,4 @@
-"""Rows: what is run, where it stands, and what the paper printed."""
+"""Rows: what to run, where the result is shown, and what the paper printed."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from manyhands.evidence.records.records import digest
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: what is run, where it stands, what the paper printed.
+    """One row of a table: what to run, where the result is shown, what the paper printed.
 
     Attributes
     ----------
     id : str
         Method and name, such as "conal/chu2021_labelme".
     file : str
-        The experiments' file that describes it.
+        The experiment file that describes it.
     label, citation : str
     table, column : str or None
         Table ("paper/table") and the column in it.
     data : dict
         See `load_data`; ``random_state: seed`` in it stands for the run's own seed.
     estimator : dict
-        ``class`` (a name in manyhands, or "module:Class") and ``params``; within these, a dict
-        with a ``class`` is an object to be made in the same way.
+        ``class`` (a name in manyhands, or "module:Class") and ``params``. A dict with a ``class``
+        within ``params`` describes an object in the same way.
     seeds : tuple of int
     holdout : float or None
-        Fraction of the annotations on which an epoch is chosen, in a second fit.
+        Fraction of the annotations that a second fit holds out to choose the epoch.
     device : {"cpu", "gpu"}
     extra : tuple of str
-        "module:function" of further measures, f(model, data) -> dict of str to float.
+        "module:function" of further measures, f(model, data) -> dict of str to number or array.
     published : dict, sequence of dict, or None
-        ``metric``, ``value``, ``sd``, ``n``, ``selection``; of several measures, one each.
+        ``metric``, ``value``, ``sd``, ``n``, ``selection``; one dict per measure.
     deviations : tuple of str
     watch : tuple of {"train"}
-        Further parts of the data on which accuracy is noted after every epoch.
+        Further parts of the data on which accuracy is recorded after every epoch.
 
     See Also
     --------
@@ -67,21 +67,21 @@ class Row:
 
     @property
     def paper(self) -> str:
-        """Name of the experiments' file without its ending."""
+        """Name of the experiment file without its suffix."""
         return Path(self.file).stem
 
     @property
     def folder(self) -> Path:
-        """Where the file stands: relative data folders and a user's modules start from it."""
+        """Folder of the file; relative data folders and a user's modules start from it."""
         return Path(self.file).parent
 
     def data_of(self, seed: int) -> dict[str, Any]:
-        """Return ``data`` as it is with a seed: a simulated crowd may be another one with each."""
+        """Return ``data`` with the run's seed filled in."""
         found: dict[str, Any] = _with_seed(self.data, seed)
         return found
 
     def published_of(self, metric: str) -> dict[str, Any] | None:
-        """Return what the paper printed of a measure, None if nothing."""
+        """Return the figure that the paper printed for a measure, or None."""
         return next((each for each in _each(self.published) if each["metric"] == metric), None)
 
     def make_estimator(self, seed: int) -> Any:
@@ -93,7 +93,7 @@ class Row:
         return cls(**params, **{name: here[name] for name in here if name in accepted})
 
     def specification(self) -> dict[str, Any]:
-        """Return what decides the result, as plain values; labels and printed figures do not."""
+        """Return everything that decides the result, as plain values (no labels or figures)."""
         found = {
             "data": self.data,
             "estimator": self.estimator,
@@ -101,7 +101,7 @@ class Row:
             "device": self.device,
             "extra": list(self.extra),
         }
-        # Not where it is empty: records made before rows had it are still theirs.
+        # Left out if empty, which keeps the keys of records made before rows had this field.
         return {**found, "watch": list(self.watch)} if self.watch else found
 
     @property
@@ -116,7 +116,7 @@ class Row:
 
 
 def _each(published: Any) -> list[dict[str, Any]]:
-    """Return printed figures as a list, however many there are."""
+    """Return printed figures as a list, whether there are none, one or several."""
     if published is None:
         return []
     return [published] if isinstance(published, dict) else list(published)
@@ -135,7 +135,7 @@ def read_row(path: Path, node: Node, of: str = "") -> tuple[Row, Document]:
     Parameters
     ----------
     path : Path
-        The file it is written in.
+        The file that contains the row.
     node : Node
         The row, expanded.
     of : str
@@ -160,7 +160,7 @@ def read_row(path: Path, node: Node, of: str = "") -> tuple[Row, Document]:
 
 
 def _in_full(path: Path, node: Node) -> Node:
-    """Spell out what experiments' files write short: tables, measures, and data factories."""
+    """Replace the short names of tables, measures and data factories by full names."""
     if not isinstance(node.value, dict):
         return node
     fields = dict(node.value)
@@ -189,7 +189,7 @@ def _factories_in_full(data: Node) -> Node:
 
 
 def _make(value: Any, folder: Path) -> Any:
-    """Make a parameter: an object where a class is named, else the value as it is."""
+    """Return a parameter's value, with objects made where a class is named."""
     if isinstance(value, dict) and "class" in value:
         return find_object(value["class"], folder)(**_make(value.get("params") or {}, folder))
     if isinstance(value, dict):
@@ -200,7 +200,7 @@ def _make(value: Any, folder: Path) -> Any:
 
 
 def _classes_in(value: Any) -> list[str]:
-    """Names of all classes in an estimator's description."""
+    """Return the names of all classes in an estimator's description."""
     if isinstance(value, list):
         return [name for part in value for name in _classes_in(part)]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Rows of a file: those of tables, of every column, row and point, and those written singly.
+"""Building rows: from the columns, rows and points of tables, or from single descriptions.
 
 A table (and a figure that has rows of its own) describes its rows together::
 
@@ -19,9 +19,10 @@ A table (and a figure that has rows of its own) describes its rows together::
       cells:                                    # of single rows in a column; optional
         CoNAL: {Music: null}                    # null: there is no such row
 
-A row has the fields of ``base``, its column, its row, its point and its cell; of what several say
-the last counts. All of them are names that others may refer to, those that no row has among them.
-``label``, ``column``, ``table``, ``citation`` and ``slug`` (of the label) need not be written.
+A row takes the fields of ``base``, its column, its row, its point and its cell, in this order;
+later ones override earlier ones. Fields may refer to each other by name, also to fields that are
+not keys of a row. ``label``, ``column``, ``table``, ``citation`` and ``slug`` (of the label) are
+filled in.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ ROW = (
     "published",
     "deviations",
 )
-"""Fields of a row; others are names for these to refer to."""
+"""Fields of a row; all others are names that these can refer to."""
 
 _OF_ITSELF = ("slug", "printed_row", "printed_column")
 """Names that the loader itself uses."""
 
 _OF_ROWS = ("base", "points", "cells", "printed")
-"""Parts of a table that describe rows and nothing of the table itself."""
+"""Parts of a table that describe its rows, not the table itself."""
 
 
 def rows_of_table(expander: Expander, table: Node, scope: Scope) -> Iterator[Node]:
@@ -92,13 +93,13 @@ def rows_of_table(expander: Expander, table: Node, scope: Scope) -> Iterator[Nod
 
 
 def row_of(expander: Expander, fields: dict[str, Node], scope: Scope, line: int) -> Node:
-    """Return a row with its own fields alone, expanded."""
+    """Return a row with only the fields in `ROW`, expanded."""
     expander.name({k: v for k, v in fields.items() if k not in (*ROW, *_OF_ITSELF)})
     return Node({k: expander.value_of(k, scope) for k in fields if k in ROW}, line)
 
 
 def plan_of(expander: Expander, table: Node, scope: Scope) -> Node:
-    """Return what a table or figure says of itself: of its columns and rows their names."""
+    """Return the description of a table or figure itself, with only names of columns and rows."""
     found = {}
     for key, node in expander.fields(table, scope).items():
         if key in _OF_ROWS:
@@ -122,7 +123,7 @@ def _points(
     if not isinstance(points.value, list):
         expander.fail(points, f"points are {points.plain()!r}; write a list of mappings")
     return [
-        # A point made by a loop is expanded here, where the loop's names are known.
+        # Expand a point made by a loop here, where the loop's names are known.
         expander.mapping(point if of.names is inner.names else expander.expand(point, of), inner)
         for point, of in expander.items(points, within)
     ]

@@ -1,4 +1,4 @@
-"""Measures of confusions: what a model learnt against what a simulated crowd had."""
+"""Measures of confusions: those a model learnt against those of a simulated crowd."""
 
 from __future__ import annotations
 
@@ -14,33 +14,32 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 
 SHOWN = 3
-"""Annotators whose matrices are kept, as in CoNAL's Fig. 5."""
+"""Number of annotators whose matrices are kept, as in CoNAL's Fig. 5."""
 
 COMMON = 1 / 3
-"""Share of annotators from which on a mistake is named."""
+"""Smallest share of annotators for which a mistake gets a figure of its own."""
 
 
 def common_confusion_error(model: Any, data: Data) -> dict[str, float]:
-    """How far the common confusion a model learnt is from the one its crowd had.
+    """Measure how far the common confusion a model learnt is from that of its crowd.
 
     Parameters
     ----------
     model : estimator with ``common_confusion_``
     data : Data
-        Of a simulated crowd with common noise.
+        From a simulated crowd with common noise.
 
     Returns
     -------
     dict of str to float
         ``common_mean_absolute_error`` (over the entries), ``common_frobenius_error``, and
-        ``common_start_error``: the mean absolute error of the identity, which is what no common
-        noise would be.
+        ``common_start_error``: the mean absolute error of the identity matrix, which means no
+        common noise.
 
     Raises
     ------
     AnnotationError
-        If the model has no such matrix, or the truth of the crowd is unknown or without common
-        noise.
+        If the model has no such matrix, or the crowd's truth is unknown or has no common noise.
 
     References
     ----------
@@ -55,26 +54,26 @@ def common_confusion_error(model: Any, data: Data) -> dict[str, float]:
 
 
 def individual_confusion_error(model: Any, data: Data) -> dict[str, float]:
-    """How far individual confusions are from those that annotators had, in the mean.
+    """Measure how far the individual confusions a model learnt are from the annotators' own.
 
     Parameters
     ----------
     model : estimator with ``individual_confusion_``, else ``confusion_``
-        The latter mixes all of an annotator's noise: the error of not telling them apart.
+        The latter mixes all noise of an annotator, and shows the error of not separating it.
     data : Data
-        Of a simulated crowd.
+        From a simulated crowd.
 
     Returns
     -------
     dict of str to float
         ``individual_mean_absolute_error`` (over entries and annotators),
-        ``individual_frobenius_error`` (of a matrix, mean over annotators) and
-        ``individual_start_error``, the mean absolute error of identities.
+        ``individual_frobenius_error`` (per matrix, mean over annotators) and
+        ``individual_start_error``, the mean absolute error of identity matrices.
 
     Raises
     ------
     AnnotationError
-        If the model has no confusion matrices, or the truth of the crowd is unknown.
+        If the model has no confusion matrices, or the crowd's truth is unknown.
     """
     name = "individual_confusion_" if hasattr(model, "individual_confusion_") else "confusion_"
     learnt, true = attribute(model, name), _truth(data).confusion
@@ -110,13 +109,15 @@ def individual_confusion_matrices(model: Any, data: Data) -> dict[str, Any]:
 
 
 def common_mistakes(model: Any, data: Data) -> dict[str, Any]:
-    """Share of annotators who made each confusion at least once, whatever the model.
+    """Measure the share of annotators who made each confusion at least once.
+
+    The model plays no part.
 
     Returns
     -------
     dict
-        ``common_mistakes``, of shape (n_classes, n_classes), [true, given]; and the shares of the
-        mistakes that a third of the annotators made, as ``<true> as <given>``.
+        ``common_mistakes``, of shape (n_classes, n_classes), [true, given]; and, for each mistake
+        that at least a third of the annotators made, its share as ``<true> as <given>``.
 
     Raises
     ------
@@ -128,7 +129,10 @@ def common_mistakes(model: Any, data: Data) -> dict[str, Any]:
     Chu, Ma & Wang (AAAI 2021), Fig. 1.
     """
     if data.y_train is None:
-        raise AnnotationError("y_train is None; common mistakes are counted against true classes")
+        raise AnnotationError(
+            "y_train is None, but common mistakes need true classes; leave this measure out of its "
+            "row"
+        )
     table = data.annotations
     codes, _ = encode(
         data.y_train, table.classes, argument="y_train", vocabulary_name="annotations.classes"
@@ -145,8 +149,8 @@ def common_mistakes(model: Any, data: Data) -> dict[str, Any]:
 def _truth(data: Data) -> Any:
     if data.truth is None:
         raise AnnotationError(
-            "the truth of these annotators is unknown; only a simulated crowd (such as "
-            "make_conal_synthetic) has confusion matrices to compare with"
+            "truth is None: the annotators' confusion matrices are unknown; use a simulated crowd, "
+            "such as make_conal_synthetic"
         )
     return data.truth
 
@@ -155,7 +159,7 @@ def _true_common(data: Data) -> FloatArray:
     truth = _truth(data)
     if truth.common_confusion is None or not np.any(truth.from_common):
         raise AnnotationError(
-            "no annotation comes from a common confusion, so there is none to recover; leave this "
-            "measure out of its row"
+            "truth has no annotation from a common confusion, so there is none to recover; leave "
+            "this measure out of its row"
         )
     return np.asarray(truth.common_confusion, dtype=np.float64)

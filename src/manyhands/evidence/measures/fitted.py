@@ -1,4 +1,4 @@
-"""What measures read of a fitted model."""
+"""Attributes of a fitted model that measures read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from manyhands.typing import FloatArray
 
 
 def attribute(model: Any, name: str) -> FloatArray:
-    """Return an attribute as an array; refuse a model without it."""
+    """Return an attribute as an array of floats.
+
+    Raises
+    ------
+    AnnotationError
+        If the model has no such attribute.
+    """
     if not hasattr(model, name):
         raise AnnotationError(
             f"{type(model).__name__} has no {name}; leave this measure out of its row"

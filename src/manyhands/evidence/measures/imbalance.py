@@ -1,4 +1,4 @@
-"""Measures of imbalanced classes: of the annotations, the predictions, the labels inferred."""
+"""Measures under imbalanced classes: of annotations, of predictions, and of inferred labels."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 
 def class_imbalance(model: Any, data: Data) -> dict[str, float]:
-    """Largest over smallest number of a class's annotations, and of its instances.
+    """Measure imbalance: the largest class over the smallest, in annotations and in instances.
 
     Returns
     -------
     dict of str to float
-        ``annotation_imbalance`` (R), ``gold_imbalance`` (R_g), of the training part; classes
-        without any do not count, nor do instances without a label.
+        ``annotation_imbalance`` (R) and ``gold_imbalance`` (R_g) of the training part. Empty
+        classes and instances without a label do not count.
 
     Raises
     ------
@@ -35,7 +35,10 @@ def class_imbalance(model: Any, data: Data) -> dict[str, float]:
     DASC (Machine Learning 2023), Tables 1 and 3, Fig. 4.
     """
     if data.y_train is None:
-        raise AnnotationError("y_train is None; the imbalance of true classes is unknown")
+        raise AnnotationError(
+            "y_train is None, so the imbalance of true classes is unknown; leave this measure out "
+            "of its row"
+        )
     values = as_values(data.y_train)
     gold = np.unique(values[~missing_mask(values)], return_counts=True)[1]
     given = np.unique(data.annotations.label, return_counts=True)[1]
@@ -46,11 +49,11 @@ def class_imbalance(model: Any, data: Data) -> dict[str, float]:
 
 
 def by_class(model: Any, data: Data) -> dict[str, float]:
-    """Test figures where all classes weigh the same, and where they weigh as in training.
+    """Measure test figures with equal weights of classes, and with their weights in training.
 
-    Both come from one confusion matrix, its rows weighted, so that no second test part is drawn:
-    the accuracies are those expected of test parts drawn with such shares of classes, with less
-    variance, and the macro-F1 that of the matrix expected of them.
+    Both come from one confusion matrix with weighted rows; no second test part is drawn. The
+    accuracies are the expected ones of test parts drawn with these shares of classes, with less
+    variance. The macro-F1 is that of the expected confusion matrix.
 
     Parameters
     ----------
@@ -62,21 +65,22 @@ def by_class(model: Any, data: Data) -> dict[str, float]:
     -------
     dict of str to float
         ``balanced_accuracy`` (mean recall) and ``balanced_macro_f1``: every class of the test part
-        weighs the same. ``natural_accuracy`` and ``natural_macro_f1``: as in the gold of the
-        training part (in the test part where that is unknown). ``minority_recall``: of the rarer
-        half of the classes of that gold (of the annotations where it is unknown).
+        has the same weight. ``natural_accuracy`` and ``natural_macro_f1``: classes have their
+        shares in the gold labels of the training part (of the test part if those are unknown).
+        ``minority_recall``: recall of the rarer half of the classes in the gold labels of the
+        training part (in the annotations if those are unknown).
 
     Raises
     ------
     AnnotationError
-        If the data have no test part, or it lacks a minority class, or all classes of training.
+        If the data have no test part, or if it lacks a minority class or all classes of training.
 
     Notes
     -----
-    As in `manyhands.metrics.macro_f1`, classes count that occur in truth or prediction.
+    As in `manyhands.metrics.macro_f1`, the classes that occur in truth or prediction count.
     """
     if data.y_test is None:
-        raise AnnotationError("y_test is None; nothing tells recall")
+        raise AnnotationError("y_test is None, so recall is unknown; use data with a test part")
     gold, predicted = np.asarray(data.y_test), np.asarray(model.predict(data.X_test))
     classes = np.unique(np.concatenate([gold, predicted]))
     counts = np.zeros((len(classes), len(classes)))
@@ -87,7 +91,9 @@ def by_class(model: Any, data: Data) -> dict[str, float]:
     trained = gold if known is None else known
     natural = (trained == classes[:, None]).sum(axis=1) * (size > 0)
     if not natural.any():
-        raise AnnotationError("y_test has no class of y_train; nothing tells recall")
+        raise AnnotationError(
+            "y_test has no class of y_train, so recall is unknown; use a test part with its classes"
+        )
     balanced, usual = (_accuracy_and_f1(rates, weight) for weight in (size > 0, natural))
     given = data.annotations.classes[data.annotations.label] if known is None else known
     return {
@@ -100,7 +106,7 @@ def by_class(model: Any, data: Data) -> dict[str, float]:
 
 
 def inference(model: Any, data: Data) -> dict[str, float]:
-    """How right inferred labels of training instances are: before, early in and after training.
+    """Measure how often inferred labels of training instances are right, over training.
 
     Parameters
     ----------
@@ -111,23 +117,26 @@ def inference(model: Any, data: Data) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        ``<when>_accuracy`` and ``<when>_minority_recall`` (of the rarer half of the classes), with
-        <when> "majority": of majority vote; "before": of what the annotations alone give; "first":
-        after the first round with synthetic instances; "final": after the last. Of instances whose
-        class is known, synthetic ones left out.
+        ``<when>_accuracy`` and ``<when>_minority_recall`` (of the rarer half of the classes).
+        <when> is "majority" (majority vote), "before" (labels inferred from the annotations
+        alone), "first" (after the first round with synthetic instances) or "final" (after the
+        last). Only real instances whose class is known count.
 
     Raises
     ------
     AnnotationError
-        If the true classes of the training instances are unknown, or the model infers no labels
-        or noted no accuracy of the first round.
+        If the true classes of the training instances are unknown, or if the model infers no labels
+        or its history has no accuracy for the first round.
 
     References
     ----------
     ICED (SDM 2022), Fig. 2: MV, D&S-orig, D&S-first and D&S-final.
     """
     if _known_gold(data) is None:
-        raise AnnotationError("y_train has no true class; nothing tells which inferred are right")
+        raise AnnotationError(
+            "y_train has no true class to compare inferred labels with; leave this measure out of "
+            "its row"
+        )
     before, final = (attribute(model, name) for name in ("observed_posterior_", "posterior_"))
     gold = as_values(data.y_train)
     known = ~missing_mask(gold)
@@ -157,7 +166,7 @@ def inference(model: Any, data: Data) -> dict[str, float]:
 
 
 def warm_up(model: Any, data: Data) -> dict[str, float]:
-    """How good a classifier is right after its warm-up, and of how many instances it learnt.
+    """Measure a classifier right after its warm-up, and the share of instances in the warm-up.
 
     Parameters
     ----------
@@ -168,13 +177,13 @@ def warm_up(model: Any, data: Data) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        ``warm_up_accuracy`` and ``warm_up_macro_f1`` on the test part; ``warm_up_share``, of the
-        training instances.
+        ``warm_up_accuracy`` and ``warm_up_macro_f1`` on the test part; ``warm_up_share``, the share
+        of training instances that the warm-up learns from.
 
     Raises
     ------
     AnnotationError
-        If no test accuracy was noted in a stage "warm_up".
+        If the history has no test accuracy in a stage "warm_up".
 
     References
     ----------
@@ -194,17 +203,17 @@ def warm_up(model: Any, data: Data) -> dict[str, float]:
 
 
 def _accuracy_and_f1(rates: FloatArray, weight: AnyArray) -> tuple[float, float]:
-    """Accuracy and macro-F1 of rows of a confusion matrix that sum to 1, with classes' weights."""
+    """Return accuracy and macro-F1 of a confusion matrix with rows summing to 1, rows weighted."""
     shares = weight / weight.sum()
     matrix = shares[:, None] * rates
-    # 2 tp / (2 tp + fn + fp), of the classes that occur.
+    # 2 tp / (2 tp + fn + fp), over the classes that occur.
     sums = shares + matrix.sum(axis=0)
     f1 = 2 * np.diag(matrix)[sums > 0] / sums[sums > 0]
     return float(np.trace(matrix)), float(f1.mean())
 
 
 def _known_gold(data: Data) -> AnyArray | None:
-    """Return true classes of the training instances that have one, None if none has."""
+    """Return the known true classes of training instances, None if all are unknown."""
     if data.y_train is None:
         return None
     gold = as_values(data.y_train)

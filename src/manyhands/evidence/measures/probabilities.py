@@ -17,7 +17,7 @@ TENTHS = np.arange(1, 11) / 10
 
 
 def accuracy_by_entropy(model: Any, data: Data) -> dict[str, Any]:
-    """Accuracy on the training instances of least entropy, by how many of them are taken.
+    """Measure accuracy on the training instances with the lowest predictive entropy.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ def accuracy_by_entropy(model: Any, data: Data) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``accumulated_accuracy`` at every ``accumulated_share``, a tenth to all of the training
-        instances with a true class, in ascending order of the entropy of what is predicted; and
-        ``certain_half_gain``, how much more accurate their first half is than all.
+        ``accumulated_accuracy`` on the first ``accumulated_share`` (a tenth to all) of the training
+        instances with a true class, in ascending order of predictive entropy; and
+        ``certain_half_gain``, the accuracy on their first half less that on all.
 
     Raises
     ------
@@ -43,7 +43,8 @@ def accuracy_by_entropy(model: Any, data: Data) -> dict[str, Any]:
     gold = None if data.y_train is None else as_values(data.y_train)
     if gold is None or missing_mask(gold).all():
         raise AnnotationError(
-            "y_train has no true class; nothing tells accuracy on the training part"
+            "y_train has no true class, so training accuracy is unknown; leave this measure out of "
+            "its row"
         )
     known = ~missing_mask(gold)
     proba = np.asarray(model.predict_proba(data.X_train), dtype=np.float64)[known]
@@ -59,7 +60,7 @@ def accuracy_by_entropy(model: Any, data: Data) -> dict[str, Any]:
 
 
 def auc(model: Any, data: Data) -> dict[str, float]:
-    """Area under the ROC curve on the test part: how well probabilities rank instances.
+    """Measure the area under the ROC curve on the test part: how well probabilities rank instances.
 
     Parameters
     ----------
@@ -70,21 +71,22 @@ def auc(model: Any, data: Data) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        ``auc``; of more than two classes the mean over those in the test part of every class
-        against the rest.
+        ``auc``; for more than two classes, the mean of one class against the rest, over the classes
+        in the test part.
 
     Raises
     ------
     AnnotationError
-        If the data have no test part, or it has one class only.
+        If the data have no test part, or if it has one class only.
     """
     if data.y_test is None:
-        raise AnnotationError("y_test is None; nothing tells the area under the curve")
+        raise AnnotationError("y_test is None, so there is no ROC curve; use data with a test part")
     gold, proba = np.asarray(data.y_test), model.predict_proba(data.X_test)
     present = [k for k, name in enumerate(model.classes_) if (gold == name).any()]
     if len(np.unique(gold)) < 2:
         raise AnnotationError(
-            f"y_test has one class only, {gold[0].item()!r}; there is no curve of one class"
+            f"y_test has one class only, {gold[0].item()!r}, but a ROC curve needs two; leave this "
+            "measure out of its row"
         )
     areas = [roc_auc_score(gold == model.classes_[k], proba[:, k]) for k in present]
     return {"auc": float(np.mean(areas))}

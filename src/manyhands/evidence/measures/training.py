@@ -16,9 +16,9 @@ HOLDOUT = 0.1
 
 
 def stopping_rule(model: Any, data: Data) -> dict[str, float]:
-    """How well the likelihood of held-out annotations chooses a round of self-training.
+    """Measure how well the likelihood of held-out annotations chooses a round of self-training.
 
-    The model is fitted once more, with a tenth of the annotations held out.
+    The model is fitted again, with a tenth of the annotations held out.
 
     Parameters
     ----------
@@ -29,10 +29,10 @@ def stopping_rule(model: Any, data: Data) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        ``stopping_rank_correlation``: Spearman's, over the rounds, of the likelihood with test
-        accuracy (0 where one of them never changes). Test accuracies of that fit:
-        ``stopping_accuracy`` (of the round chosen), ``stopping_last_accuracy`` (of the last) and
-        ``stopping_oracle_accuracy`` (of the best on test). ``stopping_round``: the one chosen.
+        ``stopping_rank_correlation``: Spearman's correlation, over the rounds, of the likelihood
+        with test accuracy (0 if either never changes). Test accuracies of that fit:
+        ``stopping_accuracy`` (chosen round), ``stopping_last_accuracy`` (last round) and
+        ``stopping_oracle_accuracy`` (best round on test). ``stopping_round``: the chosen round.
 
     Raises
     ------
@@ -42,7 +42,9 @@ def stopping_rule(model: Any, data: Data) -> dict[str, float]:
     from manyhands.fitting import Watch
 
     if data.y_test is None:
-        raise AnnotationError("y_test is None; how good a round is cannot be measured")
+        raise AnnotationError(
+            "y_test is None, so rounds cannot be compared; use data with a test part"
+        )
     again = clone(model).set_params(validation=HOLDOUT)
     watch = Watch(test=(data.X_test, data.y_test))
     again.fit(data.X_train, data.annotations, watch=watch)
@@ -59,7 +61,7 @@ def stopping_rule(model: Any, data: Data) -> dict[str, float]:
 
 
 def start_accuracy(model: Any, data: Data) -> dict[str, float]:
-    """How accurate a classifier is that another one starts from, and what is gained on it.
+    """Measure the classifier that another one starts from, and the gain over it.
 
     Parameters
     ----------
@@ -70,22 +72,22 @@ def start_accuracy(model: Any, data: Data) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        ``start_accuracy``, of the start on the test part; ``gain_on_start``, by how much the
-        model's is higher.
+        ``start_accuracy``, the test accuracy of the start; ``gain_on_start``, the model's test
+        accuracy less that of the start.
 
     Raises
     ------
     AnnotationError
-        If the model has no such start, or the data no test part.
+        If the model has no start, or the data have no test part.
     """
     start, own = _start_and_own(model, data)
     return {"start_accuracy": start, "gain_on_start": own - start}
 
 
 def watchdog(model: Any, data: Data) -> dict[str, float]:
-    """What is handed back where held-out annotations choose, against the start of the same fit.
+    """Compare the model that held-out annotations choose with the start of the same fit.
 
-    The model is fitted once more, with a tenth of the annotations held out.
+    The model is fitted again, with a tenth of the annotations held out.
 
     Parameters
     ----------
@@ -96,10 +98,10 @@ def watchdog(model: Any, data: Data) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        Test accuracies of that fit: ``watchdog_accuracy`` (of what is handed back),
-        ``watchdog_start_accuracy``, ``watchdog_last_accuracy`` (of the last epoch) and
-        ``watchdog_oracle_accuracy`` (of the start or an adversarial epoch, whichever is best on
-        test). ``watchdog_gain``: by how much the first is higher than the start's.
+        Test accuracies of that fit: ``watchdog_accuracy`` (chosen model),
+        ``watchdog_start_accuracy``, ``watchdog_last_accuracy`` (last epoch) and
+        ``watchdog_oracle_accuracy`` (the start or an adversarial epoch, whichever is best on test).
+        ``watchdog_gain``: ``watchdog_accuracy`` less ``watchdog_start_accuracy``.
 
     Raises
     ------
@@ -108,7 +110,7 @@ def watchdog(model: Any, data: Data) -> dict[str, float]:
     """
     from manyhands.fitting import Watch
 
-    # What cannot be measured is refused before it costs a fit.
+    # Refuse what cannot be measured before paying for a fit.
     _start_and_own(model, data)
     again = clone(model).set_params(validation=HOLDOUT)
     watch = Watch(test=(data.X_test, data.y_test))
@@ -125,9 +127,9 @@ def watchdog(model: Any, data: Data) -> dict[str, float]:
 
 
 def _start_and_own(model: Any, data: Data) -> tuple[float, float]:
-    """Test accuracy of what a model started from, and its own."""
+    """Return the test accuracy of a model's start, and of the model itself."""
     if data.y_test is None:
-        raise AnnotationError("y_test is None; accuracy cannot be measured")
+        raise AnnotationError("y_test is None, so accuracy is unknown; use data with a test part")
     if not hasattr(model, "pretrainer_"):
         raise AnnotationError(
             f"{type(model).__name__} has no pretrainer_; leave this measure out of its row"

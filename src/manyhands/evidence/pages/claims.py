@@ -24,7 +24,7 @@ Runs = Mapping[str, Sequence["Record"]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a claim: ``verdict`` (holds, does not hold, cannot be tested) and why."""
+    """The result of testing a claim: holds, does not hold or cannot be tested, and why."""
 
     verdict: str
     why: str
@@ -50,12 +50,12 @@ class Measure:
     metric : str
         Accuracy or macro-F1, a measure in ``extra``, or, with ``at``, a column of the history.
     selection : str
-        By what the epoch was chosen; see `manyhands.evidence.records.records.SELECTIONS`.
+        How the epoch was chosen; see `manyhands.evidence.records.records.SELECTIONS`.
     at : {"first", "last"}, tuple of str and float, or None
-        The first or last row of the history that has the column, or that where another column
-        is a number.
+        The first or last row of the history that has a value, or the row where another column has
+        this number.
     stage : str or None
-        With ``at``: only rows of this stage of the history.
+        With ``at``: use only rows of this stage of the history.
     """
 
     metric: str
@@ -65,7 +65,7 @@ class Measure:
 
     @classmethod
     def of_sides(cls, test: Mapping[str, Any]) -> tuple[Measure, Measure]:
-        """Return what is measured of ``better`` (or ``row``) and of ``than`` of a test."""
+        """Return the measures of a test for ``better`` (or ``row``) and for ``than``."""
         stage = test.get("stage")
         first = cls(test["metric"], test["selection"], _place(test.get("at")), stage)
         selection, at = test.get("than_selection"), _place(test.get("than_at"))
@@ -86,7 +86,7 @@ class Measure:
 
     @property
     def words(self) -> str:
-        """What is measured, and when where that makes a difference."""
+        """The measure in words, with the point in training where this matters."""
         when = self.at is not None or self.metric in SHARES
         return f"{_named(self.metric)}, {self.point}" if when else _named(self.metric)
 
@@ -98,7 +98,7 @@ class Measure:
         return {seed: value for seed, value in sorted(found.items()) if value is not None}
 
     def show(self, value: float, signed: bool = False) -> str:
-        """Write a value of it."""
+        """Write a value of this measure."""
         return show(self.metric, value, signed, history=self.at is not None)
 
     def _of_history(self, record: Record) -> float | None:
@@ -114,7 +114,7 @@ def _place(at: Any) -> str | tuple[str, float] | None:
 
 
 def measured(record: Record, metric: str, selection: str = LAST) -> float | None:
-    """Return a measure of a run: accuracy or macro-F1 of the epoch chosen so, else of ``extra``."""
+    """Return a measure of a run: accuracy or macro-F1 at the chosen epoch, or one in ``extra``."""
     if metric in SHARES:
         return record.metrics.get(selection, {}).get(metric)
     value = record.extra.get(metric)
@@ -133,7 +133,7 @@ def paired_interval(first: Sequence[float], second: Sequence[float]) -> Interval
     Parameters
     ----------
     first, second : sequence of float
-        One value a seed, at least two, in the same order.
+        One value per seed, at least two, in the same order.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def paired_interval(first: Sequence[float], second: Sequence[float]) -> Interval
 def mean_interval(values: Sequence[float] | np.ndarray) -> Interval:
     """Mean of at least two runs, its 95 % interval, and the p-value of a true mean of 0.
 
-    Runs that are all equal say nothing of their spread: interval and p-value are then NaN.
+    If all runs are equal, their spread is unknown: interval and p-value are then NaN.
     """
     n, mean = len(values), float(np.mean(values))
     error = float(np.std(values, ddof=1)) / math.sqrt(n)
@@ -173,8 +173,8 @@ def judge(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdi
     Returns
     -------
     Verdict
-        A comparison *holds* where the whole interval is on the claimed side, *does not hold* where
-        the whole is on the other, and else *cannot be tested* by so few seeds.
+        A comparison *holds* if the whole interval is on the claimed side, and *does not hold* if
+        the whole interval is on the other side. Otherwise it *cannot be tested* with so few seeds.
     """
     kind = test["kind"]
     if kind == "untestable":
@@ -220,7 +220,7 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
     )
     by = float(test["by"])
     found = paired_interval(better, than)
-    # The p-value is that of the claim: of a difference other than `by`.
+    # The p-value belongs to the claim: its null hypothesis is a difference of `by`.
     p = mean_interval(np.subtract(better, than) - by).p
     unit = " points" if measure.is_share else ""
     points = " versus ".join(dict.fromkeys(each.point for each in measures))
@@ -243,7 +243,7 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
 
 
 def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdict:
-    """Compare with the row of the highest mean: chosen with the same runs, it looks its best."""
+    """Compare with the row with the highest mean; choosing it by the same runs favours it."""
     measure, _ = Measure.of_sides(test)
     values = {
         (name, measure): measure.by_seed(runs.get(name, ())) for name in row_ids(test["than"])
@@ -279,7 +279,7 @@ def _published_words(
     """Say what the paper reports of the difference, and whether the interval excludes it."""
     metric, selection = measures[0].metric, measures[0].selection
     if measures[0] != measures[1] or measures[0].at is not None:
-        # A paper prints one figure a row, of one choice of its epoch.
+        # A paper prints one figure per row, for one way to choose the epoch.
         return ""
     means, chosen = [], set()
     for side in sides:
@@ -288,12 +288,12 @@ def _published_words(
         if len(figures) < len(side):
             return ""
         means.append(float(np.mean([p["value"] for p in figures])))
-        # Where a paper does not say, the last epoch, as in the tables.
+        # If the paper does not say, assume the last epoch, as in the tables.
         chosen |= {SHORT.get(p.get("selection") or "", LAST) for p in figures}
     theirs = means[0] - means[1]
     words = f"; the paper reports {show(metric, theirs, True)}"
     if chosen != {selection}:
-        # Its figures are of another kind: quoted, not compared.
+        # The paper chose its epoch in another way: quote its figures, do not compare them.
         return words + (" (oracle)" if ORACLE in chosen else " (epoch chosen in another way)")
     inside = math.isnan(found.low) or found.low <= theirs <= found.high
     return words + ("" if inside else ", which the interval excludes")

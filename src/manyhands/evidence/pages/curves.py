@@ -1,4 +1,4 @@
-"""Figures of curves: what training noted by epoch or round, and vectors that runs measured."""
+"""Figures of curves: columns of the training history, and vectors that runs measured."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from manyhands.evidence.experiments.rows import Row
 
 MOST_COLUMNS = 15
-"""Places on the x axis that a table has a column each for; of more, every few."""
+"""Most columns of a table of points; with more points, the table shows only some of them."""
 
 Curve = Mapping[float, Sequence[float]]
-"""Place on the x axis -> what runs noted or measured there."""
+"""Place on the x axis -> the values of the runs there."""
 
 
 def curve_blocks(
@@ -42,7 +42,7 @@ def curve_blocks(
         every = [row for row in rows if column_of(row) == column]
         labels = plan.rows or tuple(in_order(table.rows, (row.label for row in every)))
         here = [row for row in every if row.label in labels]
-        # What is level for all may be measured by a row without a curve.
+        # A level may be measured by a row that has no curve.
         curves, levels = _curves(plan, here, labels, runs), _levels(plan, every, runs)
         for what in _lacking(plan, curves, levels):
             missing.setdefault(what, []).append(column)
@@ -55,9 +55,11 @@ def curve_blocks(
             panels.append(Lines(column, plan.x_label, measure, drawn, _heights(plan, levels)))
     blocks: list[Block] = []
     if panels:
-        told = f"{plan.title}: {measure} by {plan.x_label}; the table beneath has the numbers"
+        description = (
+            f"{plan.title}: {measure} by {plan.x_label}; the table beneath has the numbers"
+        )
         top = 100.0 if is_share(plan.metric) else math.inf
-        drawing = draw_lines(panels, told, bands=True, log=plan.log, top=top)
+        drawing = draw_lines(panels, description, bands=True, log=plan.log, top=top)
         blocks.append(Figure(file, drawing, _curve_caption(plan)))
     if tables:
         stage = f", stage {plan.stage}" if plan.stage else ""
@@ -82,7 +84,7 @@ def _lacking(
 
 def _curve_caption(plan: FigurePlan) -> str:
     caption = f"{plan.title}. Lines: mean over seeds; bands: ± one standard deviation"
-    # 0 has no place on such an axis, and a mean less its standard deviation may be below.
+    # A logarithmic axis has no place for 0, and a mean less its standard deviation may be negative.
     axis = "; logarithmic axis, which cuts bands and leaves out 0 and less" if plan.log else ""
     return f"{caption}{axis}."
 
@@ -93,7 +95,7 @@ def _curves(
     labels: Sequence[str],
     runs: Mapping[str, Sequence[Record]],
 ) -> dict[str, Curve]:
-    """Return what the runs of every label gave; rows of one label are told apart by their id."""
+    """Return the curve of every label; rows that share a label are distinguished by their id."""
     curves: dict[str, Curve] = {}
     for label in labels:
         named = [row for row in rows if row.label == label]
@@ -118,7 +120,7 @@ def _curve_of(plan: FigurePlan, run: Record) -> dict[float, float]:
 def _levels(
     plan: FigurePlan, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
 ) -> dict[str, list[float]]:
-    """Return every level of a panel by seed: what rows say of one seed is one thing."""
+    """Return a panel's levels, one value per seed: the mean over the rows that ran with it."""
     levels = {}
     for level in plan.levels:
         of_seed: dict[int, list[float]] = {}

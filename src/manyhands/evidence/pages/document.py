@@ -1,4 +1,4 @@
-"""What a page consists of: sections of blocks, which Markdown and HTML write alike."""
+"""The parts of a page: sections of blocks, which are written as Markdown or HTML."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """What is said of a paper."""
+    """The page of a paper."""
 
     title: str
     citation: str

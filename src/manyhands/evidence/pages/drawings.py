@@ -113,7 +113,7 @@ class Matrix:
 
 def draw_lines(
     panels: Sequence[Lines],
-    told: str,
+    description: str,
     *,
     bands: bool = False,
     log: bool = False,
@@ -125,15 +125,15 @@ def draw_lines(
     ----------
     panels : sequence of Lines
         With at least one point.
-    told : str
-        What the figure shows, for who does not see it.
+    description : str
+        Alternative text, for readers who cannot see the figure.
     bands : bool, default=False
-        Standard deviations are bands, not bars: for lines of many points.
+        Draw standard deviations as bands instead of bars, for lines of many points.
     log : bool, default=False
-        The y axis is logarithmic; all points and levels are above 0. It begins beneath the
-        smallest of them, and cuts what of a standard deviation is further below.
+        Use a logarithmic y axis; all points and levels must be above 0. The axis begins below the
+        smallest of them, and cuts standard deviations that reach further down.
     top : float
-        The most a value can be: what of a standard deviation is above is cut.
+        Largest possible value; standard deviations are cut above it.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def draw_lines(
     height = HEIGHT * math.ceil(len(panels) / ACROSS)
     legend, legend_height = _legend(names, levels, width)
     parts.append(_moved(0, legend, height))
-    return _document(width, height + legend_height, parts, told)
+    return _document(width, height + legend_height, parts, description)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -200,14 +200,14 @@ def _y_ticks(
     return nice_ticks(min(*ends, *heights), min(top, max(*ends, *heights)), 5)
 
 
-def draw_matrices(panels: Sequence[Matrix], told: str) -> str:
+def draw_matrices(panels: Sequence[Matrix], description: str) -> str:
     """Draw square matrices side by side, in lines, as heat maps; 0 is blank and 1 is full.
 
     Parameters
     ----------
     panels : sequence of Matrix
-    told : str
-        What the figure shows, for who does not see it.
+    description : str
+        Alternative text, for readers who cannot see the figure.
 
     Returns
     -------
@@ -223,7 +223,7 @@ def draw_matrices(panels: Sequence[Matrix], told: str) -> str:
         parts.append(_moved(left, _heat_map(panel), top))
         left += width
         right, bottom = max(right, left), max(bottom, top + TOP + NAMES + size * CELL)
-    return _document(right, bottom, parts, told)
+    return _document(right, bottom, parts, description)
 
 
 def _panel_of_lines(
@@ -254,8 +254,8 @@ def _panel_of_lines(
         parts.append(_text(LEFT - 6, _y(tick, ys) + 3.5, shown, anchor="end"))
     parts += [_text(_x(tick, xs), HEIGHT - BOTTOM + 15, short(tick)) for tick in xs.ticks]
     for name, level in panel.levels.items():
-        told = f"{name}: {short(level)}"
-        parts.append(_level(levels.index(name), LEFT, WIDTH - RIGHT, _y(level, ys), told))
+        description = f"{name}: {short(level)}"
+        parts.append(_level(levels.index(name), LEFT, WIDTH - RIGHT, _y(level, ys), description))
     for name, points in series if bands else ():
         # Beneath all lines.
         parts.append(_band(names.index(name), points, xs, ys))
@@ -277,12 +277,12 @@ def _band(k: int, points: Sequence[Point], xs: Scale, ys: Scale) -> Markup:
     )
 
 
-def _level(k: int, left: float, right: float, y: float, told: str) -> Markup:
+def _level(k: int, left: float, right: float, y: float, description: str) -> Markup:
     """Draw a horizontal line; its dashes tell it from others, its colour from what was run."""
     return Markup(
         '<line class="level" style="stroke: var(--ink)" stroke-dasharray="{}" x1="{}" x2="{}" '
         'y1="{y}" y2="{y}"><title>{}</title></line>'
-    ).format(f"{1 + 3 * k} 3", _round(left), _round(right), told, y=_round(y))
+    ).format(f"{1 + 3 * k} 3", _round(left), _round(right), description, y=_round(y))
 
 
 def _line(name: str, k: int, points: Sequence[Point], xs: Scale, ys: Scale, bars: bool) -> Markup:
@@ -376,11 +376,11 @@ def _round(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _document(width: int, height: int, parts: Sequence[Markup], told: str) -> str:
+def _document(width: int, height: int, parts: Sequence[Markup], description: str) -> str:
     return str(
         Markup(
             '<svg xmlns="http://www.w3.org/2000/svg" class="figure" viewBox="0 0 {0} {1}" '
             'width="{0}" height="{1}" role="img" aria-label="{2}">\n{3}\n'
             '<rect class="back" width="{0}" height="{1}"/>\n{4}\n</svg>\n'
-        ).format(width, height, told, STYLE, Markup("\n").join(parts))
+        ).format(width, height, description, STYLE, Markup("\n").join(parts))
     )

@@ -68,8 +68,8 @@ def _lines(
     if not panels:
         return [Paragraph("No finished run yet."), *tables]
     caption = f"{plan.title}. Points: mean over seeds; bars: ± one standard deviation."
-    told = f"{plan.title}: {measure} by {plan.x_label}; the table beneath has the numbers"
-    return [Figure(file, draw_lines(panels, told), caption), *tables]
+    description = f"{plan.title}: {measure} by {plan.x_label}; the table beneath has the numbers"
+    return [Figure(file, draw_lines(panels, description), caption), *tables]
 
 
 def _series(

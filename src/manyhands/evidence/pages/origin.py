@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def gap_section(rows: Sequence[Row], latest: Mapping[str, Mapping[int, Record]]) -> Section:
-    """List what has no figure, with its reason; rows of the same fate share a line."""
+    """List the runs without figures and why; rows with the same status and reason share a line."""
     fates: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         for (status, reason), seeds in _gaps(row, latest[row.id]).items():
@@ -70,7 +70,7 @@ def origin_section(
 
 
 def _later_code(runs: Iterable[Record], adoptions: Adoptions) -> list[Block]:
-    """Say which runs count as of later code, and which do not."""
+    """Say which runs count as made by later code, and which do not."""
     rows: dict[str, set[str]] = {}
     groups: dict[str, Adoption] = {}
     for run in runs:

@@ -68,7 +68,7 @@ def write_results(
     out = Path(out)
     written = []
     for plan in paper.figures:
-        # Of an earlier page, which may have had more runs.
+        # Remove drawings of an earlier page, which may have had more runs.
         (out / figure_file(paper, plan)).unlink(missing_ok=True)
     if "md" in formats:
         written.append(write_atomically(out / f"{paper.key}.md", to_markdown(page)))
@@ -84,7 +84,7 @@ def make_page(
     records: Iterable[Record],
     adoptions: Adoptions | None = None,
 ) -> Page:
-    """Say what the records tell of a paper.
+    """Make the page of a paper from records.
 
     Parameters
     ----------

@@ -55,9 +55,9 @@ def _several_measures(
     runs: Mapping[str, Sequence[Record]],
     shown: Collection[str],
 ) -> list[Block]:
-    """Show a table once a measure, as a paper prints it: a line a row, the columns side by side.
+    """Show a table once per measure, as a paper prints it, with the columns side by side.
 
-    ``shown`` are the measures of all tables of the page: no table repeats another's.
+    ``shown`` are the measures of all tables of the page, which are not repeated as further ones.
     """
     reading = (
         "Mean ± standard deviation over seeds (number of seeds), beside the paper's value; of the "
@@ -172,7 +172,7 @@ def _verdict(row: Row, runs: Sequence[Record], metric: str, error: float | None)
 
 
 def _absent_notes(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> list[str]:
-    """Say why a way of choosing the epoch has no figure, once for all rows that it holds of."""
+    """Say why a way to choose the epoch has no figure, once for all rows it applies to."""
     labels: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         for selection in SELECTIONS:

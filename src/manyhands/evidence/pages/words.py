@@ -1,4 +1,4 @@
-"""How a page words a figure: the mean of ours, and the one that the paper prints."""
+"""Writing figures on a page: the mean of our runs, and the figure that the paper prints."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def binomial_error(share: float, n: int) -> float:
 
 
 def measure_cell(runs: Sequence[Record], metric: str, selection: str) -> str:
-    """Write a figure; no oracle's goes without its mark."""
+    """Write a figure, and mark it if an oracle chose its epoch."""
     text = mean_sd(list(by_seed(runs, metric, selection).values()), metric)
     oracle = selection == ORACLE and metric in SHARES and text != DASH
     return f"{text} oracle" if oracle else text
@@ -71,7 +71,7 @@ def printed_selection(row: Row, metric: str) -> str | None:
 
 
 def deviations(rows: Sequence[Row]) -> list[Block]:
-    """List how the runs of these rows differ from the paper's; rows that share one share a line."""
+    """List how the runs of these rows differ from the paper's, one line per deviation."""
     labels: dict[str, list[str]] = {}
     for row in rows:
         for text in row.deviations:
@@ -84,7 +84,7 @@ def deviations(rows: Sequence[Row]) -> list[Block]:
 
 
 def in_order(planned: Sequence[str], found: Iterable[str]) -> list[str]:
-    """Return the planned names, then the others that rows bring."""
+    """Return the planned names, then the other names found in rows."""
     return list(dict.fromkeys([*planned, *found]))
 
 
