@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
-from warnings import warn
 
 import narwhals as nw
 import numpy as np
@@ -13,7 +12,7 @@ from manyhands.annotations.columns import SOURCES, Columns, read_sources
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
-from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 
 Backend = Literal["pandas", "polars", "pyarrow"]
@@ -177,10 +176,9 @@ def _encode_ids(data: Any, column: str, known: Any, argument: str) -> tuple[IntA
 
 def _warn_of_missing_labels(n_missing: int, n: int, column: str) -> None:
     if n_missing:
-        warn(
+        warn_caller(
             f"{n_missing} of {n} rows have no label in column {column!r}: they count "
             "as missing annotations (their instances and annotators are kept)",
-            stacklevel=3,
         )
 
 
@@ -237,11 +235,10 @@ def _warn_of_numbers_as_text(ids: AnyArray, column: str) -> None:
     if ids.dtype.kind not in "UT" or not all(v.isdecimal() for v in ids.tolist()):
         return
     if (np.diff([int(v) for v in ids.tolist()]) < 0).any():
-        warn(
+        warn_caller(
             f"column {column!r} holds numbers as text, which sort as text ({ids[0].item()!r}, "
             f"{ids[1].item()!r}, ...); pass tasks= in the order of the rows of X, or convert "
             "the column to integers",
-            stacklevel=3,
         )
 
 
@@ -250,10 +247,9 @@ def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
     if classes is not None or labels.dtype.kind not in "if":
         return
     if (labels == MISSING).any() and not np.isin(labels, [-1, 1]).all():
-        warn(
+        warn_caller(
             f"column {column!r} holds -1, which counts as a class in a long table; drop these "
             "rows if it stands for a missing annotation, or name the classes in classes=",
-            stacklevel=3,
         )
 
 
@@ -261,8 +257,7 @@ def _warn_of_marks(values: AnyArray) -> None:
     """Warn that marks of unobserved annotations, such as `to_frame` writes, are ignored."""
     n_unobserved = np.isin(values.astype(str), SOURCES[1:]).sum()
     if n_unobserved:
-        warn(
+        warn_caller(
             f"column 'source' marks {n_unobserved} rows as not observed (pseudo, ...); they count "
             "as observed unless source='source' is given",
-            stacklevel=4,
         )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-from warnings import warn
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision import decide
+from manyhands.exceptions import warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.io import GoldFile, write_atomically
@@ -60,7 +60,7 @@ def aggregate_table(
     if known is not None and clamped is not None:
         lost = int(known.known.sum() - (clamped >= 0).sum())
         if lost:
-            warn(f"{lost} of the known labels belong to tasks without annotations", stacklevel=2)
+            warn_caller(f"{lost} of the known labels belong to tasks without annotations")
     values = np.array([*table.classes.tolist(), None], dtype=object)
     aggregator.fit(table, gold=None if clamped is None else values[clamped])
     posterior = aggregator.posterior_

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
-from warnings import warn
 
 import numpy as np
 from scipy import sparse
@@ -23,7 +22,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyhands.annotations import AnnotationTable, as_table, label_certainty
 from manyhands.annotations.encoding import encode
 from manyhands.decision.labels import generator
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
 from manyhands.sampling.interpolation import (
     Pairs,
@@ -230,10 +229,9 @@ class CrowdSMOTE(BaseEstimator):
         annotated = given.annotations_per_instance() > 0
         codes = np.where(annotated, class_codes(given, labels), -1)
         if (codes < 0).all():
-            warn(
+            warn_caller(
                 "labels name no class of any annotated instance, so nothing was made",
                 FewCandidatesWarning,
-                stacklevel=2,
             )
         wanted = self._wanted(codes, given)
         rng = generator(self.random_state)
@@ -349,8 +347,7 @@ class CrowdSMOTE(BaseEstimator):
                 if each.n_candidates
                 else "no instance, so none was made"
             )
-            warn(
+            warn_caller(
                 f"class {each.label!r} has {what}; interpolation needs two",
                 FewCandidatesWarning,
-                stacklevel=3,
             )
