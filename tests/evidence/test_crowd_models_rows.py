@@ -31,6 +31,7 @@ OWN = {
     "aggregator",
     "targets",
     "annotators_per_instance",
+    "forget_rate",
     "noise_lr",
 }
 """Parameters of methods, and of their noise parts, beside the protocol of a set."""
