@@ -18,7 +18,7 @@ import manyhands
 from manyhands import AggregatedClassifier, CoNALClassifier, CrowdLayerClassifier
 from manyhands.evidence import load_data, load_row, read_records, run_cell, write_record
 from manyhands.evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
-from manyhands.evidence.running.cells import _chosen, _kept
+from manyhands.evidence.running.cells import _chosen, _kept, commit
 from manyhands.evidence.running.code import (
     _closure,
     _code_hash,
@@ -514,3 +514,16 @@ def test_an_epoch_of_what_a_method_starts_from_is_none_of_its_own(demo):
     ]
     found = _chosen(history, "test", demo)
     assert (found["epoch"], found["accuracy"]) == (3, 0.7)
+
+
+def test_the_commit_of_a_record_is_that_of_the_whole_package(monkeypatch):
+    """Not of the folder that this happens to be written in."""
+    asked = []
+
+    def run(command, **options):
+        asked.append(command[command.index("-C") + 1])
+        return SimpleNamespace(stdout="abc\n")
+
+    monkeypatch.setattr("manyhands.evidence.running.cells.subprocess.run", run)
+    assert commit.__wrapped__() == "abc+"
+    assert {Path(folder) for folder in asked} == {Path(manyhands.__file__).parent}

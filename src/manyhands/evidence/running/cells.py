@@ -265,7 +265,7 @@ def commit() -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    command = ["git", "-C", str(Path(__file__).parents[1]), *arguments]
+    command = ["git", "-C", str(Path(__file__).parents[2]), *arguments]
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
