@@ -1,5 +1,6 @@
 """Every classifier the library exports keeps scikit-learn's contract and ours."""
 
+import re
 import warnings
 
 import pytest
@@ -8,6 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from manyhands import all_classifiers
 from manyhands.classifiers import CrowdLayerClassifier
 from manyhands.estimator_checks import parametrize_with_crowd_checks
+from manyhands.fitting import BaseCrowdClassifier
 from manyhands.registry import all_wrappers
 
 FEW_STEPS = {"max_epochs": 5, "lr": 0.02, "batch_size": 32, "random_state": 0, "device": "cpu"}
@@ -32,6 +34,9 @@ def make(cls, **parameters):
     known = cls().get_params(deep=False)
     return cls(**{name: value for name, value in parameters.items() if name in known})
 
+
+SETTINGS = (bool, int, float, str, tuple, list, dict, type(None))
+"""Types of private class attributes that are settings rather than methods."""
 
 CLASSIFIERS = [cls for _, cls in all_classifiers()]
 WRAPPERS = [cls for _, cls in all_wrappers()]
@@ -66,6 +71,17 @@ def test_all_classifiers_are_found():
     names = [name for name, _ in all_classifiers()]
     assert names == sorted(names)
     assert {"AggregatedClassifier", "CoNALClassifier", "CrowdLayerClassifier"} <= set(names)
+
+
+@pytest.mark.parametrize("cls", [*CLASSIFIERS, *WRAPPERS], ids=lambda cls: cls.__name__)
+def test_a_class_sets_what_its_base_declares(cls):
+    """A misspelt or renamed setting would be ignored without a word."""
+    declared = {*dir(BaseCrowdClassifier), "_crowd_check_exemptions"}
+    for base in cls.__mro__:
+        if base.__module__.startswith("manyhands."):
+            private = {name for name in vars(base) if re.fullmatch(r"_[a-z]\w*", name)}
+            settings = {name for name in private if isinstance(vars(base)[name], SETTINGS)}
+            assert settings <= declared, base.__name__
 
 
 def test_the_suite_catches_a_parameter_that_never_moves():
