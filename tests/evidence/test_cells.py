@@ -299,7 +299,7 @@ def test_further_measures(make_row, own, demo):
     assert np.shape(record.extra["first"]) == (10, 10)
     failed = run_cell(make_row(more="extra: ['own_things:infinite']\n"), 0, demo)
     assert failed.status == "failed"
-    assert "own_things:infinite gives ratio" in failed.reason
+    assert "own_things:infinite returns ratio" in failed.reason
 
 
 OWN = """\
