@@ -9,7 +9,7 @@ from manyhands.exceptions import MissingExtraError, raise_missing_extra
 
 
 def main() -> None:
-    """Run ``manyhands``; its exit codes stand in ``manyhands --help``."""
+    """Run ``manyhands``; ``manyhands --help`` lists its exit codes."""
     try:
         from manyhands.cli.app import app
     except ModuleNotFoundError as error:
@@ -22,7 +22,7 @@ def main() -> None:
             # errors.MISSING_EXTRA, which cannot be imported here.
             sys.exit(6)
     for stream in (sys.stdout, sys.stderr):
-        # A terminal of a narrow encoding shows what it can instead of failing on a name.
+        # On a terminal with a narrow encoding, escape characters instead of failing on a name.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app()

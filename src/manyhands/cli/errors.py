@@ -1,4 +1,4 @@
-"""From exceptions to exit codes: a message for people, a traceback only for what is our fault."""
+"""Exceptions as messages and exit codes; a traceback is shown only for unexpected errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXIT_CODES = (
 )
 
 LONGEST_WORD: Final = 120
-"""Characters of a word (such as a name in the data) that an error shows."""
+"""Maximal length of a word (such as a name in the data) in an error message."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,13 +59,13 @@ def exit_code(error: BaseException) -> int:
 
 
 def message_of(error: BaseException) -> str:
-    """Write an exception as one paragraph, harmless to a terminal, without endless names."""
+    """Write an exception as one paragraph that is safe for a terminal, with long names cut."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     text = visible(re.sub(r"\s*[\r\n]+\s*", " ", text).strip())
     text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _shorten(word[0]), text)
-    # The library's mends name parameters of functions.
+    # The library's messages name parameters of functions; add the option of the command line.
     named = re.search(r"\b(?:[Pp]ass (task|worker|label)|(classes|duplicates))=", text)
     option = named and not text.startswith("--gold") and (named[1] or named[2])
     return f"{text} (on the command line: --{option} ...)" if option else text
@@ -88,15 +88,15 @@ def reported(command: Callable[P, T]) -> Callable[P, T]:
             raise
         except (Exception, KeyboardInterrupt) as error:
             code = exit_code(error)
-            _tell(error, code)
+            _print_error(error, code)
             raise typer.Exit(code) from None
 
     return wrapper
 
 
-def _tell(error: BaseException, code: int) -> None:
+def _print_error(error: BaseException, code: int) -> None:
     console = Console(stderr=True)
-    # An interrupted progress bar leaves it hidden.
+    # An interrupted progress bar leaves the cursor hidden.
     console.show_cursor(True)
     if code == UNEXPECTED:
         console.print_exception()

@@ -1,4 +1,4 @@
-"""A summary's facts in words, for the terminal; the wording is the report's."""
+"""The facts of a summary in words, for the terminal; the wording is that of the report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
-    """Facts of ``summary["data"]`` as (name, value), rare ones only where there is something."""
+    """Facts of ``summary["data"]`` as pairs (name, value); rare ones only if they are not 0."""
     rows = [
         ("Instances", number(data["n_instances"])),
         ("Annotators", number(data["n_annotators"])),
@@ -73,7 +73,7 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Write a share in percent; what is not quite 0 or 1 does not look like it.
+    """Write a share in percent; a share that is almost 0 or 1 is not rounded to it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Options that several commands take, and what is read from them."""
+"""Options shared by several commands, and how they are read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Classes = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Text file with one class name a line, in code order.",
+        help="Text file with one class name per line, in code order.",
     ),
 ]
 
@@ -81,7 +81,7 @@ TablePath = Annotated[
     typer.Argument(
         parser=some_path,
         metavar="TABLE",
-        help="CSV, TSV, Parquet (one row an annotation) or .npy (instances x annotators).",
+        help="CSV, TSV, Parquet (one row per annotation) or .npy (instances x annotators).",
     ),
 ]
 
@@ -101,7 +101,7 @@ def table_options(
     abstain: list[str] | None,
     skip: list[str] | None,
 ) -> dict[str, Any]:
-    """Return the options of a table as `manyhands.io.read_annotations` takes them."""
+    """Return the options of a table as arguments of `manyhands.io.read_annotations`."""
     return {
         "task": task,
         "worker": worker,
@@ -114,7 +114,7 @@ def table_options(
 
 
 def read_gold_option(path: Path | None, classes: list[str] | None, option: str = "--gold") -> Any:
-    """Read a file of known labels; no option names its columns."""
+    """Read a file of known labels; its column names are fixed."""
     from manyhands.io import read_gold
 
     if path is None:

@@ -1,4 +1,4 @@
-"""What commands print: tables and lines for people, JSON for programs."""
+"""Output of the commands: tables and lines for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories that show nothing but may command a terminal: escapes, direction marks."""
+"""Categories of invisible characters that may control a terminal: escapes, direction marks."""
 
 LONGEST = 60
-"""Characters of a name that a table shows."""
+"""Maximal length of a name in a table."""
 
 
 def visible(value: Any, limit: int | None = None) -> str:
@@ -68,7 +68,7 @@ def note(text: str) -> None:
 
 
 def show(value: Any) -> str:
-    """Show a number with a sensible precision, nothing for None."""
+    """Show a number with suitable precision; None as empty text."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -84,7 +84,7 @@ def show_spread(spread: dict[str, Any], digits: int = 4) -> str:
 
 @contextmanager
 def notes_on_stderr() -> Iterator[None]:
-    """Show what the library warns of and logs as plain lines on standard error."""
+    """Show the library's warnings and log messages as plain lines on standard error."""
     logger = logging.getLogger("manyhands")
     handler, level = _Notes(), logger.level
     with warnings.catch_warnings():
@@ -107,7 +107,7 @@ class _Notes(logging.Handler):
 
 
 def print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:
-    """Print the first labels, and where the others are."""
+    """Print the first labels, and how to get the others."""
     rows = [[r["task"], r["label"], r["probability"]] for r in result["labels"][:10]]
     print_table(title, ["task", "label", "probability"], rows)
     more = result["n_instances"] - len(rows)

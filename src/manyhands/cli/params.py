@@ -1,4 +1,4 @@
-"""What arguments hold: paths, class names, and ``--set name=value``."""
+"""Values of arguments: paths, class names, and ``--set name=value``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Duplicates(StrEnum):
 
 
 class Rule(StrEnum):
-    """How a label comes from probabilities; see `manyhands.decide`."""
+    """How labels are decided from probabilities; see `manyhands.decide`."""
 
     argmax = "argmax"
     balanced = "balanced"
 
 
 class Scale(StrEnum):
-    """What classes are; see `manyhands.agreement.summary`."""
+    """Scale of the classes; see `manyhands.agreement.summary`."""
 
     nominal = "nominal"
     ordinal = "ordinal"
@@ -42,7 +42,7 @@ class Scale(StrEnum):
 def some_path(text: str | Path) -> Path:
     """Read a path; refuse the empty text of an unset shell variable, which would mean '.'.
 
-    A default value comes as the path it is.
+    A default value is already a path.
     """
     if not str(text).strip():
         raise typer.BadParameter("the path is empty (a shell variable without a value?)")
@@ -50,7 +50,7 @@ def some_path(text: str | Path) -> Path:
 
 
 def refuse_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
-    """Refuse to write over what the command reads.
+    """Refuse to overwrite files that the command reads.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def refuse_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path | N
 
 
 def read_classes(path: Path | None) -> list[str] | None:
-    """Read one class name a line, in code order; blank lines at the end do not count.
+    """Read one class name per line, in code order, ignoring blank lines at the end.
 
     Raises
     ------
@@ -83,13 +83,13 @@ def read_classes(path: Path | None) -> list[str] | None:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise AnnotationError(
             f"--classes {str(path)!r} cannot be read ({reason}); give a text file with one class "
-            "name a line"
+            "name per line"
         ) from error
-    # Not splitlines(): a name may hold one of the rarer characters it splits at.
+    # splitlines() would also split at rarer characters, which a name may contain.
     names = [line.strip() for line in text.rstrip().split("\n")]
     if names == [""]:
         raise AnnotationError(
-            f"--classes {str(path)!r} names no class; write one class name a line, in code order"
+            f"--classes {str(path)!r} names no class; write one class name per line, in code order"
         )
     for number, name in enumerate(names, start=1):
         if not name:
@@ -114,19 +114,19 @@ def parse_settings(
 ) -> dict[str, Any]:
     """Read ``name=value`` pairs; ``backbone.hidden=[64]`` sets an entry of a dict parameter.
 
-    A parameter that is an object of ours is named, and its parameters are set in the same way:
-    ``estimator=conal``, ``estimator.lr=1e-4``.
+    A parameter that is an object of this library is set by name, and its own parameters in the same
+    way: ``estimator=conal``, ``estimator.lr=1e-4``.
 
     Parameters
     ----------
     settings : sequence of str
     target : type
-        Whose parameters they are.
+        Class whose parameters are set.
     reserved : dict of str to str, optional
-        Parameters that are not set in this way, and what to do instead.
+        Parameters that cannot be set in this way, and what to do instead.
     protocol : str
-        By which a classifier that is a parameter is trained, but for what is said of it; see
-        `with_protocol`.
+        Protocol for training a classifier that is a parameter, unless the settings say otherwise;
+        see `with_protocol`.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def parse_settings(
         If a pair is malformed or ``target`` has no such parameter.
     """
     parameters: dict[str, Any] = {}
-    of_parts: dict[str, list[str]] = {}
+    part_settings: dict[str, list[str]] = {}
     for setting in settings:
         name, equals, text = setting.partition("=")
         name, _, entry = name.strip().partition(".")
@@ -145,8 +145,8 @@ def parse_settings(
         if name in (reserved or {}):
             raise AnnotationError(f"--set {setting!r}: {(reserved or {})[name]}")
         _require_parameter(setting, name, target)
-        if entry and entry != "name" and name in _SUCH_AS:
-            of_parts.setdefault(name, []).append(f"{entry}={text}")
+        if entry and entry != "name" and name in _EXAMPLES:
+            part_settings.setdefault(name, []).append(f"{entry}={text}")
             continue
         value, before = read_value(setting, text), parameters.get(name)
         if entry:
@@ -155,29 +155,29 @@ def parse_settings(
         elif isinstance(before, dict) and isinstance(value, str):
             value = {**before, "name": value}
         parameters[name] = value
-    for part in _SUCH_AS.keys() & {*parameters, *of_parts}:
-        said = of_parts.get(part, [])
-        parameters[part] = _make_part(part, parameters.get(part), said, reserved, protocol)
+    for part in _EXAMPLES.keys() & {*parameters, *part_settings}:
+        own = part_settings.get(part, [])
+        parameters[part] = _make_part(part, parameters.get(part), own, reserved, protocol)
     return parameters
 
 
 def merge_settings(own: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a user's own values, with the entries of a network that was there before.
+    """Merge a user's values into earlier ones, entry by entry for a network.
 
-    ``backbone.hidden=[64]`` is said of the network that stands there; where another is named, or a
-    network as a whole, nothing of the former is left.
+    ``backbone.hidden=[64]`` changes the earlier network. If the user names another network, or
+    gives one as a whole, it replaces the earlier one.
     """
-    found = dict(own)
+    merged = dict(own)
     for name, value in own.items():
         given = before.get(name)
         if isinstance(value, dict) and isinstance(given, dict):
             same = value.get("name", given.get("name")) == given.get("name")
-            found[name] = {**given, **value} if same else value
-    return found
+            merged[name] = {**given, **value} if same else value
+    return merged
 
 
 def read_value(setting: str, text: str) -> Any:
-    """Read a YAML value; unlike YAML 1.1, take 1e-3 for the number it is."""
+    """Read a YAML value; unlike in YAML 1.1, 1e-3 is a number."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -186,7 +186,7 @@ def read_value(setting: str, text: str) -> Any:
             f"--set {setting!r}: the value {text!r} is not YAML ({problem}); write 25, 1e-3, "
             "true, text or [256,128], and quote it for the shell"
         ) from error
-    if value == "None":  # As Python writes it; "none" is a name to some parameters.
+    if value == "None":  # Python's spelling; "none" is a name in some parameters.
         return None
     if isinstance(value, str):
         try:
@@ -222,14 +222,14 @@ def _make_part(
     if not isinstance(spec, str | dict) and not settings:
         return spec
     parameters = dict(spec) if isinstance(spec, dict) else {"name": spec}
-    name = parameters.pop("name", None) or _BY_DEFAULT.get(part)
+    name = parameters.pop("name", None) or _DEFAULTS.get(part)
     if not isinstance(name, str):
         raise AnnotationError(
             f"--set {part}.<parameter>=... needs the method too, such as --set "
-            f"{part}={_SUCH_AS[part]}"
+            f"{part}={_EXAMPLES[part]}"
         )
     try:
-        kind = find(name, *_MAY_BE[part], argument=part)
+        kind = find(name, *_KINDS[part], argument=part)
     except AnnotationError as error:
         raise AnnotationError(f"--set {part}={name}: {error}") from error
     for parameter in parameters:
@@ -241,7 +241,7 @@ def _make_part(
     return made.set_params(**merge_settings(parameters, made.get_params(deep=False)))
 
 
-_MAY_BE = {
+_KINDS = {
     "aggregator": ("aggregator",),
     "annotator": ("completer", "classifier", "wrapper"),
     "estimator": ("classifier", "wrapper"),
@@ -250,7 +250,7 @@ _MAY_BE = {
     "selector": ("selector",),
 }
 """Parameters that are objects, and the kinds of the registry that fit them."""
-_SUCH_AS = {
+_EXAMPLES = {
     "aggregator": "dawid-skene",
     "annotator": "graph-completer",
     "estimator": "crowd-layer",
@@ -258,5 +258,5 @@ _SUCH_AS = {
     "sampler": "crowd-smote",
     "selector": "confidence",
 }
-"""An example of what may be named."""
-_BY_DEFAULT = {"estimator": "crowd-layer", "sampler": "crowd-smote"}
+"""An example of each, for error messages."""
+_DEFAULTS = {"estimator": "crowd-layer", "sampler": "crowd-smote"}

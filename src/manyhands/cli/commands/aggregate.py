@@ -43,7 +43,7 @@ Compare = Annotated[
     bool,
     typer.Option(
         "--compare",
-        help="Score all methods instead: against --gold, or on annotations held out.",
+        help="Score all methods instead: against --gold, or on held-out annotations.",
     ),
 ]
 Known = Annotated[
@@ -51,13 +51,13 @@ Known = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Table task,label of labels that are known (gold questions), to be used.",
+        help="Table task,label of known labels (gold questions), which the method uses.",
     ),
 ]
-RuleOption = Annotated[Rule, typer.Option(help="How a label comes from the probabilities.")]
+RuleOption = Annotated[Rule, typer.Option(help="How labels are decided from probabilities.")]
 Threshold = Annotated[
     Optional[float],  # noqa: UP045
-    typer.Option(min=0.0, max=1.0, help="Leave the label open where its probability is lower."),
+    typer.Option(min=0.0, max=1.0, help="Leave the label open if its probability is lower."),
 ]
 
 
@@ -81,7 +81,7 @@ def aggregate(
     skip: Skip = None,
     json: Json = False,
 ) -> None:
-    """Infer the true label of every instance from the annotations alone.
+    """Infer the true label of each instance from the annotations alone.
 
     Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
@@ -120,7 +120,7 @@ def aggregate(
 
 
 def _print_result(result: dict[str, Any], out: Path | None) -> None:
-    """Print the first labels, and how good they are where there is gold."""
+    """Print the first labels, and their scores if there is gold."""
     title = f"{result['method']}: {result['n_instances']:,} instances"
     print_labels(title, result, out, "labels.csv")
     if result["n_undecided"]:
@@ -132,7 +132,7 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
 
 
 def _print_comparison(result: dict[str, Any], json: bool) -> None:
-    """Print the methods, best first; columns without a figure are left out."""
+    """Print the methods, best first, without empty columns."""
     if json:
         print_json(result)
         return

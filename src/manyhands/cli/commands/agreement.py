@@ -32,7 +32,8 @@ from manyhands.exceptions import AnnotationError
 def agreement(
     table: TablePath,
     scale: Annotated[
-        Scale, typer.Option(help="What the classes are; ordered as in --classes, or sorted.")
+        Scale,
+        typer.Option(help="Scale of the classes; they are ordered as in --classes, or sorted."),
     ] = Scale.nominal,
     resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples.")] = 1000,
     task: Task = "task",
@@ -44,7 +45,7 @@ def agreement(
     skip: Skip = None,
     json: Json = False,
 ) -> None:
-    """Measure how far annotators agree, with 95 % intervals over instances.
+    """Measure the agreement of annotators, with 95 % intervals over instances.
 
     Example: manyhands agreement annotations.csv --scale ordinal
     """

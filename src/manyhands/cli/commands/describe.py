@@ -34,7 +34,7 @@ def describe(
     skip: Skip = None,
     json: Json = False,
 ) -> None:
-    """Say what a table holds: counts, sparsity, imbalance, agreement, and what to look at.
+    """Describe a table: counts, sparsity, imbalance, agreement, and warnings.
 
     Example: manyhands describe annotations.csv --worker annotator
     """

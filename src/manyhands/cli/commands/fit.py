@@ -37,9 +37,9 @@ from manyhands.exceptions import AnnotationError
 
 RESERVED = {
     "random_state": "give the seed with --seed",
-    "checkpoint": "the checkpoint stands in the folder of --out",
+    "checkpoint": "the checkpoint is in the folder of --out",
 }
-"""Parameters that are not for --set, and what is instead."""
+"""Parameters that --set refuses, and what to do instead."""
 
 Features = Annotated[Path, typer.Option(parser=some_path, metavar="FILE", help=FEATURES)]
 Annotations = Annotated[
@@ -47,7 +47,7 @@ Annotations = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="CSV, TSV, Parquet (one row an annotation) or .npy (instances x annotators).",
+        help="CSV, TSV, Parquet (one row per annotation) or .npy (instances x annotators).",
     ),
 ]
 Method = Annotated[
@@ -140,7 +140,7 @@ def fit(
 
 
 def _print_job(result: dict[str, Any]) -> None:
-    """Print what was trained on, and how good it is where there is gold."""
+    """Print the training data, and the scores if there is gold."""
     data, seeds = result["data"], result["seeds"]
     say(
         f"{result['method']}: {data['annotations']:,} annotations of {data['instances']:,} "
