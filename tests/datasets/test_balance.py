@@ -21,8 +21,8 @@ from manyhands.datasets import (
     thin_to_imbalance,
     with_balanced_test,
 )
-from manyhands.evidence.data.imbalance import with_rare_class_thinned, with_test_balanced
 from manyhands.evidence.data.sets import Data
+from manyhands.evidence.data.variants import with_rare_class_thinned, with_test_balanced
 from manyhands.exceptions import AnnotationError
 
 NAMES = np.array(["x", "z", "y"])
@@ -233,7 +233,7 @@ def test_a_test_part_that_cannot_be_balanced_says_why():
 
 def test_rows_can_name_both_and_nest_them():
     thinned = {
-        "factory": "manyhands.evidence.data.imbalance:with_rare_class_thinned",
+        "factory": "manyhands.evidence.data.variants:with_rare_class_thinned",
         "of": {"name": "demo"},
         "ratio": 10,
         "rare": 3,

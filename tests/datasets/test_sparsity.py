@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import load_demo, make_conal_synthetic, remove_annotations
 from manyhands.evidence.data.sets import Data
-from manyhands.evidence.data.sparsity import with_annotations_removed
+from manyhands.evidence.data.variants import with_annotations_removed
 from manyhands.exceptions import AnnotationError
 
 SEEDS = st.integers(0, 2**31 - 1)

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator
 from manyhands import CrowdInGClassifier, CrowdLayerClassifier, ICEDClassifier, load_demo
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import make_conal_synthetic
-from manyhands.evidence.data.ceilings import labelled_by_gold
 from manyhands.evidence.data.sets import Data
+from manyhands.evidence.data.variants import labelled_by_gold
 from manyhands.evidence.measures import (
     accuracy_by_entropy,
     auc,

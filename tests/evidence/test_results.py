@@ -23,9 +23,8 @@ from manyhands.evidence.experiments.rows import Row
 from manyhands.evidence.pages.claims import judge, paired_interval
 from manyhands.evidence.pages.document import Figure
 from manyhands.evidence.pages.drawings import log_ticks
-from manyhands.evidence.pages.html import to_html
-from manyhands.evidence.pages.markdown import to_markdown
 from manyhands.evidence.pages.page import make_page, write_results
+from manyhands.evidence.pages.rendering import to_html, to_markdown
 from manyhands.evidence.records.counting import latest_records
 from manyhands.evidence.records.records import (
     GOLD,

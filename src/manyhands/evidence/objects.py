@@ -16,10 +16,10 @@ from manyhands.exceptions import AnnotationError
 
 _MOVED = {
     "manyhands.experiments.measures": "manyhands.evidence.measures",
-    "manyhands.experiments.ceilings": "manyhands.evidence.data.ceilings",
-    "manyhands.experiments.fewer": "manyhands.evidence.data.fewer",
-    "manyhands.experiments.imbalance": "manyhands.evidence.data.imbalance",
-    "manyhands.experiments.sparsity": "manyhands.evidence.data.sparsity",
+    "manyhands.experiments.ceilings": "manyhands.evidence.data.variants",
+    "manyhands.experiments.fewer": "manyhands.evidence.data.variants",
+    "manyhands.experiments.imbalance": "manyhands.evidence.data.variants",
+    "manyhands.experiments.sparsity": "manyhands.evidence.data.variants",
 }
 """Former module name, which records are filed under -> present module."""
 

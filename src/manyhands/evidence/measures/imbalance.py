@@ -227,7 +227,10 @@ def _rows_of(model: Any, stage: str) -> list[dict[str, Any]]:
 
 def _warmed_up(model: Any, data: Data) -> BoolArray:
     """Return the training instances that a warm-up learns from."""
+    from manyhands.classifiers.iced.warm_up import group_by_certainty, warm_up_phases
+
     warmed = np.zeros(data.annotations.n_instances, dtype=bool)
-    for rows in model._warm_up_rows(data.annotations):
+    groups = group_by_certainty(data.annotations, model.warm_up_groups)
+    for rows in warm_up_phases(data.annotations, groups, model.warm_up):
         warmed[rows] = True
     return warmed

@@ -9,9 +9,9 @@ import pytest
 from scipy.sparse import csr_array
 
 from manyhands import AnnotationTable
-from manyhands.evidence.data import fewer
-from manyhands.evidence.data.fewer import with_fewer_instances
+from manyhands.evidence.data import variants
 from manyhands.evidence.data.sets import Data
+from manyhands.evidence.data.variants import with_fewer_instances
 from manyhands.exceptions import AnnotationError
 
 
@@ -29,7 +29,7 @@ def source(monkeypatch):
         "y_test": np.array([1, 0]),
         "truth": SimpleNamespace(),
     }
-    monkeypatch.setattr(fewer, "load_data", lambda of: Data(**{**found, **of}))
+    monkeypatch.setattr(variants, "load_data", lambda of: Data(**{**found, **of}))
     return found
 
 
