@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 ROWS = {
     "chu2021": 317,
-    "crowd_models": 172,
+    "crowd_models": 184,
     "crowding2021": 127,
     "dasc2023": 288,
     "iced2022": 347,
