@@ -1,4 +1,7 @@
-"""The gate of the common confusion: which annotations come from what all annotators share."""
+"""The simulated gate: which annotations come from the confusion that all annotators share.
+
+The gate that CoNAL learns is in `manyhands.nn.noise_adaptation.common_noise`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims of a paper, and how they are tested.
+"""Claims of a paper as its file states them; `manyhands.evidence.pages.verdicts` judges them.
 
 ::
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyhands.evidence.experiments.papers import column_of
-from manyhands.evidence.pages.claims import by_seed
 from manyhands.evidence.pages.document import Block, Figure, Heading, Items, Paragraph, Table
 from manyhands.evidence.pages.drawings import Lines, Point, draw_lines
+from manyhands.evidence.pages.verdicts import by_seed
 from manyhands.evidence.pages.words import in_order, mean_sd
 from manyhands.evidence.records.records import Record, is_share, noted, profiled
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyhands.evidence.experiments.papers import CURVES, column_of, table_of
-from manyhands.evidence.pages.claims import by_seed
 from manyhands.evidence.pages.curves import curve_blocks
 from manyhands.evidence.pages.document import (
     Block,
@@ -20,6 +19,7 @@ from manyhands.evidence.pages.document import (
     Table,
 )
 from manyhands.evidence.pages.drawings import Lines, Matrix, Point, draw_lines, draw_matrices
+from manyhands.evidence.pages.verdicts import by_seed
 from manyhands.evidence.pages.words import (
     DASH,
     deviations,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyhands.evidence.experiments.papers import column_of, table_of
-from manyhands.evidence.pages.claims import by_seed, show
 from manyhands.evidence.pages.document import Block, Heading, Items, Paragraph, Section, Table
+from manyhands.evidence.pages.verdicts import by_seed, show
 from manyhands.evidence.pages.words import (
     DASH,
     NOT_RUN,

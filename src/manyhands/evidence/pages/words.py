@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyhands.evidence.experiments.papers import column_of
-from manyhands.evidence.pages.claims import by_seed, show
 from manyhands.evidence.pages.document import Block, Items
+from manyhands.evidence.pages.verdicts import by_seed, show
 from manyhands.evidence.records.records import ORACLE, SHARES, SHORT, Record
 
 if TYPE_CHECKING:
