@@ -1,7 +1,8 @@
 """All methods by name, for the command line, YAML files and saved models.
 
 A class is registered by being exported from one of the packages of methods: for a classifier, one
-line in ``classifiers/__init__.pyi``. Its kind is inferred from the class itself. Names are looked up without importing, so finding a method imports no other.
+line in ``classifiers/__init__.pyi``. Its kind is inferred from the class itself. Names are looked
+up without importing, so finding a method imports no other.
 """
 
 from __future__ import annotations
