@@ -727,7 +727,7 @@ def test_wide_sparse_features(monkeypatch):
     rng = np.random.default_rng(0)
     wide = np.hstack([X, np.where(rng.random((48, 500)) < 0.01, 1.0, 0.0)]).astype(np.float32)
     held = CrossFittedEMClassifier(**QUICK).fit(csr_matrix(wide), A)
-    monkeypatch.setattr("manyhands.classifiers.cross_fitted.scaled_batches.HELD_NUMBERS", 0)
+    monkeypatch.setattr("manyhands.classifiers.cross_fitted.networks.HELD_NUMBERS", 0)
     read_again = CrossFittedEMClassifier(**QUICK).fit(csr_matrix(wide), A)
     np.testing.assert_array_equal(held.predict_proba(wide), read_again.predict_proba(wide))
 
