@@ -1,4 +1,4 @@
-"""What every test and doctest starts from: one thread, a closed network, nobody's files."""
+"""What every test and doctest starts from: one thread, a closed network, no personal files."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,8 @@ from hypothesis import settings
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
-# The tests run in parallel already; threads that fight over cores take minutes for seconds.
-# Said before numpy or torch is imported, here and in the workers, who inherit it.
+# The tests run in parallel already: competing threads make them take minutes instead of seconds.
+# Set before numpy or torch is imported; worker processes inherit it.
 for library in ("OMP", "MKL", "OPENBLAS"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
@@ -21,7 +21,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Skip what the mark ``data`` says needs the real sets; nothing else decides this."""
+    """Skip tests marked ``data`` where there are no data sets; nothing else decides this."""
     if item.get_closest_marker("data") and not os.environ.get("MANYHANDS_DATA"):
         pytest.skip("set MANYHANDS_DATA to a folder of the real data sets (docs/datasets.md)")
 

@@ -6,6 +6,8 @@ import numpy as np
 
 import manyhands
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, agreement, make_crowd
+from manyhands.linear import TunedLogisticRegression
+from manyhands.sampling import ClassBalance, ConfidenceSelector
 
 A = np.array([[0, 0, 1], [1, 1, -1], [0, 0, 0]])
 table = AnnotationTable.from_matrix(A)
@@ -15,12 +17,16 @@ assert agreement.percent_agreement(table) < 1
 assert make_crowd(np.arange(20) % 2, random_state=0).n_annotations >= 20
 for name in ("torch", "pandas", "typer", "jinja2"):
     assert name not in sys.modules, f"{name} was imported by the core"
+X = np.arange(40.0)[:, None]
+assert TunedLogisticRegression().fit(X, X[:, 0] > 20).score(X, X[:, 0] > 20) > 0.9
+assert ClassBalance("resample").name == "resample"
+assert ConfidenceSelector() is not None
 try:
     manyhands.CoNALClassifier  # noqa: B018
 except manyhands.exceptions.MissingExtraError as error:
     assert "pip install 'manyhands[torch]'" in str(error)
 else:
-    raise AssertionError("torch is installed here: this script belongs into a bare environment")
+    raise AssertionError("torch is installed here: this script belongs in a bare environment")
 try:
     table.to_frame()
 except manyhands.exceptions.MissingExtraError as error:

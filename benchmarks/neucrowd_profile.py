@@ -66,13 +66,15 @@ def profile(n: int, d: int) -> dict[str, float]:
             (chosen["__call__"] - own - plain["__call__"]) * N_EPOCHS / (N_EPOCHS - 1)
         ),
         "the sampling network's own update": own,
-        "its share of finding the safe instances, once in 60,000 tuplets": chosen["_weights"]
+        "its share of finding the safe instances, once in 60,000 tuplets": chosen[
+            "_sampling_weights"
+        ]
         / per_update,
     }
 
 
 def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
-    """Return the milliseconds per call of the functions in ``classifiers/neucrowd.py``."""
+    """Return the milliseconds per call of the functions in ``classifiers/neucrowd/``."""
     model: Any = NeuCrowdClassifier(
         n_tuplets=BATCH * N_UPDATES,
         n_candidates=N_CANDIDATES,
@@ -86,7 +88,7 @@ def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
     return {
         name: 1e3 * total / calls
         for (file, _, name), (calls, _, _, total, _) in pstats.Stats(profiler).stats.items()
-        if file.endswith("classifiers/neucrowd.py")
+        if file.endswith(("neucrowd/training.py", "neucrowd/classifier.py"))
     }
 
 

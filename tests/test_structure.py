@@ -122,6 +122,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
     assert names - methods - modules == {
         "AnnotationTable",
         "all_classifiers",
+        "compare_aggregators",
         "decide",
         "load",
         "load_demo",

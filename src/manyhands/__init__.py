@@ -30,6 +30,7 @@ __getattr__, __dir__, __all__ = attach(
         "datasets": ["load_demo", "make_crowd"],
         "decision": ["decide"],
         "inference": inference.__all__,
+        "inference.comparison": ["compare_aggregators"],
         "models": ["load"],
         "registry": ["all_classifiers"],
         "report": ["render_report", "summarize"],

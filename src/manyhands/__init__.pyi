@@ -15,6 +15,7 @@ from .datasets import load_demo as load_demo
 from .datasets import make_crowd as make_crowd
 from .decision import decide as decide
 from .inference import *
+from .inference.comparison import compare_aggregators as compare_aggregators
 from .models import load as load
 from .registry import all_classifiers as all_classifiers
 from .report import render_report as render_report

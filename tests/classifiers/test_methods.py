@@ -175,7 +175,7 @@ def test_every_row_gets_one_annotation_more_as_the_crowd_would_give_it():
 
 
 def test_one_perfect_annotator_leaves_a_plain_classifier(demo):
-    """Limiting case: with a crowd of one who is right, a layer an annotator changes nothing."""
+    """Limiting case: with a crowd of one who is right, one layer per annotator changes nothing."""
     options = {"max_epochs": 40, "random_state": 0}
     plain = AggregatedClassifier(**options).fit(demo.X_train, demo.y_train)
     for model in (

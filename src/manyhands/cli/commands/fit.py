@@ -51,7 +51,7 @@ Annotations = Annotated[
     ),
 ]
 Method = Annotated[
-    str, typer.Option(help="conal, crowdlayer, aggregated, ...; an unknown name lists all.")
+    str, typer.Option(help="conal, crowd-layer, aggregated, ...; an unknown name lists all.")
 ]
 Protocol = Annotated[
     str,
