@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from manyhands.evidence.pages.page import write_results
+from manyhands.evidence.records.adoptions import read_adoptions
 from manyhands.evidence.records.packed import open_packed, packed_papers
 from manyhands.evidence.records.store import read_records
 
@@ -67,10 +68,10 @@ def test_claims_have_names_of_their_own(experiments):
 
 def test_committed_pages_are_what_the_records_give(experiments, tmp_path):
     rows, papers = experiments
-    records = read_records(ROOT / "results")
+    records, adoptions = read_records(ROOT / "results"), read_adoptions(ROOT / "results")
     pages = ROOT / "docs" / "results"
     for key, paper in papers.items():
-        written = write_results(paper, rows, records, tmp_path)
+        written = write_results(paper, rows, records, tmp_path, adoptions=adoptions)
         for path in written:
             # Else: manyhands results <paper> --out docs/results
             assert path.read_bytes() == (pages / path.name).read_bytes(), path.name
