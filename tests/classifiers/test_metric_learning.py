@@ -406,7 +406,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
 
 
 @parametrize_with_checks(
-    [MetricLearningEmbedding(max_epochs=2, updates_per_epoch=8, random_state=0, device="cpu")],
+    [MetricLearningEmbedding(max_epochs=1, updates_per_epoch=4, random_state=0, device="cpu")],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_contract(estimator, check):

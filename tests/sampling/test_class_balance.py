@@ -345,7 +345,7 @@ def test_balanced_data_need_nothing(cls, name):
 def test_the_same_seed_gives_the_same_model(imbalanced, name):
     X, table, _ = imbalanced
     first, second = (
-        CrowdLayerClassifier(class_balance=name, **QUICK).fit(X, table).predict_proba(X)
+        CrowdLayerClassifier(class_balance=name, **QUICK | {"batch_size": 256}).fit(X, table).predict_proba(X)
         for _ in range(2)
     )
     np.testing.assert_array_equal(first, second)
