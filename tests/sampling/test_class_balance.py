@@ -8,6 +8,7 @@ from math import exp, log
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from manyhands import (
@@ -344,10 +345,8 @@ def test_balanced_data_need_nothing(cls, name):
 @pytest.mark.parametrize("name", BALANCES)
 def test_the_same_seed_gives_the_same_model(imbalanced, name):
     X, table, _ = imbalanced
-    first, second = (
-        CrowdLayerClassifier(class_balance=name, **QUICK | {"batch_size": 256}).fit(X, table).predict_proba(X)
-        for _ in range(2)
-    )
+    model = CrowdLayerClassifier(class_balance=name, **QUICK | {"batch_size": 256})
+    first, second = (clone(model).fit(X, table).predict_proba(X) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
 
