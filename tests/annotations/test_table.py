@@ -265,11 +265,112 @@ def test_to_frame_backends_agree():
 
 def test_minus_one_in_a_long_table_is_a_class_and_a_suspicious_one():
     frame = pd.DataFrame({"task": [1, 2, 3], "worker": [1, 1, 1], "label": [-1, 0, 1]})
-    with pytest.warns(UserWarning, match="drop these rows if it stands for a missing annotation"):
+    with pytest.warns(UserWarning, match="stands for a missing annotation, drop these rows"):
         table = AnnotationTable.from_frame(frame)
     assert table.classes.tolist() == [-1, 0, 1]
     AnnotationTable.from_frame(frame, classes=[-1, 0, 1])  # named: no warning
     AnnotationTable.from_frame(frame[frame.label != 0])  # signs: no warning
+
+
+def long_frame(labels):
+    n = len(labels)
+    return pd.DataFrame({"task": np.arange(n), "worker": np.zeros(n, dtype=int), "label": labels})
+
+
+@pytest.mark.parametrize(
+    ("A", "says"),
+    [
+        ([[0, 1, -7], [1, 0, -7]], [r"A holds -7 \(2\)", "replace them by -1", "classes="]),
+        (np.array([[0, 1, 255]], dtype=np.uint8), ["A holds 255 in 1 annotations", "signed"]),
+        (np.arange(12).reshape(3, 4), ["12 classes in 12 annotations", "look like ids"]),
+        ([["a", ["b", "c"]]], ["A holds a list", "one class"]),
+    ],
+)
+def test_values_of_a_matrix_that_cannot_be_classes_are_refused(A, says):
+    for words in says:
+        with pytest.raises(AnnotationError, match=words):
+            AnnotationTable.from_matrix(A)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ([0, 1, 2, 1, -7, -7], [r"holds -7 \(2\)", "drop these rows", "skip=", "classes="]),
+        (["0", "1", "1", "-7"], [r"holds -7 \(1\)"]),
+        (np.array([0, 1, 1, 255], dtype=np.uint8), ["255 in 1 annotations", "signed"]),
+        ([f"text {i}" for i in range(11)], ["11 classes in 11 annotations", "look like ids"]),
+        ([["a", "b"], ["a"], ["b"]], ["holds a list", "one class"]),
+    ],
+)
+def test_values_of_a_column_that_cannot_be_classes_are_refused(labels, says):
+    for words in says:
+        with pytest.raises(AnnotationError, match=words):
+            AnnotationTable.from_frame(long_frame(labels))
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        (["cat", "dog", "n/a", "n/a"], r"'n/a' \(2\), which counts as a class"),
+        (["cat", "dog", " "], r"' ' \(1\)"),
+        (["0", "1", "0.5", "1"], r"'0.5' \(1\) among whole numbers"),
+        (["0", "1", "none", "1"], r"'none' \(1\) among whole numbers"),
+        (["No", " no", "YES", "Yes", "Yes"], r"' no' \(1\), 'No' \(1\); 'Yes' \(2\), 'YES' \(1\)"),
+        (["1.0", "1", "cat"], r"'1' \(1\), '1.0' \(1\)"),
+        ([0, 1, 2, 99], r"99 \(1\), far above the other codes"),
+        (["0", "1", "2", "999"], r"999 \(1\), far above the other codes"),
+        ([0, 1, -1, -2], r"-2 \(1\), -1 \(1\), which counts as a class"),
+    ],
+)
+def test_suspicious_classes_are_named_with_counts_and_mend(labels, says):
+    with pytest.warns(UserWarning, match=says) as warned:
+        AnnotationTable.from_frame(long_frame(labels))
+    assert len(warned) == 1
+    assert "if they are different, name" in str(warned[0].message) or "if it is a class" in str(
+        warned[0].message
+    )
+    assert warned[0].filename == __file__
+    classes = list(dict.fromkeys(labels))
+    AnnotationTable.from_frame(long_frame(labels), classes=classes)  # named: no warning
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["none", "person", "place", "none"],
+        ["unknown", "spam", "ham"],
+        [-2, -1, 0, 1, 2],
+        [-1, 1],
+        [1, 2, 3, 4, 5],
+        [10, 20, 30],
+        ["0.5", "1.5", "2.5"],
+        list("abcdefghijklmnopqrstuvwxyz") * 2,
+        [*range(8), 20],
+    ],
+)
+def test_ordinary_classes_raise_no_alarm(labels):
+    assert AnnotationTable.from_frame(long_frame(labels)).n_classes == len(set(labels))
+
+
+def test_classes_of_other_makers_are_checked_too():
+    rows = np.arange(4)
+    with pytest.warns(UserWarning, match="label holds classes that differ only in case"):
+        AnnotationTable.from_arrays(rows, rows * 0, ["a", "A", "b", "b"])
+    with pytest.raises(AnnotationError, match="label holds -9"):
+        AnnotationTable.from_arrays(rows, rows * 0, [0, 1, 1, -9])
+    assert as_table([-9, 0, 1]).classes.tolist() == [-9, 0, 1]  # scikit-learn's convention
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        pd.DataFrame({"a": [1, None], "b": [0, 1]}, dtype="Int64").to_numpy(),
+        pd.DataFrame({"a": [1, None], "b": [0, 1]}, dtype="Int64"),
+    ],
+)
+def test_pandas_integers_with_gaps_are_a_matrix(A):
+    table = AnnotationTable.from_matrix(A)
+    assert table.to_matrix().tolist() == [[1, 0], [-1, 1]]
 
 
 def test_gaps_in_lists_of_text_stay_gaps():

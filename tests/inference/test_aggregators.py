@@ -203,7 +203,10 @@ def test_one_instance(cls):
 @methods
 @pytest.mark.parametrize(
     ("A", "message"),
-    [(np.full((3, 2), -1), "table is empty"), (np.ones((3, 2), dtype=int), "one class only, 1")],
+    [
+        (np.full((3, 2), -1), "table is empty"),
+        (np.ones((3, 2), dtype=int), r"one class only, 1 \(6 annotations\)"),
+    ],
 )
 def test_nothing_to_infer_is_an_error(cls, A, message):
     with pytest.raises(AnnotationError, match=message):

@@ -156,6 +156,23 @@ def test_two_synonyms_are_ambiguous(write):
     assert read_annotations(path, task="item", classes=[0, 1]).instances.tolist() == ["x"]
 
 
+@pytest.mark.parametrize("name", ["annotation_id", "label_id", "AnswerId"])
+def test_a_column_of_ids_is_never_read_as_the_label(write, name):
+    path = write("a.csv", f"task,worker,{name}\n1,7,0\n2,7,1\n")
+    with pytest.raises(AnnotationError, match="label='label' is not a column"):
+        read_annotations(path)
+    gold = write("gold.csv", f"task,{name}\n1,0\n2,1\n")
+    with pytest.raises(AnnotationError, match="label='label' is not a column"):
+        read_gold(gold)
+
+
+def test_suspicious_labels_of_a_file_are_warned_about(write):
+    path = write("a.csv", "task,worker,label\n1,7,0\n2,7,1\n3,7,n/a\n4,7,0\n")
+    with pytest.warns(UserWarning, match=r"column 'label' holds 'n/a' \(1\)"):
+        read_annotations(path)
+    assert read_annotations(path, skip="n/a").classes.tolist() == [0, 1]
+
+
 def test_a_missing_column_is_named_with_those_there(write):
     path = write("a.csv", "task,who,label\na,u,1\n")
     with pytest.raises(AnnotationError, match=r"worker='worker' is not a column.*'who'.*worker="):

@@ -25,6 +25,7 @@ from manyhands.annotations.encoding import (
     tidy,
 )
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
+from manyhands.annotations.suspicious import check_classes
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import MISSING, AnyArray, IntArray
 
@@ -48,7 +49,9 @@ def from_matrix(
     A : array-like of shape (n, R)
         Missing: NaN or None, and -1 unless ``classes``, ``abstain`` or ``skip`` names it.
     classes : sequence, optional
-        All classes, in the desired order; default: the sorted values.
+        All classes, in the desired order; default: the sorted values. Found values that are
+        probably no classes (ids, -7, 255 in an unsigned type) are refused or warned about; named
+        ones are not.
     instances, annotators : sequence, optional
         Ids of the rows and columns; default: their numbers.
     abstain, skip : str, int or sequence of these, optional
@@ -57,8 +60,8 @@ def from_matrix(
     Raises
     ------
     AnnotationError
-        If A is not two-dimensional or holds a value outside ``classes``, or if ``abstain`` or
-        ``skip`` is invalid, as in `from_frame`.
+        If A is not two-dimensional, holds a value outside ``classes`` or values that cannot be
+        classes, or if ``abstain`` or ``skip`` is invalid, as in `from_frame`.
     """
     if isinstance(A, np.ma.MaskedArray):
         A = np.ma.filled(A.astype(object), None)
@@ -70,13 +73,16 @@ def from_matrix(
     gaps = missing_mask(A)
     minus_one_is_class = vocabulary is not None and bool((vocabulary == MISSING).any())
     if A.dtype.kind != "U" and not minus_one_is_class and MISSING not in marks:
-        gaps = gaps | np.asarray(A == MISSING, dtype=bool)
+        # pandas' NA compares neither equal nor unequal.
+        gaps[~gaps] = np.asarray(A[~gaps] == MISSING, dtype=bool)
     rows, columns = np.nonzero(~gaps)
     labels = A[rows, columns]
     check_marks(marks, labels, "A")
     kinds = pass_kinds(labels, marks)
     given, passed = kinds < 0, kinds >= 0
     codes, vocabulary = encode(labels[given], vocabulary, argument="A", vocabulary_name="classes")
+    if classes is None:
+        check_classes(vocabulary, codes, "A", matrix=True)
     n, r = A.shape
     return cls(
         rows[given],
@@ -144,6 +150,8 @@ def from_arrays(
     codes, vocabulary = encode(
         labels[given], vocabulary, argument="label", vocabulary_name="classes"
     )
+    if classes is None:
+        check_classes(vocabulary, codes, "label", matrix=False)
     table_columns = Columns(
         rows[given],
         columns[given],

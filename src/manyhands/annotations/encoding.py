@@ -26,7 +26,10 @@ def missing_mask(values: AnyArray) -> BoolArray:
 
 def as_values(values: Any) -> AnyArray:
     """Read a sequence as an array; gaps and numbers among strings do not become strings."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # Lists of different lengths, which the next check names.
+        array = np.array([*values, None], dtype=object)[:-1]
     if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
         return np.asarray(values, dtype=object)
     return array
@@ -44,6 +47,7 @@ def tidy(values: Any, argument: str) -> AnyArray:
     """
     values = np.asarray(values)
     if values.dtype.kind == "O":
+        _check_single(values, argument)
         values = np.array(values.tolist()) if values.size else values.astype(str)
     if values.dtype.kind == "f":
         # Beyond 2**53 floats cannot represent all integers.
@@ -63,6 +67,17 @@ def tidy(values: Any, argument: str) -> AnyArray:
             f"{argument} has values of type {values.dtype}; use integers or strings"
         )
     return values
+
+
+def _check_single(values: AnyArray, argument: str) -> None:
+    """Refuse an object array of collections, such as several labels per annotation."""
+    for value in values.ravel():
+        if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
+            raise AnnotationError(
+                f"{argument} holds a {type(value).__name__}, {value!r}; each entry is one class or "
+                "one id. For several labels per annotation, make one table per question (does "
+                "this label apply?)"
+            )
 
 
 def check_no_mixture(values: AnyArray, argument: str) -> None:

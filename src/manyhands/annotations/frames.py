@@ -12,8 +12,9 @@ from manyhands.annotations.columns import SOURCES, Columns, read_sources
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
+from manyhands.annotations.suspicious import check_classes
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
-from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, IntArray
 
 Backend = Literal["pandas", "polars", "pyarrow"]
 Table = TypeVar("Table")
@@ -45,7 +46,9 @@ def from_frame(
         Names of the columns with the instance, the annotator, the class and, optionally, the
         weight, the source and the pass (one of `PASSES`, in rows without a label).
     classes : sequence, optional
-        All classes, in the desired order; default: the sorted labels.
+        All classes, in the desired order; default: the sorted labels. Found labels that are
+        probably no classes (ids, "n/a", -7, " yes" beside "Yes") are refused or warned about;
+        named ones are not.
     tasks : sequence, optional
         All instance ids, **in the order of the rows of X**; default: the sorted ids.
     workers : sequence, optional
@@ -84,10 +87,11 @@ def from_frame(
     if tasks is None:
         _warn_of_numbers_as_text(instances, task)
     annotator, annotators = _encode_ids(data, worker, workers, "workers")
-    _warn_of_minus_one(labels, classes, label)
     codes, vocabulary = encode(
         labels, vocabulary, argument=f"column {label!r}", vocabulary_name="classes"
     )
+    if classes is None:
+        check_classes(vocabulary, codes, f"column {label!r}", matrix=False)
     columns = Columns(
         instance[given],
         annotator[given],
@@ -239,17 +243,6 @@ def _warn_of_numbers_as_text(ids: AnyArray, column: str) -> None:
             f"column {column!r} holds numbers as text, which sort as text ({ids[0].item()!r}, "
             f"{ids[1].item()!r}, ...); pass tasks= in the order of the rows of X, or convert "
             "the column to integers",
-        )
-
-
-def _warn_of_minus_one(labels: AnyArray, classes: Any, column: str) -> None:
-    """Warn about -1, a class in a long table that looks like a gap next to 0, 1, 2."""
-    if classes is not None or labels.dtype.kind not in "if":
-        return
-    if (labels == MISSING).any() and not np.isin(labels, [-1, 1]).all():
-        warn_caller(
-            f"column {column!r} holds -1, which counts as a class in a long table; drop these "
-            "rows if it stands for a missing annotation, or name the classes in classes=",
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.encoding import as_values, missing_mask
+from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.annotations.table import AnnotationTable
 from manyhands.exceptions import AnnotationError
 
@@ -40,5 +40,7 @@ def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
         raise AnnotationError(f"Input {argument} contains NaN or None; leave such rows out")
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise AnnotationError(f"Input {argument} contains infinity; leave such rows out")
+    codes, classes = encode(values, None, argument=argument, vocabulary_name="classes")
     n = len(values)
-    return AnnotationTable.from_arrays(np.arange(n), np.zeros(n, dtype=np.int64), values)
+    ids = np.arange(n)
+    return AnnotationTable(ids, np.zeros(n, dtype=np.int64), codes, ids, np.arange(1), classes)

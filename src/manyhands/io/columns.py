@@ -22,7 +22,8 @@ Frame: TypeAlias = nw.DataFrame[Any]
 _LOG = logging.getLogger("manyhands")
 
 
-# Column names that other tools use; a final "id" (user_id, WorkerID) is ignored.
+# Column names that other tools use. A final "id" (user_id, WorkerID) is ignored, except in columns
+# of labels: annotation_id numbers the annotations.
 _SYNONYMS = {
     "task": {"task", "instance", "item", "question", "example", "sample", "document", "image"},
     "worker": {"worker", "annotator", "user", "rater", "labeler", "labeller", "coder"},
@@ -49,7 +50,8 @@ def find_column(frame: Frame, argument: str, name: str) -> str:
     default = "label" if argument == "gold" else argument
     if name in frame.columns or name != default:
         return name
-    found = [c for c in frame.columns if _base(c) in _SYNONYMS[argument]]
+    simplified = _base if argument in ("task", "worker") else _letters
+    found = [c for c in frame.columns if simplified(c) in _SYNONYMS[argument]]
     if len(found) > 1:
         raise AnnotationError(
             f"there is no column {name!r}, and {preview(found)} could all stand for it; pass "
@@ -63,7 +65,12 @@ def find_column(frame: Frame, argument: str, name: str) -> str:
 
 def _base(name: str) -> str:
     """Normalise a column name: 'Worker_ID' to 'worker', 'id' to ''."""
-    return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("id")
+    return _letters(name).removesuffix("id")
+
+
+def _letters(name: str) -> str:
+    """Keep the letters and digits of a column name, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def require_column(frame: Frame, argument: str, name: str) -> None:

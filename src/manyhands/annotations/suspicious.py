@@ -1,0 +1,192 @@
+"""Class values that are probably none: missing values, ids, and one class written in two ways.
+
+The checks concern classes that were found in the data. Classes that a caller lists are not checked.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.typing import MISSING, AnyArray, IntArray
+
+MANY = 10
+"""Up to this many classes, their number alone is not suspicious."""
+
+FAR = 10
+"""A code this many times larger than the next is no further class of a sequence."""
+
+SHOWN = 5
+"""Maximal number of values that a message names."""
+
+MARKS = frozenset(
+    {"", "-", "--", ".", "?", "n/a", "#n/a", "n.a.", "na", "<na>", "nan", "null", "nil", "missing"}
+)
+"""Texts that mean a missing value. Words such as "none" or "unknown" are classes in many sets."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+
+Counts = dict[Any, int]
+
+
+def check_classes(classes: AnyArray, codes: IntArray, argument: str, *, matrix: bool) -> None:
+    """Refuse classes that must be a mistake, and warn about those that may be one.
+
+    Parameters
+    ----------
+    classes : array of shape (n_classes,)
+        The values found in the data.
+    codes : integer array
+        Code of every annotation.
+    argument : str
+        Where the values come from, for the message.
+    matrix : bool
+        Whether the values are from a matrix, where -1 means missing, so that no other negative
+        number can be a class.
+
+    Raises
+    ------
+    AnnotationError
+        If there are nearly as many classes as annotations, an unsigned type holds its largest
+        value (-1 read as unsigned), or a negative number is not part of a scale.
+    """
+    tally = np.bincount(codes.ravel(), minlength=len(classes))
+    counts: Counts = dict(zip(classes.tolist(), tally.tolist(), strict=True))
+    _refuse_ids(counts, argument)
+    if classes.dtype.kind == "u":
+        _refuse_wrapped(counts, np.iinfo(classes.dtype).max, argument)
+    if classes.dtype.kind in "iu":
+        _check_numbers(counts, argument, matrix)
+    elif classes.dtype.kind in "UT":
+        _check_texts(counts, argument)
+
+
+def _refuse_ids(counts: Counts, argument: str) -> None:
+    n = sum(counts.values())
+    if len(counts) > MANY and len(counts) > n / 2:
+        raise AnnotationError(
+            f"{argument} holds {len(counts):,} classes in {n:,} annotations "
+            f"({_listed(dict.fromkeys(counts, 0))}): these look like ids or free text. Give the "
+            "labels instead; if these are the classes, name all of them in classes="
+        )
+
+
+def _refuse_wrapped(counts: Counts, largest: int, argument: str) -> None:
+    if largest in counts and largest - 1 not in counts:
+        raise AnnotationError(
+            f"{argument} holds {largest} in {counts[largest]:,} annotations, which is what -1 "
+            "becomes in its unsigned type. Convert it to a signed type and mark missing values "
+            f"with -1; if {largest} is a class, name all classes in classes="
+        )
+
+
+def _check_numbers(counts: Counts, argument: str, matrix: bool) -> None:
+    """Check integers, given as such or as text, by their values."""
+    values = {int(value): count for value, count in counts.items()}
+    negative = {value: count for value, count in values.items() if value < 0}
+    symmetric = all(-value in values for value in values if value)
+    if negative and matrix:
+        raise AnnotationError(
+            f"{argument} holds {_listed(negative)}; in a matrix -1 means missing, so another "
+            f"negative number is hardly a class. {_mend('replace them by -1')}"
+        )
+    if min(negative, default=0) < MISSING and not (symmetric or _is_sequence(values)):
+        raise AnnotationError(
+            f"{argument} holds {_listed(negative)}, which no scale of classes explains. "
+            f"{_mend('drop these rows')}"
+        )
+    if negative and not (symmetric and values.keys() != {MISSING, 0, -MISSING}):
+        warn_caller(
+            f"{argument} holds {_listed(negative)}, which counts as a class in a long table. "
+            f"{_mend('drop these rows')}"
+        )
+    far = _far_from_the_others(sorted(values))
+    if far is not None:
+        warn_caller(
+            f"{argument} holds {_listed({far: values[far]})}, far above the other codes, which "
+            f"counts as a class. {_mend('drop these rows')}"
+        )
+
+
+def _mend(removal: str) -> str:
+    return (
+        f"If it stands for a missing annotation, {removal}; if for a pass, name it in abstain= or "
+        "skip=; if it is a class, name all classes in classes="
+    )
+
+
+def _is_sequence(values: Collection[int]) -> bool:
+    return max(values) - min(values) < len(values)
+
+
+def _far_from_the_others(values: list[int]) -> int | None:
+    """Return the largest value if it is far above codes counted from 0 or 1 (99 after 0, 1, 2)."""
+    codes, largest = values[:-1], values[-1] if values else 0
+    counted = len(codes) > 1 and codes[0] in (0, 1) and _is_sequence(codes)
+    return largest if counted and largest >= FAR * codes[-1] else None
+
+
+def _check_texts(counts: Counts, argument: str) -> None:
+    marks = {value: count for value, count in counts.items() if value.strip().lower() in MARKS}
+    others = {value: count for value, count in counts.items() if value not in marks}
+    numbers = {v: count for v, count in others.items() if _INTEGER.fullmatch(v.strip())}
+    odd = {value: count for value, count in others.items() if value not in numbers}
+    if marks:
+        warn_caller(
+            f"{argument} holds {_listed(marks)}, which counts as a class. If it means that there "
+            "is no annotation, empty these cells, or name it in abstain= or skip=; if it is a "
+            "class, name all classes in classes="
+        )
+    if len(numbers) > 1 and sum(numbers.values()) > sum(odd.values()):
+        _check_numbers(_summed(numbers), argument, matrix=False)
+        if odd:
+            warn_caller(
+                f"{argument} holds {_listed(odd)} among whole numbers, so all labels are text. "
+                "Correct these rows, or name the value in abstain= or skip=; if it is a class, "
+                "name all classes in classes="
+            )
+    _warn_of_spellings(others, argument)
+
+
+def _summed(numbers: Counts) -> Counts:
+    """Counts of the integers that texts stand for."""
+    total: Counts = {}
+    for text, count in numbers.items():
+        total[int(text)] = total.get(int(text), 0) + count
+    return total
+
+
+def _warn_of_spellings(counts: Counts, argument: str) -> None:
+    """Warn about classes that differ only in case, spaces, Unicode form or digits ("1.0")."""
+    spellings: dict[Any, Counts] = {}
+    for value, count in counts.items():
+        spellings.setdefault(_spelled(value), {})[value] = count
+    groups = [_listed(group) for group in spellings.values() if len(group) > 1]
+    if groups:
+        more = f" and {len(groups) - SHOWN} more groups" if len(groups) > SHOWN else ""
+        warn_caller(
+            f"{argument} holds classes that differ only in case, spaces or form: "
+            f"{'; '.join(groups[:SHOWN])}{more}. They count as different classes. Write each class "
+            "in one way (such as .str.strip().str.lower() in pandas); if they are different, name "
+            "all classes in classes="
+        )
+
+
+def _spelled(value: str) -> Any:
+    text = " ".join(unicodedata.normalize("NFKC", value).casefold().split())
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _listed(counts: Counts) -> str:
+    """Name the values with their counts, the most frequent first; a count of 0 is not shown."""
+    ordered = sorted(counts.items(), key=lambda pair: -pair[1])
+    shown = [f"{value!r} ({count:,})" if count else repr(value) for value, count in ordered]
+    return ", ".join(shown[:SHOWN]) + (" ..." if len(shown) > SHOWN else "")
