@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
-from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands import EBCC, MACE, AnnotationTable, DawidSkene, MajorityVote, WorkerClustering
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import gold_codes
 from manyhands.inference.votes import Votes
@@ -168,6 +168,32 @@ def test_silent_annotator_and_adversary(cls):
     np.testing.assert_array_equal(model.labels_, y)
     assert model.annotator_accuracy_[3] < 0.5 < model.annotator_accuracy_[0]
     assert np.isfinite(model.confusion_).all()
+
+
+restarted = pytest.mark.parametrize("cls", [EBCC, MACE, WorkerClustering])
+
+
+@restarted
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("n", [100, 200])
+def test_three_adversaries_of_seven_do_not_swap_the_classes(cls, seed, n):
+    """The maximum in which the adversaries are right often has the better bound."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    is_right = rng.random((n, 7)) < np.array([0.85] * 4 + [0.05] * 3)
+    A = np.where(is_right, y[:, None], 1 - y[:, None])
+    model = cls().fit(A)
+    assert (model.labels_ == y).mean() > 0.9
+    np.testing.assert_array_equal(cls().fit(1 - A).labels_, 1 - model.labels_)
+
+
+@pytest.mark.parametrize("cls", [MACE, WorkerClustering])
+def test_spammers_do_not_vouch_for_each_other(cls):
+    """Four who always give the rare class agree with each other, but tell nothing."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(300) < 0.2).astype(int)
+    two = np.where(rng.random((300, 2)) < 0.95, y[:, None], 1 - y[:, None])
+    assert (cls().fit(np.column_stack([two, np.ones((300, 4), int)])).labels_ == y).mean() > 0.9
 
 
 @methods

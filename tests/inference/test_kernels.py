@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,11 @@ from manyhands.inference.em import (
     total_em_counts,
 )
 from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.restarts import (
+    agreement_with_others,
+    agreement_with_posterior,
+    best_run,
+)
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
@@ -185,3 +192,49 @@ def test_random_ties_are_random_and_ties_only():
     picked = np.bincount(pick(posterior, "random", rng), minlength=3)
     assert picked[2] == 0
     assert 400 < picked[0] < 600
+
+
+def beyond_chance(labels, scores):
+    """Mean score of the class given, less that of classes given to instances in random order."""
+    return sum(s[c] - np.mean([t[c] for t in scores]) for c, s in zip(labels, scores, strict=True))
+
+
+def test_agreement_beyond_chance_by_loops():
+    rng = np.random.default_rng(0)
+    A = rng.integers(-1, 3, (30, 5))
+    votes = make_votes(AnnotationTable.from_matrix(A, classes=range(3)))
+    posterior = rng.dirichlet([1.0] * 3, 30)
+    for r in range(5):
+        mine = np.flatnonzero(A[:, r] >= 0)
+        others = [
+            np.bincount(np.delete(A[i], r)[np.delete(A[i], r) >= 0], minlength=3) for i in mine
+        ]
+        expected = beyond_chance(A[mine, r], others), beyond_chance(A[mine, r], posterior[mine])
+        found = agreement_with_others(votes)[r], agreement_with_posterior(votes, posterior)[r]
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_the_best_run_unless_it_is_upside_down_and_a_close_one_is_not():
+    labels = np.arange(10) % 2
+    votes = make_votes(AnnotationTable.from_matrix(np.tile(labels[:, None], 3)))
+    upright, upside_down = np.eye(2)[labels], np.eye(2)[1 - labels]
+
+    def kept(*runs, margin=0.0):
+        made = [SimpleNamespace(history=[0.0, b], posterior=p) for b, p in runs]
+        return made.index(best_run(made, lambda run: run.posterior, votes, margin=margin))
+
+    assert kept((-9.0, upright), (-8.0, upright)) == 1
+    assert kept((-9.0, upright), (-8.0, upright), margin=0.1) == 0
+    assert kept((-8.0, upside_down), (-10.9, upright)) == 1  # 30 annotations: 3 nats are close.
+    assert kept((-8.0, upside_down), (-11.1, upright)) == 0
+    assert kept((-8.0, upside_down), (-9.0, upside_down)) == 0
+    assert kept((-8.0, np.full((10, 2), 0.5)), (-9.0, upright)) == 0  # Neither up nor down.
+
+
+def test_gold_counts_as_the_others():
+    """Two liars agree with each other, but gold contradicts them."""
+    y = np.arange(10) % 2
+    A = np.column_stack([1 - y, 1 - y, y])
+    table = AnnotationTable.from_matrix(A)
+    assert (agreement_with_others(make_votes(table))[:2] == 0).all()
+    np.testing.assert_allclose(agreement_with_others(make_votes(table, gold=y)), [-15, -15, 15])

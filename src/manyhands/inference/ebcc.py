@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from manyhands.inference.probability import (
     has_settled,
     normalise_rows,
 )
+from manyhands.inference.restarts import best_run
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
@@ -36,7 +38,7 @@ from manyhands.inference.votes import SHARD, Votes, fill_rows, make_votes, sum_o
 from manyhands.typing import FloatArray, IntArray
 
 LARGEST = 200_000_000
-"""Maximal number of entries of all confusion matrices; about five arrays of that size are held."""
+"""Maximal number of entries of all confusion matrices; about six arrays of that size are held."""
 
 
 class EBCC(BaseAggregator):
@@ -58,7 +60,9 @@ class EBCC(BaseAggregator):
         Maximal number of subtypes per class; those not needed stay empty. With 1 the model is
         IBCC's.
     n_restarts : int, default=10
-        Random starts; the one that reaches the largest lower bound is kept.
+        Random starts; the one that reaches the largest lower bound is kept. If that one is upside
+        down (it trusts those with whom the others disagree), the best of the others is kept if its
+        bound is at most 0.1 nats per annotation lower.
     subtype_strength : float, default=0.1
         Pseudo-instances of the prior, divided among the subtypes of a class. A value far below
         ``n_subtypes`` favours few subtypes.
@@ -88,7 +92,7 @@ class EBCC(BaseAggregator):
     abstention_ : array of shape (n_annotators, n_classes)
         Expected probability of abstaining on an instance of each class; 0 unless modelled.
     log_likelihood_ : array of shape (n_iter_,)
-        Evidence lower bound of the best restart after each E-step; it never decreases.
+        Evidence lower bound of the kept restart after each E-step; it never decreases.
     restart_bounds_ : array of shape (n_restarts,)
         Lower bound that each restart reached. If only one reached the best, more restarts may find
         a better one.
@@ -165,24 +169,27 @@ class EBCC(BaseAggregator):
         prior = self._prior(votes)
         codes = annotator_codes(votes.answers, start)
         bounds: list[float] = []
-        best: Run | None = None
-        for _ in range(self.n_restarts):
-            waves = draw_waves(self.n_subtypes, rng)
-            counts = total_em_counts(shards, start, partial(random_split, codes=codes, waves=waves))
-            run = self._run(shards, counts, prior)
-            bounds.append(run.history[-1])
-            best = run if best is None or bounds[-1] > best.history[-1] else best
-        assert best is not None
+
+        def runs() -> Iterator[Run]:
+            for _ in range(self.n_restarts):
+                waves = draw_waves(self.n_subtypes, rng)
+                split = partial(random_split, codes=codes, waves=waves)
+                run = self._run(shards, total_em_counts(shards, start, split), prior)
+                bounds.append(run.history[-1])
+                yield run
+
+        posterior = np.empty_like(start)
+        best = best_run(runs(), lambda run: _fill(posterior, shards, run.dirichlets), votes)
         self._set_attributes(best, votes.n_classes)
         self.restart_bounds_ = np.array(bounds)
-        self.posterior_ = self._fill(start, shards)
+        self.posterior_ = _fill(posterior, shards, best.dirichlets)
 
     def _check_size(self, votes: Votes) -> None:
         """Refuse tables whose confusion matrices would not fit into memory."""
         n = votes.n_annotators * votes.n_classes * votes.n_responses * self.n_subtypes
         if n > LARGEST:
             raise AnnotationError(
-                f"EBCC would need {5 * 8 * n / 1e9:.0f} GB for {votes.n_annotators} annotators x "
+                f"EBCC would need {6 * 8 * n / 1e9:.0f} GB for {votes.n_annotators} annotators x "
                 f"{votes.n_classes} classes x {self.n_subtypes} subtypes x {votes.n_responses} "
                 "responses; lower n_subtypes, or use IBCC or OneCoinDawidSkene"
             )
@@ -223,20 +230,7 @@ class EBCC(BaseAggregator):
 
     def _posterior(self, votes: Votes) -> FloatArray:
         posterior = np.empty((votes.n_instances, votes.n_classes))
-        return self._fill(posterior, self._shards(votes))
-
-    def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
-        """Write the posterior of each instance into ``out``."""
-        logs = self._dirichlets.expected_logs()
-
-        def rows(shard: Votes) -> FloatArray:
-            states, _ = e_step(shard, logs.state_prior, logs.confusion)
-            posterior = states.reshape(len(states), *self.subtype_weight_.shape).sum(axis=2)
-            posterior[~shard.voted] = self.class_prior_
-            return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
-
-        fill_rows(out, shards, rows)
-        return out
+        return _fill(posterior, self._shards(votes), self._dirichlets)
 
     def _shards(self, votes: Votes) -> list[Votes]:
         # A row is n_subtypes times as long as in other methods but must still fit into the cache.
@@ -304,6 +298,20 @@ class Run:
 
     dirichlets: Dirichlets
     history: list[float]
+
+
+def _fill(out: FloatArray, shards: list[Votes], dirichlets: Dirichlets) -> FloatArray:
+    """Write the posterior of each instance into ``out``."""
+    logs, class_prior = dirichlets.expected_logs(), normalise_rows(dirichlets.classes)
+
+    def rows(shard: Votes) -> FloatArray:
+        states, _ = e_step(shard, logs.state_prior, logs.confusion)
+        posterior = states.reshape(len(states), *dirichlets.subtypes.shape).sum(axis=2)
+        posterior[~shard.voted] = class_prior
+        return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
+
+    fill_rows(out, shards, rows)
+    return out
 
 
 # -- random starts that do not depend on the order of instances, annotators or classes ------------

@@ -126,6 +126,14 @@ class KOS(BaseAggregator):
         return decide_by_weight(votes, self.reliability_, self.class_prior_)[0]
 
 
+def posterior_by_messages(votes: Votes) -> FloatArray:
+    """Posterior of `KOS` with its default parameters, shape (n, C)."""
+    model = KOS()
+    no_start = np.empty((0, votes.n_classes))  # KOS starts from messages.
+    model._infer(votes, no_start, model._generator())
+    return model.posterior_
+
+
 @dataclass(frozen=True)
 class Messages:
     """Messages of the annotators.

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -23,7 +23,13 @@ from manyhands.inference.probability import (
     log_dirichlet,
     normalise_rows,
 )
-from manyhands.inference.vote_sums import expected_accuracy, probability_correct, weighted_votes
+from manyhands.inference.restarts import best_run
+from manyhands.inference.vote_sums import (
+    by_annotator_and_class,
+    expected_accuracy,
+    probability_correct,
+    weighted_votes,
+)
 from manyhands.inference.votes import Votes, concatenate_rows, sum_over_shards
 from manyhands.typing import FloatArray
 
@@ -54,8 +60,10 @@ class MACE(BaseAggregator):
     smoothing : float, default=0.01
         Total number of pseudo-annotations added to the counts, in equal parts per class ("em").
     n_restarts : int, default=10
-        Runs; the one with the best objective is kept. The first starts with annotators who know
-        half of the instances, the others with competences drawn at random.
+        Runs; the one with the best objective is kept. If that one is upside down (it trusts those
+        with whom the others disagree), the best of the others is kept if its objective is at most
+        0.1 nats per annotation lower. The first run starts with annotators who know half of the
+        instances, the others with competences drawn at random.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -71,7 +79,7 @@ class MACE(BaseAggregator):
     spam_strategy_ : array of shape (n_annotators, n_classes)
         Distribution of the classes an annotator gives when spamming; rows sum to 1.
     log_likelihood_ : array of shape (n_iter_,)
-        Objective of the best run: the evidence lower bound ("vb") or the smoothed log likelihood
+        Objective of the kept run: the evidence lower bound ("vb") or the smoothed log likelihood
         ("em"); it never decreases.
 
     Notes
@@ -130,28 +138,37 @@ class MACE(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        shards, given, agreed = votes.shards(), _counts(votes), _agreement(votes, start)
-        best, history = self._run(shards, given, _first_fractions(votes) * agreed)
-        for _ in range(1, self.n_restarts):
-            fractions = _random_fractions(expected_accuracy(votes, start), rng)
-            annotators, run_history = self._run(shards, given, fractions * agreed)
-            # Rounding errors must not decide between runs that end at the same maximum.
-            if run_history[-1] > history[-1] + 1e-9 * votes.total_weight:
-                best, history = annotators, run_history
+        shards, given, agreed = (
+            votes.shards(),
+            by_annotator_and_class(votes),
+            _agreement(votes, start),
+        )
+
+        def runs() -> Iterator[Run]:
+            yield self._run(shards, given, _first_fractions(votes) * agreed)
+            for _ in range(1, self.n_restarts):
+                fractions = _random_fractions(expected_accuracy(votes, start), rng)
+                yield self._run(shards, given, fractions * agreed)
+
+        kept = best_run(
+            runs(),
+            lambda run: _posteriors(votes, run.annotators.log_odds),
+            votes,
+            margin=1e-9,  # Rounding errors must not decide between runs at the same maximum.
+        )
+        best = kept.annotators
         self.competence_, self.spam_ = best.competence.T
         self.spam_strategy_ = best.strategy
         self._log_odds = best.log_odds
         self.posterior_ = self._posterior(votes)
         self.class_prior_ = np.full(votes.n_classes, 1 / votes.n_classes)
-        self.log_likelihood_ = np.array(history)
-        self.n_iter_ = len(history)
+        self.log_likelihood_ = np.array(kept.history)
+        self.n_iter_ = len(kept.history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
-        return concatenate_rows(_e_step(shard, self._log_odds)[0] for shard in votes.shards())
+        return _posteriors(votes, self._log_odds)
 
-    def _run(
-        self, shards: list[Votes], given: FloatArray, known: FloatArray
-    ) -> tuple[Annotators, list[float]]:
+    def _run(self, shards: list[Votes], given: FloatArray, known: FloatArray) -> Run:
         """Iterate from the counts of annotations given and expected to be known, both (R, C)."""
         history: list[float] = []
         for _ in range(self.max_iter):
@@ -162,7 +179,7 @@ class MACE(BaseAggregator):
             if has_settled(history, self.tol * given.sum()):
                 break
             known = annotators.known_if_correct * expected.agreed
-        return annotators, history
+        return Run(annotators, history)
 
     def _m_step(self, known: FloatArray, given: FloatArray) -> Annotators:
         """Fit the annotators to the expected counts of known annotations; the rest are spam."""
@@ -222,6 +239,14 @@ class Annotators:
 
 
 @dataclass(frozen=True)
+class Run:
+    """Result of one run, and its objective after each iteration."""
+
+    annotators: Annotators
+    history: list[float]
+
+
+@dataclass(frozen=True)
 class Expected:
     """Expected counts that the M-step needs from a shard.
 
@@ -246,6 +271,11 @@ def _expect(votes: Votes, log_odds: FloatArray) -> Expected:
     return Expected(_agreement(votes, posterior), float(evidence.sum()))
 
 
+def _posteriors(votes: Votes, log_odds: FloatArray) -> FloatArray:
+    """Posterior of all instances, shape (n, C)."""
+    return concatenate_rows(_e_step(shard, log_odds)[0] for shard in votes.shards())
+
+
 def _e_step(votes: Votes, log_odds: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Posterior (n, C) and evidence (n,); an annotation is evidence only for the class given."""
     joint = weighted_votes(votes, log_odds.ravel()[_cells(votes)])
@@ -255,16 +285,7 @@ def _e_step(votes: Votes, log_odds: FloatArray) -> tuple[FloatArray, FloatArray]
 
 def _agreement(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Expected correct annotations of each annotator in each class, shape (R, C)."""
-    return _counts(votes, probability_correct(votes, posterior))
-
-
-def _counts(votes: Votes, value: FloatArray | None = None) -> FloatArray:
-    """Sum ``value`` (and the weights) by annotator and class given, shape (R, C)."""
-    shape = (votes.n_annotators, votes.n_classes)
-    if votes.weight is not None:
-        value = votes.weight if value is None else votes.weight * value
-    sums = np.bincount(_cells(votes), weights=value, minlength=shape[0] * shape[1])
-    return sums.reshape(shape).astype(np.float64, copy=False)
+    return by_annotator_and_class(votes, probability_correct(votes, posterior))
 
 
 def _cells(votes: Votes) -> Any:

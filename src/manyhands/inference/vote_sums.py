@@ -32,6 +32,14 @@ def by_annotator(votes: Votes, value: FloatArray | None = None) -> FloatArray:
     return sums.astype(np.float64, copy=False)
 
 
+def by_annotator_and_class(votes: Votes, value: FloatArray | None = None) -> FloatArray:
+    """Sum ``value``, times the weights, by annotator and class given, shape (R, C)."""
+    shape = (votes.n_annotators, votes.n_classes)
+    cells = votes.annotator * np.int64(shape[1]) + votes.response
+    sums = np.bincount(cells, weights=_times(votes.weight, value), minlength=shape[0] * shape[1])
+    return sums.reshape(shape).astype(np.float64, copy=False)
+
+
 def by_instance(votes: Votes, value: FloatArray | None = None) -> FloatArray:
     """Sum ``value``, times the weights, over each instance's annotations, shape (n,)."""
     values = _times(votes.weight, value)

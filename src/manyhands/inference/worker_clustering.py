@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from scipy.stats import rankdata
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.em import e_step, expect_and_count, total_em_counts
+from manyhands.inference.kos import posterior_by_messages
 from manyhands.inference.probability import floored_log, has_settled, normalise_rows
+from manyhands.inference.restarts import CLOSE, best_run
 from manyhands.inference.votes import Votes, fill_rows, sum_over_shards
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
@@ -53,7 +57,7 @@ class WorkerClustering(BaseAggregator):
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         Mean of the clusters' matrices, weighted by the annotator's cluster probabilities.
     log_likelihood_ : array of shape (n_iter_,)
-        Evidence lower bound after each E-step; it never decreases.
+        Evidence lower bound of the kept run after each E-step; it never decreases.
 
     Notes
     -----
@@ -63,7 +67,11 @@ class WorkerClustering(BaseAggregator):
 
     Initially theta is the vote shares. Annotators are sorted by the nuclear norm of their confusion
     matrix and cut into clusters of equal size. Those that cannot be told apart start in the same
-    cluster.
+    cluster. A second run starts from the posterior of `KOS`. It replaces the first only if its
+    bound is greater by more than 0.1 nats per annotation (where adversaries leave the vote shares
+    without information, the first run may learn nothing), or if the first is upside down (it
+    trusts those with whom the others disagree), the second is not, and its bound is at most 0.1
+    nats per annotation lower.
 
     References
     ----------
@@ -104,6 +112,28 @@ class WorkerClustering(BaseAggregator):
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         shards = votes.shards()
+
+        def runs() -> Iterator[Run]:
+            yield self._run(votes, shards, start)
+            yield self._run(votes, shards, posterior_by_messages(votes))
+
+        posterior = np.empty_like(start)
+        kept = best_run(
+            runs(),
+            lambda run: _fill(posterior, shards, run.prior, run.members, run.clusters),
+            votes,
+            margin=CLOSE,
+        )
+        self.class_prior_, self.cluster_weight_ = kept.prior, kept.weight
+        self.cluster_posterior_, self.cluster_confusion_ = kept.members, kept.clusters
+        self.clusters_: IntArray = kept.members.argmax(axis=1)
+        self.confusion_ = np.tensordot(kept.members, kept.clusters, axes=1)
+        self.posterior_ = self._posterior(votes)
+        self.log_likelihood_ = np.array(kept.history)
+        self.n_iter_ = len(kept.history)
+
+    def _run(self, votes: Votes, shards: list[Votes], start: FloatArray) -> Run:
+        """Iterate from a posterior over the classes, shape (n, C)."""
         counts = total_em_counts(shards, start)
         active = np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
         members = first_clusters(counts.confusion, active, self.n_clusters)
@@ -121,24 +151,45 @@ class WorkerClustering(BaseAggregator):
             history.append(counts.log_likelihood + bound)
             if has_settled(history, self.tol * votes.total_weight):
                 break
-        self.class_prior_, self.cluster_weight_ = prior, weight
-        self.cluster_posterior_, self.cluster_confusion_ = members, clusters
-        self.clusters_: IntArray = members.argmax(axis=1)
-        self.confusion_ = np.tensordot(members, clusters, axes=1)
-        self.posterior_ = self._fill(start, shards)
-        self.log_likelihood_ = np.array(history)
-        self.n_iter_ = len(history)
+        return Run(prior, weight, members, clusters, history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
-        return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
+        out = np.empty((votes.n_instances, votes.n_classes))
+        fitted = self.class_prior_, self.cluster_posterior_, self.cluster_confusion_
+        return _fill(out, votes.shards(), *fitted)
 
-    def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
-        """Write the posterior of each instance into ``out``."""
-        parameters = _log_parameters(
-            self.class_prior_, self.cluster_posterior_, self.cluster_confusion_
-        )
-        fill_rows(out, shards, lambda shard: e_step(shard, *parameters)[0])
-        return out
+
+def _fill(
+    out: FloatArray,
+    shards: list[Votes],
+    prior: FloatArray,
+    members: FloatArray,
+    clusters: FloatArray,
+) -> FloatArray:
+    """Write the posterior of each instance into ``out``."""
+    parameters = _log_parameters(prior, members, clusters)
+    fill_rows(out, shards, lambda shard: e_step(shard, *parameters)[0])
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Result of one run, and its lower bound after each iteration.
+
+    Attributes
+    ----------
+    prior : array of shape (C,)
+    weight : array of shape (L,)
+    members : array of shape (R, L)
+    clusters : array of shape (L, C, C)
+    history : list of float
+    """
+
+    prior: FloatArray
+    weight: FloatArray
+    members: FloatArray
+    clusters: FloatArray
+    history: list[float]
 
 
 def first_clusters(counts: FloatArray, active: BoolArray, n_clusters: int) -> FloatArray:
