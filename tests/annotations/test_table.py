@@ -283,7 +283,7 @@ def long_frame(labels):
         ([[0, 1, -7], [1, 0, -7]], [r"A holds -7 \(2\)", "replace them by -1", "classes="]),
         (np.array([[0, 1, 255]], dtype=np.uint8), ["A holds 255 in 1 annotations", "signed"]),
         (np.arange(12).reshape(3, 4), ["12 classes in 12 annotations", "look like ids"]),
-        ([["a", ["b", "c"]]], ["A holds a list", "one class"]),
+        (pd.DataFrame({"r": ["a", ["b", "c"]], "s": ["a", "b"]}), ["A holds a list", "one class"]),
     ],
 )
 def test_values_of_a_matrix_that_cannot_be_classes_are_refused(A, says):

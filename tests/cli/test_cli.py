@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -23,7 +24,8 @@ from manyhands.cli.app import app
 from manyhands.cli.errors import exit_code, message_of
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting import PROTOCOLS
-from manyhands.io import read_annotations
+from manyhands.io import read_annotations, read_gold
+from manyhands.io.locks import file_lock
 from manyhands.registry import all_aggregators
 from manyhands.training.checkpoint import Checkpoint
 
@@ -730,11 +732,11 @@ def full_disk(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("n", "survives"),
-    # Two checkpoints, weights, model.json; then the new model stands, and labels, summary follow.
-    [(1, "old"), (2, "old"), (3, "old"), (4, "old"), (5, "new"), (6, "new")],
+    "n",
+    # Two checkpoints, weights, model.json, labels, summary.
+    range(1, 7),
 )
-def test_a_full_disk_leaves_a_whole_model(model, full_disk, monkeypatch, n, survives):
+def test_a_full_disk_leaves_a_whole_model(model, full_disk, monkeypatch, n):
     before = snapshot(model)
     full_disk(n)
     arguments = fit_arguments("--seed", "5", out="model")
@@ -745,16 +747,124 @@ def test_a_full_disk_leaves_a_whole_model(model, full_disk, monkeypatch, n, surv
     monkeypatch.chdir(model.parent)
     after = snapshot(model)
     assert not [path for path in after if path.suffix == ".part"]
-    if survives == "old":
-        assert {path: after[path] for path in before} == before
-        assert set(after) - set(before) <= {Path("checkpoint.safetensors")}
-    else:
-        done("predict", "model", "X.npy")
-        assert after[Path("model.json")] != before[Path("model.json")]
+    assert {path: after[path] for path in before} == before
+    assert set(after) - set(before) <= {Path("checkpoint.safetensors")}
     done(*arguments)
     new = weights_digest(model)
     done(*fit_arguments("--seed", "5", out="fresh"))
     assert new == weights_digest(Path("fresh")), "space freed, the same command goes on"
+
+
+@pytest.mark.parametrize("n", [5, 6])
+def test_a_full_disk_leaves_no_half_of_a_first_model(home, full_disk, n):
+    full_disk(n)
+    assert run(*fit_arguments()).exit_code == 4
+    assert {path.name for path in Path("out").iterdir()} == {"checkpoint.safetensors"}
+
+
+def test_one_job_at_a_time_writes_into_a_folder(home):
+    Path("out").mkdir()
+    with file_lock(Path("out/.manyhands.lock")) as held:
+        assert held
+        for arguments in (fit_arguments(), ["demo", "--out", "out"]):
+            refused(4, *arguments, says=["'out'", "another manyhands command", "another folder"])
+    done(*fit_arguments())
+
+
+def test_what_a_killed_writer_left_blocks_nothing(home):
+    whole = done_json(*fit_arguments(out="whole"))
+    Path("out/.manyhands-new").mkdir(parents=True)
+    left = ["out/.manyhands-new/labels.csv", "out/.manyhands.lock"]
+    left += ["out/.checkpoint.safetensors.x.part"]
+    for name in left:
+        Path(name).write_text("half")
+    assert done_json(*fit_arguments())["table"].keys() == whole["table"].keys()
+    assert {path.name.split("-")[0] for path in Path("out").iterdir()} == {
+        *("labels.csv", "model.json", "summary.json", "weights"),
+    }
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".json", ".jsonl"])
+def test_the_suffix_decides_what_is_written(model, suffix):
+    read = {
+        ".csv": pd.read_csv,
+        ".tsv": lambda path: pd.read_csv(path, sep="\t"),
+        ".parquet": pd.read_parquet,
+        ".json": pd.read_json,
+        ".jsonl": lambda path: pd.read_json(path, lines=True),
+    }[suffix]
+    for arguments in (["aggregate", "A.csv"], ["predict", "model", "X.npy"]):
+        done(*arguments, "--out", "labels" + suffix)
+        done(*arguments, "--out", "expected.csv")
+        found, expected = read("labels" + suffix), pd.read_csv("expected.csv")
+        pd.testing.assert_frame_equal(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["labels.xlsx", "labels", "labels.csv.gz"])
+def test_an_unknown_suffix_is_refused(model, name):
+    says = [name, ".csv, .tsv, .parquet, .json or .jsonl"]
+    refused(3, "aggregate", "A.csv", "--out", name, says=says)
+    refused(3, "predict", "model", "X.npy", "--out", name, says=says)
+
+
+FORMULAS = ["=cmd|'/c calc'!A1", "+SUM(1)", "-A1", "@now()", "\tx", "'=x", "''+x", "＝1+1"]
+NO_FORMULAS = ["-5", "+3.5e1", "'quoted", "a=b", "'-5", "–", "1-2"]
+
+
+def test_ids_that_a_spreadsheet_would_run_are_neutralised_and_read_back(home):
+    ids = [*FORMULAS, *NO_FORMULAS]
+    votes = {"task": ids * 2, "worker": ["a"] * len(ids) + ["b"] * len(ids)}
+    pd.DataFrame(votes | {"label": ["=1+1", "no", "no"] * 10}).to_parquet("votes.parquet")
+    done("aggregate", "votes.parquet", "--out", "safe.csv", "--method", "majority-vote")
+    _, *rows = read_rows(Path("safe.csv"))
+    assert {row[0] for row in rows} == {*(f"'{name}" for name in FORMULAS), *NO_FORMULAS}
+    assert {row[1] for row in rows} == {"'=1+1", "no"}
+    gold = read_gold("safe.csv")
+    assert sorted(gold.tasks) == sorted(ids)
+    assert set(gold.labels) == {"=1+1", "no"}
+    again = ["aggregate", "votes.parquet", "--gold", "safe.csv", "--method", "majority-vote"]
+    assert done_json(*again)["gold"]["accuracy"] == 1.0
+
+    done(*again, "--keep-formulas", "--out", "plain.csv")
+    assert {row[0] for row in read_rows(Path("plain.csv"))[1:]} == set(ids)
+    done(*again, "--out", "labels.parquet")
+    assert set(pd.read_parquet("labels.parquet")["task"]) == set(ids)
+
+
+def test_what_messages_recommend_can_be_done_on_the_command_line(home, interrupted):
+    interrupted(1)
+    assert run(*fit_arguments()).exit_code == 130
+    result = run(*fit_arguments("--set", "lr=0.5"))
+    assert "on the command line: another --out" in result.stderr
+    done(*fit_arguments("--set", "lr=0.5", out="elsewhere"))
+
+
+@pytest.mark.filterwarnings("always")
+def test_warnings_name_the_options_too(home):
+    rows = [
+        ("task", "worker", "label"),
+        *((i, "w", "yn"[i % 2]) for i in range(4)),
+        (9, "w", "n/a"),
+    ]
+    write_csv(home / "marks.csv", rows)
+    result = done("describe", "marks.csv")
+    assert "'n/a' (1), which counts as a class" in result.stderr
+    assert "(on the command line: --abstain ..., --skip ..., --classes ...)" in result.stderr
+    assert "n/a" not in done("describe", "marks.csv", "--skip", "n/a").output
+
+
+@pytest.mark.parametrize("command", ["describe", "aggregate"])
+def test_ids_are_neither_guessed_nor_taken_as_labels(home, command):
+    """An export of Label Studio: one annotation per row, with its id."""
+    rows = [(i, i % 5, i % 3, ["pos", "neg"][i % 2]) for i in range(30)]
+    write_csv(home / "ls.csv", [("annotation_id", "id", "annotator", "sentiment"), *rows])
+    chosen = ["--task", "id", "--worker", "annotator", "--duplicates", "keep", "--label"]
+    refused(3, command, "ls.csv", *chosen[:4], says=["label='label'", "'sentiment'", "--label"])
+    says = ["30 classes in 30 annotations", "look like ids"]
+    with_labels = run(command, "ls.csv", *chosen, "annotation_id")
+    assert with_labels.exit_code == 3
+    assert all(words in with_labels.stderr for words in says)
+    done(command, "ls.csv", *chosen, "sentiment")
 
 
 def test_a_full_disk_leaves_the_previous_file(model, full_disk):
@@ -929,8 +1039,8 @@ def test_hostile_names(hostile, home):
     assert harmless(aggregated.output)
     assert "[bold]x[/]0" in aggregated.stdout, "markup is text"
     header, *rows = read_rows(home / "labels.csv")
-    assert sorted(row[0] for row in rows) == sorted(hostile)
-    assert {row[1] for row in rows} <= set(HOSTILE)
+    assert sorted(row[0].removeprefix("'") for row in rows) == sorted(hostile)
+    assert {row[1].removeprefix("'") for row in rows} <= set(HOSTILE)
     assert {len(row) for row in rows} == {len(header)}
     tasks = {row["task"] for row in done_json("aggregate", "hostile.csv")["labels"]}
     assert tasks == set(hostile)

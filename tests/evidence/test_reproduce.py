@@ -15,12 +15,12 @@ import pytest
 
 from manyhands.evidence.experiments.loading import load_row
 from manyhands.evidence.records.counting import latest_records
-from manyhands.evidence.records.locks import file_lock
 from manyhands.evidence.records.records import cell_key
 from manyhands.evidence.records.store import read_records, write_record
 from manyhands.evidence.running.plan import list_cells, select_rows
 from manyhands.evidence.running.reproduce import recheck, reproduce
 from manyhands.exceptions import AnnotationError
+from manyhands.io.locks import file_lock
 
 MINE = '''
 import os, signal, time

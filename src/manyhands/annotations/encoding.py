@@ -47,7 +47,6 @@ def tidy(values: Any, argument: str) -> AnyArray:
     """
     values = np.asarray(values)
     if values.dtype.kind == "O":
-        _check_single(values, argument)
         values = np.array(values.tolist()) if values.size else values.astype(str)
     if values.dtype.kind == "f":
         # Beyond 2**53 floats cannot represent all integers.
@@ -81,8 +80,9 @@ def _check_single(values: AnyArray, argument: str) -> None:
 
 
 def check_no_mixture(values: AnyArray, argument: str) -> None:
-    """Refuse an object array that mixes strings with anything else."""
+    """Refuse an object array that mixes strings with anything else, or holds collections."""
     if values.dtype.kind == "O" and values.size:
+        _check_single(values, argument)
         text = {isinstance(v, str) for v in values.ravel()}
         if len(text) == 2:
             raise AnnotationError(

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from manyhands.cli.output import note, notes_on_stderr, visible
+from manyhands.cli.output import note, notes_on_stderr, visible, with_options
 from manyhands.exceptions import (
     DivergenceError,
     MissingExtraError,
@@ -65,10 +65,7 @@ def message_of(error: BaseException) -> str:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     text = visible(re.sub(r"\s*[\r\n]+\s*", " ", text).strip())
     text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _shorten(word[0]), text)
-    # The library's messages name parameters of functions; add the option of the command line.
-    named = re.search(r"\b(?:[Pp]ass (task|worker|label)|(classes|duplicates))=", text)
-    option = named and not text.startswith("--gold") and (named[1] or named[2])
-    return f"{text} (on the command line: --{option} ...)" if option else text
+    return with_options(text)
 
 
 def _shorten(word: str) -> str:

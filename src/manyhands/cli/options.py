@@ -54,7 +54,21 @@ Settings = Annotated[
 
 OutFile = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option("--out", parser=some_path, metavar="FILE", help="CSV file to write."),
+    typer.Option(
+        "--out",
+        parser=some_path,
+        metavar="FILE",
+        help="File to write: .csv, .tsv, .parquet, .json or .jsonl.",
+    ),
+]
+
+KeepFormulas = Annotated[
+    bool,
+    typer.Option(
+        "--keep-formulas",
+        help="Write ids such as =SUM(A1) into CSV as they are; by default an apostrophe before "
+        "them keeps spreadsheets from running them.",
+    ),
 ]
 
 OutFolder = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,18 @@ from rich.text import Text
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
+
+RECOMMENDED = re.compile(
+    r"\b(?:Pass (task|worker|label)|(classes|duplicates|abstain|skip)|another (checkpoint)"
+    r"|named in (methods))="
+)
+"""Arguments of functions that the library's messages recommend."""
+
+OPTIONS = {
+    "checkpoint": "another --out",
+    "methods": "--method NAME instead of --compare",
+}
+"""What to give on the command line, where it is not the option of the same name."""
 
 LONGEST = 60
 """Maximal length of a name in a table."""
@@ -38,6 +51,21 @@ def visible(value: Any, limit: int | None = None) -> str:
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
     return "".join(repr(c)[1:-1] if unicodedata.category(c) in HIDDEN else c for c in text)
+
+
+def with_options(text: str) -> str:
+    """Add to a message of the library the options for the arguments that it recommends.
+
+    Examples
+    --------
+    >>> with_options("name all classes in classes=")
+    'name all classes in classes= (on the command line: --classes ...)'
+    """
+    found = ["".join(groups) for groups in RECOMMENDED.findall(text)]
+    if text.startswith("--gold") or not found:
+        return text
+    shown = ", ".join(OPTIONS.get(name, f"--{name} ...") for name in dict.fromkeys(found))
+    return f"{text} (on the command line: {shown})"
 
 
 def print_json(result: Any) -> None:
@@ -88,7 +116,7 @@ def notes_on_stderr() -> Iterator[None]:
     logger = logging.getLogger("manyhands")
     handler, level = _Notes(), logger.level
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: note(f"warning: {message}")
+        warnings.showwarning = lambda message, *_: note(f"warning: {with_options(str(message))}")
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:

@@ -40,7 +40,7 @@ def save(model: Any, folder: str | Path) -> Path:
         )
     _check_loadable(model)
     folder = check_writable(folder)
-    previous = _current_weights(folder)
+    previous = current_weights(folder)
     tensors = {f"module.{name}": value for name, value in model.module_.state_dict().items()}
     for name in model._fitted_arrays:
         tensors[f"fitted.{name}"] = torch.from_numpy(np.array(getattr(model, name)))
@@ -97,7 +97,7 @@ def _as_list(values: Any) -> list[Any] | None:
     return None if values is None else list(values.tolist())
 
 
-def _current_weights(folder: Path) -> str | None:
+def current_weights(folder: Path) -> str | None:
     """Name of the weights file of the model that a folder already holds, if any."""
     try:
         path = Path(json.loads((folder / "model.json").read_text(encoding="utf-8"))["weights"])

@@ -1,4 +1,4 @@
-"""Strict reading of CSV and TSV files.
+"""Strict reading of CSV and TSV files, and writing that no spreadsheet runs.
 
 Cells are read as text: an id column becomes integers only if every id is a canonical integer ("7",
 not "007"), "NA" and "None" are ordinary ids, and an empty cell is a missing value.
@@ -10,7 +10,7 @@ import csv
 import gzip
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +20,9 @@ import narwhals as nw
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.columns import Frame, id_column, preview
 from manyhands.io.opening import SEPARATORS, suffix_of
+
+FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
+"""A spreadsheet takes a cell that begins with one of these as a formula, if it is no number."""
 
 _MISSING_NUMBERS = ["", "nan", "NaN", "NA", "N/A", "null", "None"]
 
@@ -94,6 +97,9 @@ def read_csv(path: Path, *, features: list[str] | None = None) -> Frame:
                 "at the ends of lines"
             ) from error
     frame.columns = [str(name).strip() for name in frame.columns]
+    for position, kind in enumerate(frame.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind):
+            frame.isetitem(position, _released(frame.iloc[:, position]))
     return cast(Frame, nw.from_native(frame, eager_only=True))
 
 
@@ -105,3 +111,58 @@ def _numeric(header: list[str]) -> dict[str, Any]:
         "dtype": dict.fromkeys(ids, str),
         "na_values": {name: _MISSING_NUMBERS for name in header if name not in ids},
     }
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would run a cell, or would if apostrophes before it were absent."""
+    content = text.lstrip("'")
+    if not content.startswith(FORMULA_STARTS):
+        return False
+    try:
+        float(content)
+    except ValueError:
+        return True
+    return content != content.strip()
+
+
+def _released(cells: Any) -> Any:
+    """Remove the apostrophe that `csv_text` puts before a formula."""
+    marked = cells.str.startswith("'", na=False)
+    if not marked.any():
+        return cells
+    return cells.where(~marked, cells[marked].map(lambda v: v[1:] if is_formula(v) else v))
+
+
+def csv_text(
+    columns: Mapping[str, Sequence[Any]], *, separator: str = ",", keep_formulas: bool = False
+) -> str:
+    """Write columns as CSV.
+
+    Parameters
+    ----------
+    columns : mapping from str to sequences of equal length
+        Floats are written with six decimals, None as an empty cell.
+    separator : str
+    keep_formulas : bool
+        Write text such as ``=SUM(A1)`` as it is. By default an apostrophe before it keeps
+        spreadsheets from running it; `read_csv` removes the apostrophe.
+    """
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, float):
+            return f"{value:.6f}"
+        unsafe = isinstance(value, str) and not keep_formulas and is_formula(value)
+        return f"'{value}" if unsafe else value
+
+    rows = [list(columns), *zip(*columns.values(), strict=True)]
+    # The csv module does not quote a lone carriage return, at which readers end the row.
+    quote_all = any(isinstance(v, str) and "\r" in v for row in rows for v in row)
+    text = io.StringIO()
+    writer = csv.writer(
+        text,
+        delimiter=separator,
+        lineterminator="\n",
+        quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL,
+    )
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return text.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import tempfile
 from collections.abc import Callable
@@ -53,7 +54,7 @@ def write_atomically(
         if partial is not None and os.path.exists(partial):
             os.unlink(partial)
         if isinstance(error, OSError):
-            raise WriteError(error.errno, _explain(error, path)) from error
+            raise WriteError(error.errno, explain(error, path)) from error
         raise
     return path
 
@@ -72,11 +73,19 @@ def check_writable(folder: str | os.PathLike[str]) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise WriteError(error.errno, _explain(error, folder)) from error
+        raise WriteError(error.errno, explain(error, folder)) from error
     return folder
 
 
-def _explain(error: OSError, path: Path) -> str:
+def remove_partial(path: str | os.PathLike[str]) -> None:
+    """Remove what killed processes left of `write_atomically`; nobody may be writing the file."""
+    path = Path(path)
+    for partial in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        partial.unlink(missing_ok=True)
+
+
+def explain(error: OSError, path: Path) -> str:
+    """Say in words why a file cannot be written, and what to do."""
     advice = {
         errno.ENOSPC: "the disk is full; free some space and run again",
         errno.EDQUOT: "the disk quota is used up; free some space and run again",

@@ -1,16 +1,24 @@
-"""Reading long tables of any format as data frames."""
+"""Reading long tables of any format as data frames, and writing columns in any format."""
 
 from __future__ import annotations
 
+import errno
+import io
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import narwhals as nw
 
-from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra
 from manyhands.io.columns import Frame
-from manyhands.io.csv_files import csv_header, read_csv
-from manyhands.io.opening import SEPARATORS, suffix_of
+from manyhands.io.csv_files import csv_header, csv_text, read_csv
+from manyhands.io.files import explain, write_atomically
+from manyhands.io.opening import SEPARATORS, PathLike, suffix_of
+
+WRITTEN = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
+"""Formats of `write_table`, by suffix."""
 
 
 def read_frame(path: Path) -> Frame:
@@ -39,3 +47,71 @@ def read_parquet(path: Path) -> Frame:
             f"the file has no rows; its columns are {', '.join(map(repr, frame.columns))}"
         )
     return cast(Frame, frame)
+
+
+def check_table_path(path: PathLike) -> Path:
+    """Check, before any work, that `write_table` knows the format of a file name.
+
+    Raises
+    ------
+    AnnotationError
+        If the suffix is none of `WRITTEN`.
+    WriteError
+        If it is a folder.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise WriteError(errno.EISDIR, explain(OSError(errno.EISDIR, ""), path))
+    if path.suffix.lower() not in WRITTEN:
+        raise AnnotationError(
+            f"{str(path)!r} ends in {path.suffix!r}, which is no format of tables; give a name "
+            f"that ends in {', '.join(WRITTEN[:-1])} or {WRITTEN[-1]}"
+        )
+    return path
+
+
+def write_table(
+    path: PathLike, columns: Mapping[str, Sequence[Any]], *, keep_formulas: bool = False
+) -> Path:
+    """Write columns atomically; the suffix determines the format (see `WRITTEN`).
+
+    Parameters
+    ----------
+    path : str or Path
+    columns : mapping from str to sequences of equal length
+    keep_formulas : bool
+        As in `csv_text`; the other formats are never changed, as no spreadsheet runs them.
+
+    Raises
+    ------
+    AnnotationError
+        If the suffix is unknown.
+    WriteError
+        If the file cannot be written.
+    MissingExtraError
+        If the format is Parquet and the extra 'io' is not installed.
+    """
+    path = check_table_path(path)
+    suffix = path.suffix.lower()
+    if suffix in SEPARATORS:
+        text = csv_text(columns, separator=SEPARATORS[suffix], keep_formulas=keep_formulas)
+        return write_atomically(path, text)
+    if suffix == ".parquet":
+        return write_atomically(path, _parquet(columns))
+    rows = [
+        json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False)
+        for row in zip(*columns.values(), strict=True)
+    ]
+    text = "\n".join(rows) if suffix == ".jsonl" else "[\n" + ",\n".join(rows) + "\n]"
+    return write_atomically(path, text + "\n")
+
+
+def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise_missing_extra("Writing a parquet file", "io", error)
+    content = io.BytesIO()
+    pq.write_table(pa.table({name: list(values) for name, values in columns.items()}), content)
+    return content.getvalue()

@@ -13,9 +13,10 @@ from manyhands.decision import decide
 from manyhands.exceptions import warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
-from manyhands.io import GoldFile, write_atomically
+from manyhands.io import GoldFile
+from manyhands.io.frames import check_table_path, write_table
 from manyhands.jobs.gold import match_gold
-from manyhands.jobs.labels import label_rows, labels_csv
+from manyhands.jobs.labels import label_columns, label_rows
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -34,8 +35,9 @@ def aggregate_table(
     known: GoldFile | None = None,
     rule: str = "argmax",
     threshold: float | None = None,
+    keep_formulas: bool = False,
 ) -> dict[str, Any]:
-    """Aggregate a table, and write all labels as CSV if ``out`` is given.
+    """Aggregate a table, and write all labels if ``out`` is given.
 
     Parameters
     ----------
@@ -44,10 +46,11 @@ def aggregate_table(
     gold : GoldFile, optional
         Gold labels, used for evaluation only.
     out : str or Path, optional
-        CSV file to write.
+        File to write: .csv, .tsv, .parquet, .json or .jsonl.
     known : GoldFile, optional
         Known classes (gold questions), which the method uses.
     rule, threshold : as in `manyhands.decide`
+    keep_formulas : as in `manyhands.io.frames.write_table`
 
     Returns
     -------
@@ -56,6 +59,8 @@ def aggregate_table(
         ``gold``: metrics on the annotated instances that have gold and are not in ``known``, or
         None.
     """
+    if out is not None:
+        check_table_path(out)
     clamped = None if known is None else match_gold(known, table).codes
     if known is not None and clamped is not None:
         lost = int(known.known.sum() - (clamped >= 0).sum())
@@ -79,7 +84,8 @@ def aggregate_table(
             rows = rows[clamped[rows] < 0]
         metrics = _metrics(table, posterior, codes, truth, rows)
     if out is not None:
-        write_atomically(out, labels_csv(codes, posterior, table.instances, table.classes))
+        columns = label_columns(codes, posterior, table.instances, table.classes)
+        write_table(out, columns, keep_formulas=keep_formulas)
     return {
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,

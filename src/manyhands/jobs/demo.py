@@ -15,7 +15,7 @@ from manyhands.classifiers import (
 from manyhands.datasets import load_demo
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.inference import DawidSkene, MajorityVote
-from manyhands.jobs.outputs import job_folder, keep_model
+from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy
 
 
@@ -68,6 +68,7 @@ def run_demo(
             if isinstance(estimator, CoNALClassifier):
                 title = f"Demo: digits by {crowd.n_annotators} annotators"
                 keep_model(estimator, demo.X_train, crowd, place, title=title)
+        publish(place)
     data = {
         "instances": crowd.n_instances,
         "annotators": crowd.n_annotators,

@@ -14,7 +14,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.jobs.gold import GoldRows, training_part
-from manyhands.jobs.outputs import job_folder, keep_model
+from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.typing import LARGEST_SEED
 
@@ -28,6 +28,7 @@ def run_job(
     gold: GoldRows | None = None,
     seeds: Iterable[int] = (0,),
     holdout: float | None = None,
+    keep_formulas: bool = False,
     on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Fit with every seed, evaluate each fit, and save the model of the first seed in a folder.
@@ -40,14 +41,18 @@ def run_job(
     table : AnnotationTable
     folder : str or Path
         Receives the model, ``labels.csv`` (the inferred label of each row) and ``summary.json``
-        (the content of the report). Until the job is done, it also holds a checkpoint per fit; an
-        interrupted job resumes from them when it is run again.
+        (the content of the report) when the job is done; a job that fails leaves those of an
+        earlier job. Until then, it holds a checkpoint per fit; an interrupted job resumes from
+        them when it is run again. Only one job at a time can write into a folder.
     gold : GoldRows, optional
         Used for evaluation, and to exclude the annotations of test rows from training.
     seeds : iterable of int
     holdout : float, optional
         With every seed, fit a second time with this fraction of annotations held out, and choose
         the epoch on them.
+    keep_formulas : bool
+        Whether ids such as ``=SUM(A1)`` are written as they are; see
+        `manyhands.io.frames.write_table`.
     on_seed : callable
         Called with the record of each seed.
 
@@ -65,7 +70,8 @@ def run_job(
     ModelFolderError
         If a checkpoint in the folder belongs to another run.
     WriteError
-        If the folder cannot be written, or holds a ``labels.csv`` that is not from manyhands.
+        If the folder cannot be written, another job is writing into it, or it holds a
+        ``labels.csv`` that is not from manyhands.
     """
     train = training_part(table, gold)
     seeds = _check_seeds(seeds)
@@ -87,9 +93,10 @@ def run_job(
                     "splits": _measure(model, X, table, gold, train),
                 }
                 if i == j == 0:
-                    keep_model(model, X, train, place, gold=gold)
+                    keep_model(model, X, train, place, gold=gold, keep_formulas=keep_formulas)
             records.append(record)
             on_seed(record)
+        publish(place)
         # Cleared only at the end, so that a job killed after some seeds resumes from them.
         _clear_checkpoints(place)
     return {

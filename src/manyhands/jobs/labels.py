@@ -1,9 +1,7 @@
-"""Inferred labels as rows for JSON and CSV."""
+"""Inferred labels as rows, for messages, and as columns, for files."""
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 from manyhands.typing import AnyArray, IntArray
@@ -26,20 +24,11 @@ def label_rows(
     ]
 
 
-def labels_csv(codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray) -> str:
-    """CSV of each instance's label, its probability, and the probabilities of all classes."""
-    text = io.StringIO()
-    # The csv module does not quote a lone carriage return, at which readers end the row.
-    names = map(str, [*tasks.tolist(), *classes.tolist()])
-    quote_all = any("\r" in name for name in names)
-    writer = csv.writer(
-        text,
-        lineterminator="\n",
-        quoting=csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL,
-    )
-    writer.writerow(["task", "label", "probability", *(f"p({c})" for c in classes.tolist())])
-    for row, shares in zip(label_rows(codes, proba, tasks, classes), proba.tolist(), strict=True):
-        writer.writerow(
-            [row["task"], row["label"], f"{row['probability']:.6f}", *(f"{p:.6f}" for p in shares)]
-        )
-    return text.getvalue()
+def label_columns(
+    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
+) -> dict[str, list[Any]]:
+    """Columns of each instance's label, its probability, and the probabilities of all classes."""
+    rows = label_rows(codes, proba, tasks, classes)
+    columns = {name: [row[name] for row in rows] for name in ("task", "label", "probability")}
+    shares = dict(zip((f"p({c})" for c in classes.tolist()), proba.T.tolist(), strict=True))
+    return columns | shares

@@ -1,9 +1,15 @@
-"""Output files of a job (model, labels, summary, report), and jobs that read them."""
+"""Output files of a job (model, labels, summary, report), and jobs that read them.
+
+A job writes all its files into a staging folder inside its own folder. `publish` moves them into
+place when all are complete, so a failure at any moment leaves the files of an earlier job intact.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,27 +20,34 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import MissingExtraError, ModelFolderError, WriteError
 from manyhands.fitting import BaseCrowdClassifier
+from manyhands.fitting.saving import current_weights
 from manyhands.io import read_features, write_atomically
-from manyhands.io.files import check_writable
+from manyhands.io.csv_files import csv_text
+from manyhands.io.files import check_writable, explain
+from manyhands.io.frames import check_table_path, write_table
+from manyhands.io.locks import file_lock
 from manyhands.jobs.gold import GoldRows
-from manyhands.jobs.labels import label_rows, labels_csv
+from manyhands.jobs.labels import label_columns, label_rows
 from manyhands.models import load
 from manyhands.report import summarize, write_report
 
 LABELS, SUMMARY = "labels.csv", "summary.json"
 OUTPUTS = ("model.json", LABELS, SUMMARY, "report.html")
 """Files in a job's folder, besides the weights (named by their content)."""
+STAGING, LOCK = ".manyhands-new", ".manyhands.lock"
 
 
 @contextmanager
 def job_folder(folder: str | Path) -> Iterator[Path]:
-    """Create a folder to write into; a failure leaves no empty folder behind.
+    """Create a folder to write into, for one job at a time; a failure leaves no empty folder.
+
+    The files of an earlier job stay until `publish`.
 
     Raises
     ------
     WriteError
-        If it cannot be written, or holds a ``labels.csv`` that is not from manyhands (such as gold
-        labels).
+        If it cannot be written, another job is writing into it, or it holds a ``labels.csv`` that
+        is not from manyhands (such as gold labels).
     """
     folder = Path(folder)
     created = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -48,12 +61,47 @@ def job_folder(folder: str | Path) -> Iterator[Path]:
                 f"{str(folder / LABELS)!r} exists and is not from manyhands (there is no model "
                 "beside it); it would be overwritten. Choose another folder",
             )
-        yield folder
+        for name in OUTPUTS:
+            if (folder / name).is_dir():
+                raise WriteError(errno.EISDIR, explain(OSError(errno.EISDIR, ""), folder / name))
+        with file_lock(folder / LOCK) as held:
+            if not held:
+                raise WriteError(
+                    errno.EBUSY,
+                    f"cannot write {str(folder)!r}: another manyhands command is writing into it; "
+                    "wait until it is done, or choose another folder",
+                )
+            # A killed job may have left some.
+            shutil.rmtree(folder / STAGING, ignore_errors=True)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder / STAGING, ignore_errors=True)
     except BaseException:
         for path in created:
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
         raise
+
+
+def publish(folder: Path) -> None:
+    """Move a job's files from the staging folder into place, and remove the previous weights.
+
+    Raises
+    ------
+    WriteError
+        If a file cannot be moved.
+    """
+    staged = folder / STAGING
+    previous, names = current_weights(folder), {path.name for path in staged.iterdir()}
+    # Last the file that names the weights.
+    for name in sorted(names, key=lambda name: name == "model.json"):
+        try:
+            os.replace(staged / name, folder / name)
+        except OSError as error:
+            raise WriteError(error.errno, explain(error, folder / name)) from error
+    for name in {"model.json", str(previous)} - names:
+        (folder / name).unlink(missing_ok=True)
 
 
 def keep_model(
@@ -64,14 +112,16 @@ def keep_model(
     *,
     gold: GoldRows | None = None,
     title: str | None = None,
+    keep_formulas: bool = False,
 ) -> None:
-    """Write model, inferred labels and summary; all are computed before the first is written."""
+    """Write model, inferred labels and summary into a job's folder, for `publish`."""
     # posterior_ combines annotations and features, if the method infers it.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
     codes = proba.argmax(axis=1)
     if not hasattr(model, "posterior_") and hasattr(model, "_decide"):
         codes = model._decide(proba)
-    content = labels_csv(codes, proba, train.instances, model.classes_)
+    columns = label_columns(codes, proba, train.instances, model.classes_)
+    content = csv_text(columns, keep_formulas=keep_formulas)
     gold_values = None
     if gold is not None:
         # The report covers annotated rows only, so gold of test rows is left out.
@@ -81,23 +131,34 @@ def keep_model(
         gold_values = values[codes]
     summary = summarize(train, classifier=model, X=X, gold=gold_values, title=title)
     described = json.dumps(summary, indent=1, allow_nan=False)
+    staged = folder / STAGING
     if hasattr(model, "module_"):
-        model.save(folder)
-    write_atomically(folder / LABELS, content)
-    write_atomically(folder / SUMMARY, described)
+        model.save(staged)
+    write_atomically(staged / LABELS, content)
+    write_atomically(staged / SUMMARY, described)
 
 
 def predict_file(
-    folder: str | Path, features: str | Path, out: str | Path | None = None
+    folder: str | Path,
+    features: str | Path,
+    out: str | Path | None = None,
+    *,
+    keep_formulas: bool = False,
 ) -> dict[str, Any]:
-    """Predict the rows of a feature file with a saved model, and write CSV if ``out`` is given."""
+    """Predict the rows of a feature file with a saved model, and write them if ``out`` is given.
+
+    See `manyhands.io.frames.write_table` for the formats of ``out``, and ``keep_formulas``.
+    """
+    if out is not None:
+        check_table_path(out)
     model = load(folder)
     data = read_features(features)
     tasks = np.arange(len(data)) if data.tasks is None else data.tasks
     proba = model.predict_proba(data.X)
     codes = model._decide(proba)
     if out is not None:
-        write_atomically(out, labels_csv(codes, proba, tasks, model.classes_))
+        columns = label_columns(codes, proba, tasks, model.classes_)
+        write_table(out, columns, keep_formulas=keep_formulas)
     return {"n_instances": len(data), "labels": label_rows(codes, proba, tasks, model.classes_)}
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from manyhands.exceptions import ModelFolderError
+from manyhands.io.files import remove_partial
 from manyhands.training.callbacks import Callback
 from manyhands.training.history import History
 from manyhands.training.loop import Stage
@@ -93,6 +94,7 @@ class Checkpoint(Callback):
         ModelFolderError
             If the checkpoint is unreadable or has another specification.
         """
+        remove_partial(self.path)  # A killed run may have left some.
         if not self.path.exists():
             return 0, 0
         try:

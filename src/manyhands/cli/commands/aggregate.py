@@ -14,6 +14,7 @@ from manyhands.cli.options import (
     Classes,
     Gold,
     Json,
+    KeepFormulas,
     Label,
     OutFile,
     Repeated,
@@ -25,7 +26,7 @@ from manyhands.cli.options import (
     read_gold_option,
     table_options,
 )
-from manyhands.cli.output import print_json, print_labels, print_table, say
+from manyhands.cli.output import print_json, print_labels, print_table, say, with_options
 from manyhands.cli.params import (
     Duplicates,
     Rule,
@@ -79,6 +80,7 @@ def aggregate(
     classes: Classes = None,
     abstain: Abstain = None,
     skip: Skip = None,
+    keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
     """Infer the true label of each instance from the annotations alone.
@@ -112,6 +114,7 @@ def aggregate(
         known=known_file,
         rule=rule.value,
         threshold=threshold,
+        keep_formulas=keep_formulas,
     )
     if json:
         print_json(result)
@@ -159,4 +162,4 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
     say("held-out LL: mean log probability of annotations held out; it ranks close methods poorly")
     for score in result["methods"]:
         if score["error"] is not None:
-            say(f"! {score['method']}: {score['error']}")
+            say(with_options(f"! {score['method']}: {score['error']}"))

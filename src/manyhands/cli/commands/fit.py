@@ -14,6 +14,7 @@ from manyhands.cli.options import (
     Classes,
     Gold,
     Json,
+    KeepFormulas,
     Label,
     OutFolder,
     Repeated,
@@ -93,6 +94,7 @@ def fit(
     classes: Classes = None,
     abstain: Abstain = None,
     skip: Skip = None,
+    keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
     """Train a classifier on features and annotations.
@@ -131,6 +133,7 @@ def fit(
         gold=gold_rows,
         seeds=range(seed, seed + seeds),
         holdout=holdout,
+        keep_formulas=keep_formulas,
     )
     if json:
         print_json(result)

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.options import FEATURES, Json, ModelFolder, OutFile
+from manyhands.cli.options import FEATURES, Json, KeepFormulas, ModelFolder, OutFile
 from manyhands.cli.output import print_json, print_labels, say
 from manyhands.cli.params import (
     refuse_overwriting,
@@ -21,6 +21,7 @@ def predict(
     folder: ModelFolder,
     features: Annotated[Path, typer.Argument(parser=some_path, metavar="X", help=FEATURES)],
     out: OutFile = None,
+    keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
     """Predict the true class of new instances.
@@ -30,7 +31,7 @@ def predict(
     from manyhands.jobs import OUTPUTS, predict_file
 
     refuse_overwriting([out], [features, *(folder / name for name in OUTPUTS)])
-    result = predict_file(folder, features, out)
+    result = predict_file(folder, features, out, keep_formulas=keep_formulas)
     if json:
         print_json(result)
         return

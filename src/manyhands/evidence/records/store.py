@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from manyhands.evidence.records.locks import waiting_lock
 from manyhands.evidence.records.packed import open_packed, packed_papers, write_packed
 from manyhands.evidence.records.records import Record
 from manyhands.evidence.records.spool import SPOOL, read_spooled, spool, spooled
+from manyhands.io.locks import waiting_lock
 
 OWN = "own"
 """Key used in place of a paper's for rows that are in no paper's table."""

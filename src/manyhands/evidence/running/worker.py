@@ -19,7 +19,6 @@ from typing import Any
 
 from manyhands.evidence.experiments.papers import paper_of
 from manyhands.evidence.records.adoptions import read_adoptions
-from manyhands.evidence.records.locks import file_lock
 from manyhands.evidence.records.records import Record, cell_key
 from manyhands.evidence.records.store import find, find_equal, find_runs, write_record
 from manyhands.evidence.running.comparing import first_difference
@@ -33,6 +32,7 @@ from manyhands.evidence.running.plan import (
     Job,
     Outcome,
 )
+from manyhands.io.locks import file_lock
 
 
 def work(connection: Connection, job: Job) -> None:

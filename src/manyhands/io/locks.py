@@ -27,8 +27,8 @@ def waiting_lock(path: Path) -> Iterator[None]:
 def file_lock(path: Path) -> Iterator[bool]:
     """Try to take a lock file without waiting; yield whether it is held.
 
-    Where the system has no such locks (Windows), every attempt succeeds. Two commands may then run
-    the same cell, and the user must not let two commands pack at the same time.
+    Where the system has no such locks (Windows, some network drives), every attempt succeeds. The
+    user must then not let two commands write into the same folder at the same time.
     """
     try:
         import fcntl
@@ -42,8 +42,10 @@ def file_lock(path: Path) -> Iterator[bool]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The last holder may have removed the file since it was opened here.
             held = os.fstat(handle).st_ino == path.stat().st_ino
-        except OSError:
+        except (BlockingIOError, FileNotFoundError):
             held = False
+        except OSError:  # A file system without locks.
+            held = True
         try:
             yield held
         finally:
