@@ -1,7 +1,9 @@
-"""Exceptions and warnings that manyhands raises on purpose."""
+"""Exceptions and warnings that manyhands raises on purpose, and the rollback of a failed fit."""
 
 import sys
-from typing import NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 from warnings import warn
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "ModelFolderError",
     "NotIdentifiableWarning",
     "WriteError",
+    "all_or_nothing",
     "raise_missing_extra",
     "warn_caller",
 ]
@@ -62,3 +65,19 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "manyhands":
         level, frame = level + 1, frame.f_back
     warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def all_or_nothing(estimator: Any) -> Iterator[None]:
+    """Restore an estimator exactly as it was if the block fails or is interrupted.
+
+    Attributes that the block replaces are restored. Objects changed in place are not, so a fit
+    must replace what it sets.
+    """
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise

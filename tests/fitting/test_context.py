@@ -8,8 +8,7 @@ import pytest
 
 from manyhands import AggregatedClassifier, AnnotationTable, CrowdLayerClassifier, DawidSkene
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
-from manyhands.fitting.context import all_or_nothing
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, all_or_nothing
 
 QUICK = {"max_epochs": 3, "batch_size": 48, "random_state": 0, "device": "cpu"}
 

@@ -74,7 +74,7 @@ def test_e_step_equals_the_sum_over_all_cases(A, seed):
     rng = np.random.default_rng(seed)
     known, spam = rng.uniform(0.1, 1, A.shape[1]), rng.uniform(0.1, 1, (A.shape[1], 3))
     model = annotators(known, spam)
-    expected = _expect(make_votes(over_three(A)), model.log_odds)
+    expected = _expect(make_votes(over_three(A)), model.log_odds, np.full(3, 1 / 3))
     _, knew, spammed, evidence = slow_expectations(A, known, spam)
     given_ = knew + spammed
     np.testing.assert_allclose(model.known_if_correct * expected.agreed, knew, atol=1e-12)
@@ -108,7 +108,7 @@ def slow_vb(A, n_iter):
 @given(tables())
 @settings(max_examples=25)
 def test_variational_iterations_equal_slow_loops(A):
-    model = MACE(max_iter=3, tol=0.0, n_restarts=1).fit(over_three(A))
+    model = MACE(max_iter=3, tol=0.0, n_restarts=1, class_prior="uniform").fit(over_three(A))
     posterior, spam = slow_vb(A, model.n_iter_)
     np.testing.assert_allclose(model.posterior_, posterior, atol=1e-9)
     np.testing.assert_allclose(model.spam_, spam, atol=1e-9)
@@ -121,7 +121,7 @@ def test_two_annotators_by_hand():
     2/3 and class 1 1/3 times, annotator 1 class 0 once; the rest is spam: (1/3, 2/3) and (1, 0).
     Smoothed: both know half; strategies (4, 5) / 9 and (2, 1) / 3.
     """
-    model = MACE(method="em", smoothing=2.0, n_restarts=1, max_iter=1)
+    model = MACE(method="em", smoothing=2.0, n_restarts=1, max_iter=1, class_prior="uniform")
     model.fit(np.array([[0, 0], [1, 0]]))
     np.testing.assert_allclose(model.spam_, [0.5, 0.5])
     np.testing.assert_allclose(model.spam_strategy_, [[4 / 9, 5 / 9], [2 / 3, 1 / 3]])
@@ -132,12 +132,13 @@ def test_two_annotators_by_hand():
     np.testing.assert_allclose(model.log_likelihood_, [log_likelihood + log_prior])
 
 
+@pytest.mark.parametrize("prior", ["estimated", "uniform"])
 @pytest.mark.parametrize("method", ["vb", "em"])
 @given(A=tables(), seed=st.integers(0, 99))
-@settings(max_examples=30)
-def test_the_objective_never_decreases(method, A, seed):
+@settings(max_examples=15)
+def test_the_objective_never_decreases(method, prior, A, seed):
     model = MACE(max_iter=30, tol=0.0, method=method, n_restarts=3, random_state=seed)
-    model.fit(over_three(A))
+    model.set_params(class_prior=prior).fit(over_three(A))
     assert (np.diff(model.log_likelihood_) > -1e-9).all()
 
 
@@ -162,7 +163,7 @@ def test_the_bound_is_below_the_evidence():
             for true in (0, 1)
         ]
         likelihood *= np.mean(of_class, axis=0)
-    bound = MACE().fit(A).log_likelihood_[-1]
+    bound = MACE(class_prior="uniform").fit(A).log_likelihood_[-1]
     evidence = np.log(likelihood.mean())
     assert evidence - 2.0 < bound < evidence
 
@@ -214,6 +215,28 @@ def test_more_runs_never_end_lower():
     ]
     assert ends == sorted(ends)
     assert ends[-1] > ends[0]
+
+
+def test_skewed_classes_need_an_estimated_prior():
+    """One in a hundred is rare, and all annotators are right four times of five."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(500) < 0.01).astype(int)
+    A = np.where(rng.random((500, 5)) < 0.8, y[:, None], 1 - y[:, None])
+    majority, estimated, uniform = (
+        (model.fit(A).labels_ == y).mean()
+        for model in (MajorityVote(), MACE(), MACE(class_prior="uniform"))
+    )
+    assert estimated > majority > 0.9 > 0.8 > uniform
+    prior = MACE().fit(A).class_prior_
+    np.testing.assert_allclose(prior, [0.99, 0.01], atol=0.02)
+
+
+def test_the_estimated_prior_is_the_mean_posterior():
+    A, *_ = crowd()
+    A[:3] = -1
+    model = MACE(tol=0.0, max_iter=300, n_restarts=1).fit(A)
+    np.testing.assert_allclose(model.class_prior_, model.posterior_[3:].mean(axis=0), atol=1e-3)
+    np.testing.assert_allclose(model.posterior_[:3], [model.class_prior_] * 3)
 
 
 def test_a_seed_repeats_the_result():

@@ -233,3 +233,18 @@ def test_sparse_features():
     sparse = TunedLogisticRegression(random_state=0).fit(csr_matrix(X), y)
     np.testing.assert_array_equal(dense.coef_, sparse.coef_)
     np.testing.assert_array_equal(dense.predict(X), sparse.predict(csr_matrix(X)))
+
+
+def test_a_fit_that_fails_leaves_the_classifier_as_it_was(monkeypatch):
+    X = np.arange(12.0).reshape(6, 2)
+    model = TunedLogisticRegression(C=1.0).fit(X, [0, 1, 0, 1, 0, 1])
+    before = dict(vars(model))
+
+    def fail(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(regression, "fit_regression", fail)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :1], ["a", "b", "c", "a", "b", "c"])
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.decision.rules import apply_rule
+from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import prediction
 from manyhands.fitting.callbacks import make_callbacks
-from manyhands.fitting.context import AnyFit, all_or_nothing
+from manyhands.fitting.context import AnyFit
 from manyhands.fitting.optimizer import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.reading import check_rows, find_annotators

@@ -1,9 +1,7 @@
-"""The context of one fit, and the rollback of a fit that fails."""
+"""The context of one fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -67,19 +65,3 @@ class Fit(Generic[Module, State]):
 
 
 AnyFit = Fit[Any, Any]
-
-
-@contextmanager
-def all_or_nothing(estimator: Any) -> Iterator[None]:
-    """Restore an estimator exactly as it was if the block fails or is interrupted.
-
-    Attributes that the block replaces are restored. Objects changed in place are not, so a fit
-    must replace what it sets.
-    """
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise

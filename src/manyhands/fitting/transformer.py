@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, cast
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.fitting.context import all_or_nothing
+from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.embedding import TRAINING_C, EmbeddingClassifier
 from manyhands.fitting.reading import SET_WITH_FEATURES
 from manyhands.fitting.watching import Watch

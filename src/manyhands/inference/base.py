@@ -17,7 +17,12 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode
 from manyhands.decision.labels import generator, pick
-from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.exceptions import (
+    AnnotationError,
+    NotIdentifiableWarning,
+    all_or_nothing,
+    warn_caller,
+)
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.inputs import (
     check_annotations,
@@ -87,7 +92,7 @@ class BaseAggregator(BaseEstimator):
     """Whether the method learns about annotators from the annotations of others."""
 
     def fit(self, table: Any, y: Any = None, *, gold: Any = None, start: Any = None) -> Self:
-        """Infer the true classes.
+        """Infer the true classes. A fit that fails leaves the aggregator as it was.
 
         Parameters
         ----------
@@ -160,6 +165,13 @@ class BaseAggregator(BaseEstimator):
         return self._fit(merged, known if (known >= 0).any() else None, start)
 
     def _fit(self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None) -> Self:
+        with all_or_nothing(self):
+            self._refit(table, gold, start)
+        return self
+
+    def _refit(
+        self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None
+    ) -> None:
         self.__dict__.pop("confusion_", None)
         self.classes_ = table.classes
         self.instances_ = table.instances
@@ -181,9 +193,7 @@ class BaseAggregator(BaseEstimator):
         self._infer(votes, start, rng)
         self.labels_ = self.classes_[pick(self.posterior_, self.ties, rng)]
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
-        # Set last: a failed fit must not leave annotations to which partial_fit would add.
         self.table_, self._gold = table, gold
-        return self
 
     def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
         return make_votes(table, gold=gold)

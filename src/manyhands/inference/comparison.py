@@ -27,11 +27,6 @@ SHRINKAGE = 5.0
 """Pseudo-annotations, distributed like the crowd's, added to each annotator's counts."""
 
 
-SLOW, MANY = ("EBCC",), 200_000
-TOO_SLOW = f"takes minutes beyond {MANY:,} annotations: left out unless named in methods="
-"""Why these methods are not compared by default on large tables."""
-
-
 def compare_aggregators(
     table: Any,
     methods: Mapping[str, BaseAggregator] | Iterable[BaseAggregator] | None = None,
@@ -46,8 +41,8 @@ def compare_aggregators(
     ----------
     table : AnnotationTable or matrix
     methods : dict of name to aggregator, or aggregators, optional
-        Default: every method with its default parameters (except `EBCC` on large tables). They are
-        cloned.
+        Default: every method with its default parameters. They are cloned. `EBCC` takes minutes on
+        more than 200,000 annotations.
     gold : as in `BaseAggregator.fit`, optional
         Used for scoring only: no method sees it.
     fraction : float in (0, 1), default=0.1

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, fields
 from functools import reduce
@@ -20,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.inputs import checked_posterior
 from manyhands.inference.vote_sums import (
@@ -124,9 +123,9 @@ class CrowdLab(BaseAggregator):
             As in `BaseAggregator.fit`, and if ``proba`` has the wrong shape or does not hold
             probabilities.
         """
-        return self._with_proba(
-            proba, lambda: super(CrowdLab, self).fit(table, y, gold=gold, start=start)
-        )
+        with all_or_nothing(self):
+            self._proba = proba
+            return super().fit(table, y, gold=gold, start=start)
 
     def partial_fit(
         self,
@@ -156,20 +155,9 @@ class CrowdLab(BaseAggregator):
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold, proba=proba)
-        proba = self._proba if proba is None else proba
-        return self._with_proba(
-            proba,
-            lambda: super(CrowdLab, self).partial_fit(table, y, gold=gold, duplicates=duplicates),
-        )
-
-    def _with_proba(self, proba: Any, fit: Callable[[], Self]) -> Self:
-        """Fit with a classifier's probabilities; a failed fit restores the previous ones."""
-        before, self._proba = self._proba, proba
-        try:
-            return fit()
-        except Exception:
-            self._proba = before
-            raise
+        with all_or_nothing(self):
+            self._proba = self._proba if proba is None else proba
+            return super().partial_fit(table, y, gold=gold, duplicates=duplicates)
 
     def predict_proba(self, table: Any, proba: Any = None) -> FloatArray:
         """Posterior of (new) instances from the fitted weights.

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.probability import floored_log
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -217,7 +217,7 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit on labels.
+        """Fit on labels. A fit that fails leaves the classifier as it was.
 
         Parameters
         ----------
@@ -232,6 +232,11 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
             If there is only one class, or all weights are 0.
         """
         self._validate_params()
+        with all_or_nothing(self):
+            self._refit(X, y, sample_weight)
+        return self
+
+    def _refit(self, X: Any, y: Any, sample_weight: Any) -> None:
         X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
         X = _dense(X)
         check_classification_targets(y)
@@ -258,7 +263,6 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         self.coef_, self.intercept_, self.C_, self.n_iter_ = fit_regression(
             Z, targets, self.C, n_folds=self.cv, rng=rng, max_iter=self.max_iter
         )
-        return self
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Probability of every class, shape (n_rows, n_classes)."""

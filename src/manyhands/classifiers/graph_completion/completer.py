@@ -21,8 +21,7 @@ from manyhands.classifiers.graph_completion.training import (
     states_without_annotations,
     train,
 )
-from manyhands.exceptions import AnnotationError
-from manyhands.fitting.context import all_or_nothing
+from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.reading import check_rows, read_features, read_target
 from manyhands.fitting.seeding import draw_seed
 from manyhands.inference.inputs import check_annotations

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.self_training.checks import check_parameters
 from manyhands.classifiers.self_training.rounds import Round, SelfTraining, run_rounds
-from manyhands.fitting.context import all_or_nothing
+from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.reading import read_target
 from manyhands.fitting.watching import Watch
 from manyhands.sampling.selectors import Selector
