@@ -32,6 +32,16 @@ def test_best_first_with_gold_and_without():
     assert {s.held_out_log_likelihood for s in blind} == {s.held_out_log_likelihood for s in scored}
 
 
+def test_ties_shared_do_not_depend_on_the_order_of_the_classes():
+    """Ties name the first class, which is right in three of four."""
+    A, y = np.array([[0, 1]] * 4 + [[1, 1], [0, 0]]), np.array([0, 0, 0, 1, 1, 0])
+    (score,) = compare_aggregators(A, [MajorityVote()], gold=y)
+    assert score.accuracy == 5 / 6
+    assert score.accuracy_ties_shared == 4 / 6
+    (swapped,) = compare_aggregators(1 - A, [MajorityVote()], gold=1 - y)
+    assert (swapped.accuracy, swapped.accuracy_ties_shared) == (3 / 6, 4 / 6)
+
+
 def test_all_methods_are_compared():
     A, y = crowd(60)
     assert {s.method for s in compare_aggregators(A, gold=y)} == {

@@ -256,6 +256,12 @@ def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
     return chosen
 
 
+def share_ties(gain: FloatArray) -> FloatArray:
+    """Share 1 equally among the largest gains of each row (equal up to rounding), shape (n, C)."""
+    tied = _reaches(gain, gain.max(axis=1, keepdims=True))
+    return np.asarray(tied / tied.sum(axis=1, keepdims=True))
+
+
 def _with_abstention(values: AnyArray, abstain: Any) -> AnyArray:
     """Class values followed by the value for abstaining."""
     whole, text = values.dtype.kind in "iu", values.dtype.kind in "UT"

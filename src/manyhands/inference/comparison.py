@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from manyhands import inference
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.decision.labels import generator
+from manyhands.decision.labels import generator, share_ties
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.em import total_em_counts
@@ -58,6 +58,9 @@ def compare_aggregators(
 
     Notes
     -----
+    If classes tie, ``labels_`` names the first of them, which flatters `MajorityVote` where the
+    first class is the most common. ``accuracy_ties_shared`` does not depend on the order.
+
     The held-out likelihood detects gross failures but ranks similar methods poorly. A method that
     mistakes what annotators share (correlated mistakes) for the class can score higher by it.
     """
@@ -111,6 +114,8 @@ def _score(
     figures = against_gold(
         table.classes, codes[known], fitted.labels_[known], fitted.posterior_[known]
     )
+    shares = share_ties(fitted.posterior_[known])[np.arange(len(known)), codes[known]]
+    figures["accuracy_ties_shared"] = float(shares.mean())
     return replace(MethodScore(name, held_out, seconds=seconds), **figures)
 
 

@@ -14,6 +14,7 @@ from manyhands.exceptions import raise_missing_extra
 
 HEADINGS = {
     "accuracy": "accuracy",
+    "accuracy_ties_shared": "ties shared",
     "macro_f1": "macro F1",
     "minority_recall": "min. recall",
     "ece": "ECE",
@@ -38,6 +39,9 @@ class MethodScore:
         CPU seconds of one fit on the whole table.
     error : str or None
         Why there are no scores.
+    accuracy_ties_shared : float or None
+        Expected accuracy if each tie between most probable classes is broken evenly at random;
+        None without gold.
     """
 
     method: str
@@ -48,6 +52,7 @@ class MethodScore:
     ece: float | None = None
     seconds: float = 0.0
     error: str | None = None
+    accuracy_ties_shared: float | None = None
 
 
 @dataclass(frozen=True, repr=False)

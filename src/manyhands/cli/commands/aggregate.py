@@ -141,6 +141,7 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
         return
     columns = {  # Short, so that a terminal of 80 characters shows whole names.
         "accuracy": "accuracy",
+        "accuracy_ties_shared": "shared",
         "macro_f1": "macro F1",
         "minority_recall": "min. recall",
         "ece": "ECE",
@@ -157,6 +158,8 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
             for score in scores
         ],
     )
+    if "accuracy_ties_shared" in shown:
+        say("shared: accuracy if classes that tie share the instance; else the first is named")
     if "minority_recall" in shown:
         say("min. recall: of the rarer half of the classes; ECE: expected calibration error")
     say("held-out LL: mean log probability of annotations held out; it ranks close methods poorly")
