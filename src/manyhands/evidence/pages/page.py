@@ -97,7 +97,13 @@ def make_page(
     -------
     Page
     """
-    own = {row.id: row for row in sorted(rows, key=lambda r: r.id)}
+    used = {name for claim in paper.claims for name in claim.rows}
+    used |= {panel.row for plan in paper.figures for panel in plan.panels}
+    own = {
+        row.id: row
+        for row in sorted(rows, key=lambda r: r.id)
+        if paper_of(row) == paper.key or row.id in used
+    }
     latest = latest_records(own.values(), records, adoptions)
     runs = {
         name: [record for record in found.values() if record.status == "done"]
@@ -112,11 +118,8 @@ def make_page(
         sections += [figure_section(paper, plan, of_paper, runs) for plan in paper.figures]
     if paper.claims:
         sections.append(_claim_section(paper, own, runs))
-    used = {name for claim in paper.claims for name in claim.rows}
-    used |= {panel.row for plan in paper.figures for panel in plan.panels}
-    shown = [row for row in own.values() if row in of_paper or row.id in used]
-    sections.append(gap_section(shown, latest))
-    sections.append(origin_section(paper, shown, runs, adoptions))
+    sections.append(gap_section(list(own.values()), latest))
+    sections.append(origin_section(paper, list(own.values()), runs, adoptions))
     return Page(paper.title, paper.citation, sections)
 
 
