@@ -75,7 +75,7 @@ class Place:
 
     def write(self, name, source):
         (self.folder / f"{self.modules[name]}.py").write_text(source, encoding="utf-8")
-        for function in (code._code_hash, code._tree, code._essence):
+        for function in (code._code_hash, code._tree, code._nodes, code._essence):
             function.cache_clear()
 
     def row(self, name, seeds=(0, 1, 2)):

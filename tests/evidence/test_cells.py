@@ -24,6 +24,7 @@ from manyhands.evidence.running.code import (
     _code_hash,
     _essence,
     _home,
+    _nodes,
     _tree,
     code_hash,
 )
@@ -417,6 +418,7 @@ def test_the_code_of_a_row_is_that_of_its_folders_modules_too(make_row, own, tmp
     _code_hash.cache_clear()
     (tmp_path / "mine" / "my_helper.py").write_text("FLIP = False\n")
     _tree.cache_clear()
+    _nodes.cache_clear()
     _essence.cache_clear()
     assert code_hash(row) != before
     sys.modules.pop("my_helper", None)

@@ -522,6 +522,7 @@ def test_one_class_one_annotator_one_annotation():
 
 
 def hostile():
+    """A page with every section, and a small one for each title."""
     rng = np.random.default_rng(0)
     A = rng.choice(np.array(EVIL, dtype=object), size=(30, len(EVIL)))
     table = AnnotationTable.from_matrix(
@@ -544,17 +545,16 @@ def hostile():
     classifier.get_params = lambda deep=True: dict.fromkeys(EVIL, EVIL[1])
     aggregator = DawidSkene().fit(table)
     gold = rng.choice(np.array(EVIL, dtype=object), size=30)
-    return [
-        summarize(
-            table,
-            aggregator=aggregator,
-            classifier=classifier,
-            X=numbered(table),
-            gold=gold,
-            title=title,
-        )
-        for title in EVIL
-    ]
+    full = summarize(
+        table,
+        aggregator=aggregator,
+        classifier=classifier,
+        X=numbered(table),
+        gold=gold,
+        title=EVIL[0],
+    )
+    small = table[:2].select(annotators=np.arange(3))
+    return [full, *(summarize(small, title=title) for title in EVIL)]
 
 
 def test_hostile_names_are_harmless():

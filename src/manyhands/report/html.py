@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,9 +122,17 @@ def _check_version(summary: Mapping[str, Any]) -> None:
 
 def _environment() -> Environment:
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        import jinja2  # noqa: F401
     except ImportError as error:
         raise_missing_extra("render_report", "report", error)
+    return _environment_of_templates()
+
+
+@cache
+def _environment_of_templates() -> Environment:
+    """Make the environment once, since it compiles every template once."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     from manyhands.report import charts, words
 
     environment = Environment(

@@ -76,10 +76,11 @@ def _closure(names: Sequence[str], folder: Path | None = None) -> dict[str, Path
 
 def _imports_of_folder(path: Path, folder: Path | None) -> Iterator[tuple[str, Path]]:
     """Yield the modules of a row's folder that a file imports."""
-    for node in [] if folder is None else ast.walk(_tree(path)):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module]
+    for node in () if folder is None else _import_statements(path):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            names = [node.module] if node.module and not node.level else []
         for name in names:
             own = Path(folder or ".") / Path(*name.split(".")).with_suffix(".py")
             if own.is_file():
@@ -102,14 +103,25 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Return all nodes of a file; walking its tree once takes most of the time."""
+    return tuple(ast.walk(_tree(path)))
+
+
+def _import_statements(path: Path) -> Iterator[ast.Import | ast.ImportFrom]:
+    return (node for node in _nodes(path) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def _imports(path: Path) -> Iterator[str]:
     """Yield the modules of manyhands that a file imports, each where its names are defined."""
-    for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("manyhands"):
-            homes = [_home(str(node.module), alias.name) for alias in node.names]
-        elif isinstance(node, ast.Import):
+    homes: list[str | None]
+    for node in _import_statements(path):
+        if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names if alias.name.startswith("manyhands.")]
             homes = [name for name in names if not _is_package(name)]
+        elif (node.module or "").startswith("manyhands"):
+            homes = [_home(str(node.module), alias.name) for alias in node.names]
         else:
             continue
         yield from (home for home in homes if home is not None)
@@ -138,7 +150,7 @@ def _given(package: str) -> Iterator[tuple[str, list[str]]]:
     path = _file(package)
     assert path is not None
     for file in (path.with_suffix(".pyi"), path):
-        for node in ast.walk(_tree(file)) if file.is_file() else ():
+        for node in _import_statements(file) if file.is_file() else ():
             if isinstance(node, ast.ImportFrom):
                 # The leading dots of a relative import: one is the package itself.
                 parents = package.split(".")[: len(package.split(".")) + 1 - node.level]
@@ -184,14 +196,13 @@ def _defined(module: str) -> set[str]:
 @cache
 def _essence(path: Path) -> str:
     """Return a source without docstrings, comment lines, blank lines, and texts of errors."""
-    tree = _tree(path)
     text = {
         line
-        for node in ast.walk(tree)
+        for node in _nodes(path)
         if isinstance(node, ast.Expr) and _is_text(node.value)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
-    lines = _without_words(path.read_text(encoding="utf-8"), tree).splitlines()
+    lines = _without_words(path).splitlines()
     return "\n".join(
         line.rstrip()
         for number, line in enumerate(lines, start=1)
@@ -199,13 +210,13 @@ def _essence(path: Path) -> str:
     )
 
 
-def _without_words(source: str, tree: ast.Module) -> str:
+def _without_words(path: Path) -> str:
     """Empty the texts in ``raise`` and ``warnings.warn`` statements, and join their lines.
 
     The exception's class and all other values stay, since an exception may carry a result.
     """
-    lines = source.encode().splitlines(keepends=True)
-    for node in ast.walk(tree):
+    lines = path.read_text(encoding="utf-8").encode().splitlines(keepends=True)
+    for node in _nodes(path):
         if isinstance(node, ast.Raise) or _is_warning(node):
             first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
             spans = [_span(text) for text in _texts(node)]
