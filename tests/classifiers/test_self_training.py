@@ -33,6 +33,12 @@ from manyhands.training import hold_out
 
 QUICK = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
+# Networks of two epochs name few classes, and may get worse.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*added no pseudo-annotation of a class"),
+    pytest.mark.filterwarnings("ignore:.*stopped before round"),
+]
+
 
 def base(**changes):
     return CrowdLayerClassifier(**{**QUICK, **changes})
@@ -133,7 +139,7 @@ def test_selectors_are_cloned():
 
 def test_annotations_are_predicted_in_blocks(monkeypatch):
     X, A, _ = make_crowd_problem()
-    whole = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
+    whole = DASCClassifier(base(), n_rounds=1, guard=False, random_state=0).fit(X, A)
     monkeypatch.setattr(rounds, "PREDICTED_AT_ONCE", 7 * 5 * 3)
     seen = []
     predict = CrowdLayerClassifier.predict_annotation_proba
@@ -143,7 +149,7 @@ def test_annotations_are_predicted_in_blocks(monkeypatch):
         return predict(self, X, annotators)
 
     monkeypatch.setattr(CrowdLayerClassifier, "predict_annotation_proba", noted)
-    model = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
+    model = DASCClassifier(base(), n_rounds=1, guard=False, random_state=0).fit(X, A)
     assert seen == [7] * 6 + [6]
     assert model.augmented_annotations_.equals(whole.augmented_annotations_)
 
@@ -185,7 +191,8 @@ def test_it_goes_around_any_classifier(name, cls):
     X, A, _ = make_crowd_problem()
     estimator = cls()
     quick = {key: value for key, value in QUICK.items() if key in estimator.get_params()}
-    model = DASCClassifier(estimator.set_params(**quick), n_rounds=1, n_select=15).fit(X, A)
+    estimator.set_params(**quick)
+    model = DASCClassifier(estimator, n_rounds=1, n_select=15, guard=False).fit(X, A)
     assert 0 < model.history_[1]["n_added"] <= 15
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, rtol=1e-6)
     assert model.predict_annotation_proba(X[:2]).shape == (2, 5, 3)
@@ -391,6 +398,138 @@ def test_an_estimators_own_validation_leaves_pseudo_annotations_alone():
     assert (kept.source == "pseudo").sum() == model.history_[1]["n_added"]
 
 
+# -- the guard ------------------------------------------------------------------------------------
+
+
+class Spoiling(RandomSelector):
+    """Every cell it adds is of one and the same class."""
+
+    def _judge(self, distribution, rng):
+        label, rank = super()._judge(distribution, rng)
+        return np.zeros_like(label), rank
+
+
+def voter():
+    return AggregatedClassifier(**{**QUICK, "max_epochs": 15, "lr": 0.01})
+
+
+def spoilt(**changes):
+    parameters = {"n_rounds": 3, "n_select": 60, "random_state": 0, **changes}
+    return SelfTrainingCrowdClassifier(voter(), Spoiling(), **parameters)
+
+
+@pytest.fixture(scope="module")
+def crowd():
+    """Enough instances to tell, and few enough annotations to leave cells open."""
+    X, A, y = make_crowd_problem(n=120)
+    rng = np.random.default_rng(0)
+    A = np.where(rng.random(A.shape) < 0.5, A, -1)
+    A[:8] = -1  # And instances without annotations.
+    return X, A, y
+
+
+def test_a_round_that_spoils_the_classifier_is_not_trained(crowd):
+    X, A, y = crowd
+    spoils = spoilt(guard=False).fit(X, A)
+    alone = voter().fit(X, A)
+    assert spoils.score(X, y) < alone.score(X, y) - 0.2
+    with pytest.warns(UserWarning, match=r"stopped before round \d of 3.* keeps round \d: among"):
+        model = spoilt().fit(X, A)
+    guard = model.guard_history_
+    stopped = int(guard[-1]["round"])
+    assert guard[-1]["change"] < -0.02
+    assert guard[-1]["z"] < -2
+    assert len(model.history_) == stopped, "the round is not trained on all instances"
+    assert model.rounds_.max() == stopped - 1
+    kept = spoilt(guard=False, n_rounds=stopped - 1).fit(X, A)
+    np.testing.assert_array_equal(model.predict_proba(X), kept.predict_proba(X))
+
+
+def test_a_silent_guard_changes_nothing(crowd):
+    X, A, _ = crowd
+    options = {"n_rounds": 2, "n_select": 30, "random_state": 0}
+    for estimator in (base(), base(random_state=None)):
+        free = DASCClassifier(estimator, guard=False, **options).fit(X, A)
+        model = DASCClassifier(estimator, guard=0.9, guard_folds=3, **options).fit(X, A)
+        assert len(model.guard_history_) == 3
+        assert free.guard_history_ == []
+        np.testing.assert_array_equal(model.predict_proba(X), free.predict_proba(X))
+        assert model.augmented_annotations_.equals(free.augmented_annotations_)
+
+
+def test_the_guards_measures_by_hand(crowd):
+    """Each half is judged by a self-training that has seen nothing of it."""
+    X, A, _ = crowd
+    table = AnnotationTable.from_matrix(A)
+    seen = []
+
+    class Noted(CrowdLayerClassifier):
+        def fit(self, X, y, **options):
+            seen.append((np.asarray(X), y))
+            return super().fit(X, y, **options)
+
+    parameters = base().get_params(deep=False)
+    model = DASCClassifier(Noted(**parameters), n_rounds=1, n_select=40, guard=0.9, random_state=0)
+    model.fit(X, table)
+    agreement = {0: [], 1: []}
+    halves = [(X, y) for X, y in seen if len(X) < len(A)]
+    assert sum(len(X) for X, _ in halves) == 2 * len(A)
+    for number, (part, given) in zip((0, 0, 1, 1), halves, strict=True):
+        left = np.setdiff1d(table.instances, given.instances)
+        assert given.observed.equals(table.select(instances=given.instances))
+        if number:
+            assert 0 < (given.source == "pseudo").sum() <= 20, "half as many for half of them"
+        named = base().fit(part, given).predict(X[left])
+        for i, label in zip(left, named, strict=True):
+            if (A[i] >= 0).any():
+                agreement[number].append((A[i][A[i] >= 0] == label).mean())
+    first, last = model.guard_history_
+    assert first["agreement"] == pytest.approx(np.mean(agreement[0]))
+    change = np.subtract(agreement[1], agreement[0])
+    assert last["change"] == pytest.approx(change.mean())
+    assert last["z"] == pytest.approx(change.mean() / change.std(ddof=1) * len(change) ** 0.5)
+
+
+def test_no_guard_where_there_is_nothing_to_fall_back_on(crowd):
+    X, A, y = crowd
+    full = np.where(A < 0, 0, A)
+    for data, changes in (
+        (A, {"n_rounds": 0}),
+        (A, {"validation": (X, y)}),
+        (A, {"annotator": base(), "n_rounds": 1}),
+        (full, {}),
+        (np.where(np.arange(len(A))[:, None] < 14, A, -1), {}),
+    ):
+        model = DASCClassifier(base(), **{"n_rounds": 1, "random_state": 0, **changes})
+        assert model.fit(X, data).guard_history_ == []
+
+
+def test_with_an_annotator_rounds_are_compared_with_the_first_of_the_estimator(crowd):
+    X, A, _ = crowd
+    model = spoilt(annotator=base(), n_select=60, guard=0.9).fit(X, A)
+    assert model.guard_history_.column("round").tolist() == [1, 2, 3]
+    assert model.guard_history_[0]["change"] == 0
+
+
+# -- classes that nobody is predicted to give -----------------------------------------------------
+
+
+def test_a_class_without_quota_is_named_and_can_be_given_cells():
+    X, A, _ = make_crowd_problem()
+    A[(A == 2) & (np.arange(len(A))[:, None] % 2 > 0)] = 0
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 3])
+    options = {"n_rounds": 1, "n_select": 20, "guard": False}
+    message = "of it: 1 .round 1.; 2 .round 1.. To add some, use cover_classes=True"
+    with pytest.warns(UserWarning, match=message):  # 3 is never given.
+        model = DASCClassifier(Minimal(), **options).fit(X, table)
+    assert [model.history_[1][f"added_{c}"] for c in range(4)] == [20, 0, 0, 0]
+    covering = DASCClassifier(Minimal(), cover_classes=True, **options).fit(X, table)
+    given = np.bincount(A[A >= 0], minlength=4)
+    added = [covering.history_[1][f"added_{c}"] for c in range(4)]
+    assert added[1:] == (given * 20 // given.sum())[1:].tolist()
+    assert sum(added) == 20
+
+
 # -- going on -----------------------------------------------------------------------------------
 
 
@@ -466,7 +605,8 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, A)
     monkeypatch.undo()
-    names = ["run-round0.safetensors", "run-round1.safetensors"]
+    runs = ("guard0-round", "guard1-round", "round")
+    names = [f"run-{run}{number}.safetensors" for run in runs for number in (0, 1)]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     before = [(tmp_path / name).stat().st_mtime_ns for name in names]
     model.fit(X, A)
@@ -504,6 +644,9 @@ def test_annotators_who_said_nothing_are_not_imitated():
         ({"n_select": 0}, "n_select"),
         ({"n_select": True}, "n_select=True is neither"),
         ({"selector": 3}, "selector"),
+        ({"guard": 0}, "guard"),
+        ({"guard": 1.0}, "guard"),
+        ({"guard_folds": 1}, "guard_folds"),
         ({"patience": 2}, "patience=2 needs something to watch"),
         ({"validation": (1, 2, 3)}, "validation has 3 parts"),
         ({"checkpoint": "run.safetensors"}, "checkpoint needs an integer random_state"),
@@ -698,7 +841,10 @@ class Minimal(BaseEstimator):
 def test_an_estimator_of_ones_own_needs_little():
     X, A, _ = make_crowd_problem()
     model = SelfTrainingCrowdClassifier(Minimal(), RandomSelector(), n_rounds=2, n_select=9)
-    model.fit(X, A)
+    with pytest.warns(UserWarning, match="unguarded: .* Minimal has no predict; .*guard=False"):
+        model.fit(X, A)
+    assert model.guard_history_ == []
+    model.set_params(guard=False).fit(X, A)
     assert model.history_.column("n_added").tolist() == [0, 9, 9]
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.n_annotators_ == 5

@@ -83,6 +83,26 @@ def test_entropy_by_hand():
     assert np.signbit(found[1]) == np.False_
 
 
+def test_classes_that_are_not_predicted_can_be_covered():
+    table, proba, A = problem(share=0.3)
+    proba[..., 2] = np.minimum(proba[..., 2], 0.9 * proba[..., :2].max(axis=2))
+    selector = DistributionAwareSelector(cover_classes=True)
+    n = int(np.bincount(A[A >= 0], minlength=3)[2] * 12 // (A >= 0).sum())
+    for size in (1, 4, 100):
+        found = select(selector, table, proba, 12, size)
+        assert found.n_candidates[2] == 0
+        assert found.n_selected[2] == n > 0
+        chosen = {c: cells_of(found.table.take(found.table.label == c)) for c in range(3)}
+        ranked = sorted((-proba[i, r, 2], (i, r)) for i, r in np.argwhere(A < 0))
+        assert chosen[2] == {cell for _, cell in ranked[:n]}
+        assert not chosen[2] & (chosen[0] | chosen[1])
+        quotas = class_quotas(found.n_candidates, 12 - n)
+        assert found.n_selected[:2].tolist() == quotas[:2].tolist()
+    # Where every class is predicted it changes nothing.
+    same = [select(s, *problem()[:2], 12).table for s in (selector, DistributionAwareSelector())]
+    assert same[0].equals(same[1])
+
+
 # -- what is chosen ---------------------------------------------------------------------------
 
 

@@ -89,6 +89,9 @@ class Selector(BaseEstimator):
             raise AnnotationError(f"n_select={n_select} must be 1 or more")
         open_cells = _OpenCells(table, held)
         best = [_Best(n_select) for _ in range(table.n_classes)]
+        sizes = self._sizes_if_unpredicted(table, n_select)
+        # Several classes may be most probable at the same cells: each looks past the others'.
+        unpredicted = [_Best(int(sizes.sum())) for _ in sizes]
         n_candidates = np.zeros(table.n_classes, dtype=np.int64)
         for instances, proba in predictions:
             expected = (len(instances), table.n_annotators, table.n_classes)
@@ -110,10 +113,20 @@ class Selector(BaseEstimator):
             cell = instances[row].astype(np.int64) * table.n_annotators + annotator
             for c in np.flatnonzero(np.bincount(label, minlength=table.n_classes)):
                 best[c].add(rank[label == c], cell[label == c])
+            for c in np.flatnonzero(n_candidates == 0):
+                unpredicted[c].add(-distribution[:, c], cell)
+        taken = _most_probable(unpredicted, n_candidates, sizes)
         for b in best:
             b.sort()
-        taken = self._take(best, n_candidates, n_select)
+            for _, cells in taken:
+                b.leave_out(cells)
+        n_left = n_select - sum(len(cells) for _, cells in taken)
+        taken += self._take(best, n_candidates, n_left)
         return _selection(table, taken, n_candidates)
+
+    def _sizes_if_unpredicted(self, table: AnnotationTable, n_select: int) -> IntArray:
+        """Cells to choose for each class in case no open cell is predicted to be of it."""
+        return np.zeros(table.n_classes, dtype=np.int64)
 
     def _judge(
         self, distribution: FloatArray, rng: np.random.Generator
@@ -138,17 +151,29 @@ class DistributionAwareSelector(Selector):
     For class c, M_c = tau_c M cells are chosen (Eq. 3): those whose annotator-specific distribution
     has the lowest entropy (Eq. 2). tau_c is inversely proportional to the number N'_c of open cells
     predicted as c (Eq. 4). The rarest class then has the largest quota. If that exceeds its cells,
-    all of them are chosen.
+    all of them are chosen. A class with N'_c = 0 has no quota.
 
     Parameters
     ----------
     refill : bool, default=False
         If True, fill the unused quotas of rare classes with the most confident remaining cells of
         any class. If False, fewer than M cells are chosen and the balance is kept.
+    cover_classes : bool, default=False
+        If True, a class with N'_c = 0 gets the share of the M cells that it has of the crowd's
+        annotations, rounded down: those for which it is most probable, although another class is
+        more so. The other classes share the rest. (An addition to the paper.)
     """
 
-    def __init__(self, refill: bool = False) -> None:
+    def __init__(self, refill: bool = False, cover_classes: bool = False) -> None:
         self.refill = refill
+        self.cover_classes = cover_classes
+
+    def _sizes_if_unpredicted(self, table: AnnotationTable, n_select: int) -> IntArray:
+        crowd = table.observed
+        if not self.cover_classes or not crowd.n_annotations:
+            return super()._sizes_if_unpredicted(table, n_select)
+        counts = np.bincount(crowd.label, minlength=table.n_classes)
+        return counts * n_select // crowd.n_annotations
 
     def _rank(self, distribution: FloatArray, rng: np.random.Generator) -> FloatArray:
         return entropy(distribution)
@@ -261,6 +286,8 @@ class _Best:
 
     def add(self, rank: FloatArray, cells: IntArray) -> None:
         """Add cells, keeping the best."""
+        if not self.size:
+            return
         if len(self.rank) == self.size:
             good_enough = rank <= self.rank.max()
             rank, cells = rank[good_enough], cells[good_enough]
@@ -276,6 +303,11 @@ class _Best:
         """Sort by rank, and drop all but the best ``size`` cells."""
         order = np.lexsort((self.cells, self.rank))[: self.size]
         self.rank, self.cells = self.rank[order], self.cells[order]
+
+    def leave_out(self, cells: IntArray) -> None:
+        """Leave out some cells."""
+        kept = ~np.isin(self.cells, cells)
+        self.rank, self.cells = self.rank[kept], self.cells[kept]
 
 
 class _OpenCells:
@@ -301,6 +333,19 @@ class _OpenCells:
         is_open = np.tile(self.is_active, (len(instances), 1))
         is_open[row, self.annotator[first[row] + nth]] = False
         return is_open
+
+
+def _most_probable(
+    unpredicted: list[_Best], n_candidates: IntArray, sizes: IntArray
+) -> list[tuple[int, IntArray]]:
+    """Return (class, cells) of the classes without candidates; each cell is of one class only."""
+    taken: list[tuple[int, IntArray]] = []
+    for c in np.flatnonzero((n_candidates == 0) & (sizes > 0)):
+        unpredicted[c].sort()
+        for _, cells in taken:
+            unpredicted[c].leave_out(cells)
+        taken.append((int(c), unpredicted[c].cells[: sizes[c]]))
+    return taken
 
 
 def _most_confident(best: list[_Best], n: int) -> list[tuple[int, IntArray]]:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.self_training.checks import check_parameters
+from manyhands.classifiers.self_training.guard import Guard
 from manyhands.classifiers.self_training.rounds import Round, SelfTraining, run_rounds
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.reading import read_target
@@ -51,6 +52,8 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             StrOptions({"all"}),
         ],
         "warm_start": ["boolean"],
+        "guard": ["boolean", Interval(Real, 0, 1, closed="neither")],
+        "guard_folds": [Interval(Integral, 2, None, closed="left")],
         "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
         "patience": [None, Interval(Integral, 1, None, closed="left")],
         "checkpoint": [None, str, Path],
@@ -70,6 +73,8 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     n_rounds: int = 5
     n_select: int | float | str = 1.0
     warm_start: bool = False
+    guard: bool | float = True
+    guard_folds: int = 2
     validation: Any = None
     patience: int | None = None
     checkpoint: str | Path | None = None
@@ -107,10 +112,14 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             check_parameters(self)
             table = read_target(y, type(self).__name__)
             training = SelfTraining.of(self, X, table, watch or Watch())
-            self._set_fitted(run_rounds(self, training), training.history)
+            guard = Guard.of(self, training)
+            kept = run_rounds(self, training, guard)
+            guard.warn(type(self).__name__)
+            training.unpredicted.warn(type(self).__name__)
+            self._set_fitted(kept, training.history, guard.history)
         return self
 
-    def _set_fitted(self, kept: Round, history: History) -> None:
+    def _set_fitted(self, kept: Round, history: History, guard_history: History) -> None:
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # Of an earlier fit.
         self.estimator_ = kept.estimator
@@ -119,6 +128,7 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if self.validation is not None:
             self.best_round_ = kept.number
         self.history_ = history
+        self.guard_history_ = guard_history
         self.classes_ = np.array(kept.table.classes)
         self.annotators_ = np.array(kept.table.annotators)
         self.n_annotators_ = kept.table.n_annotators

@@ -45,6 +45,17 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         Continue from the weights of the previous round, with a new optimiser and for as many
         epochs again, rather than from scratch. The estimator must be a network of this library
         whose training starts from weights (see ``start`` in `BaseCrowdClassifier.fit`).
+    guard : bool or float, default=True
+        Stop before a round that spoils the classifier, keep the round before it, and warn. The
+        instances, features and annotations, are dealt to two folds before anything is trained, and
+        each fold is judged by a self-training on the other, which does every round first. A
+        round is stopped if the mean share of an instance's annotations that name its predicted
+        class is lower than in round 0 by more than the margin, with a paired z below -2. True is
+        a margin of .02, a float another one, and False trains all rounds. The guard is an alarm
+        and chooses nothing: as long as it is silent, the result is that of ``guard=False``. See
+        Notes.
+    guard_folds : int, default=2
+        Number of folds, each of which is judged by a self-training on the others.
     validation : None, float or (X, y_gold), default=None
         None trains all rounds and keeps the last. A fraction of the observed annotations is held
         out, and never replaced by pseudo-annotations; the round that explains them best is kept.
@@ -81,8 +92,28 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         ``annotator_...``) and, for the added annotations, ``pseudo_accuracy``,
         ``majority_precision`` and ``minority_recall`` (see `pseudo_annotation_quality`). Every
         estimator has a ``history_`` of its own.
+    guard_history_ : History
+        One row per round that the guard judged: ``round``; ``agreement``, the mean share of an
+        instance's annotations that name its predicted class; ``change``, from the first row; ``z``,
+        the change's paired z over the instances. Empty where there was no guard.
     classes_ : array of shape (n_classes,)
     annotators_ : array of shape (n_annotators,)
+
+    Warns
+    -----
+    UserWarning
+        If the guard stops the rounds. If no missing annotation is predicted to be of a class that
+        the crowd gave, though at least five would be by the crowd's shares: no pseudo-annotation
+        of the class is then added. If the estimator has no ``predict`` for the guard.
+
+    Notes
+    -----
+    The guard costs ``guard_folds`` times up to ``n_rounds + 1`` trainings on a share ``1 -
+    1/guard_folds`` of the instances: by default, as much again as the rounds themselves. It trains
+    no round after an alarm. There is no guard with gold labels in ``validation``, which choose
+    better; where there is no other round to keep (``n_rounds=0``, or an ``annotator`` and
+    ``n_rounds=1``); and with fewer than 10 annotated instances. With an ``annotator``, rounds are
+    compared with round 1. Warnings of the estimators that judge the folds are not shown.
 
     References
     ----------
@@ -140,9 +171,11 @@ class DASCClassifier(BaseSelfTraining):
     _parameter_constraints = {
         **BaseSelfTraining._parameter_constraints,
         "refill": ["boolean"],
+        "cover_classes": ["boolean"],
     }
 
     refill: bool = False
+    cover_classes: bool = False
 
     def _make_selector(self) -> Selector:
-        return DistributionAwareSelector(self.refill)
+        return DistributionAwareSelector(self.refill, self.cover_classes)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.watching import Watch
 from manyhands.metrics import accuracy, macro_f1
+from manyhands.sampling.selectors import Selection
 from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 
 
@@ -132,3 +134,46 @@ def imbalance(table: AnnotationTable) -> float:
     counts = np.bincount(table.label, minlength=table.n_classes)
     seen = counts[counts > 0]
     return float(seen.max() / seen.min()) if len(seen) else float("nan")
+
+
+EXPECTED = 5
+"""Missing annotations of a class that the crowd's shares must predict before their lack counts."""
+
+
+@dataclass(eq=False)
+class Unpredicted:
+    """Classes of the crowd that no missing annotation is predicted to be of, by round.
+
+    Attributes
+    ----------
+    table : AnnotationTable
+        The annotations before the first round.
+    rounds : dict of int to list of int
+        Code of a class -> the rounds that added nothing of it for this reason.
+    """
+
+    table: AnnotationTable
+    rounds: dict[int, list[int]] = field(default_factory=dict)
+
+    def note(self, selection: Selection, number: int) -> None:
+        """Remember the classes that a round left out."""
+        counts = np.bincount(self.table.observed.label, minlength=self.table.n_classes)
+        expected = counts / max(1, counts.sum()) * selection.n_candidates.sum()
+        is_left_out = (selection.n_candidates == 0) & (selection.n_selected == 0)
+        for c in np.flatnonzero(is_left_out & (expected >= EXPECTED)):
+            self.rounds.setdefault(int(c), []).append(number)
+
+    def warn(self, name: str) -> None:
+        """Name the classes in a warning, if there are any."""
+        if not self.rounds:
+            return
+        named = "; ".join(
+            f"{self.table.classes.tolist()[c]!r} (round {', '.join(map(str, numbers))})"
+            for c, numbers in self.rounds.items()
+        )
+        warn_caller(
+            f"{name} added no pseudo-annotation of a class that the crowd gave, because no "
+            f"missing annotation was predicted to be of it: {named}. To add some, use "
+            "cover_classes=True (of DASCClassifier and DistributionAwareSelector); to have them "
+            "predicted, balance the classes of the estimator (class_balance='reweight')"
+        )

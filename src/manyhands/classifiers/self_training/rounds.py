@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
 from time import perf_counter
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -17,6 +17,7 @@ from sklearn.utils.validation import has_fit_parameter
 from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.self_training.checks import check_validation_gold
 from manyhands.classifiers.self_training.quality import (
+    Unpredicted,
     imbalance,
     rarer_half,
     watched_accuracies,
@@ -68,8 +69,12 @@ class SelfTraining:
         Annotations held out, where ``validation`` is a fraction.
     n_select : int
         Annotations to add per round, at most.
-    rng : Generator
+    seed : int
+        Seed of the fit.
     watch : Watch
+    name : str
+        Part of the names of checkpoints.
+    rng : Generator
     rounds : integer array of shape (n_annotations,)
         Round in which each annotation of ``table`` was added.
     is_rare : array of bool, shape (n_classes,)
@@ -78,25 +83,28 @@ class SelfTraining:
         The one trained last: it annotates next.
     estimator : fitted crowd classifier or None
         The same, unless that one is the ``annotator``'s.
-    kept : Round or None
-        The best round so far; without ``validation``, the last.
     history : History
+    unpredicted : Unpredicted
+        Classes that nobody was predicted to give, by round.
     """
 
     X: Any
     table: AnnotationTable
     held: AnnotationTable | None
     n_select: int
+    seed: int
     rng: np.random.Generator
     watch: Watch
+    name: str = "round"
     rounds: IntArray = field(init=False)
     is_rare: BoolArray = field(init=False)
     model: Any = None
     estimator: Any = None
-    kept: Round | None = None
     history: History = field(default_factory=History)
+    unpredicted: Unpredicted = field(init=False)
 
     def __post_init__(self) -> None:
+        self.unpredicted = Unpredicted(self.table)
         self.rounds = np.zeros(self.table.n_annotations, dtype=np.int64)
         self.is_rare = rarer_half(self.table)
 
@@ -111,18 +119,44 @@ class SelfTraining:
         X, table, watch
             See `BaseSelfTraining.fit`.
         """
-        rng = np.random.default_rng(draw_seed(model.random_state))
+        seed = draw_seed(model.random_state)
+        rng = np.random.default_rng(seed)
         check_validation_gold(model.validation, table)
         n_select = _n_select(model.n_select, table)
         held: AnnotationTable | None = None
         if isinstance(model.validation, Real):
             table, held = hold_out(table, float(model.validation), rng)
-        return cls(X, table, held, n_select, rng, watch)
+        return cls(X, table, held, n_select, seed, rng, watch)
+
+    def without(self, is_left: BoolArray, name: str) -> SelfTraining:
+        """Return a self-training like this one, before its first round, without some instances.
+
+        It starts from the same seed, has no gold labels, and adds as many annotations per instance.
+        """
+        rows, share = np.flatnonzero(~is_left), float(np.mean(~is_left))
+        return SelfTraining(
+            take_rows(self.X, rows),
+            self.table[rows],
+            None,
+            # As few as this could be shared among the classes, so it stays as it is.
+            max(min(self.n_select, self.table.n_classes), round(self.n_select * share)),
+            self.seed,
+            np.random.default_rng(self.seed),
+            Watch(),
+            name,
+        )
 
     def add(self, pseudo: AnnotationTable, number: int) -> None:
         """Add the pseudo-annotations of a round."""
         self.table = self.table.with_added(pseudo)
         self.rounds = np.append(self.rounds, np.full(pseudo.n_annotations, number))
+
+
+class Guard(Protocol):
+    """What can stop the rounds; see `manyhands.classifiers.self_training.guard`."""
+
+    def allows(self, number: int) -> bool:
+        """Whether to train the round of this number."""
 
 
 def _n_select(given: int | float | str, table: AnnotationTable) -> int:
@@ -134,25 +168,40 @@ def _n_select(given: int | float | str, table: AnnotationTable) -> int:
     return max(1, round(float(given) * table.observed.n_annotations))
 
 
-def run_rounds(model: Any, fit: SelfTraining) -> Round:
-    """Run all rounds of a self-training classifier.
+def run_rounds(model: Any, fit: SelfTraining, guard: Guard) -> Round:
+    """Run the rounds of a self-training classifier, and return the one to keep.
 
     Parameters
     ----------
     model : BaseSelfTraining
     fit : SelfTraining
         Gets the rounds' history, among others.
+    guard : Guard
+    """
+    kept: Round | None = None
+    for trained in train_rounds(model, fit, guard):
+        if kept is None or model.validation is None or trained.value > kept.value:
+            kept = trained
+        elif model.patience is not None and trained.number - kept.number >= model.patience:
+            break
+    return cast(Round, kept)
 
-    Returns
-    -------
+
+def train_rounds(model: Any, fit: SelfTraining, guard: Guard | None = None) -> Iterator[Round]:
+    """Train round after round, as long as there is something to add and the guard is silent.
+
+    Yields
+    ------
     Round
-        The round to keep.
+        Each round of the estimator; that of an ``annotator`` is not among them.
     """
     for number in range(model.n_rounds + 1):
         row = _annotation_round(model, fit, number)
         # After the annotator's round, the estimator is trained even if nothing was added.
         if number and not row["n_added"] and fit.estimator is not None:
-            break
+            return
+        if guard is not None and not guard.allows(number):
+            return
         seconds = _train(model, fit, number)
         if model.annotator is not None and not number:
             measures = _annotator_measures(model.validation, fit)
@@ -162,12 +211,7 @@ def run_rounds(model: Any, fit: SelfTraining) -> Round:
         row |= _validation_measures(model.validation, fit)
         watched = watched_accuracies(fit.estimator, fit.X, fit.watch)
         fit.history.append(row | watched | {"seconds": seconds})
-        trained = Round(number, fit.estimator, fit.table, fit.rounds, _value(row))
-        if fit.kept is None or model.validation is None or trained.value > fit.kept.value:
-            fit.kept = trained
-        elif model.patience is not None and number - fit.kept.number >= model.patience:
-            break
-    return cast(Round, fit.kept)
+        yield Round(number, fit.estimator, fit.table, fit.rounds, _value(row))
 
 
 def _annotation_round(model: Any, fit: SelfTraining, number: int) -> dict[str, Any]:
@@ -181,6 +225,7 @@ def _annotation_round(model: Any, fit: SelfTraining, number: int) -> dict[str, A
             predictions, fit.table, fit.n_select, fit.rng, held=fit.held
         )
         n_added = selection.n_selected
+        fit.unpredicted.note(selection, number)
         quality = watched_pseudo_quality(selection.table, fit.is_rare, fit.watch)
         fit.add(selection.table, number)
     names = [f"added_{name}" for name in fit.table.classes]
@@ -199,7 +244,7 @@ def _annotation_round(model: Any, fit: SelfTraining, number: int) -> dict[str, A
 
 def _train(model: Any, fit: SelfTraining, number: int) -> float:
     """Train the model of a round, ``fit.model``; return the seconds it took."""
-    estimator = _make_estimator(model, fit.rng, number)
+    estimator = _make_estimator(model, fit, number)
     options: dict[str, Any] = {}
     if has_fit_parameter(estimator, "watch"):
         options["watch"] = fit.watch
@@ -210,19 +255,19 @@ def _train(model: Any, fit: SelfTraining, number: int) -> float:
     return perf_counter() - started
 
 
-def _make_estimator(model: Any, rng: np.random.Generator, number: int) -> Any:
+def _make_estimator(model: Any, fit: SelfTraining, number: int) -> Any:
     """Make the unfitted model of a round, with a seed and a checkpoint of its own."""
     is_annotator = model.annotator is not None and not number
     estimator = clone(model.annotator) if is_annotator else model.clone_estimator()
     parameters = estimator.get_params(deep=False)
-    seed = int(rng.integers(np.iinfo(np.int32).max))
+    seed = int(fit.rng.integers(np.iinfo(np.int32).max))
     if parameters.get("random_state", 0) is None:
         estimator.set_params(random_state=seed)
     if model.verbose and parameters.get("verbose") == 0:
         estimator.set_params(verbose=model.verbose)
     if model.checkpoint is not None and "checkpoint" in parameters:
         path = Path(model.checkpoint)
-        estimator.set_params(checkpoint=path.with_stem(f"{path.stem}-round{number}"))
+        estimator.set_params(checkpoint=path.with_stem(f"{path.stem}-{fit.name}{number}"))
     return estimator
 
 
@@ -243,7 +288,7 @@ def _validation_measures(validation: Any, fit: SelfTraining) -> dict[str, float]
     """How well the round explains held-out annotations, or predicts gold labels."""
     if fit.held is not None:
         return {"validation_nll": -float(fit.model.score(fit.X, fit.held))}
-    if validation is not None:
+    if isinstance(validation, tuple | list):
         return {"validation_accuracy": float(fit.model.score(*validation))}
     return {}
 
@@ -279,10 +324,10 @@ def _predict_annotations(
         if hasattr(model, "complete"):
             yield rows, model.complete(rows)
         else:
-            yield rows, model.predict_annotation_proba(_take_rows(X, rows))
+            yield rows, model.predict_annotation_proba(take_rows(X, rows))
 
 
-def _take_rows(X: Any, rows: IntArray) -> Any:
+def take_rows(X: Any, rows: IntArray) -> Any:
     """Take rows of an array, a sparse matrix, a tensor or a map-style Dataset."""
     if hasattr(X, "tocsr"):
         return X.tocsr()[rows]
