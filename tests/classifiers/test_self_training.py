@@ -20,7 +20,7 @@ from manyhands import (
     all_classifiers,
     load,
 )
-from manyhands.classifiers.self_training import pseudo_annotation_quality, rounds
+from manyhands.classifiers.self_training import guard, pseudo_annotation_quality, rounds
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
@@ -36,7 +36,7 @@ QUICK = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
 # Networks of two epochs name few classes, and may get worse.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*added no pseudo-annotation of a class"),
-    pytest.mark.filterwarnings("ignore:.*stopped before round"),
+    pytest.mark.filterwarnings("ignore:.*further ones spoil the classifier"),
 ]
 
 
@@ -410,7 +410,7 @@ class Spoiling(RandomSelector):
 
 
 def voter():
-    return AggregatedClassifier(**{**QUICK, "max_epochs": 15, "lr": 0.01})
+    return AggregatedClassifier(**{**QUICK, "max_epochs": 15, "batch_size": 60, "lr": 0.03})
 
 
 def spoilt(**changes):
@@ -428,21 +428,32 @@ def crowd():
     return X, A, y
 
 
-def test_a_round_that_spoils_the_classifier_is_not_trained(crowd):
+def test_rounds_that_spoil_the_classifier_are_not_trained(crowd):
     X, A, y = crowd
     spoils = spoilt(guard=False).fit(X, A)
     alone = voter().fit(X, A)
     assert spoils.score(X, y) < alone.score(X, y) - 0.2
-    with pytest.warns(UserWarning, match=r"stopped before round \d of 3.* keeps round \d: among"):
+    with pytest.warns(UserWarning, match=r"ends after round \d of 3, because further ones spoil"):
         model = spoilt().fit(X, A)
-    guard = model.guard_history_
-    stopped = int(guard[-1]["round"])
-    assert guard[-1]["change"] < -0.02
-    assert guard[-1]["z"] < -2
-    assert len(model.history_) == stopped, "the round is not trained on all instances"
-    assert model.rounds_.max() == stopped - 1
-    kept = spoilt(guard=False, n_rounds=stopped - 1).fit(X, A)
-    np.testing.assert_array_equal(model.predict_proba(X), kept.predict_proba(X))
+    seen = model.guard_history_
+    is_alarm = (seen.column("change") < -guard.MARGIN) & (seen.column("z") < -guard.LEAST_Z)
+    kept = np.flatnonzero(~is_alarm)[-1]
+    assert len(seen) == 4
+    assert len(model.history_) == kept + 1 < 4, "no further round is trained on all instances"
+    assert model.rounds_.max() == kept
+    fewer = spoilt(guard=False, n_rounds=int(kept)).fit(X, A)
+    np.testing.assert_array_equal(model.predict_proba(X), fewer.predict_proba(X))
+
+
+def test_a_fall_that_later_rounds_make_good_is_no_alarm(crowd, monkeypatch):
+    X, A, _ = crowd
+    changes = iter([0.0, -3.0, 3.0, -3.0])
+    monkeypatch.setattr(guard, "paired_z", lambda change: next(changes))
+    monkeypatch.setattr(guard, "MARGIN", -1.0)
+    model = DASCClassifier(base(), n_rounds=3, n_select=20, random_state=0)
+    with pytest.warns(UserWarning, match="ends after round 2 of 3"):
+        model.fit(X, A)
+    assert model.history_.column("round").tolist() == [0, 1, 2]
 
 
 def test_a_silent_guard_changes_nothing(crowd):
@@ -605,8 +616,8 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, A)
     monkeypatch.undo()
-    runs = ("guard0-round", "guard1-round", "round")
-    names = [f"run-{run}{number}.safetensors" for run in runs for number in (0, 1)]
+    runs = {"guard0-round": 3, "guard1-round": 3, "round": 2}
+    names = [f"run-{run}{number}.safetensors" for run, n in runs.items() for number in range(n)]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     before = [(tmp_path / name).stat().st_mtime_ns for name in names]
     model.fit(X, A)

@@ -46,14 +46,13 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         epochs again, rather than from scratch. The estimator must be a network of this library
         whose training starts from weights (see ``start`` in `BaseCrowdClassifier.fit`).
     guard : bool or float, default=True
-        Stop before a round that spoils the classifier, keep the round before it, and warn. The
-        instances, features and annotations, are dealt to two folds before anything is trained, and
-        each fold is judged by a self-training on the other, which does every round first. A
-        round is stopped if the mean share of an instance's annotations that name its predicted
-        class is lower than in round 0 by more than the margin, with a paired z below -2. True is
-        a margin of .02, a float another one, and False trains all rounds. The guard is an alarm
-        and chooses nothing: as long as it is silent, the result is that of ``guard=False``. See
-        Notes.
+        End before the rounds that spoil the classifier, and warn. The instances, features and
+        annotations, are dealt to two folds before anything is trained, and each fold is judged by
+        a self-training on the other. A round is unsound if the mean share of an instance's
+        annotations that name its predicted class is lower than in round 0 by more than the margin,
+        with a paired z below -LEAST_Z. The last sound round is the last to be trained. True is a margin of
+        MARGIN, a float another one, and False trains all rounds. The guard is an alarm and chooses
+        nothing: as long as it is silent, the result is that of ``guard=False``. See Notes.
     guard_folds : int, default=2
         Number of folds, each of which is judged by a self-training on the others.
     validation : None, float or (X, y_gold), default=None
@@ -109,8 +108,7 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
     Notes
     -----
     The guard costs ``guard_folds`` times up to ``n_rounds + 1`` trainings on a share ``1 -
-    1/guard_folds`` of the instances: by default, as much again as the rounds themselves. It trains
-    no round after an alarm. There is no guard with gold labels in ``validation``, which choose
+    1/guard_folds`` of the instances: by default, as much again as the rounds themselves. There is no guard with gold labels in ``validation``, which choose
     better; where there is no other round to keep (``n_rounds=0``, or an ``annotator`` and
     ``n_rounds=1``); and with fewer than 10 annotated instances. With an ``annotator``, rounds are
     compared with round 1. Warnings of the estimators that judge the folds are not shown.

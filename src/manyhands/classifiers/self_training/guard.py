@@ -2,14 +2,15 @@
 
 A classifier that annotates for itself can collapse, and nothing that is measured on its own
 training instances shows it. So instances are dealt to folds before anything is trained, and
-self-trainings without one fold each tell what the next round does: how often its predictions for
-the fold agree with the fold's annotations. Agreement is nearly blind to what self-training gains
+self-trainings without one fold each tell what every round does: how often its predictions for the
+fold agree with the fold's annotations. Agreement is nearly blind to what self-training gains
 against the crowd's own bias, so it never chooses among sound rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -22,7 +23,7 @@ from manyhands.classifiers.self_training.rounds import SelfTraining, take_rows, 
 from manyhands.exceptions import warn_caller
 from manyhands.linear.folds import deal_folds
 from manyhands.training import History
-from manyhands.typing import AnyArray, FloatArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 LEAST_INSTANCES = 10
 """Annotated instances without which there is no guard."""
@@ -48,15 +49,16 @@ class Guard:
         One per self-training without a fold; none if the fit is not guarded.
     n_rounds : int
     history : History
-        Measures of the rounds so far.
+        Measures of the rounds.
+    last_sound : int
+        The last judged round without an alarm.
     """
 
     margin: float
     courses: list[Iterator[Step]]
     n_rounds: int
     history: History = field(default_factory=History)
-    _before: FloatArray | None = None
-    _stopped: int | None = None
+    last_sound: int = 0
 
     @classmethod
     def of(cls, model: Any, fit: SelfTraining) -> Guard:
@@ -75,62 +77,56 @@ class Guard:
             return cls(margin, [], model.n_rounds)
         rng = np.random.default_rng([fit.seed, model.guard_folds])
         folds = deal_folds(shares, model.guard_folds, rng)
-        courses = []
-        for fold in range(model.guard_folds):
-            # Taken now: before the first round there are no pseudo-annotations that know the fold.
-            others = fit.without(folds == fold, f"guard{fold}-round")
-            rows = np.flatnonzero((folds == fold) & shares.any(axis=1))
-            courses.append(_course(model, others, take_rows(fit.X, rows), shares[rows]))
+        # A copy keeps the annotations of the start, which know of no fold what is inferred later.
+        # Folds are taken from it when they are needed: by then, the estimator has checked X.
+        start = copy(fit)
+        courses = [
+            _course(model, start, folds == fold, shares, f"guard{fold}-round")
+            for fold in range(model.guard_folds)
+        ]
         return cls(margin, courses, model.n_rounds)
 
     def allows(self, number: int) -> bool:
-        """Train the self-trainings without a fold up to a round, and say whether it is sound.
+        """Whether to train a round; the first question about any but round 0 judges them all."""
+        if not self.courses or not number:
+            return True
+        if not self.history:
+            self._judge()
+        # Rounds that were not judged, because a fold lacked nothing any more, are as the last one.
+        return number <= self.last_sound or not self._is_alarmed
 
-        Parameters
-        ----------
-        number : int
-            Round that the guarded self-training would train next. Its first is always allowed.
-        """
-        while self.courses and number and (not self.history or self._reached < number):
-            with catch_warnings():
-                # They are about classifiers that nobody gets to see.
-                simplefilter("ignore")
-                steps = [next(course, None) for course in self.courses]
-            if not self._compare([step for step in steps if step is not None]):
-                break
-        return self._stopped is None
+    def _judge(self) -> None:
+        """Train all rounds without each fold, and compare each round with the first."""
+        before: FloatArray | None = None
+        with catch_warnings():
+            # They are about classifiers that nobody gets to see.
+            simplefilter("ignore")
+            for steps in zip(*self.courses, strict=False):
+                number = steps[0][0]
+                now = np.concatenate([agreement for _, agreement in steps])
+                before = now if before is None else before
+                change, z = float((now - before).mean()), paired_z(now - before)
+                self.history.append(
+                    {"round": number, "agreement": float(now.mean()), "change": change, "z": z}
+                )
+                if change >= -self.margin or z >= -LEAST_Z:
+                    self.last_sound = number
 
     @property
-    def _reached(self) -> int:
-        return int(self.history[-1]["round"])
-
-    def _compare(self, steps: list[Step]) -> bool:
-        """Compare a round with the first; return whether there is any."""
-        if len(steps) < len(self.courses):  # Nothing is missing any more in one of them.
-            return False
-        number = steps[0][0]
-        now = np.concatenate([agreement for _, agreement in steps])
-        self._before = now if self._before is None else self._before
-        change, z = float((now - self._before).mean()), paired_z(now - self._before)
-        self.history.append(
-            {"round": number, "agreement": float(now.mean()), "change": change, "z": z}
-        )
-        if change < -self.margin and z < -LEAST_Z:
-            self._stopped = number
-        return self._stopped is None
+    def _is_alarmed(self) -> bool:
+        return bool(self.history) and self.last_sound != self.history[-1]["round"]
 
     def warn(self, name: str) -> None:
         """Say what the guard stopped, if anything."""
-        if self._stopped is None:
+        if not self._is_alarmed:
             return
         first, last = self.history[0], self.history[-1]
         warn_caller(
-            f"{name} stopped before round {self._stopped} of {self.n_rounds}, which spoils the "
-            f"classifier, and keeps round {self._stopped - 1}: among instances left out of the "
-            f"training, {last['agreement']:.1%} of the annotations agree with what round "
-            f"{self._stopped} predicts, against {first['agreement']:.1%} in round "
-            f"{first['round']} (z = {last['z']:.1f}; margin {self.margin:g}). guard=False trains "
-            "all rounds"
+            f"{name} ends after round {self.last_sound} of {self.n_rounds}, because further ones "
+            "spoil the classifier: among instances left out of the training, "
+            f"{last['agreement']:.1%} of the annotations agree with what round {last['round']} "
+            f"predicts, against {first['agreement']:.1%} in round {first['round']} "
+            f"(z = {last['z']:.1f}; margin {self.margin:g}). guard=False trains all rounds"
         )
 
 
@@ -163,11 +159,15 @@ def _is_guarded(model: Any) -> bool:
     return True
 
 
-def _course(model: Any, others: SelfTraining, X: Any, shares: FloatArray) -> Iterator[Step]:
+def _course(
+    model: Any, start: SelfTraining, is_left: BoolArray, shares: FloatArray, name: str
+) -> Iterator[Step]:
     """Train without a fold, and yield how its annotations agree with each round's predictions."""
-    for trained in train_rounds(model, others):
+    rows = np.flatnonzero(is_left & shares.any(axis=1))
+    X = take_rows(start.X, rows)
+    for trained in train_rounds(model, start.without(is_left, name)):
         predicted = trained.estimator.predict(X)
-        yield trained.number, _agreement(predicted, shares, others.table.classes)
+        yield trained.number, _agreement(predicted, shares[rows], start.table.classes)
 
 
 def _agreement(predicted: Any, shares: FloatArray, classes: AnyArray) -> FloatArray:
