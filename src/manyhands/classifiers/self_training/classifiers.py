@@ -50,8 +50,8 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         annotations, are dealt to two folds before anything is trained, and each fold is judged by
         a self-training on the other. A round is unsound if the mean share of an instance's
         annotations that name its predicted class is lower than in round 0 by more than the margin,
-        with a paired z below -LEAST_Z. The last sound round is the last to be trained. True is a margin of
-        MARGIN, a float another one, and False trains all rounds. The guard is an alarm and chooses
+        with a paired z below -2. The last sound round is the last to be trained. True is a margin
+        of .02, a float another one, and False trains all rounds. The guard is an alarm and chooses
         nothing: as long as it is silent, the result is that of ``guard=False``. See Notes.
     guard_folds : int, default=2
         Number of folds, each of which is judged by a self-training on the others.
@@ -107,11 +107,12 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
 
     Notes
     -----
-    The guard costs ``guard_folds`` times up to ``n_rounds + 1`` trainings on a share ``1 -
-    1/guard_folds`` of the instances: by default, as much again as the rounds themselves. There is no guard with gold labels in ``validation``, which choose
-    better; where there is no other round to keep (``n_rounds=0``, or an ``annotator`` and
-    ``n_rounds=1``); and with fewer than 10 annotated instances. With an ``annotator``, rounds are
-    compared with round 1. Warnings of the estimators that judge the folds are not shown.
+    The guard costs ``guard_folds * (n_rounds + 1)`` trainings on a share ``1 - 1/guard_folds`` of
+    the instances: by default, as much as the rounds themselves. There is no guard with gold labels
+    in ``validation``, which choose better; where there is no other round to keep (``n_rounds=0``,
+    or an ``annotator`` and ``n_rounds=1``); and with fewer than 10 annotated instances. With an
+    ``annotator``, rounds are compared with round 1. Warnings of the estimators that judge the folds
+    are not shown.
 
     References
     ----------
