@@ -373,6 +373,14 @@ def test_pandas_integers_with_gaps_are_a_matrix(A):
     assert table.to_matrix().tolist() == [[1, 0], [-1, 1]]
 
 
+@pytest.mark.parametrize("records", [[{"task": 1, "worker": 1, "label": 0}], LONG])
+def test_what_is_no_frame_is_named(records):
+    with pytest.raises(
+        AnnotationError, match=f"df is a {type(records).__name__}, not a data frame"
+    ):
+        AnnotationTable.from_frame(records)
+
+
 def test_gaps_in_lists_of_text_stay_gaps():
     A = [["cat", np.nan], ["dog", -1], [None, "cat"]]
     table = AnnotationTable.from_matrix(A)

@@ -4,18 +4,21 @@ import json
 import logging
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from torch import nn
 
 from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
     CoNALClassifier,
     CrowdLayerClassifier,
+    DASCClassifier,
     DawidSkene,
     MajorityVote,
     TraceRegClassifier,
@@ -761,12 +764,62 @@ def test_batch_norm_over_one_row_and_odd_datasets_are_refused():
     with pytest.raises(AnnotationError, match="batch_size=1"):
         CrowdLayerClassifier(backbone, **(QUICK | {"batch_size": 1})).fit(X, A)
 
-    class Dicts(torch.utils.data.Dataset):
+    class Names(torch.utils.data.Dataset):
         def __len__(self):
             return len(X)
 
         def __getitem__(self, i):
-            return {"x": torch.tensor(X[i])}
+            return str(i)
 
-    with pytest.raises(AnnotationError, match="items of type dict"):
-        CrowdLayerClassifier(**QUICK).fit(Dicts(), A)
+    with pytest.raises(AnnotationError, match="items of type str"):
+        CrowdLayerClassifier(**QUICK).fit(Names(), A)
+
+
+@pytest.mark.parametrize(
+    "make", [list, np.array, pd.Series, lambda texts: pd.DataFrame({"n": 1.0, "text": texts})]
+)
+def test_texts_are_refused_with_what_to_put_in_front(make):
+    _, A, _ = make_crowd_problem()
+    texts = make([f"text {i}" for i in range(len(A))])
+    for classifier in (CoNALClassifier(), AggregatedClassifier()):
+        name = type(classifier).__name__
+        with pytest.raises(AnnotationError, match=rf"make_pipeline\(TfidfVectorizer\(\), {name}"):
+            classifier.fit(texts, A)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: AggregatedClassifier(DawidSkene), "aggregator=DawidSkene is a class; give an obj"),
+        (
+            lambda: AggregatedClassifier(backbone=LogisticRegression),
+            "LogisticRegression is a class",
+        ),
+        (lambda: DASCClassifier(CrowdLayerClassifier), "estimator=CrowdLayerClassifier is a class"),
+        (
+            lambda: CrowdLayerClassifier(nn.Bilinear),
+            "backbone=Bilinear was called with",
+        ),
+    ],
+)
+def test_a_class_in_the_place_of_an_object_is_named(make, says):
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match=says):
+        make().fit(X, A)
+
+
+def test_a_backbone_that_fails_is_named_with_the_shape_of_an_instance():
+    X, A, _ = make_crowd_problem()
+    images = np.zeros((len(X), 8, 8, 3), dtype=np.float32)
+    network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 3))
+    with pytest.raises(AnnotationError, match=r"shape \(8, 8, 3\).*X.transpose\(0, 3, 1, 2\)"):
+        CrowdLayerClassifier(network, **QUICK).fit(images, A)
+    with pytest.raises(AnnotationError, match="backbone fails on instances of shape"):
+        CrowdLayerClassifier(nn.Linear(9, 3), **QUICK).fit(X, A)
+    CrowdLayerClassifier(network, **QUICK).fit(images.transpose(0, 3, 1, 2), A)
+
+
+def test_lists_as_labels_are_named():
+    X, _, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match="y holds a list"):
+        CrowdLayerClassifier(**QUICK).fit(X[:2], [[["a"], ["b"]], [["a"], ["b", "c"]]])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from manyhands import AggregatedClassifier, load
+from manyhands import AggregatedClassifier, CrowdInGClassifier, CrowdLayerClassifier, load
+from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.nn import BACKBONES, make_backbone
+from manyhands.nn import BACKBONES, Standardize, make_backbone
 
 IMAGES = ("cnn", "vgg16", "resnet18")
 
@@ -198,3 +201,140 @@ def test_shapes_of_vgg16s_logits_and_embedding():
 def test_vgg16_refuses_other_inputs(shape):
     with pytest.raises(AnnotationError, match="32 x 32"):
         make_backbone("vgg16", shape, 10)
+
+
+# -- images with their channels last ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_channels_may_be_last(name, channels):
+    last = make_backbone(name, (32, 32, channels), 7).eval()
+    first = make_backbone(name, (channels, 32, 32), 7).eval()
+    first.load_state_dict(last.state_dict())
+    x = torch.randn(2, 32, 32, channels, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(last(x), first(x.permute(0, 3, 1, 2)), rtol=1e-4, atol=1e-5)
+
+
+def test_images_are_standardised_by_channel_wherever_it_stands():
+    x = torch.randn(5, 8, 6, 3, generator=torch.Generator().manual_seed(0))
+    x = x * torch.tensor([1.0, 10.0, 100.0]) + 3
+    last, first = Standardize((8, 6, 3), "standard"), Standardize((3, 8, 6), "standard")
+    last.fit_statistics([x])
+    first.fit_statistics([x.permute(0, 3, 1, 2)])
+    assert last.scale.shape == (1, 1, 3)
+    torch.testing.assert_close(last(x).permute(0, 3, 1, 2), first(x.permute(0, 3, 1, 2)))
+    torch.testing.assert_close(last(x).std((0, 1, 2), correction=0), torch.ones(3))
+
+
+def test_a_classifier_takes_either_order(tmp_path):
+    X, y = small_images()
+    images = np.concatenate([X, X[:, :1]], axis=1).transpose(0, 2, 3, 1)
+    backbone = {"name": "cnn", "channels": [4], "hidden": 8}
+    options = {"backbone": backbone, "max_epochs": 1, "random_state": 0}
+    last = AggregatedClassifier(**options).fit(images, y)
+    first = AggregatedClassifier(**options).fit(images.transpose(0, 3, 1, 2), y)
+    expected = first.predict_proba(images.transpose(0, 3, 1, 2))
+    np.testing.assert_allclose(last.predict_proba(images), expected, rtol=1e-4)
+    loaded = load(last.save(tmp_path / "model"))
+    assert (loaded.predict_proba(images) == last.predict_proba(images)).all()
+
+
+# -- token ids, dicts, outputs with logits ----------------------------------------------------
+
+ONE_EPOCH = {"max_epochs": 1, "random_state": 0}
+
+
+class Tokens(nn.Module):
+    """Mean of token embeddings; remembers what it was given."""
+
+    def __init__(self, input_shape=(6,), n_classes=3):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 8)
+        self.head = nn.Linear(8, n_classes)
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append(x.detach().clone())
+        return self.head(self.embedding(x).mean(1))
+
+
+class Named(nn.Module):
+    """Like a model of Hugging Face: entries by name, and an output with logits."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, input_ids, attention_mask, **others):
+        assert input_ids.dtype == attention_mask.dtype == torch.int64
+        assert not others
+        words = self.embedding(input_ids) * attention_mask[..., None]
+        return SimpleNamespace(logits=self.head(words.mean(1)), loss=None)
+
+
+class Items(torch.utils.data.Dataset):
+    def __init__(self, ids, width=6):
+        self.ids, self.width = ids, width
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, i):
+        ids = torch.tensor(self.ids[i][: self.width])
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+@pytest.fixture
+def tokens():
+    _, A, _ = make_crowd_problem()
+    return np.random.default_rng(0).integers(0, 50, (len(A), 6)), A
+
+
+@pytest.mark.parametrize("backbone", [Tokens(), Tokens, lambda shape, c: Tokens(shape, c)])
+def test_token_ids_are_never_standardised(tokens, backbone):
+    ids, A = tokens
+    model = CrowdLayerClassifier(backbone, **ONE_EPOCH).fit(ids, A)
+    seen = torch.cat(model.module_.classifier.backbone.seen).unique()
+    assert seen.tolist() == sorted(set(ids.ravel().tolist()))
+    same = CrowdLayerClassifier(backbone, scaling=None, **ONE_EPOCH).fit(ids, A)
+    assert (model.predict_proba(ids) == same.predict_proba(ids)).all()
+
+
+def test_ids_that_an_embedding_lacks_are_named(tokens):
+    ids, A = tokens
+    with pytest.raises(AnnotationError, match="but the embedding of backbone has 50 rows"):
+        CrowdLayerClassifier(Tokens(), **ONE_EPOCH).fit(ids + 25, A)
+    with pytest.raises(AnnotationError, match="whole numbers"):
+        CrowdLayerClassifier(Tokens(), **ONE_EPOCH).fit(ids + 0.5, A)
+
+
+@pytest.mark.parametrize("classifier", [CrowdLayerClassifier, CrowdInGClassifier])
+def test_instances_may_be_dicts_and_outputs_may_have_logits(tokens, classifier, tmp_path):
+    ids, A = tokens
+    arrays = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    model = classifier(Named(), **ONE_EPOCH).fit(Items(ids), A)
+    proba = model.predict_proba(Items(ids))
+    assert (model.predict_proba(arrays) == proba).all()
+    again = classifier(Named(), **ONE_EPOCH).fit(arrays, A)
+    assert again.predict_proba(arrays).shape == proba.shape
+    assert model.score(arrays, A) == model.score(Items(ids), A)
+    loaded = load(model.save(tmp_path / "model"), backbone=Named())
+    assert (loaded.predict_proba(arrays) == proba).all()
+
+
+def test_unfitting_dicts_are_named(tokens):
+    ids, A = tokens
+    model = CrowdLayerClassifier(Named(), **ONE_EPOCH).fit(Items(ids), A)
+    with pytest.raises(AnnotationError, match=r"input_ids \(4,\), but the network was fitted on"):
+        model.predict(Items(ids, width=4))
+    with pytest.raises(AnnotationError, match="backbone=None takes arrays"):
+        CrowdLayerClassifier(**ONE_EPOCH).fit(Items(ids), A)
+    with pytest.raises(AnnotationError, match="lengths differ"):
+        model.predict({"input_ids": ids, "attention_mask": ids[:3]})
+    with pytest.raises(AnnotationError, match="'words' holds no numbers"):
+        model.predict({"input_ids": ids, "words": np.full(len(ids), "a")})
+    with pytest.raises(AnnotationError, match="'input_ids' holds an integer beyond"):
+        model.predict({"input_ids": ids + (1 << 25), "attention_mask": ids})

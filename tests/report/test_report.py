@@ -217,9 +217,32 @@ def test_an_annotator_below_chance_is_flagged():
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2])
     section = summarize(table, aggregator=DawidSkene().fit(table))["annotators"]
     row = next(row for row in section["rows"] if row["id"] == 4)
-    assert row["flags"] == ["at or below chance"]
+    assert row["flags"] == ["significantly below chance"]
     assert row["upper"] < section["chance"] == pytest.approx(1 / 3)
-    assert section["flagged"]["at or below chance"] == [4]
+    assert section["flagged"]["significantly below chance"] == [4]
+
+
+def test_an_annotator_a_little_below_chance_is_counted_but_not_called_significant():
+    A = np.tile(np.arange(10), 5)[:, None].repeat(4, axis=1)
+    A[:, 3] = (A[:, 3] + 1) % 10
+    A[:3, 3] = A[:3, 0]  # right in 3 of 50: 6 % where guessing gives 10 %
+    summary = summarize(A, labels=A[:, 0])
+    section = summary["annotators"]
+    assert section["rows"][3]["accuracy"] == pytest.approx(0.06)
+    assert section["chance"] == pytest.approx(0.1)
+    assert section["rows"][3]["flags"] == []
+    assert section["n_at_or_below_chance"] == 1
+    assert section["flag_counts"]["significantly below chance"] == 0
+    page = render_report(summary)
+    for term, n in (("accuracy at or below chance", 1), ("significantly below chance", 0)):
+        assert f"<dt>{term}</dt><dd>{n}</dd>" in page
+    assert "<dt>at or below chance</dt>" not in page
+    A[:, 3] = (A[:, 0] + 1) % 10
+    texts = [warning["text"] for warning in summarize(A, labels=A[:, 0])["warnings"]]
+    assert (
+        "1 annotator is significantly below chance (the whole interval lies below 1 in 10): “3”."
+        in texts
+    )
 
 
 def test_annotators_by_hand():

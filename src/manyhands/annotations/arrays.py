@@ -19,6 +19,7 @@ from manyhands.annotations.encoding import (
     as_values,
     check_no_mixture,
     encode,
+    equal_mask,
     is_text,
     make_vocabulary,
     missing_mask,
@@ -73,8 +74,7 @@ def from_matrix(
     gaps = missing_mask(A)
     minus_one_is_class = vocabulary is not None and bool((vocabulary == MISSING).any())
     if A.dtype.kind != "U" and not minus_one_is_class and MISSING not in marks:
-        # pandas' NA compares neither equal nor unequal.
-        gaps[~gaps] = np.asarray(A[~gaps] == MISSING, dtype=bool)
+        gaps = gaps | equal_mask(A, MISSING)
     rows, columns = np.nonzero(~gaps)
     labels = A[rows, columns]
     check_marks(marks, labels, "A")

@@ -24,6 +24,13 @@ def missing_mask(values: AnyArray) -> BoolArray:
     return np.zeros(values.shape, dtype=bool)
 
 
+def equal_mask(values: AnyArray, value: Any) -> BoolArray:
+    """Mask the entries equal to a value; a gap is not (pandas' NA has no truth value)."""
+    equal = ~missing_mask(values)
+    equal[equal] = np.asarray(values[equal] == value, dtype=bool)
+    return equal
+
+
 def as_values(values: Any) -> AnyArray:
     """Read a sequence as an array; gaps and numbers among strings do not become strings."""
     try:

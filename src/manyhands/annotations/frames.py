@@ -73,7 +73,7 @@ def from_frame(
         ``tasks`` or ``workers``, a pair is repeated, a value of ``abstain`` or ``skip`` is in both,
         is a class or differs in type from the labels, or a row has both a label and a pass.
     """
-    data = nw.from_native(df, eager_only=True)
+    data = _as_frame(df)
     names = {"task": task, "worker": worker, "label": label}
     optional = {"weight": weight, "source": source, "passes": passes}
     names |= {argument: name for argument, name in optional.items() if name is not None}
@@ -104,6 +104,16 @@ def from_frame(
         np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
     )
     return cls(*without_duplicates(columns, duplicates, ages_of(given, passed)))
+
+
+def _as_frame(df: Any) -> Any:
+    try:
+        return nw.from_native(df, eager_only=True)
+    except TypeError as error:
+        raise AnnotationError(
+            f"df is a {type(df).__name__}, not a data frame of pandas, polars or pyarrow; make one "
+            "(pandas.DataFrame(df) takes a list of dicts and a dict of columns), or use from_arrays"
+        ) from error
 
 
 def to_frame(columns: Columns, backend: Backend) -> Any:

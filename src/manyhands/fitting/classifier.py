@@ -73,7 +73,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         "standard" standardises every feature (every channel of images). "rms" divides by a single
         root mean square, which suits embeddings of a network, whose features share a scale. None
         leaves X as it is. The statistics come from the annotated instances and belong to the
-        model. A Dataset is never scaled.
+        model. A Dataset, a dict of arrays and token ids are never scaled.
     device : str, default="auto"
     random_state : int, RandomState or None
     verbose : int, default=0
@@ -240,7 +240,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), array or tensor of
-            shape (n_samples, *input_shape), or map-style torch Dataset
+            shape (n_samples, *input_shape), map-style torch Dataset, or dict of arrays
         y : AnnotationTable, array of shape (n_samples, n_annotators) with -1/NaN missing, or
             array of shape (n_samples,): a crowd of one
         watch : Watch, optional

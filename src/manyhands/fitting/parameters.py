@@ -32,6 +32,22 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
 """Constraints of the shared parameters, in scikit-learn's notation."""
 
 
+def refuse_classes(model: Any) -> None:
+    """Refuse a class where an object is needed; only a network may be made by a class.
+
+    Raises
+    ------
+    AnnotationError
+        If a parameter is a class.
+    """
+    for name, value in model.get_params(deep=False).items():
+        is_factory = name == "backbone" and not hasattr(value, "fit")
+        if isinstance(value, type) and not is_factory:
+            raise AnnotationError(
+                f"{name}={value.__name__} is a class; give an object, {name}={value.__name__}()"
+            )
+
+
 def check_parameters(model: Any) -> None:
     """Refuse unusable parameters before any data are read.
 
@@ -42,6 +58,7 @@ def check_parameters(model: Any) -> None:
     AnnotationError
         If a name within a value is unknown, or a parameter needs another that is missing.
     """
+    refuse_classes(model)
     model._validate_params()
     make_balance(model.class_balance)
     check_rule(model._rule)

@@ -17,7 +17,7 @@ from safetensors.torch import load as from_bytes
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.saving import FORMAT, NOT_SAVED, VERSION, checksum
-from manyhands.nn import ScaledClassifier, Standardize, make_backbone
+from manyhands.nn import PackedShape, make_scaled
 from manyhands.training import History, pick_device
 
 ClassFinder = Callable[..., type[Any]]
@@ -47,7 +47,9 @@ def read_model(
                 raise ValueError(f"{values!r} is no list of ids")
             setattr(model, name, vocabulary)
         model.n_annotators_ = len(model.annotators_)
-        model.input_shape_ = tuple(description["input_shape"])
+        fields = description.get("input_fields")
+        shape = tuple(description["input_shape"]) if fields is None else PackedShape.of(fields)
+        model.input_shape_ = shape
         if description["n_features_in"] is not None:
             model.n_features_in_ = description["n_features_in"]
         if description["feature_names_in"] is not None:
@@ -170,10 +172,7 @@ def _restore_arrays(
     shape = model.input_shape_
     module_state = _part(tensors, "module.")
     try:
-        classifier = ScaledClassifier(
-            Standardize(shape, model.scaling),
-            make_backbone(model._network, shape, len(model.classes_)),
-        )
+        classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
         for name, value in parameters.items():
             # Array parameters are saved among the weights, as buffers of the same name.
             if isinstance(value, dict) and "__array__" in value and name in module_state:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import check_rows, read_features
 from manyhands.inference.inputs import check_annotations
@@ -32,10 +32,17 @@ def device_of(model: Any) -> torch.device:
     return device
 
 
+def features_of(model: Any, X: Any) -> Features:
+    """Read instances for a fitted classifier's network."""
+    features = Features(read_features(model, X, reset=False), device_of(model))
+    features.check_shape(model.input_shape_)
+    return features
+
+
 @torch.inference_mode()
 def apply(model: Any, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
     """Apply a function of the fitted module to X, batch by batch."""
-    features = Features(read_features(model, X, reset=False), device_of(model))
+    features = features_of(model, X)
     rows = torch.arange(len(features))
     return torch.cat([function(x) for x in features.batches(rows, PREDICT_BATCH)])
 
@@ -81,7 +88,7 @@ def annotation_grid(model: Any, X: Any, chosen: IntArray) -> FloatArray:
     """
     # An annotator without annotations is as unknown as a new one.
     known = np.append(model.heard_, False)[chosen]
-    features = Features(read_features(model, X, reset=False), device_of(model))
+    features = features_of(model, X)
     columns = torch.from_numpy(chosen[known]).to(features.device)
     n_classes = len(model.classes_)
     proba = np.empty((len(features), len(chosen), n_classes), dtype=np.float32)
@@ -115,7 +122,7 @@ def observed_log_proba(
     rows : integer array of shape (m,)
     log_proba : array of shape (m, n_classes)
     """
-    features = Features(read_features(model, X, reset=False), device_of(model))
+    features = features_of(model, X)
     heard = np.append(model.heard_, False)[annotators]
     order, start = table.by_instance()
     order = np.arange(table.n_annotations) if order is None else order
@@ -164,7 +171,9 @@ def is_gold(y: Any) -> bool:
 def check_gold(y: Any, classes: AnyArray) -> None:
     """Refuse gold labels if some are missing."""
     gold = as_values(y)
-    unknown = missing_mask(gold) | ((gold == MISSING) & (MISSING not in classes))
+    unknown = missing_mask(gold)
+    if MISSING not in classes:
+        unknown = unknown | equal_mask(gold, MISSING)
     if unknown.any():
         raise AnnotationError(
             f"y has no gold label in row {np.flatnonzero(unknown)[0]} "

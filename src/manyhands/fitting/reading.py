@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.annotations.encoding import resolve
+from manyhands.annotations.encoding import as_values, resolve
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
+from manyhands.training import Rows
 from manyhands.typing import IntArray
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
@@ -29,7 +31,7 @@ def as_target(y: Any, name: str) -> AnnotationTable:
             "an (n_samples, n_annotators) array, or one label per row"
         )
     if not isinstance(y, AnnotationTable) and not hasattr(y, "toarray"):
-        values = np.asarray(y)
+        values = as_values(y)
         if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():
             check_classification_targets(values)
     return as_table(y)
@@ -51,15 +53,19 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     Parameters
     ----------
     estimator : BaseCrowdClassifier
-    X : array-like, sparse matrix, tensor or map-style Dataset
+    X : array-like, sparse matrix, tensor, map-style Dataset, or dict of arrays
+        A dict of arrays, such as a tokenizer returns, becomes a Dataset of its rows.
     reset : bool
         Whether the estimator is being fitted on X: its shape is then stored rather than checked.
 
     Raises
     ------
     AnnotationError
-        If the shape of an instance differs from that in ``fit``.
+        If X is text, or the shape of an instance differs from that in ``fit``.
     """
+    if _is_dict(X):
+        X = Rows(X)
+    _refuse_text(estimator, X)
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     if isinstance(X, torch.utils.data.Dataset):
@@ -80,6 +86,35 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
             f"fitted on {estimator.input_shape_}; give instances of that shape"
         )
     return X
+
+
+def _is_dict(X: Any) -> bool:
+    """Whether X is a dict of arrays; some sparse matrices are mappings, too."""
+    return isinstance(X, Mapping) and not hasattr(X, "toarray")
+
+
+def _refuse_text(estimator: Any, X: Any) -> None:
+    """Refuse texts, which scikit-learn would try to read as numbers."""
+    head = X[:1].to_numpy() if hasattr(X, "to_numpy") else X
+    if not isinstance(head, list | tuple) and not (isinstance(head, np.ndarray) and head.ndim):
+        return
+    first = np.asarray(head[:1], dtype=object).ravel().tolist()
+    texts = [value for value in first if isinstance(value, str) and not _is_number(value)]
+    if texts:
+        name = type(estimator).__name__
+        raise AnnotationError(
+            f"X holds text ({texts[0][:40]!r} ...), and {name} takes numbers; put a vectoriser in "
+            f"front: make_pipeline(TfidfVectorizer(), {name}()) for texts, or a ColumnTransformer "
+            "for the columns of a data frame"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_rows(X: Any, table: AnnotationTable) -> None:
@@ -132,4 +167,6 @@ def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
 
 def n_rows(X: Any) -> int:
     """Count the instances of an array, a matrix or a Dataset."""
+    if _is_dict(X):
+        return len(Rows(X))
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)

@@ -60,6 +60,7 @@ def save(model: Any, folder: str | Path) -> Path:
         "classes": model.classes_.tolist(),
         "annotators": model.annotators_.tolist(),
         "input_shape": list(model.input_shape_),
+        "input_fields": _fields_of(model.input_shape_),
         "n_features_in": getattr(model, "n_features_in_", None),
         "feature_names_in": _as_list(getattr(model, "feature_names_in_", None)),
         "best_epoch": getattr(model, "best_epoch_", None),
@@ -91,6 +92,11 @@ def _as_saved(name: str, value: Any) -> Any:
         # An array would be reduced to a digest, and the loaded model would decide differently.
         return np.asarray(value, dtype=np.float64).tolist()
     return value
+
+
+def _fields_of(shape: tuple[int, ...]) -> list[Any] | None:
+    """Fields of instances that are dicts; None for arrays."""
+    return [list(field) for field in shape.fields] if hasattr(shape, "fields") else None
 
 
 def _as_list(values: Any) -> list[Any] | None:

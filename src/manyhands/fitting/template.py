@@ -30,9 +30,8 @@ from manyhands.io.files import check_writable
 from manyhands.nn import (
     CrowdModule,
     FixedConfusionModule,
-    ScaledClassifier,
-    Standardize,
-    make_backbone,
+    channels_last,
+    make_scaled,
 )
 from manyhands.sampling.class_balance import ClassBalance
 from manyhands.training import (
@@ -180,10 +179,7 @@ def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdM
     """Make the method's network, fit its scaling, and check that it outputs logits."""
     features, annotated = fit.features, fit.batches.instances
     model.input_shape_ = shape = features.input_shape
-    classifier = ScaledClassifier(
-        Standardize(shape, model.scaling),
-        make_backbone(model._network, shape, len(model.classes_)),
-    )
+    classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
     module: CrowdModule = model._build_module(classifier, shape)
     if model.scaling is not None and not features.is_dataset:
         # Batches of at most 8 MiB in float64.
@@ -220,15 +216,33 @@ def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tens
             f"backbone normalises over batches, which needs two instances in each: batch_size="
             f"{model.batch_size}, {len(rows)} instances with annotations; give at least two of each"
         )
-    module.eval()
-    with torch.no_grad():
-        shape = tuple(module(features.take(rows[:2])).shape)
+    shape = _shape_of_output(module, features.take(rows[:2]))
     expected = (min(2, len(rows)), len(model.classes_))
     if shape != expected:
         raise AnnotationError(
             f"backbone gives an output of shape {shape} for {expected[0]} instances; it must "
             f"give logits of shape {expected}, for {expected[1]} classes"
         )
+
+
+def _shape_of_output(module: CrowdModule, x: Tensor) -> tuple[int, ...]:
+    """Apply the network to some instances; an error in it names the instances' shape."""
+    module.eval()
+    try:
+        with torch.no_grad():
+            return tuple(module(x).shape)
+    except AnnotationError:
+        raise
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
+        shape = tuple(x.shape[1:])
+        hint = ""
+        if channels_last(shape):
+            hint = ". These look like images with their channels last; torch's layers expect them "
+            hint += "first: X.transpose(0, 3, 1, 2)"
+        raise AnnotationError(
+            f"backbone fails on instances of shape {shape} ({error}){hint}. It must take a float "
+            "tensor of instances and give a tensor of logits, or an object with .logits"
+        ) from error
 
 
 def has_batch_norm(module: torch.nn.Module) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
 from manyhands.annotations.passes import recode_passes
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
@@ -74,7 +74,7 @@ def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
         positions = np.arange(table.n_instances)
     unknown = missing_mask(values)
     if values.dtype.kind in "ifO" and not (table.classes == MISSING).any():
-        unknown = unknown | np.array(values == MISSING, dtype=bool)
+        unknown = unknown | equal_mask(values, MISSING)
     codes[positions[~unknown]], _ = encode(
         values[~unknown].tolist(),
         table.classes,

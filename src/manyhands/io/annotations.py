@@ -21,9 +21,15 @@ from manyhands.io.columns import (
 )
 from manyhands.io.features import FeatureFile, read_array, read_features
 from manyhands.io.frames import read_frame
-from manyhands.io.label_values import check_codes, label_values
+from manyhands.io.label_values import (
+    by_kind,
+    check_codes,
+    integer_marks,
+    label_values,
+    with_passes,
+    written_marks,
+)
 from manyhands.io.opening import PathLike, existing_file, naming, suffix_of
-from manyhands.io.pass_values import by_kind, integer_marks, with_passes, written_marks
 from manyhands.typing import AnyArray
 
 

@@ -1,4 +1,4 @@
-"""Interpretation of a file's labels as class values, or as codes into class names."""
+"""Interpretation of a file's labels: class values, codes into class names, or passes ("unsure")."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations import PASSES
 from manyhands.annotations.encoding import make_vocabulary, missing_mask, tidy
+from manyhands.annotations.passes import pass_kinds, read_marks
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     Frame,
+    canonical,
     preview,
     with_column,
     with_missing,
@@ -58,3 +61,43 @@ def check_codes(labels: AnyArray, names: AnyArray) -> None:
             f"0..{len(names) - 1}; found {preview(outside)}. Count codes from 0, or give all "
             f"classes ({preview(names)} ...)"
         )
+
+
+def written_marks(abstain: Any, skip: Any, classes: Any) -> dict[str, int]:
+    """Map the text of each value that means a pass to its kind."""
+    texts = [[str(value) for value in values] for values in by_kind(read_marks(abstain, skip))]
+    names = None if classes is None else make_vocabulary(classes, "classes").astype(str)
+    return read_marks(texts[0], texts[1], names)
+
+
+def by_kind(marks: dict[Any, int]) -> list[list[Any]]:
+    """List the values of each kind of pass, in the order of `PASSES`."""
+    return [[value for value in marks if marks[value] == k] for k in range(len(PASSES))]
+
+
+def integer_marks(marks: dict[str, int]) -> dict[int, int]:
+    """The values whose text is an integer, as integers."""
+    values = {text: canonical(np.array([text])) for text in marks}
+    return {int(v[0]): marks[text] for text, v in values.items() if v.dtype.kind == "i"}
+
+
+def with_passes(frame: Frame, names: dict[str, str], marks: dict[str, int]) -> Frame:
+    """Move labels that mean a pass into the column of passes, which is created if necessary."""
+    used = {name for argument, name in names.items() if argument in ("label", "passes")}
+    if not marks or not used <= set(frame.columns):
+        return frame
+    forms: dict[Any, int] = dict(marks)
+    for value, kind in integer_marks(marks).items():
+        forms |= {value: kind, f"{value}.0": kind}  # in a label column, "3.0" counts as 3
+    labels = np.array(frame[names["label"]].to_list(), dtype=object)
+    passes = np.full(len(labels), None)
+    if "passes" in names:
+        passes = np.array(frame[names["passes"]].to_list(), dtype=object)
+    kinds = pass_kinds(labels, forms)
+    moved = (kinds >= 0) & missing_mask(passes)
+    if not moved.any():
+        return frame
+    labels[moved], passes[moved] = None, np.array(PASSES, dtype=object)[kinds[moved]]
+    # A new name: it is longer than every name in use.
+    column = names.setdefault("passes", " ".join(names.values()))
+    return with_column(with_column(frame, names["label"], labels), column, passes)

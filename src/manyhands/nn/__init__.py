@@ -9,10 +9,12 @@ from manyhands.nn.backbones import (
     VGG16,
     EmbeddingMLP,
     Linear,
+    PackedShape,
     ResNet18,
     make_backbone,
+    pack,
 )
-from manyhands.nn.base import CrowdModule, ScaledClassifier
+from manyhands.nn.base import CrowdModule, ScaledClassifier, make_scaled
 from manyhands.nn.discriminator import (
     LCA_FORMS,
     AnnotationDiscriminator,
@@ -40,7 +42,7 @@ from manyhands.nn.noise_adaptation import (
     DirectModule,
     FixedConfusionModule,
 )
-from manyhands.nn.standardize import Standardize
+from manyhands.nn.standardize import Standardize, channels_last
 from manyhands.nn.synthesis import SPACES, Decoder, SynthesisModule
 
 __all__ = [
@@ -78,12 +80,16 @@ __all__ = [
     "GraphCompletionModule",
     "GraphConvolution",
     "Linear",
+    "PackedShape",
     "Pairs",
     "ResNet18",
     "SamplingNetwork",
     "ScaledClassifier",
     "Standardize",
     "SynthesisModule",
+    "channels_last",
     "make_backbone",
+    "make_scaled",
     "normalized_adjacency",
+    "pack",
 ]

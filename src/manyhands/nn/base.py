@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
+from manyhands.nn.backbones import first_embedding, make_backbone
 from manyhands.nn.standardize import Standardize
 
 
@@ -25,6 +29,19 @@ class ScaledClassifier(nn.Module):
         """Return the backbone's embedding, shape (n, n_embedding)."""
         embedding: Tensor = self.backbone.embed(self.scaler(x))  # type: ignore[operator]
         return embedding
+
+
+def make_scaled(
+    spec: Any, scaling: str | None, input_shape: Sequence[int], n_classes: int
+) -> ScaledClassifier:
+    """Make the network that a ``backbone`` parameter specifies, behind its scaler.
+
+    Token ids and packed dicts are never scaled: a standardised id is another id.
+    """
+    network = make_backbone(spec, input_shape, n_classes)
+    if first_embedding(network) is not None or hasattr(input_shape, "fields"):
+        scaling = None
+    return ScaledClassifier(Standardize(input_shape, scaling), network)
 
 
 class CrowdModule(nn.Module):

@@ -9,6 +9,20 @@ from torch import Tensor, nn
 
 from manyhands.exceptions import warn_caller
 
+CHANNELS = (1, 3)
+"""Numbers of channels of an image: grey or colour."""
+
+
+def channels_last(input_shape: Sequence[int]) -> bool:
+    """Whether an instance is an image (height, width, channels), not (channels, height, width).
+
+    Examples
+    --------
+    >>> channels_last((32, 32, 3)), channels_last((3, 32, 32)), channels_last((32, 32, 5))
+    (True, False, False)
+    """
+    return len(input_shape) == 3 and input_shape[2] in CHANNELS and input_shape[0] not in CHANNELS
+
 
 class Standardize(nn.Module):
     """(x - shift) / scale with statistics of the training data, kept as buffers.
@@ -16,7 +30,7 @@ class Standardize(nn.Module):
     Parameters
     ----------
     input_shape : sequence of int
-        Shape of one instance.
+        Shape of one instance. Channels are its first axis, or its last if `channels_last`.
     scaling : {"standard", "rms", None}
         "standard": mean and standard deviation per feature (per channel for images). "rms": one
         root mean square, no shift. None: no scaling. The identity until `fit_statistics`.
@@ -28,10 +42,13 @@ class Standardize(nn.Module):
     def __init__(self, input_shape: Sequence[int], scaling: str | None) -> None:
         super().__init__()
         self.scaling = scaling
-        # One entry per feature, or per channel (the first axis) for images, or one for all.
+        # One entry per feature, or per channel for images, or one for all.
         shape: tuple[int, ...] = (1,)
+        self.axis = len(input_shape) if channels_last(input_shape) else 1
         if scaling == "standard":
-            shape = (int(input_shape[0]), *(1 for _ in input_shape[1:]))
+            shape = tuple(
+                int(size) if axis == self.axis else 1 for axis, size in enumerate(input_shape, 1)
+            )
         self.register_buffer("shift", torch.zeros(shape))
         self.register_buffer("scale", torch.ones(shape))
 
@@ -50,7 +67,7 @@ class Standardize(nn.Module):
         for x in batches:
             # (features or channels, values); one row of all values for "rms".
             values = x.cpu().double()
-            values = values.transpose(0, 1) if self.scaling == "standard" else values[None]
+            values = values.transpose(0, self.axis) if self.scaling == "standard" else values[None]
             values = values.flatten(1)
             count += values.shape[1]
             total = total + values.sum(dim=1)

@@ -17,7 +17,7 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.95
 
-FLAGS = ("fewer than 5", "at or below chance", "always the same class")
+FLAGS = ("fewer than 5", "significantly below chance", "always the same class")
 
 
 def annotators_section(inputs: Inputs) -> dict[str, Any] | None:
@@ -44,6 +44,7 @@ def annotators_section(inputs: Inputs) -> dict[str, Any] | None:
         "chance": 1.0 / table.n_classes,
         "source": inferred.name,
         "median_accuracy": float(np.median(found.accuracy[active])),
+        "n_at_or_below_chance": int((found.accuracy[active] <= 1.0 / table.n_classes).sum()),
         "flag_counts": {name: int(marks.sum()) for name, marks in flags.items()},
         "flagged": {name: _first_ids(table, order[marks[order]]) for name, marks in flags.items()},
         "histogram": _accuracy_histogram(found.accuracy[active]),
@@ -54,7 +55,10 @@ def annotators_section(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def _flags(table: AnnotationTable, found: AnnotatorReliability) -> dict[str, BoolArray]:
-    """Mask of the annotators with each of the `FLAGS`."""
+    """Mask of the annotators with each of the `FLAGS`.
+
+    Significantly below chance means that the whole interval is.
+    """
     n = found.n_annotations
     pairs = np.unique(table.annotator.astype(np.int64) * table.n_classes + table.label)
     n_given = np.bincount(pairs // table.n_classes, minlength=table.n_annotators)

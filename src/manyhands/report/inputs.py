@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from manyhands.annotations import AnnotationTable, as_table
-from manyhands.annotations.encoding import encode, missing_mask
+from manyhands.annotations.encoding import encode, equal_mask, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
@@ -115,9 +115,8 @@ def read_labels(values: Any, table: AnnotationTable, argument: str) -> IntArray:
             f"table, shape ({table.n_instances},) (None, NaN or -1 where unknown)"
         )
     missing = missing_mask(values)
-    # An object array may hold -1 next to strings.
     if not (table.classes == MISSING).any():
-        missing = missing | np.array(values == MISSING, dtype=bool)
+        missing = missing | equal_mask(values, MISSING)
     codes = np.full(table.n_instances, MISSING, dtype=np.int64)
     if not missing.all():
         codes[~missing] = encode(

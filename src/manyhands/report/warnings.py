@@ -103,9 +103,9 @@ def _about_annotators(summary: dict[str, Any]) -> Warnings:
     if chance:
         verb = "is" if chance == 1 else "are"
         yield (
-            "at-or-below-chance",
-            f"{count(chance, 'annotator')} {verb} at or below chance: "
-            f"{listed(chance_ids, chance)}.",
+            "below-chance",
+            f"{count(chance, 'annotator')} {verb} significantly below chance (the whole interval "
+            f"lies below 1 in {summary['data']['n_classes']}): {listed(chance_ids, chance)}.",
         )
     if same:
         yield (

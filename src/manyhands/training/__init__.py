@@ -13,6 +13,7 @@ from manyhands.training.data import (
     CrowdBatch,
     Features,
     MixedBatch,
+    Rows,
     hold_out,
     mixed_epoch,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "MixedBatch",
     "Monitor",
     "ProgressBar",
+    "Rows",
     "Stage",
     "TrainStep",
     "hold_out",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
+from torch.utils.data import Dataset, default_collate
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.nn import PackedShape, pack
 
 RESIDENT_BYTES = 2 << 30
 """Features up to this size are moved to the device at once, larger ones batch by batch."""
@@ -64,13 +65,15 @@ class Features:
     Parameters
     ----------
     data : ndarray, scipy.sparse matrix or torch Dataset
-        The items of a Dataset are instances, or tuples that begin with one.
+        The items of a Dataset are instances, or tuples that begin with one. An instance is an
+        array, or a dict of arrays, which is packed into one vector (see `PackedShape`).
     device : torch.device
     """
 
     def __init__(self, data: Any, device: torch.device) -> None:
         self.device = device
         self.data = data
+        self.packed: PackedShape | None = None
         self.is_dataset = not hasattr(data, "shape")
         self.is_sparse = hasattr(data, "toarray")
         if isinstance(data, np.ndarray):
@@ -79,9 +82,20 @@ class Features:
             tensor = torch.from_numpy(data if data.flags.writeable else data.copy())
             self.data = tensor.to(device) if tensor.nbytes <= RESIDENT_BYTES else tensor
         first = self.take(torch.zeros(1, dtype=torch.int64)) if len(self) else None
-        self.input_shape: tuple[int, ...] = (
-            tuple(data.shape[1:]) if first is None else tuple(first.shape[1:])
+        self.input_shape: tuple[int, ...] = self.packed or tuple(
+            data.shape[1:] if first is None else first.shape[1:]
         )
+
+    def check_shape(self, expected: tuple[int, ...]) -> None:
+        """Refuse a Dataset whose instances are not those that a network was fitted on."""
+        same = self.input_shape == expected and getattr(self.packed, "fields", None) == getattr(
+            expected, "fields", None
+        )
+        if self.is_dataset and len(self) and not same:
+            raise AnnotationError(
+                f"X has instances of {_described(self.input_shape)}, but the network was fitted "
+                f"on {_described(expected)}; give instances like those"
+            )
 
     def __len__(self) -> int:
         return len(self.data) if self.is_dataset else int(self.data.shape[0])
@@ -91,11 +105,11 @@ class Features:
         if self.is_dataset:
             items = [self.data[int(i)] for i in rows]
             items = [item[0] if isinstance(item, tuple | list) else item for item in items]
-            x = default_collate(items)
+            x = self._collate(items)
             if not isinstance(x, Tensor):
                 raise AnnotationError(
                     f"X is a Dataset with items of type {type(items[0]).__name__}; an item must be "
-                    "an array or tensor, or a tuple that begins with one"
+                    "an array or tensor, a dict of them, or a tuple that begins with one of these"
                 )
             self._check_finite(x, rows)
         elif self.is_sparse:
@@ -103,6 +117,25 @@ class Features:
         else:
             x = self.data[rows.to(self.data.device)]
         return x.to(self.device, torch.float32)
+
+    def _collate(self, items: list[Any]) -> Any:
+        """Stack the items of a Dataset; dicts are packed, always with the same fields."""
+        try:
+            x = default_collate([dict(i) if isinstance(i, Mapping) else i for i in items])
+        except RuntimeError as error:
+            raise AnnotationError(
+                f"X is a Dataset whose items cannot be stacked ({error}); pad them to one length"
+            ) from error
+        if not isinstance(x, dict):
+            return x
+        packed, shape = pack(x)
+        self.packed = self.packed or shape
+        if self.packed.fields != shape.fields:
+            raise AnnotationError(
+                f"X is a Dataset of dicts, first with {_described(self.packed)}, then with "
+                f"{_described(shape)}; give every instance the same entries, padded to one length"
+            )
+        return packed
 
     @staticmethod
     def _check_finite(x: Tensor, rows: Tensor) -> None:
@@ -118,6 +151,44 @@ class Features:
         """Yield the given rows in batches."""
         for start in range(0, len(rows), batch_size):
             yield self.take(rows[start : start + batch_size])
+
+
+def _described(shape: tuple[int, ...]) -> str:
+    fields = getattr(shape, "fields", None)
+    return str(shape) if fields is None else ", ".join(f"{f.name} {f.shape}" for f in fields)
+
+
+class Rows(Dataset[Any]):
+    """A Dataset of the rows of several arrays: item i is the dict of their i-th rows.
+
+    Parameters
+    ----------
+    arrays : mapping from str to array or tensor
+        All of the same length, such as the output of a tokenizer.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        lengths = {name: len(values) for name, values in arrays.items()}
+        if len(set(lengths.values())) != 1:
+            raise AnnotationError(
+                f"X is a dict of arrays whose lengths differ or are absent: {lengths}; give one "
+                "row per instance in each"
+            )
+        (self.length,) = set(lengths.values())
+        self.arrays = {}
+        for name, values in arrays.items():
+            if not isinstance(values, Tensor) and np.asarray(values).dtype.kind not in "iufb":
+                raise AnnotationError(
+                    f"X is a dict of arrays, and {name!r} holds no numbers; leave it out, or "
+                    "encode it"
+                )
+            self.arrays[name] = torch.as_tensor(values).detach().cpu()
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, row: int) -> dict[str, Tensor]:
+        return {name: values[row] for name, values in self.arrays.items()}
 
 
 @dataclass

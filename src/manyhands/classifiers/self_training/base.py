@@ -21,6 +21,7 @@ from manyhands.classifiers.self_training.checks import check_parameters
 from manyhands.classifiers.self_training.guard import Guard
 from manyhands.classifiers.self_training.rounds import Round, SelfTraining, run_rounds
 from manyhands.exceptions import all_or_nothing
+from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
 from manyhands.fitting.watching import Watch
 from manyhands.sampling.selectors import Selector
@@ -108,6 +109,7 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             an ``annotator`` and no round for the estimator.
         """
         with all_or_nothing(self):
+            refuse_classes(self)
             self._validate_params()
             check_parameters(self)
             table = read_target(y, type(self).__name__)

@@ -1,6 +1,7 @@
 """Backbones, which map features to class logits, usually through an embedding."""
 
 from manyhands.nn.backbones.dense import MLP, EmbeddingMLP, Linear
+from manyhands.nn.backbones.given import PackedShape, first_embedding, pack
 from manyhands.nn.backbones.images import CNN, VGG16, ResNet18
 from manyhands.nn.backbones.named import BACKBONES, make_backbone
 
@@ -11,6 +12,9 @@ __all__ = [
     "VGG16",
     "EmbeddingMLP",
     "Linear",
+    "PackedShape",
     "ResNet18",
+    "first_embedding",
     "make_backbone",
+    "pack",
 ]

@@ -8,6 +8,8 @@ from numbers import Integral
 
 from torch import Tensor, nn
 
+from manyhands.nn.standardize import channels_last
+
 
 class CNN(nn.Module):
     """A small convolutional network for images of about 32 x 32 pixels.
@@ -18,7 +20,8 @@ class CNN(nn.Module):
     Parameters
     ----------
     input_shape : sequence of int
-        (channels, height, width); height and width of at least 2 ** (number of blocks). The
+        (channels, height, width), or (height, width, channels) with 1 or 3 channels; height and
+        width of at least 2 ** (number of blocks). The
         weights of the hidden layer grow with the image.
     n_classes : int
     channels : sequence of int
@@ -43,6 +46,7 @@ class CNN(nn.Module):
                 shown = channels if name == "channels" else hidden
                 raise ValueError(f"{name}={shown!r} must be positive whole numbers")
         reduction = 2 ** len(channels)
+        self.input_shape = tuple(input_shape)
         width, *sides = _image_shape(
             input_shape, least=reduction, wanted=f"at least {reduction} x {reduction}"
         )
@@ -57,7 +61,7 @@ class CNN(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """Return the hidden layer, shape (n, hidden)."""
-        embedding: Tensor = self.body(x)
+        embedding: Tensor = self.body(channels_first(x, self.input_shape))
         return embedding
 
     def forward(self, x: Tensor) -> Tensor:
@@ -76,7 +80,8 @@ class VGG16(nn.Module):
     Parameters
     ----------
     input_shape : sequence of int
-        (channels, height, width); height and width of 32 (any size up to 63 works).
+        (channels, height, width), or (height, width, channels) with 1 or 3 channels; height and
+        width of 32 (any size up to 63 works).
     n_classes : int
 
     References
@@ -90,6 +95,7 @@ class VGG16(nn.Module):
 
     def __init__(self, input_shape: Sequence[int], n_classes: int) -> None:
         super().__init__()
+        self.input_shape = tuple(input_shape)
         width, *_ = _image_shape(input_shape, least=32, below=64, wanted="32 x 32")
         layers: list[nn.Module] = []
         for block in self.blocks:
@@ -102,7 +108,7 @@ class VGG16(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """Return the last block's output, shape (n, 512)."""
-        embedding: Tensor = self.body(x)
+        embedding: Tensor = self.body(channels_first(x, self.input_shape))
         return embedding
 
     def forward(self, x: Tensor) -> Tensor:
@@ -122,7 +128,8 @@ class ResNet18(nn.Module):
     Parameters
     ----------
     input_shape : sequence of int
-        (channels, height, width), height and width at least 8.
+        (channels, height, width), or (height, width, channels) with 1 or 3 channels; height and
+        width at least 8.
     n_classes : int
 
     References
@@ -136,6 +143,7 @@ class ResNet18(nn.Module):
 
     def __init__(self, input_shape: Sequence[int], n_classes: int) -> None:
         super().__init__()
+        self.input_shape = tuple(input_shape)
         image_channels, *_ = _image_shape(input_shape, least=8, wanted="at least 8 x 8")
         width = self.stages[0]
         layers: list[nn.Module] = [*_convolution(image_channels, width), nn.ReLU()]
@@ -150,7 +158,7 @@ class ResNet18(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """Return the last stage's output averaged over the image, shape (n, 512)."""
-        embedding: Tensor = self.body(x)
+        embedding: Tensor = self.body(channels_first(x, self.input_shape))
         return embedding
 
     def forward(self, x: Tensor) -> Tensor:
@@ -195,13 +203,21 @@ def _convolution(width: int, channels: int, *, kernel: int = 3, stride: int = 1)
     ]
 
 
+def channels_first(x: Tensor, input_shape: Sequence[int]) -> Tensor:
+    """Turn images (n, height, width, channels) into (n, channels, height, width); others stay."""
+    return x.permute(0, 3, 1, 2) if channels_last(input_shape) else x
+
+
 def _image_shape(
     input_shape: Sequence[int], *, least: int, wanted: str, below: float = float("inf")
 ) -> list[int]:
     """Return channels, height and width; refuse anything but an image of suitable size."""
-    if len(input_shape) != 3 or not all(least <= side < below for side in input_shape[1:]):
+    sizes = [int(size) for size in input_shape]
+    if channels_last(sizes):
+        sizes = [sizes[2], *sizes[:2]]
+    if len(sizes) != 3 or not all(least <= side < below for side in sizes[1:]):
         raise ValueError(
             f"an instance has shape {tuple(input_shape)}; it must be an image (channels, height, "
-            f"width) of {wanted} pixels"
+            f"width), or (height, width, channels) with 1 or 3 channels, of {wanted} pixels"
         )
-    return [int(size) for size in input_shape]
+    return sizes

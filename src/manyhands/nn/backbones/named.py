@@ -13,6 +13,7 @@ from torch import nn
 
 from manyhands.exceptions import AnnotationError
 from manyhands.nn.backbones.dense import MLP, EmbeddingMLP, Linear
+from manyhands.nn.backbones.given import adapt
 from manyhands.nn.backbones.images import CNN, VGG16, ResNet18
 
 BACKBONES: dict[str, Callable[..., nn.Module]] = {
@@ -34,7 +35,9 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
     spec : None, str, dict, nn.Module or callable
         None is ``"mlp"``; a name from `BACKBONES`; a dict with ``name`` and that backbone's
         arguments; a module (copied, never trained in place); or a factory called with
-        ``(input_shape, n_classes)`` that returns a module giving class logits. A dict may also
+        ``(input_shape, n_classes)`` that returns a module giving class logits, or an object with
+        them in ``logits``. A module whose first layer is an ``nn.Embedding`` gets integers. If
+        instances are dicts, a module gets their entries by name. A dict of the parameter may also
         have ``weights`` to start from: a state dict of that backbone, or the path of a
         ``.safetensors`` file with one. If they lack the entries of ``head`` (because it was
         trained on other classes, say), the head starts at random, as everything does without
@@ -50,15 +53,20 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
         does not return a module.
     """
     if isinstance(spec, nn.Module):
-        return copy.deepcopy(spec)
+        return adapt(copy.deepcopy(spec), input_shape)
     if callable(spec):
-        module = spec(tuple(input_shape), n_classes)
+        module = _called(spec, tuple(input_shape), n_classes)
         if not isinstance(module, nn.Module):
             raise AnnotationError(
                 f"backbone={spec!r} returned {type(module).__name__}; a factory takes "
                 "(input_shape, n_classes) and returns a torch nn.Module"
             )
-        return module
+        return adapt(module, input_shape)
+    if hasattr(input_shape, "fields"):
+        raise AnnotationError(
+            f"X has instances that are dicts ({', '.join(f.name for f in input_shape.fields)}), "
+            f"and backbone={spec!r} takes arrays; pass a module whose forward takes these names"
+        )
     arguments = {"name": spec or "mlp"} if spec is None or isinstance(spec, str) else dict(spec)
     name = arguments.pop("name", "mlp")
     if name not in BACKBONES:
@@ -73,6 +81,20 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
         shown = {"name": name, **arguments} if arguments else name
         raise AnnotationError(f"backbone={shown!r}: {error}") from error
     return network
+
+
+def _called(factory: Any, input_shape: tuple[int, ...], n_classes: int) -> Any:
+    """Call a factory; a class may be one."""
+    try:
+        return factory(input_shape, n_classes)
+    except TypeError as error:
+        name = getattr(factory, "__name__", repr(factory))
+        instead = f", or an instance such as {name}(...)" if isinstance(factory, type) else ""
+        raise AnnotationError(
+            f"backbone={name} was called with (input_shape, n_classes) = "
+            f"({input_shape}, {n_classes}), which failed: {error}. Give a factory that takes these "
+            f"two{instead}"
+        ) from error
 
 
 def _load_weights(network: nn.Module, weights: Any) -> None:

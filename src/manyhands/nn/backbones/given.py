@@ -1,0 +1,144 @@
+"""A user's own network: token ids, instances that are dicts, and outputs with ``logits``.
+
+Features are float tensors throughout this library. Hooks on the network turn them into what it
+takes, so its class, its parameters' names and its other methods stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from manyhands.exceptions import AnnotationError
+
+ADAPTED = "_takes_features"
+"""Attribute that marks a network with hooks."""
+
+EXACT = 1 << 24
+"""Up to this integer, float32 represents every integer."""
+
+
+class Field(NamedTuple):
+    """One tensor of an instance that is a dict: its name, shape, and whether it holds integers."""
+
+    name: str
+    shape: tuple[int, ...]
+    integer: bool
+
+
+class PackedShape(tuple[int, ...]):
+    """Shape of an instance that is a dict of tensors, packed into one vector.
+
+    Attributes
+    ----------
+    fields : tuple of Field
+        The tensors in the order in which they are packed.
+    """
+
+    fields: tuple[Field, ...]
+
+    @classmethod
+    def of(cls, fields: Iterable[Sequence[Any]]) -> PackedShape:
+        """Make the shape of some fields."""
+        known = tuple(Field(name, tuple(shape), bool(whole)) for name, shape, whole in fields)
+        shape = cls((sum(prod(field.shape) for field in known),))
+        shape.fields = known
+        return shape
+
+
+def pack(batch: Mapping[str, Any]) -> tuple[Tensor, PackedShape]:
+    """Pack a batch of dicts into one float32 tensor (n, total).
+
+    Raises
+    ------
+    AnnotationError
+        If an entry is not a tensor, or holds an integer too large for float32.
+    """
+    fields, parts = [], []
+    for name in sorted(batch):
+        value = batch[name]
+        if not isinstance(value, Tensor):
+            raise AnnotationError(
+                f"X has instances that are dicts, and their entry {name!r} is no array of numbers "
+                f"({type(value).__name__}); leave it out, or encode it"
+            )
+        whole = not (value.is_floating_point() or value.is_complex())
+        if whole and value.numel() and int(value.abs().max()) > EXACT:
+            raise AnnotationError(
+                f"X has instances that are dicts, and their entry {name!r} holds an integer beyond "
+                f"{EXACT:,}, which float32 rounds; number the ids from 0"
+            )
+        fields.append((name, tuple(value.shape[1:]), whole))
+        parts.append(value.float().flatten(1) if value.ndim > 1 else value.float()[:, None])
+    return torch.cat(parts, dim=1), PackedShape.of(fields)
+
+
+def adapt(network: nn.Module, input_shape: Sequence[int]) -> nn.Module:
+    """Hook a user's network so that it takes float features and gives logits."""
+    if hasattr(network, ADAPTED):
+        return network  # A copy of one that has its hooks.
+    setattr(network, ADAPTED, True)
+    if hasattr(input_shape, "fields"):
+        network.register_forward_pre_hook(_Unpack(input_shape.fields), with_kwargs=True)
+    embedding = first_embedding(network)
+    if embedding is not None:
+        embedding.register_forward_pre_hook(_as_ids)
+    network.register_forward_hook(_only_logits)
+    return network
+
+
+def first_embedding(network: nn.Module) -> nn.Embedding | nn.EmbeddingBag | None:
+    """Return the first layer with weights if it is an embedding of integers, as of token ids."""
+    for part in network.modules():
+        if isinstance(part, nn.Embedding | nn.EmbeddingBag):
+            return part
+        if next(part.parameters(recurse=False), None) is not None:
+            return None
+    return None
+
+
+class _Unpack:
+    """Turns packed instances into keyword arguments."""
+
+    def __init__(self, fields: tuple[Field, ...]) -> None:
+        self.fields = fields
+
+    def __call__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        parts = args[0].split([prod(field.shape) for field in self.fields], dim=1)
+        named = {
+            field.name: (part.long() if field.integer else part).reshape(-1, *field.shape)
+            for field, part in zip(self.fields, parts, strict=True)
+        }
+        return args[1:], {**kwargs, **named}
+
+
+def _as_ids(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Turn the float input of an embedding into integer ids; refuse ids that it does not have."""
+    if not args or not args[0].is_floating_point():
+        return args
+    x, size = args[0], int(module.num_embeddings)  # type: ignore[arg-type]
+    ids = x.long()
+    if not torch.equal(ids.to(x.dtype), x):
+        raise AnnotationError(
+            "backbone begins with an nn.Embedding, whose input are whole numbers (such as token "
+            f"ids), and X holds {x[ids.to(x.dtype) != x][0].item()!r}; give the ids, or another "
+            "backbone"
+        )
+    if ids.numel() and not (int(ids.min()) >= 0 and int(ids.max()) < min(size, EXACT)):
+        raise AnnotationError(
+            f"X holds the token ids {int(ids.min())} to {int(ids.max())}, but the embedding of "
+            f"backbone has {size:,} rows, for the ids from 0; raise num_embeddings, or map "
+            "unknown tokens to an id of their own"
+        )
+    return ids, *args[1:]
+
+
+def _only_logits(module: nn.Module, args: Any, output: Any) -> Any:
+    """Take the logits out of an output such as those of Hugging Face's models."""
+    return getattr(output, "logits", output)
