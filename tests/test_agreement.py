@@ -252,19 +252,20 @@ def test_fleiss_and_gwet_equal_the_slow_loop(rows, weights):
 
 @given(ROWS)
 def test_pairs_equal_the_slow_loop(rows):
+    table = as_table(rows)
     for weights, distance in (("identity", nominal), ("quadratic", interval)):
-        found = cohen_kappa(as_table(rows), weights=weights)
+        found = cohen_kappa(table, weights=weights)
         expected = slow_cohen(rows, distance)
         assert list(zip(found.first, found.second, strict=True)) == list(expected)
         shared = [n for n, _ in expected.values()]
         kappas = np.array([kappa for _, kappa in expected.values()])
         assert found.n_shared.tolist() == shared
         np.testing.assert_allclose(found.kappa, kappas, atol=1e-12)
-        by_weight = bootstrap(partial(cohen_kappa, weights=weights), as_table(rows), n_resamples=1)
+        by_weight = bootstrap(partial(cohen_kappa, weights=weights), table, n_resamples=1)
         np.testing.assert_allclose(by_weight.value.kappa, kappas, atol=1e-12)
         defined = ~np.isnan(kappas)
         mean = np.average(kappas[defined], weights=np.array(shared)[defined]) if any(defined) else 0
-        assert mean_cohen_kappa(as_table(rows), weights=weights) == (
+        assert mean_cohen_kappa(table, weights=weights) == (
             pytest.approx(mean, abs=1e-12) if any(defined) else pytest.approx(np.nan, nan_ok=True)
         )
 
@@ -490,16 +491,16 @@ def test_the_order_of_instances_and_annotators_does_not_matter(measure):
 
 @given(ROWS, st.permutations(range(C)))
 def test_names_of_classes_do_not_matter_to_nominal_measures(rows, names):
-    renamed = as_table([(i, r, names[k]) for i, r, k in rows])
+    table, renamed = as_table(rows), as_table([(i, r, names[k]) for i, r, k in rows])
     for measure in (percent_agreement, krippendorff_alpha, fleiss_kappa, gwet_ac1):
-        np.testing.assert_allclose(measure(renamed), measure(as_table(rows)), atol=1e-12)
+        np.testing.assert_allclose(measure(renamed), measure(table), atol=1e-12)
 
 
 @given(ROWS)
 def test_a_scale_may_be_turned_round(rows):
-    turned = as_table([(i, r, C - 1 - k) for i, r, k in rows])
+    table, turned = as_table(rows), as_table([(i, r, C - 1 - k) for i, r, k in rows])
     for measure in SCALARS:
-        np.testing.assert_allclose(measure(turned), measure(as_table(rows)), atol=1e-12)
+        np.testing.assert_allclose(measure(turned), measure(table), atol=1e-12)
 
 
 @pytest.mark.parametrize("measure", SCALARS, ids=named)

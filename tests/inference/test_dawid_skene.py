@@ -33,7 +33,7 @@ def crowd(seed, n, skill, n_classes, per_instance):
 @pytest.mark.parametrize("n_subtypes", [1, 2])
 @pytest.mark.parametrize("prior", ["hierarchical", "pooled", "diagonal", None])
 @given(A=tables(), class_prior=st.sampled_from(["estimated", "uniform"]))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_em_never_decreases_its_objective(prior, n_subtypes, em, A, class_prior):
     model = DawidSkene(
         tol=0.0,
