@@ -41,6 +41,10 @@ def test_every_parameter_is_documented_validated_and_only_stored(name, cls):
         assert getattr(made, parameter) is default.default
 
 
+OF_THE_WHOLE_DEMO = {"self_training.md"}
+"""Pages that would warn on less: the guard of self-training finds that it spoils the classifier."""
+
+
 @pytest.fixture(scope="module")
 def part_of_the_demo():
     """The demo of a fifth of its training instances, which trains in a fifth of the time."""
@@ -51,7 +55,8 @@ def part_of_the_demo():
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
 def test_python_in_the_docs_runs(page, part_of_the_demo, monkeypatch):
-    monkeypatch.setattr(manyhands, "load_demo", lambda: part_of_the_demo)
+    if page.name not in OF_THE_WHOLE_DEMO:
+        monkeypatch.setattr(manyhands, "load_demo", lambda: part_of_the_demo)
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(block, str(page), "exec"), {})
 
