@@ -430,13 +430,18 @@ def test_integers_that_look_like_ids_are_not_taken_for_positions():
         AnnotationTable.from_arrays([100_000_000, 5], [0, 0], [0, 1])
 
 
-def test_numbers_as_text_are_warned_of_unless_the_order_is_given():
-    frame = pd.DataFrame({"task": ["1", "2", "10"], "worker": ["u"] * 3, "label": [0, 1, 0]})
-    with pytest.warns(UserWarning, match="sort as text"):
-        AnnotationTable.from_frame(frame)
-    table = AnnotationTable.from_frame(frame, tasks=["1", "2", "10"])
-    assert table.instances.tolist() == ["1", "2", "10"]
-    AnnotationTable.from_frame(frame[:2])  # both orders agree
+def test_a_table_sorts_ids_naturally():
+    ids = ["img10", "img2", "img1", "img01", "img2b", "10", "9"]
+    expected = ["9", "10", "img01", "img1", "img2", "img2b", "img10"]
+    frame = pd.DataFrame({"task": ids, "worker": ids, "label": [0, 1, 0, 1, 0, 1, 0]})
+    for table in (
+        AnnotationTable.from_frame(frame),
+        AnnotationTable.from_arrays(ids, ids, frame["label"]),
+    ):
+        assert table.instances.tolist() == table.annotators.tolist() == expected
+        assert table.instances[table.instance].tolist() == ids
+    numbers = AnnotationTable.from_frame(frame.assign(task=[10, 9, 1, 2, 11, 100, -1]))
+    assert numbers.instances.tolist() == [-1, 1, 2, 9, 10, 11, 100]
 
 
 def test_large_integers_beside_a_gap_stay_exact():

@@ -754,8 +754,11 @@ def test_save_leaves_files_of_others_alone_and_keeps_feature_names(tmp_path):
     model = CrowdLayerClassifier(**QUICK).fit(frame, A)
     model.save(tmp_path)
     assert precious.exists()
-    with pytest.raises(ValueError, match="feature names should match"):
-        load(tmp_path).predict(frame[["d", "c", "b", "a"]])
+    loaded = load(tmp_path)
+    shuffled = loaded.predict_proba(frame[["d", "c", "b", "a"]])
+    np.testing.assert_array_equal(shuffled, model.predict_proba(frame))
+    with pytest.raises(AnnotationError, match=r"lacks column 'b'.*has column 'z'.*not fitted on"):
+        loaded.predict(frame.rename(columns={"b": "z"}))
 
 
 def test_batch_norm_over_one_row_and_odd_datasets_are_refused():

@@ -25,6 +25,7 @@ from manyhands.annotations.encoding import (
     missing_mask,
     tidy,
 )
+from manyhands.annotations.ids import GIVEN, NUMBERED, in_natural_order, read_wide, sorted_order
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.suspicious import check_classes
 from manyhands.exceptions import AnnotationError
@@ -47,14 +48,17 @@ def from_matrix(
 
     Parameters
     ----------
-    A : array-like of shape (n, R)
-        Missing: NaN or None, and -1 unless ``classes``, ``abstain`` or ``skip`` names it.
+    A : array-like or data frame of shape (n, R)
+        Missing: NaN or None, and -1 unless ``classes``, ``abstain`` or ``skip`` names it. The
+        columns of a frame (pandas, polars, pyarrow) are the annotators. A pandas index other than
+        the default, or else a column called "task", "instance", "id" or the like, holds the ids of
+        the instances.
     classes : sequence, optional
         All classes, in the desired order; default: the sorted values. Found values that are
         probably no classes (ids, -7, 255 in an unsigned type) are refused or warned about; named
         ones are not.
     instances, annotators : sequence, optional
-        Ids of the rows and columns; default: their numbers.
+        Ids of the rows and columns; default: those of the frame, or their numbers.
     abstain, skip : str, int or sequence of these, optional
         Values that mean a pass, as in `from_frame`.
 
@@ -62,8 +66,10 @@ def from_matrix(
     ------
     AnnotationError
         If A is not two-dimensional, holds a value outside ``classes`` or values that cannot be
-        classes, or if ``abstain`` or ``skip`` is invalid, as in `from_frame`.
+        classes, if a column of a frame looks like ids and is not called so, or if ``abstain`` or
+        ``skip`` is invalid, as in `from_frame`.
     """
+    A, instances, annotators = read_wide(A, instances, annotators)
     if isinstance(A, np.ma.MaskedArray):
         A = np.ma.filled(A.astype(object), None)
     A = as_values(A)
@@ -92,6 +98,7 @@ def from_matrix(
         _ids(annotators, r, "annotators"),
         vocabulary,
         passes=np.column_stack([rows[passed], columns[passed], kinds[passed]]),
+        instance_order=NUMBERED if instances is None else GIVEN,
     )
 
 
@@ -117,12 +124,12 @@ def from_arrays(
     Parameters
     ----------
     instance, annotator : array-like of shape (m,)
-        Integers are positions (0-based); strings are ids, coded in sorted order or by
-        ``instances`` / ``annotators``.
+        Integers are positions (0-based); strings are ids, coded in natural order ("img2" before
+        "img10") or by ``instances`` / ``annotators``.
     label : array-like of shape (m,)
         Class values.
     classes, instances, annotators : sequence, optional
-        Vocabularies; default: the sorted labels, and the positions or sorted ids.
+        Vocabularies; default: the sorted labels, and the positions or the ids in natural order.
     n_instances, n_annotators : int, optional
         Lengths of the axes without a vocabulary; default: the largest position + 1.
     weight : array-like of shape (m,), optional
@@ -140,7 +147,10 @@ def from_arrays(
     """
     labels = as_values(label)
     _check_lengths(instance, annotator, labels, weight)
+    order = None if instances is None else GIVEN
     rows, instances = _axis(instance, instances, n_instances, "instance")
+    if order is None:
+        order = sorted_order(instances) if is_text(instances) else NUMBERED
     columns, annotators = _axis(annotator, annotators, n_annotators, "annotator")
     vocabulary = None if classes is None else make_vocabulary(classes, "classes")
     marks = read_marks(abstain, skip, vocabulary)
@@ -162,6 +172,7 @@ def from_arrays(
         None if weight is None else np.asarray(weight)[given],
         None if source is None else read_sources(source, len(labels))[given],
         np.column_stack([rows[passed], columns[passed], kinds[passed]]),
+        order,
     )
     return cls(*without_duplicates(table_columns, duplicates, ages_of(given, passed)))
 
@@ -218,7 +229,8 @@ def _axis(
     plural = f"{argument}s"
     if values.size and is_text(values):
         ids = None if vocabulary is None else make_vocabulary(vocabulary, plural)
-        return encode(values, ids, argument=argument, vocabulary_name=plural)
+        codes, known = encode(values, ids, argument=argument, vocabulary_name=plural)
+        return in_natural_order(codes, known) if ids is None else (codes, known)
     values = tidy(values, argument) if values.size else values.astype(np.int64)
     if vocabulary is not None:
         length = len(vocabulary)

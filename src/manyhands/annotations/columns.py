@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from manyhands.annotations.ids import GIVEN, InstanceOrder
 from manyhands.annotations.passes import PASSES
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -30,6 +31,7 @@ class Columns(NamedTuple):
     weights: FloatArray | None = None
     sources: IntArray | None = None
     passes: IntArray | None = None
+    instance_order: InstanceOrder = GIVEN
 
     @property
     def pass_rows(self) -> IntArray:
@@ -81,6 +83,7 @@ def checked(columns: Columns) -> Columns:
         instances=frozen(np.asarray(columns.instances), None),
         annotators=frozen(np.asarray(columns.annotators), None),
         classes=frozen(np.asarray(columns.classes), None),
+        instance_order=columns.instance_order,
     )
 
 

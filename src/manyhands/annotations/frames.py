@@ -11,6 +11,7 @@ import numpy as np
 from manyhands.annotations.columns import SOURCES, Columns, read_sources
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
+from manyhands.annotations.ids import GIVEN, in_natural_order, sorted_order
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.suspicious import check_classes
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
@@ -50,9 +51,10 @@ def from_frame(
         probably no classes (ids, "n/a", -7, " yes" beside "Yes") are refused or warned about;
         named ones are not.
     tasks : sequence, optional
-        All instance ids, **in the order of the rows of X**; default: the sorted ids.
+        All instance ids, **in the order of the rows of X**; default: the ids in natural order
+        (numbers by size, "img2" before "img10"). If X has an index, it is matched with the ids.
     workers : sequence, optional
-        All annotator ids; default: the sorted ids.
+        All annotator ids; default: the ids in natural order.
     abstain, skip : str, int or sequence of these, optional
         Values in the label column that are not classes. They mean that the annotator looked and
         declined to choose ("unsure"), or passed on ("broken image").
@@ -84,8 +86,6 @@ def from_frame(
     passed = kinds >= 0
     _warn_of_missing_labels(int((~given & ~passed).sum()), len(data), label)
     instance, instances = _encode_ids(data, task, tasks, "tasks")
-    if tasks is None:
-        _warn_of_numbers_as_text(instances, task)
     annotator, annotators = _encode_ids(data, worker, workers, "workers")
     codes, vocabulary = encode(
         labels, vocabulary, argument=f"column {label!r}", vocabulary_name="classes"
@@ -102,6 +102,7 @@ def from_frame(
         None if weight is None else data[weight].to_numpy()[given],
         None if source is None else read_sources(data[source].to_numpy()[given], len(codes)),
         np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
+        sorted_order(instances) if tasks is None else GIVEN,
     )
     return cls(*without_duplicates(columns, duplicates, ages_of(given, passed)))
 
@@ -179,13 +180,14 @@ def _check_columns(data: Any, names: dict[str, str]) -> None:
 
 
 def _encode_ids(data: Any, column: str, known: Any, argument: str) -> tuple[IntArray, AnyArray]:
-    """Encode a column of ids; return the codes and the vocabulary, by default the sorted ids."""
-    return encode(
+    """Encode a column of ids; return the codes and the vocabulary, by default in natural order."""
+    codes, ids = encode(
         data[column].to_numpy(),
         None if known is None else make_vocabulary(known, argument),
         argument=f"column {column!r}",
         vocabulary_name=argument,
     )
+    return in_natural_order(codes, ids) if known is None else (codes, ids)
 
 
 def _warn_of_missing_labels(n_missing: int, n: int, column: str) -> None:
@@ -242,18 +244,6 @@ def _named_kinds(values: AnyArray, column: str) -> IntArray:
     kinds = np.full(len(values), -1, dtype=np.int8)
     kinds[~gaps] = pass_kinds(values[~gaps], {name: kind for kind, name in enumerate(PASSES)})
     return kinds
-
-
-def _warn_of_numbers_as_text(ids: AnyArray, column: str) -> None:
-    """Warn about ids such as "0", "1", "10", "2", which sort as text, unlike the rows of X."""
-    if ids.dtype.kind not in "UT" or not all(v.isdecimal() for v in ids.tolist()):
-        return
-    if (np.diff([int(v) for v in ids.tolist()]) < 0).any():
-        warn_caller(
-            f"column {column!r} holds numbers as text, which sort as text ({ids[0].item()!r}, "
-            f"{ids[1].item()!r}, ...); pass tasks= in the order of the rows of X, or convert "
-            "the column to integers",
-        )
 
 
 def _warn_of_marks(values: AnyArray) -> None:

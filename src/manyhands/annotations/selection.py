@@ -21,6 +21,7 @@ def at_instances(columns: Columns, positions: IntArray) -> Columns:
     return columns.take(rows)._replace(
         instance=instance,
         instances=columns.instances[positions],
+        instance_order=columns.instance_order.at(positions),
         passes=np.column_stack([where, passes[kept, 1:]]),
     )
 
@@ -83,6 +84,7 @@ def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
         np.concatenate([columns.weight, added.weight]),
         np.concatenate([columns.source_codes, added.source_codes]),
         np.concatenate([columns.pass_rows, passes]),
+        columns.instance_order.extended(len(columns.instances), len(instances)),
     )
     if duplicates == "error":
         # Pairs repeated within one table were kept on purpose; only pairs in both tables clash.

@@ -12,6 +12,7 @@ from manyhands.annotations import arrays, frames, html
 from manyhands.annotations.columns import SOURCES, Columns, checked, frozen, read_sources
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import check_positions, resolve
+from manyhands.annotations.ids import GIVEN, InstanceOrder, names_ids
 from manyhands.annotations.passes import PASSES
 from manyhands.annotations.selection import at_instances, merged, of_annotators, sorted_rows
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -48,6 +49,8 @@ class AnnotationTable:
         Instance code, annotator code and kind (see `PASSES`) of each pass: an annotator looked and
         declined to choose ("abstain"), or passed on ("skip"). Passes are not annotations: only
         `passes`, `abstentions`, `skips` and `to_frame` show them.
+    instance_order : InstanceOrder
+        Whether the order of the instances was given, or chosen by the table.
 
     Notes
     -----
@@ -63,6 +66,7 @@ class AnnotationTable:
     weights: FloatArray | None = None
     sources: IntArray | None = None
     passes: IntArray | None = None
+    instance_order: InstanceOrder = GIVEN
 
     def __post_init__(self) -> None:
         for name, value in checked(self._columns)._asdict().items():
@@ -272,6 +276,8 @@ class AnnotationTable:
                 instances, self.instances, argument="instances", vocabulary_name="instances"
             )
             columns = at_instances(columns, kept)
+            if names_ids(instances, self.instances):
+                columns = columns._replace(instance_order=GIVEN)
         return AnnotationTable(*columns)
 
     def __getitem__(self, key: Any) -> AnnotationTable:

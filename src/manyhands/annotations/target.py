@@ -1,14 +1,18 @@
-"""Targets that `fit` accepts: a table, a matrix, or one label per instance."""
+"""Targets that `fit` accepts (a table, a matrix, one label per instance), matched with X."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.ids import GIVEN, first_and_last, is_default_index, row_ids
+from manyhands.annotations.passes import recode_passes
 from manyhands.annotations.table import AnnotationTable
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.typing import AnyArray, IntArray
 
 
 def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
@@ -26,7 +30,7 @@ def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
     if hasattr(y, "columns") and hasattr(y, "shape"):
         raise AnnotationError(
             f"{argument} is a data frame; use AnnotationTable.from_frame(frame) for a long one, "
-            "AnnotationTable.from_matrix(frame.to_numpy()) for a wide one"
+            "AnnotationTable.from_matrix(frame) for a wide one"
         )
     values = as_values(y)
     if values.ndim == 2:
@@ -44,3 +48,176 @@ def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
     n = len(values)
     ids = np.arange(n)
     return AnnotationTable(ids, np.zeros(n, dtype=np.int64), codes, ids, np.arange(1), classes)
+
+
+# -- matching with X ------------------------------------------------------------------------------
+
+
+def matched(table: AnnotationTable, X: Any, *, argument: str = "y") -> AnnotationTable:
+    """Put the instances of a table into the order of the rows of X, by their ids.
+
+    Annotations stay in their order. X without ids leaves the table as it is; if the table chose
+    the order of its instances itself, a warning shows this order. pandas' default index, and the
+    numbers that remain of it where rows were selected from X and the table alike, are no ids.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    X : any
+        See `row_ids`.
+    argument : str
+        The name of the table, for messages.
+
+    Raises
+    ------
+    AnnotationError
+        If ids of X are not among the table's instances, or the other way round; if the ids are
+        equal, but on one side just numbers of rows in another order.
+    """
+    ids, order = row_ids(X), table.instance_order
+    if ids is None:
+        return _in_assumed_order(table, argument)
+    if same_ids(ids.values, table.instances):
+        return replace(table, instance_order=GIVEN)
+    if order.numbers(ids.values):
+        return _in_assumed_order(table, argument)
+    rows = rows_of(table.instances, ids.values)
+    if rows is None:
+        if ids.default:
+            return _in_assumed_order(table, argument)
+        raise _not_matching(ids.values, table.instances, argument)
+    if ids.default and order.kind == "given":
+        return table
+    if ids.default or order.kind == "numbered":
+        raise AnnotationError(
+            f"X has the index {first_and_last(ids.values)}, {argument} the instances "
+            f"{first_and_last(table.instances)}: the same numbers in another order, which on one "
+            "side only number the rows. If row i of X is instance i, pass X.to_numpy(); if not, "
+            f"name the instances: from_frame(tasks=), from_matrix(instances=), or "
+            f"{argument}.select(instances=ids)"
+        )
+    return over(table, ids.values, rows)
+
+
+def in_order_of_rows(X: Any, y: Any) -> Any:
+    """Return y, which has no ids but perhaps an index, in the order of the rows of X.
+
+    Parameters
+    ----------
+    X : any
+    y : array-like, or pandas Series
+        If both have an index of their own, y is put into the order of X by it. Otherwise row i of
+        y belongs to row i of X, as in scikit-learn; a warning says so if X is visibly shuffled.
+
+    Raises
+    ------
+    AnnotationError
+        If both have an index, and these differ in more than their order.
+    """
+    index = X.index if hasattr(X, "iloc") else None
+    if index is None or not len(index):
+        return y
+    own = y.index if hasattr(y, "iloc") else None
+    if own is not None and not is_default_index(own) and not is_default_index(index):
+        return _by_index(index, own, y)
+    numbers = np.asarray(index)
+    if (
+        numbers.dtype.kind in "iu"
+        and len(numbers) == len(y)
+        and not is_default_index(index)
+        and np.array_equal(np.sort(numbers), np.arange(len(numbers)))
+        and not np.array_equal(numbers, np.arange(len(numbers)))
+    ):
+        warn_caller(
+            f"the rows of X are shuffled (index {first_and_last(numbers)}) and y has no ids: row i "
+            "of y is taken to belong to row i of X. If y was shuffled alike, say so with "
+            "X.reset_index(drop=True); if not, give an AnnotationTable with ids"
+        )
+    return y
+
+
+def _by_index(index: Any, own: Any, y: Any) -> Any:
+    """Put a Series into the order of an index, if both have the same entries."""
+    if index.equals(own):
+        return y
+    unique = index.is_unique and own.is_unique
+    if not unique or len(index) != len(own) or not index.isin(own).all():
+        missing = index[~index.isin(own)].tolist()[:3], own[~own.isin(index)].tolist()[:3]
+        raise AnnotationError(
+            f"the indices of X ({len(index)} rows) and y ({len(own)} rows) differ: such as "
+            f"{missing[0]} in X only, {missing[1]} in y only. Select y.loc[X.index], or give "
+            "y.to_numpy() if row i of y belongs to row i of X"
+        )
+    return y.loc[index]
+
+
+def over(table: AnnotationTable, ids: AnyArray, rows: IntArray) -> AnnotationTable:
+    """Index a table by other instances: ``rows[i]`` is the position of its i-th one in ``ids``."""
+    passes = table.passes
+    return replace(
+        table,
+        instance=rows[table.instance],
+        instances=ids,
+        passes=None if passes is None else recode_passes(passes, instance=rows),
+        instance_order=GIVEN,
+    )
+
+
+def as_one_kind(mine: AnyArray, theirs: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Make ids comparable: an integer is the same id as the string that is its canonical form."""
+    if (mine.dtype.kind in "UT") != (theirs.dtype.kind in "UT"):
+        return mine.astype(str), theirs.astype(str)
+    return mine, theirs
+
+
+def same_ids(mine: AnyArray, theirs: AnyArray) -> bool:
+    """Whether ids are the same in the same order."""
+    return len(mine) == len(theirs) and np.array_equal(*as_one_kind(mine, theirs))
+
+
+def rows_of(ids: AnyArray, among: AnyArray) -> IntArray | None:
+    """Positions of ids among others; None unless both hold the same ids, each once."""
+    mine, theirs = as_one_kind(ids, among)
+    order_of_mine, order = np.argsort(mine, kind="stable"), np.argsort(theirs, kind="stable")
+    sorted_ids = theirs[order]
+    repeated = len(sorted_ids) > 1 and (sorted_ids[1:] == sorted_ids[:-1]).any()
+    if len(mine) != len(theirs) or repeated or (mine[order_of_mine] != sorted_ids).any():
+        return None
+    rows = np.empty(len(mine), dtype=np.int64)
+    rows[order_of_mine] = order
+    return rows
+
+
+def _in_assumed_order(table: AnnotationTable, argument: str) -> AnnotationTable:
+    """Warn of an order that the table chose itself, and take it for that of X."""
+    if table.instance_order.assumed:
+        warn_caller(
+            f"X has no ids, and {argument} sorted its instances itself: rows of X are taken to be "
+            f"in this order, {table.instance_order.assumed}. Give X an index with the ids, or "
+            "build the table with tasks= in the order of the rows of X"
+        )
+    return replace(table, instance_order=GIVEN)
+
+
+def _not_matching(ids: AnyArray, instances: AnyArray, argument: str) -> AnnotationError:
+    mine, theirs = as_one_kind(ids, instances)
+    parts = [
+        f"{len(ids)} rows of X ({first_and_last(ids)}) and {len(instances)} instances of "
+        f"{argument} ({first_and_last(instances)}) do not match by id"
+    ]
+    for missing, text in (
+        (ids[~np.isin(mine, theirs)], f"rows of X are not among {argument}'s instances"),
+        (instances[~np.isin(theirs, mine)], f"instances of {argument} have no row in X"),
+    ):
+        if len(missing):
+            parts.append(f"{len(missing)} {text} ({first_and_last(missing)})")
+    for name, values in (("X", ids), (argument, instances)):
+        distinct, counts = np.unique(values, return_counts=True)
+        if len(distinct) < len(values):
+            parts.append(f"{name} holds {distinct[counts > 1][0].item()!r} twice")
+    return AnnotationError(
+        f"{'; '.join(parts)}. Select rows of X with X.loc[{argument}.instances], or instances "
+        f"with {argument}.select(instances=ids); from_frame(tasks=X.index) and "
+        "from_matrix(instances=X.index) name the instances by the index, "
+        "X.reset_index(drop=True) drops an index that holds no ids"
+    )

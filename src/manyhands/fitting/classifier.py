@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import prediction
@@ -24,7 +24,7 @@ from manyhands.fitting.callbacks import make_callbacks
 from manyhands.fitting.context import AnyFit
 from manyhands.fitting.optimizer import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
-from manyhands.fitting.reading import check_rows, find_annotators
+from manyhands.fitting.reading import check_rows, find_annotators, table_of
 from manyhands.fitting.saving import save
 from manyhands.fitting.specification import specification
 from manyhands.fitting.template import annotated_proba, balanced, fit_network
@@ -332,7 +332,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             strings, or the other way round.
         """
         check_is_fitted(self)
-        table = as_table(y)
+        table = table_of(X, y)
         check_rows(X, table)
         columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
         blocks = self._observed_log_proba(X, table, columns[table.annotator])
@@ -374,7 +374,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             If a class was not present in `fit`.
         """
         if prediction.is_gold(y):
-            prediction.check_gold(y, self.classes_)
+            y = prediction.read_gold(X, y, self.classes_)
             return float(super().score(X, y, sample_weight))
         table = prediction.observed_annotations(X, y, self.classes_, sample_weight)
         columns = find_annotators(self.annotators_, table.annotators, "y's annotators")

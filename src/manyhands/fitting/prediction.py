@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
+from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import check_rows, read_features
 from manyhands.inference.inputs import check_annotations
@@ -168,8 +169,9 @@ def is_gold(y: Any) -> bool:
     return not isinstance(y, AnnotationTable) and np.ndim(y) < 2
 
 
-def check_gold(y: Any, classes: AnyArray) -> None:
-    """Refuse gold labels if some are missing."""
+def read_gold(X: Any, y: Any, classes: AnyArray) -> Any:
+    """Gold labels of the rows of X; refused if some are missing."""
+    y = in_order_of_rows(X, y)
     gold = as_values(y)
     unknown = missing_mask(gold)
     if MISSING not in classes:
@@ -179,6 +181,7 @@ def check_gold(y: Any, classes: AnyArray) -> None:
             f"y has no gold label in row {np.flatnonzero(unknown)[0]} "
             f"({np.asarray(gold[unknown]).tolist()[0]!r}); leave out such rows"
         )
+    return y
 
 
 def observed_annotations(
@@ -190,9 +193,11 @@ def observed_annotations(
             "sample_weight applies to gold labels; give annotations their weights in the table "
             "instead"
         )
-    if not isinstance(y, AnnotationTable):
-        y = AnnotationTable.from_matrix(as_values(y), classes=classes)
-    table = as_table(y)
+    if isinstance(y, AnnotationTable):
+        table = matched(y, X)
+    else:
+        matrix = as_values(in_order_of_rows(X, y))
+        table = AnnotationTable.from_matrix(matrix, classes=classes)
     check_rows(X, table)
     table = table.observed
     check_annotations(table, argument="y")

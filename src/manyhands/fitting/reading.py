@@ -13,18 +13,28 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, resolve
+from manyhands.annotations.ids import as_frame, base_name, id_column, id_column_of, is_id_name
+from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
 from manyhands.training import Rows
-from manyhands.typing import IntArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 """Fitted attributes that scikit-learn sets while it validates X."""
 
+LABEL_NAMES = frozenset(
+    {"label", "labels", "gold", "goldlabel", "truelabel", "truth", "groundtruth", "class", "target"}
+)
+"""Names of columns of labels, as `base_name` gives them."""
 
-def as_target(y: Any, name: str) -> AnnotationTable:
-    """Read the target of the named estimator: a table, a matrix, or one label per row."""
+
+def as_target(X: Any, y: Any, name: str) -> AnnotationTable:
+    """Read the target of the named estimator: a table, a matrix, or one label per row of X.
+
+    The instances of a table are put into the order of the rows of X, if X carries ids.
+    """
     if y is None:
         raise AnnotationError(
             f"{name} requires y to be passed, but the target y is None; give an AnnotationTable, "
@@ -34,7 +44,12 @@ def as_target(y: Any, name: str) -> AnnotationTable:
         values = as_values(y)
         if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():
             check_classification_targets(values)
-    return as_table(y)
+    return table_of(X, y)
+
+
+def table_of(X: Any, y: Any) -> AnnotationTable:
+    """Read annotations of the rows of X, matched with them by id if both have ids."""
+    return matched(y, X) if isinstance(y, AnnotationTable) else as_table(in_order_of_rows(X, y))
 
 
 def drop_weightless(table: AnnotationTable) -> AnnotationTable:
@@ -42,9 +57,9 @@ def drop_weightless(table: AnnotationTable) -> AnnotationTable:
     return table if table.weights is None else table.take(table.weights > 0)
 
 
-def read_target(y: Any, name: str) -> AnnotationTable:
+def read_target(X: Any, y: Any, name: str) -> AnnotationTable:
     """Read a target as `as_target` does, without annotations of weight 0."""
-    return drop_weightless(as_target(y, name))
+    return drop_weightless(as_target(X, y, name))
 
 
 def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -63,6 +78,7 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     AnnotationError
         If X is text, or the shape of an instance differs from that in ``fit``.
     """
+    X = as_fitted(estimator, X, reset=reset)
     if _is_dict(X):
         X = Rows(X)
     _refuse_text(estimator, X)
@@ -115,6 +131,108 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def as_fitted(estimator: Any, X: Any, *, reset: bool) -> Any:
+    """Columns of a frame as `fit` had them, matched by name, without the column of ids.
+
+    Anything but a frame, and a frame whose columns have no names, is returned as it is.
+
+    Raises
+    ------
+    AnnotationError
+        If columns of `fit` are missing, or there are others.
+    """
+    frame = as_frame(X)
+    if frame is None:
+        return X
+    names = [] if reset else getattr(estimator, "feature_names_in_", np.array([])).tolist()
+    columns = frame.columns
+    ids = None
+    if not hasattr(X, "iloc"):  # pandas has an index.
+        ids = id_column(name for name in columns if name not in names)
+    features = [name for name in columns if name != ids]
+    if names and features != names and all(isinstance(name, str) for name in features):
+        _check_names(features, names, type(estimator).__name__)
+        features = names
+    return X if features == columns else frame.select(features).to_native()
+
+
+def _check_names(given: list[str], names: list[str], estimator: str) -> None:
+    """Refuse columns other than those in `fit`."""
+    missing = [name for name in names if name not in given]
+    extra = [name for name in given if name not in names]
+    if not missing and not extra:
+        return
+    problems = []
+    if missing:
+        problems.append(f"lacks {_shown(missing)}, which {estimator} was fitted on")
+    if extra:
+        problems.append(f"has {_shown(extra)}, which it was not fitted on")
+    raise AnnotationError(f"X {', and '.join(problems)}; add or drop columns, or rename them")
+
+
+def _shown(names: list[str]) -> str:
+    plural = "column" if len(names) == 1 else f"{len(names)} columns"
+    return f"{plural} {', '.join(map(repr, names[:5]))}{', ...' if len(names) > 5 else ''}"
+
+
+def warn_of_telling_columns(X: Any, table: AnnotationTable) -> None:
+    """Warn of columns of a frame that are called like, or equal to, the label or the id.
+
+    Parameters
+    ----------
+    X : any
+    table : AnnotationTable
+        Its instances are the rows of X.
+    """
+    frame = as_frame(X)
+    if frame is None:
+        return
+    reasons = {}
+    ids, votes = id_column_of(X), table.vote_counts()
+    for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
+        if name == ids:
+            continue
+        values = column.to_numpy()
+        if is_id_name(str(name)) or base_name(str(name)) in LABEL_NAMES:
+            reasons[name] = "so called"
+        elif _equals_ids(values, table):
+            reasons[name] = "equal to the ids"
+        elif _equals_votes(values, table, votes):
+            reasons[name] = "equal to the most annotated class"
+    if reasons:
+        shown = ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
+        warn_caller(
+            f"columns of X look like the label or the id and are used as features: {shown}. Drop "
+            "them, or make the ids the index, unless new instances have such features, too"
+        )
+
+
+def _equals_ids(values: AnyArray, table: AnnotationTable) -> bool:
+    """Whether a column holds the ids of the instances, or the numbers of the rows."""
+    if len(values) < 2 or values.dtype.kind not in "iufOUT":
+        return False
+    return any(
+        values[0] == ids[0] and bool(np.all(values == ids))
+        for ids in (table.instances, np.arange(len(values)), np.arange(1, len(values) + 1))
+    )
+
+
+def _equals_votes(values: AnyArray, table: AnnotationTable, votes: FloatArray) -> bool:
+    """Whether a column holds a most annotated class of every annotated instance, or its code."""
+    annotated = np.flatnonzero(votes.any(axis=1))
+    values, votes = values[annotated], votes[annotated]
+    numeric = table.classes.dtype.kind in "iub"
+    if len(values) < 2 or values.dtype.kind not in ("iufb" if numeric else "iufbOUT"):
+        return False
+    text = values.dtype.kind in "OUT"
+    classes = table.classes if numeric or text else np.arange(table.n_classes)
+    cells = values[:, None] == classes
+    return bool(
+        (cells.any(axis=0).sum() > 1)
+        and (np.where(cells, votes, -1).max(axis=1) == votes.max(axis=1)).all()
+    )
 
 
 def check_rows(X: Any, table: AnnotationTable) -> None:

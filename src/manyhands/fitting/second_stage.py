@@ -20,10 +20,13 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.prediction import GRID_ENTRIES
 from manyhands.fitting.reading import (
+    SET_WITH_FEATURES,
+    as_fitted,
     check_learnable,
     find_annotators,
     read_target,
     set_vocabularies,
+    warn_of_telling_columns,
 )
 from manyhands.fitting.seeding import draw_seed, set_random_states
 from manyhands.fitting.template import set_annotator_attributes
@@ -94,15 +97,20 @@ class SecondStageClassifier(BaseCrowdClassifier):
                 f"start={type(start).__name__} gives weights to a network; the second stage "
                 f"{type(self._network).__name__} has none: leave start out"
             )
-        table = read_target(y, type(self).__name__)
+        table = read_target(X, y, type(self).__name__)
         check_learnable(X, table)
+        warn_of_telling_columns(X, table)
+        X = as_fitted(self, X, reset=True)
         set_vocabularies(self, table)
         rng = np.random.default_rng(draw_seed(self.random_state))
         self.estimator_, belief = self._fit_second_stage(X, table, rng)
         set_annotator_attributes(self, table, belief)
         self.history_ = History()
-        if hasattr(self.estimator_, "n_features_in_"):
-            self.n_features_in_ = self.estimator_.n_features_in_
+        for name in SET_WITH_FEATURES:
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+            elif hasattr(self, name):
+                delattr(self, name)  # From an earlier fit.
 
     @abstractmethod
     def _fit_second_stage(
@@ -131,7 +139,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
         if not hasattr(self, "estimator_"):
             return super().predict_proba(X)
-        given = self.estimator_.predict_proba(X)
+        given = self.estimator_.predict_proba(as_fitted(self, X, reset=False))
         # The second stage may not have seen every class.
         proba = np.zeros((len(given), len(self.classes_)))
         seen, _ = encode(

@@ -23,6 +23,7 @@ from manyhands.fitting.reading import (
     drop_weightless,
     read_features,
     set_vocabularies,
+    warn_of_telling_columns,
 )
 from manyhands.fitting.seeding import draw_seed
 from manyhands.fitting.watching import Watch
@@ -61,10 +62,11 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> None:
         See `BaseCrowdClassifier.fit`.
     """
     weights = start_weights(model, start)
-    given = as_target(y, type(model).__name__)
-    X = read_features(model, X, reset=True)
+    given = as_target(X, y, type(model).__name__)
     table = drop_weightless(given)
+    named, X = X, read_features(model, X, reset=True)
     check_learnable(X, table)
+    warn_of_telling_columns(named, table)
     set_vocabularies(model, table)
     device = pick_device(model.device)
     seed = draw_seed(model.random_state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import numpy as np
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask, tidy
-from manyhands.annotations.passes import check_no_class, pass_kinds, recode_passes
+from manyhands.annotations.passes import check_no_class, pass_kinds
+from manyhands.annotations.target import as_one_kind, over
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     find_column,
@@ -122,12 +122,7 @@ def read_annotations(
         frame, values, code_names = label_values(frame, names["label"], classes)
         if code_names is not None:
             check_no_class(integer_marks(marks), range(len(code_names)))
-        with warnings.catch_warnings():
-            if tasks is not None:  # their order is settled below
-                warnings.filterwarnings("ignore", message=".*numbers as text")
-            table = AnnotationTable.from_frame(
-                frame, **names, classes=values, duplicates=duplicates
-            )
+        table = AnnotationTable.from_frame(frame, **names, classes=values, duplicates=duplicates)
         if code_names is not None:
             table = replace(table, classes=code_names)
         return table if tasks is None else _over_tasks(table, make_vocabulary(tasks, "tasks"))
@@ -200,10 +195,7 @@ def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> 
 
 def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
     """Re-index a table by the ids of the feature rows, in their order."""
-    ids, wanted = table.instances, tasks
-    if (ids.dtype.kind in "UT") != (tasks.dtype.kind in "UT"):
-        # An integer and a string are the same id if the string is the integer's canonical form.
-        ids, wanted = ids.astype(str), tasks.astype(str)
+    ids, wanted = as_one_kind(table.instances, tasks)
     unknown = ids[~np.isin(ids, wanted)]
     if len(unknown):
         raise AnnotationError(
@@ -212,13 +204,7 @@ def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
             "Drop their annotations, or add their features"
         )
     positions, _ = encode(ids, wanted, argument="tasks", vocabulary_name="tasks")
-    passes = table.passes
-    return replace(
-        table,
-        instance=positions[table.instance],
-        instances=tasks,
-        passes=None if passes is None else recode_passes(passes, instance=positions),
-    )
+    return over(table, tasks, positions)
 
 
 def _check_row_numbers(ids: AnyArray, n: int, annotations: Path, features: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,6 +10,7 @@ import narwhals as nw
 import numpy as np
 
 from manyhands.annotations.encoding import distinct_text, missing_mask
+from manyhands.annotations.ids import ID_NAMES, base_name, letters
 from manyhands.exceptions import AnnotationError
 from manyhands.io.opening import SEPARATORS, suffix_of
 from manyhands.typing import AnyArray, BoolArray
@@ -25,24 +24,11 @@ _LOG = logging.getLogger("manyhands")
 # Column names that other tools use. A final "id" (user_id, WorkerID) is ignored, except in columns
 # of labels: annotation_id numbers the annotations.
 _SYNONYMS = {
-    "task": {"task", "instance", "item", "question", "example", "sample", "document", "image"},
+    "task": ID_NAMES,
     "worker": {"worker", "annotator", "user", "rater", "labeler", "labeller", "coder"},
     "label": {"label", "answer", "annotation", "response", "class", "category", "rating"},
     "gold": {"label", "gold", "goldlabel", "truelabel", "truth", "groundtruth", "class", "y"},
 }
-
-
-def id_column(names: Iterable[str]) -> str | None:
-    """Find the column of ids, or None."""
-    names = list(names)
-    if "task" in names:
-        return "task"
-    found = [n for n in names if n != "X" and _base(n) in _SYNONYMS["task"] | {""}]
-    if len(found) > 1:
-        raise AnnotationError(
-            f"{preview(found)} could all be the ids; rename the right column to 'task'"
-        )
-    return found[0] if found else None
 
 
 def find_column(frame: Frame, argument: str, name: str) -> str:
@@ -50,7 +36,7 @@ def find_column(frame: Frame, argument: str, name: str) -> str:
     default = "label" if argument == "gold" else argument
     if name in frame.columns or name != default:
         return name
-    simplified = _base if argument in ("task", "worker") else _letters
+    simplified = base_name if argument in ("task", "worker") else letters
     found = [c for c in frame.columns if simplified(c) in _SYNONYMS[argument]]
     if len(found) > 1:
         raise AnnotationError(
@@ -61,16 +47,6 @@ def find_column(frame: Frame, argument: str, name: str) -> str:
         return name
     _LOG.info("column %r is read as the %s", found[0], default)
     return found[0]
-
-
-def _base(name: str) -> str:
-    """Normalise a column name: 'Worker_ID' to 'worker', 'id' to ''."""
-    return _letters(name).removesuffix("id")
-
-
-def _letters(name: str) -> str:
-    """Keep the letters and digits of a column name, in lower case."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def require_column(frame: Frame, argument: str, name: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any, cast
 import narwhals as nw
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.columns import Frame, id_column, preview
+from manyhands.io.columns import Frame, preview
 from manyhands.io.opening import SEPARATORS, suffix_of
 
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
@@ -72,13 +72,13 @@ def _check_header(header: list[str], separator: str) -> None:
         )
 
 
-def read_csv(path: Path, *, features: list[str] | None = None) -> Frame:
+def read_csv(path: Path, *, features: list[str] | None = None, ids: str | None = None) -> Frame:
     """Read all columns as text; with a header of ``features``, read all but the ids as numbers."""
     try:
         import pandas as pd
     except ImportError as error:
         raise_missing_extra(f"Reading a {suffix_of(path)} file", "io", error)
-    options = {"dtype": str, "na_values": [""]} if features is None else _numeric(features)
+    options = {"dtype": str, "na_values": [""]} if features is None else _numeric(features, ids)
     with _text(path) as text, warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         try:
@@ -103,11 +103,13 @@ def read_csv(path: Path, *, features: list[str] | None = None) -> Frame:
     return cast(Frame, nw.from_native(frame, eager_only=True))
 
 
-def _numeric(header: list[str]) -> dict[str, Any]:
+def _numeric(header: list[str], id_name: str | None) -> dict[str, Any]:
     """Options with which pandas reads all columns except the ids as numbers."""
-    id_name = id_column(name.strip() for name in header)
     ids = {name for name in header if name.strip() == id_name}
     return {
+        # pandas would rename a column without a name, as its own index is when written.
+        "names": header,
+        "header": 0,
         "dtype": dict.fromkeys(ids, str),
         "na_values": {name: _MISSING_NUMBERS for name in header if name not in ids},
     }

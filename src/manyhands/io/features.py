@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,9 @@ import narwhals as nw
 import numpy as np
 
 from manyhands.annotations.encoding import make_vocabulary
-from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import (
-    canonical,
-    id_column,
-    preview,
-)
+from manyhands.annotations.ids import id_column
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.io.columns import canonical, preview
 from manyhands.io.csv_files import csv_header, read_csv
 from manyhands.io.frames import read_parquet
 from manyhands.io.opening import SEPARATORS, PathLike, existing_file, naming, suffix_of
@@ -31,16 +29,30 @@ class FeatureFile:
     X : float32 array of shape (n_samples, ...), or uint8 for images stored as such
     tasks : array of shape (n_samples,) or None
         Ids of the rows; None if the file has none.
+    columns : tuple of str or None
+        Names of the features; None if the file has none.
     """
 
     X: AnyArray
     tasks: AnyArray | None = None
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def frame(self) -> Any:
+        """X as a pandas frame with the ids as its index, if the file names the columns; else X."""
+        if self.columns is None:
+            return self.X
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise_missing_extra("Features with names", "io", error)
+        return pd.DataFrame(self.X, index=self.tasks, columns=list(self.columns))
 
     def __len__(self) -> int:
         return len(self.X)
 
 
-def read_features(path: PathLike) -> FeatureFile:
+def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile:
     """Read features from a file.
 
     Parameters
@@ -51,6 +63,8 @@ def read_features(path: PathLike) -> FeatureFile:
           holds the ids;
         - .csv, .tsv (either with .gz), .parquet, .pq: numeric columns; a column ``task``
           (``instance``, ``id``, ...) holds the ids.
+    known : collection of str
+        Names of columns that are features, even if they are called as ids are.
 
     Returns
     -------
@@ -75,9 +89,10 @@ def read_features(path: PathLike) -> FeatureFile:
         elif suffix == ".npz":
             X, ids = _from_archive(path)
         else:
-            X, ids, columns = _from_columns(path)
+            X, ids, columns = _from_columns(path, known)
         X = _checked_features(X, columns)
-        return FeatureFile(X, None if ids is None else _row_ids(ids, len(X)))
+        names = None if columns is None else tuple(columns)
+        return FeatureFile(X, None if ids is None else _row_ids(ids, len(X)), names)
 
 
 def read_array(path: Path) -> AnyArray:
@@ -107,11 +122,17 @@ def _from_archive(path: Path) -> tuple[AnyArray, AnyArray | None]:
         return X, None if id_name is None else archive[id_name]
 
 
-def _from_columns(path: Path) -> tuple[AnyArray, AnyArray | None, list[str]]:
+def _from_columns(
+    path: Path, known: Collection[str]
+) -> tuple[AnyArray, AnyArray | None, list[str]]:
     text = suffix_of(path) in SEPARATORS
-    header = csv_header(path) if text else []
-    frame = read_csv(path, features=header) if text else read_parquet(path)
-    id_name = id_column(frame.columns)
+    if text:
+        header = csv_header(path)
+        id_name = id_column(name.strip() for name in header if name.strip() not in known)
+        frame = read_csv(path, features=header, ids=id_name)
+    else:
+        frame = read_parquet(path)
+        id_name = id_column(name for name in frame.columns if name not in known)
     columns = [name for name in frame.columns if name != id_name]
     numeric = {c for c in columns if frame[c].dtype.is_numeric() or frame[c].dtype == nw.Boolean}
     other = [c for c in columns if c not in numeric]

@@ -152,9 +152,9 @@ def predict_file(
     if out is not None:
         check_table_path(out)
     model = load(folder)
-    data = read_features(features)
+    data = read_features(features, known=getattr(model, "feature_names_in_", ()))
     tasks = np.arange(len(data)) if data.tasks is None else data.tasks
-    proba = model.predict_proba(data.X)
+    proba = model.predict_proba(data.frame)
     codes = model._decide(proba)
     if out is not None:
         columns = label_columns(codes, proba, tasks, model.classes_)

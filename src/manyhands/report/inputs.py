@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import encode, equal_mask, missing_mask
+from manyhands.annotations.target import matched, rows_of, same_ids
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
@@ -97,6 +99,7 @@ def read_inputs(
     _check_fitted(classifier, "classes_", "classifier", "fit(X, table)")
     _check_annotators(aggregator, observed, "aggregator")
     _check_annotators(classifier, observed, "classifier")
+    X = None if X is None else _in_order(observed, X)
     predicted = None if X is None else _predict(classifier, X, observed)
     inferred = _infer(observed, aggregator, classifier, predicted, labels, posterior)
     gold_codes = None if gold is None else read_labels(gold, observed, "gold")
@@ -104,6 +107,12 @@ def read_inputs(
     return Inputs(
         whole, observed, inferred, aggregator, classifier, predicted, gold_codes, expectations
     )
+
+
+def _in_order(table: AnnotationTable, X: Any) -> Any:
+    """Put the rows of X into the order of the table's instances, if both have ids."""
+    ids = matched(table, X, argument="table").instances
+    return X if same_ids(ids, table.instances) else _safe_indexing(X, rows_of(table.instances, ids))
 
 
 def read_labels(values: Any, table: AnnotationTable, argument: str) -> IntArray:

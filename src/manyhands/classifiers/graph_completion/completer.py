@@ -160,7 +160,7 @@ class GraphCompleter(BaseEstimator):
                     f"patience={self.patience} needs something to watch; give validation= a "
                     "fraction of the annotations"
                 )
-            table = read_target(y, type(self).__name__)
+            table = read_target(X, y, type(self).__name__)
             X = read_features(self, X, reset=True)
             check_rows(X, table)
             check_annotations(table, argument="y")

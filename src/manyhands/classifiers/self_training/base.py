@@ -112,7 +112,7 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             refuse_classes(self)
             self._validate_params()
             check_parameters(self)
-            table = read_target(y, type(self).__name__)
+            table = read_target(X, y, type(self).__name__)
             training = SelfTraining.of(self, X, table, watch or Watch())
             guard = Guard.of(self, training)
             kept = run_rounds(self, training, guard)

@@ -127,7 +127,7 @@ def fit(
     gold_rows = None if gold_file is None else match_gold(gold_file, table)
     result = run_job(
         estimator,
-        rows.X,
+        rows.frame,
         table,
         out,
         gold=gold_rows,

@@ -1,0 +1,307 @@
+"""Ids of instances: the order that a table gives them, and the ids that the rows of X carry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import narwhals as nw
+import numpy as np
+
+from manyhands.annotations.encoding import check_no_mixture, is_text, missing_mask, tidy
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import AnyArray, IntArray
+
+# -- the order of a table's instances -------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceOrder:
+    """Where the order of a table's instances comes from. Selections of rows keep it.
+
+    Attributes
+    ----------
+    kind : {"given", "sorted", "numbered"}
+        "given": by ``tasks=``, ``instances=`` or X. "sorted": the table sorted the ids that it
+        found. "numbered": there are no ids; instances are numbered as the rows of a matrix are.
+    assumed : str
+        First and last ids as the table sorted them, for the warning that rows of X without ids
+        are taken to be in this order. Empty if they are 0..n-1, or the table did not sort.
+    rows : integer array or None
+        Positions of the instances in the table from which they were selected; None: 0..n-1.
+    """
+
+    kind: Literal["given", "sorted", "numbered"]
+    assumed: str = ""
+    rows: IntArray | None = None
+
+    def at(self, positions: IntArray) -> InstanceOrder:
+        """Order of the instances at some positions."""
+        return replace(self, rows=positions if self.rows is None else self.rows[positions])
+
+    def extended(self, n: int, total: int) -> InstanceOrder:
+        """Order after instances were appended to n, which are then ``total``."""
+        if self.rows is None or n == total:
+            return self
+        return replace(self, rows=np.concatenate([self.rows, np.full(total - n, -1)]))
+
+    def numbers(self, ids: AnyArray) -> bool:
+        """Whether ids are the numbers of the instances' rows, rather than ids of their own."""
+        rows = np.arange(len(ids)) if self.rows is None else self.rows
+        return ids.dtype.kind in "iu" and np.array_equal(ids, rows)
+
+
+GIVEN = InstanceOrder("given")
+NUMBERED = InstanceOrder("numbered")
+
+
+def names_ids(key: Any, ids: AnyArray) -> bool:
+    """Whether a selection of instances names them, rather than positions, a mask or a slice."""
+    kind = "" if isinstance(key, slice) else np.asarray(key).dtype.kind
+    return kind in "UTO" or (kind in "iu" and not is_text(ids))
+
+
+def sorted_order(ids: AnyArray) -> InstanceOrder:
+    """Order of instances that the table itself sorted."""
+    rows = np.arange(len(ids))
+    numbers = np.array_equal(ids, rows.astype(str) if is_text(ids) else rows)
+    return InstanceOrder("sorted", "" if numbers else first_and_last(ids))
+
+
+def in_natural_order(codes: IntArray, ids: AnyArray) -> tuple[IntArray, AnyArray]:
+    """Sort text ids naturally, "img2" before "img10", and code them anew.
+
+    Parameters
+    ----------
+    codes : integer array
+        Positions in ``ids``.
+    ids : array of distinct ids
+        Numbers are returned as they are.
+
+    Returns
+    -------
+    codes, ids : arrays
+    """
+    if not is_text(ids):
+        return codes, ids
+    texts = ids.tolist()
+    order = np.array(sorted(range(len(texts)), key=lambda i: _natural_key(texts[i])), dtype=int)
+    return np.argsort(order)[codes], ids[order]
+
+
+def _natural_key(text: str) -> tuple[Any, ...]:
+    """Compare runs of digits as numbers: by their length, without leading zeros, then as text."""
+    parts: list[Any] = re.split("([0-9]+)", text)
+    digits = [part.lstrip("0") for part in parts[1::2]]
+    parts[1::2] = [(len(part), part) for part in digits]
+    return (*parts, (), text)
+
+
+def first_and_last(ids: AnyArray) -> str:
+    """Format the first two ids and the last for a message."""
+    shown = [repr(value.item()) for value in ids[:2]]
+    if len(ids) > 3:
+        shown.append("...")
+    return ", ".join([*shown, *(repr(value.item()) for value in ids[2:][-1:])])
+
+
+# -- columns that hold ids ------------------------------------------------------------------------
+
+ID_NAMES = {"task", "instance", "item", "question", "example", "sample", "document", "image"}
+"""Names of columns of ids, as `base_name` gives them; a bare "id" is one, too."""
+
+
+def base_name(name: str) -> str:
+    """Normalise a column name: 'Worker_ID' to 'worker', 'id' to ''."""
+    return letters(name).removesuffix("id")
+
+
+def letters(name: str) -> str:
+    """Keep the letters and digits of a column name, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def is_id_name(name: str) -> bool:
+    """Whether a column is called as ids are: 'task', 'image_id', 'ID', ..."""
+    # pandas writes an index without a name as "" into CSV files, and as the latter into Parquet.
+    return name != "X" and (base_name(name) in ID_NAMES | {""} or name == "__index_level_0__")
+
+
+def id_column(names: Iterable[Any]) -> str | None:
+    """Find the column of ids by its name ('task', 'instance', 'id', ...), or None.
+
+    Raises
+    ------
+    AnnotationError
+        If several have such a name, and none is 'task'.
+    """
+    names = list(names)
+    if "task" in names:
+        return "task"
+    found = [n for n in names if isinstance(n, str) and is_id_name(n)]
+    if len(found) > 1:
+        shown = ", ".join(map(repr, found[:3])) + (" ..." if len(found) > 3 else "")
+        raise AnnotationError(f"{shown} could all be the ids; rename the right column to 'task'")
+    return found[0] if found else None
+
+
+def read_wide(A: Any, instances: Any, annotators: Any) -> tuple[Any, Any, Any]:
+    """Split a wide frame into its values, the ids of its rows and the names of its columns.
+
+    Anything but a frame is returned as it is, and ids that are given win.
+
+    Raises
+    ------
+    AnnotationError
+        If a column is called as ids are, or looks like them, and cannot be used as such.
+    """
+    frame = as_frame(A)
+    if frame is None:
+        return A, instances, annotators
+    index = row_ids(A, "A") if hasattr(A, "iloc") else None
+    has_ids = instances is not None or not (index is None or index.default)
+    if instances is None and index is not None and not index.default:
+        instances = index.values
+    name = id_column(frame.columns)
+    if name is not None:
+        values = frame[name].to_numpy()
+        problem = "the ids are given already" if has_ids else _no_ids(values)
+        if problem:
+            raise AnnotationError(
+                f"column {name!r} of A is called as ids are, but {problem}; drop it, or rename it "
+                "if it is an annotator"
+            )
+        instances, frame = values, frame.drop(name)
+    _check_annotators_only(frame)
+    # pyarrow fills the gaps of its categories.
+    exact = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
+    matrix = np.array(exact)
+    if matrix.dtype == object:
+        matrix[missing_mask(matrix)] = None
+    return matrix, instances, frame.columns if annotators is None else annotators
+
+
+def _no_ids(values: AnyArray) -> str:
+    """Say why a column cannot hold the ids of instances; empty if it can."""
+    if missing_mask(values).any():
+        return "it has empty cells"
+    if values.dtype.kind not in "iuOUT":
+        return f"it holds values such as {values[0].item()!r}"
+    distinct, counts = np.unique(values.astype(str), return_counts=True)
+    return "" if len(distinct) == len(values) else f"it repeats {distinct[counts > 1][0].item()!r}"
+
+
+def _check_annotators_only(frame: nw.DataFrame[Any]) -> None:
+    """Refuse a column with another value in every row, few of which other columns hold."""
+    # A narwhals frame reads frame[0] as a row.
+    columns = {
+        name: column.to_list()
+        for name, column in zip(frame.columns, frame.iter_columns(), strict=True)
+    }
+    distinct = {name: set(values) for name, values in columns.items()}
+    for name, values in columns.items():
+        others = set().union(*(held for other, held in distinct.items() if other != name))
+        if (
+            others
+            and len(distinct[name]) == len(values) > 3
+            and 2 * len(distinct[name] & others) < len(values)
+        ):
+            raise AnnotationError(
+                f"column {name!r} of A holds another value in each of {len(values)} rows, as ids "
+                f"do ({values[0]!r}, {values[1]!r}, ...). Call it 'task' or make it the index if "
+                "they are ids, drop it if not; if it is an annotator, give A.to_numpy()"
+            )
+
+
+# -- the ids that the rows of X carry -------------------------------------------------------------
+
+
+class RowIds(NamedTuple):
+    """Ids of the rows of X.
+
+    Attributes
+    ----------
+    values : array of shape (n_samples,)
+    default : bool
+        Whether they are pandas' default index, 0..n-1, which says nothing about instances.
+    """
+
+    values: AnyArray
+    default: bool = False
+
+
+def row_ids(X: Any, argument: str = "X") -> RowIds | None:
+    """Ids that the rows of X carry.
+
+    Parameters
+    ----------
+    X : any
+        A pandas frame or Series carries its index; a polars or pyarrow frame the column named as
+        ids are (see `id_column`). Nothing else carries ids.
+    argument : str
+        Its name, for messages.
+
+    Raises
+    ------
+    AnnotationError
+        If the index cannot be ids of instances: several levels, times, fractions, gaps.
+    """
+    if hasattr(X, "iloc") and hasattr(X, "index"):
+        return _index_ids(X.index, argument)
+    name = id_column_of(X)
+    if name is None:
+        return None
+    values = nw.from_native(X, eager_only=True)[name].to_numpy()
+    return RowIds(_as_ids(values, f"column {name!r} of {argument}", "rename or correct it"))
+
+
+def id_column_of(X: Any) -> str | None:
+    """Name of the id column of a polars or pyarrow frame; None for anything else."""
+    frame = as_frame(X)
+    return None if frame is None or hasattr(X, "iloc") else id_column(frame.columns)
+
+
+def as_frame(X: Any) -> nw.DataFrame[Any] | None:
+    """Return a pandas, polars or pyarrow frame as a narwhals one; None for anything else."""
+    if not nw.dependencies.is_into_dataframe(X):
+        return None
+    try:
+        return nw.from_native(X, eager_only=True)
+    except nw.exceptions.DuplicateError:
+        names = [str(name) for name in X.columns]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise AnnotationError(
+            f"the frame has several columns {twice!r}; give every column its own name"
+        ) from None
+
+
+def is_default_index(index: Any) -> bool:
+    """Whether a pandas index is the one that frames get by themselves, 0..n-1."""
+    return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
+
+
+def _index_ids(index: Any, argument: str) -> RowIds:
+    mend = (
+        f"set one level of integers or strings as the index, or drop it with "
+        f"{argument}.reset_index(drop=True)"
+    )
+    if getattr(index, "nlevels", 1) > 1:
+        raise AnnotationError(
+            f"{argument} has an index of {index.nlevels} levels ({index[0]!r}), which cannot be "
+            f"ids of instances; {mend}"
+        )
+    if type(index).__name__ == "RangeIndex":
+        return RowIds(np.array(index), is_default_index(index))
+    return RowIds(_as_ids(np.asarray(index), f"the index of {argument}", mend))
+
+
+def _as_ids(values: AnyArray, argument: str, mend: str) -> AnyArray:
+    try:
+        if missing_mask(values).any():
+            raise AnnotationError(f"{argument} holds a missing value")
+        check_no_mixture(values, argument)
+        return tidy(values, argument)
+    except AnnotationError as error:
+        raise AnnotationError(f"{error}. These cannot be ids of instances: {mend}") from error

@@ -1,0 +1,385 @@
+"""Rows of X belong to the instances of the table: by id, or in an order that is stated."""
+
+import pickle
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import shuffle
+
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    CrowdLayerClassifier,
+    DASCClassifier,
+    summarize,
+)
+from manyhands.exceptions import AnnotationError
+
+N = 60
+ASSUMED = r"X has no ids.*'img0', 'img1', \.\.\., 'img59'"
+
+
+@pytest.fixture
+def data():
+    """Features with text ids as index, long annotations of them, and gold labels."""
+    rng = np.random.default_rng(0)
+    gold = rng.integers(3, size=N)
+    ids = [f"img{i}" for i in range(N)]
+    X = pd.DataFrame(rng.normal(size=(N, 4)) * 0.3, columns=list("abcd"), index=ids)
+    X.iloc[:, :3] += np.eye(3)[gold] * 3
+    votes = np.where(rng.random((N, 5)) < 0.8, gold[:, None], rng.integers(3, size=(N, 5)))
+    long = pd.DataFrame(
+        {"task": np.repeat(ids, 5), "worker": np.tile(list("vwxyz"), N), "label": votes.ravel()}
+    )
+    return X, long.sample(frac=1, random_state=0), pd.Series(gold, index=ids)
+
+
+def quick():
+    return AggregatedClassifier(backbone=LogisticRegression(max_iter=2000))
+
+
+def network():
+    return CrowdLayerClassifier(max_epochs=10, lr=0.05, random_state=0, device="cpu")
+
+
+def accuracy(X, table, gold, model=None):
+    return (model or quick()).fit(X, table).score(X, gold)
+
+
+# -- ids match, whatever the order ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [quick, network])
+def test_text_ids_in_the_order_of_x(data, make):
+    X, long, gold = data
+    assert accuracy(X, AnnotationTable.from_frame(long), gold, make()) > 0.9
+
+
+@pytest.mark.parametrize("make", [quick, network, lambda: DASCClassifier(network(), n_rounds=1)])
+def test_a_shuffled_frame_is_matched_by_its_index(data, make):
+    X, long, gold = data
+    X = X.sample(frac=1, random_state=1)
+    assert accuracy(X, AnnotationTable.from_frame(long), gold, make()) > 0.9
+
+
+@pytest.mark.parametrize("make", [quick, network])
+def test_every_use_of_a_table_with_x_is_matched(data, make):
+    X, long, gold = data
+    table = AnnotationTable.from_frame(long)
+    shuffled = X.sample(frac=1, random_state=1)
+    model = make().fit(X, table)
+    assert model.score(shuffled, table) == pytest.approx(model.score(X, table))
+    assert model.score(shuffled, gold) == model.score(X, gold)
+    # In the order of the table's annotations, whatever that of X.
+    np.testing.assert_allclose(
+        model.predict_observed_proba(shuffled, table),
+        model.predict_observed_proba(X, table),
+        rtol=1e-5,
+    )
+    reports = [summarize(table, classifier=model, X=rows) for rows in (X, shuffled)]
+    assert reports[0]["labels"] == reports[1]["labels"]
+
+
+def test_integer_ids_of_a_sampled_frame_are_matched(data):
+    X, long, gold = data
+    X, gold = X.reset_index(drop=True), gold.reset_index(drop=True)
+    long["task"] = long["task"].str.removeprefix("img").astype(int)
+    table = AnnotationTable.from_frame(long)
+    assert accuracy(X, table, gold) > 0.9
+    assert accuracy(X.sample(frac=1, random_state=1), table, gold.sample(frac=1, random_state=1))
+    shuffled = X.sample(frac=1, random_state=1)
+    assert accuracy(shuffled, table, gold[shuffled.index]) > 0.9
+    # Numbers as text are the same ids.
+    as_text = AnnotationTable.from_frame(long.assign(task=long["task"].astype(str)))
+    assert accuracy(shuffled, as_text, gold[shuffled.index]) > 0.9
+
+
+@pytest.mark.parametrize("make", [quick, network])
+@pytest.mark.parametrize("kind", ["polars", "pyarrow"])
+def test_polars_and_pyarrow_carry_ids_in_a_column(data, kind, make):
+    X, long, gold = data
+    X = X.sample(frac=1, random_state=1)
+    table, frame = AnnotationTable.from_frame(long), X.rename_axis("image_id").reset_index()
+    other = pl.from_pandas(frame) if kind == "polars" else pa.Table.from_pandas(frame)
+    model = make().fit(other, table)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    assert model.score(other, gold[X.index].to_numpy()) > 0.9
+    np.testing.assert_allclose(
+        model.predict_proba(other), model.predict_proba(other.select(list("dcba"))), atol=1e-6
+    )
+    with pytest.raises(AnnotationError, match="60 rows of X are not among y's instances"):
+        make().fit(other, AnnotationTable.from_frame(long.assign(task=long["task"] + "x")))
+
+
+def test_the_index_of_a_series_of_labels_counts_too(data):
+    X, _, gold = data
+    shuffled = X.sample(frac=1, random_state=1)
+    expected = quick().fit(X, gold)
+    assert quick().fit(shuffled, gold).score(X, gold) == expected.score(shuffled, gold) == 1
+    with pytest.raises(AnnotationError, match=r"X \(59 rows\) and y \(60 rows\) differ.*img3"):
+        expected.score(X.drop("img3"), gold)
+
+
+# -- ids that do not match are refused ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X: X.drop("img7"), r"59 rows of X .* 60 instances of y.*1 instances.*'img7'"),
+        (lambda X: pd.concat([X, X[:1].rename({"img0": "new"})]), r"1 rows of X are.*'new'"),
+        (lambda X: pd.concat([X[1:], X[1:2]]), r"'img0'.*X holds 'img1' twice"),
+        (lambda X: X.rename(str.upper), r"60 rows of X are.*'IMG0'.*60 instances.*'img0'"),
+        (lambda X: X.set_axis(range(5, N + 5)), r"60 rows.*\(5, 6, \.\.\., 64\).*reset_index"),
+        (lambda X: X.set_axis(pd.date_range("2020", periods=N)), r"index of X.*reset_index"),
+        (lambda X: X.set_index(["a", "b"]), r"index of 2 levels"),
+        (lambda X: X.set_axis([None, *X.index[1:]]), r"index of X holds a missing value"),
+        (lambda X: X.set_axis([0, *X.index[1:]]), r"index of X mixes strings"),
+    ],
+)
+def test_rows_missing_extra_repeated_or_otherwise_named_are_refused(data, change, message):
+    X, long, _ = data
+    table = AnnotationTable.from_frame(long)
+    model, X = quick().fit(X, table), change(X)
+    for use in (quick().fit, model.score, model.predict_observed_proba):
+        with pytest.raises(AnnotationError, match=message):
+            use(X, table)
+
+
+def test_mends_that_the_refusal_names_work(data):
+    X, long, gold = data
+    table = AnnotationTable.from_frame(long)
+    few = X.sample(40, random_state=0)
+    assert accuracy(few, table.select(instances=few.index), gold[few.index]) > 0.9
+    more = pd.concat([X[::-1], X[:1].rename({"img0": "new"})])
+    with_new = AnnotationTable.from_frame(long, tasks=more.index)
+    assert accuracy(more, with_new, pd.concat([gold, pd.Series({"new": gold["img0"]})])) > 0.9
+    assert accuracy(X.loc[table.instances[:30]], table[:30], gold[:30]) > 0.9
+
+
+def test_row_numbers_in_another_order_are_refused_with_both_orders(data):
+    X, long, gold = data
+    X = X.reset_index(drop=True)
+    numbered = AnnotationTable.from_matrix(
+        long.pivot(index="task", columns="worker", values="label").loc[gold.index].to_numpy()
+    )
+    both = r"X has the index .*, y the instances .*in another order"
+    with pytest.raises(AnnotationError, match=both):
+        quick().fit(X.sample(frac=1, random_state=0), numbered)
+    with pytest.raises(AnnotationError, match=both):
+        quick().fit(X, numbered[::-1])
+    for rows, table in (
+        shuffle(X, numbered, random_state=0),
+        train_test_split(X, numbered, random_state=0)[::2],
+        (X[10:], numbered[10:]),
+        (X[::-1].to_numpy(), numbered[::-1]),
+    ):
+        truth = gold.to_numpy()[table.instances]
+        if isinstance(rows, pd.DataFrame):
+            truth = pd.Series(truth, index=table.instances)
+        assert accuracy(rows, table, truth) > 0.9
+
+
+def test_a_shuffled_frame_beside_a_bare_matrix_is_warned_of(data):
+    X, long, gold = data
+    matrix = long.pivot(index="task", columns="worker", values="label").loc[gold.index].to_numpy()
+    X = X.reset_index(drop=True)
+    with pytest.warns(UserWarning, match="rows of X are shuffled.*row i of y"):
+        quick().fit(X.sample(frac=1, random_state=0), matrix)
+    accuracy(X, matrix, gold.to_numpy())  # No warning, nor in folds:
+    cross_validate(quick(), X, matrix, cv=KFold(3, shuffle=True, random_state=0))
+
+
+# -- X without ids: the order is stated -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "drop",
+    [pd.DataFrame.to_numpy, lambda X: X.reset_index(drop=True), lambda X: X.to_numpy().tolist()],
+)
+def test_an_order_that_the_table_chose_is_shown(data, drop):
+    X, long, gold = data
+    table = AnnotationTable.from_frame(long)
+    with pytest.warns(UserWarning, match=ASSUMED):
+        model = network().fit(drop(X), table)
+    rows = X if hasattr(model, "feature_names_in_") else X.to_numpy()
+    assert (model.predict(rows) == gold).mean() > 0.9  # Natural order is that of X.
+    with pytest.warns(UserWarning, match=ASSUMED):
+        model.score(drop(X), table)
+    with pytest.warns(UserWarning, match=ASSUMED):
+        network().fit(drop(X[10:30]), table[10:30])
+    for told in (
+        AnnotationTable.from_frame(long, tasks=X.index),
+        pickle.loads(pickle.dumps(AnnotationTable.from_frame(long, tasks=X.index))),
+        table.select(instances=X.index),
+    ):
+        network().fit(drop(X), told)
+        network().fit(drop(X[10:30]), told[10:30])
+
+
+def test_ids_that_are_row_numbers_need_no_warning(data):
+    X, long, gold = data
+    numbers = long["task"].str.removeprefix("img")
+    for ids in (numbers, numbers.astype(int)):
+        table = AnnotationTable.from_frame(long.assign(task=ids))
+        assert accuracy(X.to_numpy(), table, gold.to_numpy()) > 0.9
+        assert accuracy(X.to_numpy()[::2], table[::2], gold.to_numpy()[::2]) > 0.9
+    from_one = AnnotationTable.from_frame(long.assign(task=numbers.astype(int) + 1))
+    with pytest.warns(UserWarning, match=r"in this order, 1, 2, \.\.\., 60"):
+        quick().fit(X.reset_index(drop=True), from_one)
+
+
+def test_self_training_states_the_order_once(data):
+    X, long, _ = data
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        DASCClassifier(network(), n_rounds=1).fit(X.to_numpy(), AnnotationTable.from_frame(long))
+    assert sum("no ids" in str(w.message) for w in caught) == 1
+
+
+def test_a_pipeline_keeps_the_index_or_the_order_is_stated(data):
+    X, long, gold = data
+    table, X = AnnotationTable.from_frame(long), X.sample(frac=1, random_state=1)
+    named = make_pipeline(StandardScaler().set_output(transform="pandas"), quick())
+    assert accuracy(X, table, gold, named) > 0.9
+    with pytest.warns(UserWarning, match=ASSUMED):
+        make_pipeline(StandardScaler(), quick()).fit(X, table)
+
+
+def test_cross_validation_of_a_table_and_its_frame(data):
+    X, long, _ = data
+    table = AnnotationTable.from_frame(long)
+    for rows, crowd in (
+        (X, table),
+        (X.reset_index(drop=True), AnnotationTable.from_frame(long, tasks=X.index)),
+        (X.sample(frac=1, random_state=1), table.select(X.sample(frac=1, random_state=1).index)),
+    ):
+        cv = KFold(3, shuffle=True, random_state=0)
+        scores = cross_validate(quick(), rows, crowd, cv=cv, error_score="raise")["test_score"]
+        assert scores.min() > -1.1
+    search = GridSearchCV(quick(), {"backbone__C": [0.1, 1]}, cv=3).fit(X, table)
+    assert search.best_score_ > -1.1
+    with pytest.raises(AnnotationError, match="do not match by id"):
+        cross_validate(quick(), X.sample(frac=1, random_state=1), table, error_score="raise")
+    with pytest.warns(UserWarning, match=ASSUMED) as caught:
+        cross_validate(quick(), X.to_numpy(), table, cv=3)
+    assert len({str(w.message) for w in caught}) == 1
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [quick, network, lambda: DASCClassifier(network(), n_rounds=1)])
+def test_columns_are_matched_by_name(data, make):
+    X, long, _ = data
+    table = AnnotationTable.from_frame(long)
+    model = make().fit(X, table)
+    assert model.feature_names_in_.tolist() == list("abcd")
+    mixed = X[list("dbca")]
+    np.testing.assert_allclose(model.predict_proba(mixed), model.predict_proba(X), rtol=1e-6)
+    expected = model.predict_observed_proba(X, table)
+    np.testing.assert_allclose(model.predict_observed_proba(mixed, table), expected, rtol=1e-6)
+    with pytest.raises(AnnotationError, match=r"lacks column 'c', which .* was fitted on"):
+        model.predict(X.drop(columns="c"))
+    with pytest.raises(AnnotationError, match="has 2 columns 'e', 'f'"):
+        model.predict_proba(X.assign(e=1, f=2))
+
+
+@pytest.mark.parametrize("make", [quick, network])
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ("label", r"'label' \(so called\)"),
+        ("Task_ID", r"'Task_ID' \(so called\)"),
+        ("nr", r"'nr' \(equal to the ids\)"),
+        ("kind", r"'kind' \(equal to the most annotated class\)"),
+    ],
+)
+def test_columns_that_tell_the_label_or_the_id_are_named(data, column, message, make):
+    X, long, _ = data
+    values = np.arange(N) if column == "nr" else np.random.default_rng(0).normal(size=N)
+    table = AnnotationTable.from_frame(long)
+    if column == "kind":
+        values = table.vote_counts().argmax(axis=1)
+    with pytest.warns(UserWarning, match=message):
+        make().fit(X.assign(**{column: values}), table)
+
+
+# -- wide frames ----------------------------------------------------------------------------------
+
+
+def wide_frame(data):
+    _, long, gold = data
+    return long.pivot(index="task", columns="worker", values="label").loc[gold.index]
+
+
+def test_a_wide_frame_keeps_its_ids(data):
+    X, long, gold = data
+    wide = wide_frame(data)
+    expected = AnnotationTable.from_frame(long)
+    for frame in (
+        wide,
+        wide.reset_index(),
+        pl.from_pandas(wide.rename_axis("id").reset_index()),
+        pa.Table.from_pandas(wide.reset_index()),
+    ):
+        table = AnnotationTable.from_matrix(frame)
+        assert table.instances.tolist() == gold.index.tolist()
+        assert table.annotators.tolist() == list("vwxyz")
+        assert table.n_classes == 3
+        np.testing.assert_array_equal(table.to_matrix(), expected.to_matrix())
+        assert accuracy(X[::-1], table, gold) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda w: w.assign(task=0), "'task' of A is called as ids are, but the ids are given"),
+        (lambda w: w.reset_index(drop=True).assign(id=1), "but it repeats '1'"),
+        (lambda w: w.reset_index(drop=True).assign(id=None), "but it has empty cells"),
+        (lambda w: w.reset_index(drop=True).assign(id=np.arange(N) / 2), "values such as 0.0"),
+        (lambda w: w.rename_axis("file").reset_index(), "'file' of A holds another value in each"),
+        (lambda w: w.assign(nr=range(N)), r"'nr' of A holds another value.*\(0, 1, \.\.\.\)"),
+        (lambda w: w.set_axis(["same"] * N), "holds 'same' twice"),
+    ],
+)
+def test_columns_of_ids_are_not_annotators(data, change, message):
+    with pytest.raises(AnnotationError, match=message):
+        AnnotationTable.from_matrix(change(wide_frame(data)))
+
+
+def test_plain_wide_frames_are_read_as_before():
+    table = AnnotationTable.from_matrix(pd.DataFrame([[0, 1], [1, None], [2, 0], [3, 3]]))
+    assert table.instances.tolist() == [0, 1, 2, 3]
+    assert table.annotators.tolist() == [0, 1]
+    named = AnnotationTable.from_matrix(
+        pd.DataFrame({"u": [0, 1]}), instances=["a", "b"], annotators=["v"]
+    )
+    assert (named.instances.tolist(), named.annotators.tolist()) == (["a", "b"], ["v"])
+
+
+def test_order_survives_what_a_table_is_put_through(data):
+    _, long, _ = data
+    chosen = AnnotationTable.from_frame(long)
+    given = AnnotationTable.from_frame(long, tasks=chosen.instances)
+    parts = [
+        chosen[::2],
+        chosen.take(chosen.label > 0),
+        chosen.observed,
+        chosen.with_source("pseudo"),
+    ]
+    parts += [chosen.select(annotators=["v"]), chosen.with_added(chosen.select(annotators=[]))]
+    orders = [part.instance_order for part in parts]
+    assert {order.assumed for order in orders} == {"'img0', 'img1', ..., 'img59'"}
+    assert all(a.kind == b.kind == "sorted" for a, b in pairwise(orders))
+    assert chosen.equals(given)
+    assert given.instance_order.assumed == given[3:].instance_order.assumed == ""
