@@ -240,7 +240,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), array or tensor of
-            shape (n_samples, *input_shape), map-style torch Dataset, or dict of arrays
+            shape (n_samples, *input_shape), map-style torch Dataset, or dict of arrays. The rows
+            of a frame are matched with a table's instances by id (``docs/annotations.md``).
         y : AnnotationTable, array of shape (n_samples, n_annotators) with -1/NaN missing, or
             array of shape (n_samples,): a crowd of one
         watch : Watch, optional
