@@ -196,23 +196,36 @@ def _no_ids(values: AnyArray) -> str:
 def _check_annotators_only(frame: nw.DataFrame[Any]) -> None:
     """Refuse a column with another value in every row, few of which other columns hold."""
     # A narwhals frame reads frame[0] as a row.
-    columns = {
-        name: column.to_list()
-        for name, column in zip(frame.columns, frame.iter_columns(), strict=True)
-    }
-    distinct = {name: set(values) for name, values in columns.items()}
-    for name, values in columns.items():
-        others = set().union(*(held for other, held in distinct.items() if other != name))
-        if (
-            others
-            and len(distinct[name]) == len(values) > 3
-            and 2 * len(distinct[name] & others) < len(values)
-        ):
+    columns = dict(zip(frame.columns, frame.iter_columns(), strict=True))
+    if len(frame) < 4 or len(columns) < 2:
+        return
+    for name, column in columns.items():
+        # The first rows suffice to pass nearly every annotator.
+        if not all(_are_distinct(part) for part in (column.head(64), column)):
+            continue
+        own = set(_texts(column))
+        elsewhere: set[str] = set()
+        for other, values in columns.items():
+            if other != name:
+                elsewhere.update(_texts(values))
+        if 2 * len(own & elsewhere) < len(own):
             raise AnnotationError(
-                f"column {name!r} of A holds another value in each of {len(values)} rows, as ids "
-                f"do ({values[0]!r}, {values[1]!r}, ...). Call it 'task' or make it the index if "
-                "they are ids, drop it if not; if it is an annotator, give A.to_numpy()"
+                f"column {name!r} of A holds another value in each of {len(own)} rows, as ids do "
+                f"({', '.join(_texts(column.head(2)))}, ...). Call it 'task' or make it the index "
+                "if they are ids, drop it if not; if it is an annotator, give A.to_numpy()"
             )
+
+
+def _are_distinct(column: nw.Series[Any]) -> bool:
+    return column.null_count() == 0 and len(set(_texts(column))) == len(column)
+
+
+def _texts(column: nw.Series[Any]) -> list[str]:
+    """Values as text; a column of integers with gaps holds floats."""
+    return [
+        str(int(value) if isinstance(value, float) and value.is_integer() else value)
+        for value in column.to_list()
+    ]
 
 
 # -- the ids that the rows of X carry -------------------------------------------------------------
