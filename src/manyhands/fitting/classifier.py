@@ -239,11 +239,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features), array or tensor of
-            shape (n_samples, *input_shape), map-style torch Dataset, or dict of arrays. The rows
-            of a frame are matched with a table's instances by id (``docs/annotations.md``).
-        y : AnnotationTable, array of shape (n_samples, n_annotators) with -1/NaN missing, or
-            array of shape (n_samples,): a crowd of one
+        X : array-like, sparse matrix or frame of shape (n_samples, n_features), array or tensor of
+            shape (n_samples, *input_shape), map-style torch Dataset, or dict of arrays
+        y : AnnotationTable (a frame is matched with its instances by id), array of shape
+            (n_samples, n_annotators) with -1/NaN missing, or (n_samples,): a crowd of one
         watch : Watch, optional
             Gold labels for metrics in ``history_``. They do not change the training.
         start : fitted classifier of this class, optional
