@@ -1124,18 +1124,19 @@ def test_a_narrow_terminal_shows_what_it_can(home, monkeypatch):
     assert b"\\xf6" in out.buffer.getvalue()
 
 
+@pytest.mark.filterwarnings("ignore:.* added no pseudo-annotation")
 def test_self_training_around_a_named_classifier(tmp_path):
     write_crowd(tmp_path)
     # 50 is conal's default: said all the same.
     around = ["estimator=conal", "estimator.max_epochs=50", "estimator.scaling=rms", "n_rounds=1"]
-    around += ["estimator.backbone.hidden=[5]", "estimator.backbone.name=mlp"]
+    around += ["estimator.backbone.hidden=[5]", "estimator.backbone.name=mlp", "guard=false"]
     settings = [part for setting in around for part in ("--set", setting)]
     files = ["--features", str(tmp_path / "X.npy"), "--annotations", str(tmp_path / "A.csv")]
     out = tmp_path / "model"
     command = ["fit", *files, "--protocol", "dasc_labelme", *settings, "--out", str(out)]
     result = CliRunner().invoke(app, [*command, "--method", "dasc", "--json", "--holdout", "0.2"])
     assert result.exit_code == 0, result.output
-    record = json.loads(result.output)["records"][0]["protocols"]
+    record = json.loads(result.stdout)["records"][0]["protocols"]
     assert record["last epoch"]["epoch"] == 1
     assert not list(out.glob("checkpoint*"))
     saved = json.loads((out / "model.json").read_text())
@@ -1159,6 +1160,7 @@ def test_self_training_around_a_named_classifier(tmp_path):
         assert message in str(result.output) + str(result.exception)
 
 
+@pytest.mark.filterwarnings("ignore:.* added no pseudo-annotation")
 @pytest.mark.parametrize(
     ("method", "settings", "saved_as"),
     [

@@ -71,9 +71,10 @@ def from_frame(
     Raises
     ------
     AnnotationError
-        If a column is unknown, an id is missing, a label is outside ``classes`` or an id outside
-        ``tasks`` or ``workers``, a pair is repeated, a value of ``abstain`` or ``skip`` is in both,
-        is a class or differs in type from the labels, or a row has both a label and a pass.
+        If df is no data frame, a column is unknown, labels cannot be classes, an id is missing, a
+        label is outside ``classes`` or an id outside ``tasks`` or ``workers``, a pair is repeated,
+        a value of ``abstain`` or ``skip`` is in both, is a class or differs in type from the
+        labels, or a row has both a label and a pass.
     """
     data = _as_frame(df)
     names = {"task": task, "worker": worker, "label": label}
