@@ -108,3 +108,18 @@ def test_the_suite_catches_a_parameter_that_never_moves():
 
     with pytest.raises(AssertionError, match="matrix never moved"):
         check_every_parameter_moves(Frozen())
+
+
+def test_the_suite_catches_a_class_balance_that_changes_nothing():
+    from manyhands.estimator_checks import check_class_balance
+
+    class Deaf(CrowdLayerClassifier):
+        def _balanced(self, table, rng):
+            return table
+
+        @property
+        def _focus(self):
+            return 0.0
+
+    with pytest.raises(AssertionError, match="class_balance='resample' changes nothing"):
+        check_class_balance(Deaf())

@@ -59,7 +59,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     Attributes
     ----------
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        From the last M-step; an annotator without annotations has uniform rows.
+        [annotator, true, given], from the last M-step. An annotator without annotations gets
+        ``pooled_confusion_``.
     posterior_ : array of shape (n_samples, n_classes)
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).

@@ -80,7 +80,8 @@ class RaykarClassifier(LatentClassClassifier):
     Attributes
     ----------
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        An annotator without annotations has uniform rows.
+        [annotator, true, given], from the last M-step. An annotator without annotations gets
+        ``pooled_confusion_``.
     posterior_ : array of shape (n_samples, n_classes)
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).

@@ -188,12 +188,14 @@ def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_class_balance(estimator: BaseCrowdClassifier) -> None:
-    """Every option for rare classes gives finite probabilities; an unknown one raises an error."""
+    """Every option for rare classes changes the fit; an unknown one raises an error."""
     X, A, y = make_crowd_problem()
     rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
+    plain = quick_clone(estimator, class_balance=None).fit(X, rare).predict_proba(X)
     for option in ("resample", "reweight", "focal", {"name": "cb_focal", "gamma": 1, "beta": 0.9}):
-        fitted = quick_clone(estimator, class_balance=option).fit(X, rare)
-        assert np.isfinite(fitted.predict_proba(X)).all(), f"class_balance={option!r}"
+        proba = quick_clone(estimator, class_balance=option).fit(X, rare).predict_proba(X)
+        assert np.isfinite(proba).all(), f"class_balance={option!r}"
+        assert not np.array_equal(proba, plain), f"class_balance={option!r} changes nothing"
     fresh = quick_clone(estimator, class_balance="reweigh")
     expect_error("class_balance='reweigh' is unknown", fresh.fit, X, A)
 
