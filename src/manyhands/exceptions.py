@@ -10,6 +10,7 @@ __all__ = [
     "AnnotationError",
     "DataNotFoundError",
     "DivergenceError",
+    "LostClassWarning",
     "MissingExtraError",
     "ModelFolderError",
     "NotIdentifiableWarning",
@@ -49,6 +50,10 @@ class MissingExtraError(ImportError):
 
 class NotIdentifiableWarning(UserWarning):
     """The annotations cannot determine what was asked for (one annotator, no overlap, ...)."""
+
+
+class LostClassWarning(UserWarning):
+    """A fitted classifier predicts a class that has annotations for no training instance."""
 
 
 def raise_missing_extra(feature: str, extra: str, error: ImportError | None = None) -> NoReturn:

@@ -2,11 +2,13 @@
 
 import json
 import logging
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -17,17 +19,19 @@ from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
     CoNALClassifier,
+    CrowdInGClassifier,
     CrowdLayerClassifier,
     DASCClassifier,
     DawidSkene,
     MajorityVote,
+    SelfTrainingCrowdClassifier,
     TraceRegClassifier,
     load,
     load_demo,
     make_crowd,
 )
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.exceptions import AnnotationError, LostClassWarning, ModelFolderError
 from manyhands.nn import CONNECTIONS
 from manyhands.registry import find_classifier
 
@@ -826,3 +830,71 @@ def test_lists_as_labels_are_named():
     X, _, _ = make_crowd_problem()
     with pytest.raises(AnnotationError, match="y holds a list"):
         CrowdLayerClassifier(**QUICK).fit(X[:2], [[["a"], ["b"]], [["a"], ["b", "c"]]])
+
+
+# -- classes that a fit loses ---------------------------------------------------------------------
+
+
+def as_dataset(X):
+    return torch.utils.data.TensorDataset(torch.from_numpy(X).float())
+
+
+def make_lost_class():
+    """Class 2 has a single annotation, of an instance whose features say class 0."""
+    X, _, y = make_crowd_problem(n=30)
+    A = np.where(y[:, None] == 2, -1, np.repeat(y[:, None], 3, axis=1))
+    A[y == 2, 0] = 0
+    A[0] = [2, 0, 0]
+    return X, A
+
+
+STEADY = {"max_epochs": 10, "lr": 0.01, "batch_size": 16, "random_state": 0, "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    "form", [np.asarray, np.ndarray.tolist, csr_matrix, as_dataset, pd.DataFrame]
+)
+def test_a_lost_class_is_named_with_the_mends(form):
+    X, A = make_lost_class()
+    model = CrowdLayerClassifier(**STEADY, init_scale=1.5)
+    with pytest.warns(LostClassWarning) as caught:
+        model.fit(form(X), A)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert str(caught[0].message) == (
+        "CrowdLayerClassifier predicts for none of the 30 training instances some classes that "
+        "have annotations: 2 (1 annotation); try class_balance='reweight', an init_scale above "
+        "1.5, more epochs"
+    )
+
+
+def test_nothing_is_said_where_every_annotated_class_is_predicted():
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 3])  # nobody gave class 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LostClassWarning)
+        CrowdLayerClassifier(**STEADY).fit(X, table)
+        AggregatedClassifier(backbone=LogisticRegression()).fit(X, table)
+
+
+def test_a_second_stage_warns_of_a_lost_class_too():
+    X, A = make_lost_class()
+    model = AggregatedClassifier(backbone=LogisticRegression(), targets="hard")
+    with pytest.warns(LostClassWarning, match=r"2 \(1 annotation\); try class_balance='reweight'"):
+        model.fit(X, A)
+
+
+def test_a_fit_in_parts_warns_once():
+    X, A = make_lost_class()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        SelfTrainingCrowdClassifier(CrowdLayerClassifier(**STEADY), n_rounds=2).fit(X, A)
+    assert [w.category for w in caught].count(LostClassWarning) == 1
+
+
+def test_crowding_starts_its_crowd_layer_as_it_is_told():
+    X, A, _ = make_crowd_problem()
+    quick = {**QUICK, "max_epochs": 1}
+    model = CrowdInGClassifier(**quick, init_scale=3.0).fit(X, A)
+    start = CrowdLayerClassifier(**quick, init_scale=3.0).fit(X, A)
+    np.testing.assert_array_equal(model.pretrainer_.confusion_, start.confusion_)

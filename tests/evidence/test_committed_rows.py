@@ -13,7 +13,7 @@ from manyhands.evidence.records.store import read_records
 ROOT = Path(__file__).parents[2]
 
 ROWS = {
-    "chu2021": 317,
+    "chu2021": 356,
     "crowd_models": 184,
     "crowding2021": 127,
     "dasc2023": 288,
@@ -26,10 +26,10 @@ KEYS = {
     "conal/chu2021_labelme": "b42c3a54a01e751d",
     "aggregated/chu2021_music_gold": "6dc5cae1780cd4e2",
     "conal/chu2021_recovery_i30_symmetric_probabilities": "56cfce64bc3507ef",
-    "crowding/crowd_models_product": "34073d8bc1c4d2d8",
-    "crowding/crowding2021_sparse60_music_crowding": "0e4723df6242044e",
-    "self_training/crowding2021_labelme_dl_cl_ing": "9f0602aa57854a1f",
-    "self_training/dasc2023_variants_cifar10h_dasc": "9bf546a9ffce6718",
+    "crowding/crowd_models_product": "7a2ce32e4c42e1cc",
+    "crowding/crowding2021_sparse60_music_crowding": "8ece826054cb4744",
+    "self_training/crowding2021_labelme_dl_cl_ing": "0ce30036ebb410cc",
+    "self_training/dasc2023_variants_cifar10h_dasc": "507e6da05b71a575",
     "self_training/dasc2023_sparse80_music_wdn_random": "e2c18f978bb97bb7",
     "iced/iced2022_rivals_sentiment_smote_on_ds_labels": "31e7e07ee8b8324c",
     "aggregated/iced2022_table2_reports_ds_lr": "1bce147aa8710257",

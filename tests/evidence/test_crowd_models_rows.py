@@ -24,6 +24,7 @@ SUBSAMPLED = {("Sentiment", "CrowdInG"), ("Product", "CrowdInG")}
 MINUTES = {*SUBSAMPLED, ("Sentiment", "Cross-fitted EM"), ("Sentiment", "Triplets")}
 OTHER_OPTIMISERS = {"Raykar", "Personal (CPC)", "Cross-fitted EM", "Triplets", "NeuCrowd"}
 OWN = {
+    "init_scale",
     "connection",
     "parametrization",
     "weighting",

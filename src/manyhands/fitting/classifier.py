@@ -19,7 +19,7 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
-from manyhands.fitting import prediction
+from manyhands.fitting import prediction, template
 from manyhands.fitting.callbacks import make_callbacks
 from manyhands.fitting.context import AnyFit
 from manyhands.fitting.optimizer import make_adam
@@ -27,7 +27,6 @@ from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.reading import check_rows, find_annotators, table_of
 from manyhands.fitting.saving import save
 from manyhands.fitting.specification import specification
-from manyhands.fitting.template import annotated_proba, balanced, fit_network
 from manyhands.fitting.watching import Watch
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
@@ -149,10 +148,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> CrowdModule:
-        """Build the crowd module around the classifier, from parameters and vocabularies only.
-
-        Nothing else is known when a saved model is loaded.
-        """
+        """Build the crowd module from parameters and vocabularies: loading knows nothing else."""
 
     def _check_parameters(self) -> None:
         """Refuse unusable parameters before any data are read."""
@@ -160,7 +156,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
         """Annotations as the loss uses them: balanced, with weights of mean 1."""
-        return balanced(table, self._balance, rng) if self._balances_annotations else table
+        return template.balanced(table, self._balance, rng) if self._balances_annotations else table
 
     def _prepare(self, fit: AnyFit) -> Any:
         """Return the method's own state for this fit, such as aggregated labels."""
@@ -193,7 +189,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _belief(self, fit: AnyFit) -> FloatArray:
         """Class probabilities of the annotated training instances, others 0; (n, n_classes)."""
-        return annotated_proba(fit, len(self.classes_))
+        return template.annotated_proba(fit, len(self.classes_))
 
     def _specification(self, fit: AnyFit) -> dict[str, str]:
         """What a run and the checkpoint it resumes from must have in common."""
@@ -256,15 +252,22 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             has no network, or this class ignores the weights it starts from.
         DivergenceError
             If the loss becomes infinite or NaN.
+
+        Warns
+        -----
+        LostClassWarning
+            If a class with annotations is predicted for no training instance. X is predicted in
+            batches until all such classes have occurred; only a lost one costs a pass over all.
         """
         with all_or_nothing(self):
             self._check_parameters()
-            self._fit(X, y, watch or Watch(), start)
+            table = self._fit(X, y, watch or Watch(), start)
+            template.warn_of_lost_classes(self, X, table)
         return self
 
-    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> None:
-        """Read the data and train the network; the parameters have been checked."""
-        fit_network(self, X, y, watch, start)
+    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+        """Read the data and train the network; return the annotations with a positive weight."""
+        return template.fit_network(self, X, y, watch, start)
 
     # -- prediction -----------------------------------------------------------------------------
 
@@ -341,10 +344,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _observed_log_proba(
         self, X: Any, table: AnnotationTable, annotators: IntArray
     ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield blocks of a table's rows with the log probability of every class.
-
-        ``annotators`` holds positions in the fitted vocabulary, one per row of the table (-1: new).
-        """
+        """Yield blocks of rows with log probabilities; ``annotators``: positions, -1 if new."""
         check_is_fitted(self, "module_")
         yield from prediction.observed_log_proba(self, X, table, annotators)
 

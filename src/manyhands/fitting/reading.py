@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
@@ -281,6 +282,21 @@ def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
             "annotate as the crowd as a whole does"
         )
     return found
+
+
+def take_rows(X: Any, rows: IntArray) -> Any:
+    """Take rows of an array, a sparse matrix, a tensor, a Dataset or a dict of arrays."""
+    if _is_dict(X):
+        return {name: take_rows(part, rows) for name, part in X.items()}
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[rows]
+    if hasattr(X, "__array__") and not hasattr(X, "__getitem__"):
+        X = np.asarray(X)
+    if hasattr(X, "shape") or isinstance(X, list | tuple):
+        return _safe_indexing(list(X) if isinstance(X, tuple) else X, rows)
+    if not hasattr(X, "__getitem__"):
+        raise AnnotationError(f"X is a {type(X).__name__}; use an array or a map-style Dataset")
+    return torch.utils.data.Subset(X, rows.tolist())
 
 
 def n_rows(X: Any) -> int:

@@ -84,14 +84,13 @@ class SecondStageClassifier(BaseCrowdClassifier):
                 f"stage {name} has its own: use 'resample' or 'reweight'"
             )
 
-    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> None:
+    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
         """Fit a network, or the scikit-learn classifier.
 
         The latter receives the rows of X unchanged (text, tables, gaps) and checks them itself.
         """
         if not self._second_stage:
-            super()._fit(X, y, watch, start)
-            return
+            return super()._fit(X, y, watch, start)
         if start is not None:
             raise AnnotationError(
                 f"start={type(start).__name__} gives weights to a network; the second stage "
@@ -111,6 +110,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
                 setattr(self, name, getattr(self.estimator_, name))
             elif hasattr(self, name):
                 delattr(self, name)  # From an earlier fit.
+        return table
 
     @abstractmethod
     def _fit_second_stage(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -13,7 +16,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhands.annotations import AnnotationTable
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, LostClassWarning, warn_caller
 from manyhands.fitting.context import Fit
 from manyhands.fitting.pooling import pool_confusions
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
@@ -23,6 +26,7 @@ from manyhands.fitting.reading import (
     drop_weightless,
     read_features,
     set_vocabularies,
+    take_rows,
     warn_of_telling_columns,
 )
 from manyhands.fitting.seeding import draw_seed
@@ -46,12 +50,12 @@ from manyhands.training import (
     pick_device,
     run_stages,
 )
-from manyhands.typing import FloatArray
+from manyhands.typing import FloatArray, IntArray
 
 Weights = dict[str, Tensor]
 
 
-def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> None:
+def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
     """Read the data and train a crowd classifier's network on them.
 
     Parameters
@@ -60,6 +64,11 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> None:
         Its parameters have been checked.
     X, y, watch, start
         See `BaseCrowdClassifier.fit`.
+
+    Returns
+    -------
+    AnnotationTable
+        The annotations with a positive weight.
     """
     weights = start_weights(model, start)
     given = as_target(X, y, type(model).__name__)
@@ -72,6 +81,7 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> None:
     seed = draw_seed(model.random_state)
     with isolated_rng(seed, device):
         _train(model, Features(X, device), given, np.random.default_rng(seed), watch, weights)
+    return table
 
 
 def _train(
@@ -250,6 +260,74 @@ def _shape_of_output(module: CrowdModule, x: Tensor) -> tuple[int, ...]:
 def has_batch_norm(module: torch.nn.Module) -> bool:
     """Whether a network normalises over batches, which rules out batches of one."""
     return any(isinstance(part, _BatchNorm) for part in module.modules())
+
+
+# -- classes that a fit has lost -----------------------------------------------------------------
+
+NAMED = 5
+"""Number of lost classes that a warning names; it counts the others."""
+
+
+def warn_of_lost_classes(model: Any, X: Any, table: AnnotationTable) -> None:
+    """Warn if a fitted classifier predicts a class that has annotations for no training instance.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : as in ``fit``
+    table : AnnotationTable
+        What the model was trained on; pseudo-annotations do not count.
+    """
+    observed = table.observed
+    counts = np.bincount(observed.label, minlength=table.n_classes)
+    with isolated_rng(0, torch.device("cpu")):  # A Dataset may draw random numbers.
+        lost = _lost_classes(model, X, table, np.flatnonzero(counts))
+    if not len(lost):
+        return
+    named = [f"{table.classes[code].item()!r} ({_times(counts[code])})" for code in lost]
+    more = [f"{len(named) - NAMED} more"] if len(named) > NAMED else []
+    warn_caller(
+        f"{type(model).__name__} predicts for none of the {table.n_instances:,} training instances "
+        f"some classes that have annotations: {', '.join(named[:NAMED] + more)}; {_mends(model)}",
+        LostClassWarning,
+    )
+
+
+def _times(count: int) -> str:
+    return f"{count:,} annotation{'s' if count > 1 else ''}"
+
+
+def _lost_classes(model: Any, X: Any, table: AnnotationTable, awaited: IntArray) -> IntArray:
+    """Predict X in batches until all awaited class codes have occurred; return those that do not.
+
+    Only a lost class thus costs a pass over the whole training set.
+    """
+    for start in range(0, table.n_instances, PREDICT_BATCH):
+        rows = np.arange(start, min(start + PREDICT_BATCH, table.n_instances))
+        predicted = model.predict(take_rows(X, rows))
+        awaited = awaited[~np.isin(table.classes[awaited], predicted)]
+        if not len(awaited):
+            break
+    return awaited
+
+
+def _mends(model: Any) -> str:
+    """Say which of a classifier's parameters may bring a lost class back."""
+    parameters = model.get_params(deep=False)
+    mends = []
+    if parameters.get("class_balance", "") is None:
+        mends.append("class_balance='reweight'")
+    if "init_scale" in parameters:
+        mends.append(f"an init_scale above {parameters['init_scale']:g}")
+    return f"try {', '.join([*mends, 'more epochs'])}"
+
+
+@contextmanager
+def quiet_about_lost_classes() -> Iterator[None]:
+    """Suppress `LostClassWarning` in fits that are parts of another one, which warns itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostClassWarning)
+        yield
 
 
 # -- fitted attributes ----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.embedding import TRAINING_C, EmbeddingClassifier
 from manyhands.fitting.reading import SET_WITH_FEATURES
+from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.fitting.watching import Watch
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import EmbeddedRegression
@@ -46,7 +47,8 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Learn the embedding from annotations; see `BaseCrowdClassifier.fit`."""
         parameters: dict[str, Any] = {**self.get_params(deep=False), "C": TRAINING_C}
         with all_or_nothing(self):
-            self.classifier_ = self._classifier(**parameters).fit(X, y, watch=watch)
+            with quiet_about_lost_classes():  # The embedding is used, not its predictions.
+                self.classifier_ = self._classifier(**parameters).fit(X, y, watch=watch)
             for name in SET_WITH_FEATURES:
                 if hasattr(self.classifier_, name):
                     setattr(self, name, getattr(self.classifier_, name))

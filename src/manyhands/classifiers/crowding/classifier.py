@@ -46,6 +46,7 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.prediction import device_of
 from manyhands.fitting.reading import find_annotators, read_features
 from manyhands.fitting.seeding import draw_seed
+from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.functional import annotation_nll
 from manyhands.nn import (
     GENERATOR_INPUTS,
@@ -153,8 +154,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for generator, discriminator and auxiliary network. None is
         one-hot.
+    init_scale : float, default=2.0
     noise_lr : float or None, default=1e-2
-        Parameter of the default ``pretrainer``; see `CrowdLayerClassifier`.
+        Parameters of the default ``pretrainer``; see `CrowdLayerClassifier`.
 
     Attributes
     ----------
@@ -224,6 +226,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         "annotators_per_instance": [None, Interval(Integral, 1, None, closed="left")],
         "chunk_size": [Interval(Integral, 1, None, closed="left")],
         "annotator_features": [None, "array-like"],
+        "init_scale": [Interval(Real, 0, None, closed="neither")],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
     _crowd_check_exemptions = {
@@ -264,6 +267,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     annotators_per_instance: int | None = None
     chunk_size: int = 1 << 13
     annotator_features: Any = None
+    init_scale: float = 2.0
     noise_lr: float | None = 1e-2
 
     def _build_module(
@@ -313,7 +317,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
             adjacency = torch.from_numpy(counts / counts.max()).float()
             module.discriminator.adjacency.copy_(adjacency)
         pretrainer = make_pretrainer(self, fit.rng)
-        self.pretrainer_ = pretrainer.fit(fit.features.data, fit.table, watch=fit.watch)
+        with quiet_about_lost_classes():
+            self.pretrainer_ = pretrainer.fit(fit.features.data, fit.table, watch=fit.watch)
         start_from(self.pretrainer_, module)
         fit.history.extend({**row, "stage": START} for row in self.pretrainer_.history_)
         settings = AdversarialSettings.of(self)

@@ -23,6 +23,7 @@ from manyhands.classifiers.self_training.rounds import Round, SelfTraining, run_
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
+from manyhands.fitting.template import warn_of_lost_classes
 from manyhands.fitting.watching import Watch
 from manyhands.sampling.selectors import Selector
 from manyhands.training import History
@@ -119,6 +120,8 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             guard.warn(type(self).__name__)
             training.unpredicted.warn(type(self).__name__)
             self._set_fitted(kept, training.history, guard.history)
+            if hasattr(self.estimator_, "predict"):
+                warn_of_lost_classes(self.estimator_, X, table)
         return self
 
     def _set_fitted(self, kept: Round, history: History, guard_history: History) -> None:

@@ -19,8 +19,9 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode
-from manyhands.classifiers.self_training.rounds import SelfTraining, take_rows, train_rounds
+from manyhands.classifiers.self_training.rounds import SelfTraining, train_rounds
 from manyhands.exceptions import warn_caller
+from manyhands.fitting.reading import take_rows
 from manyhands.linear.folds import deal_folds
 from manyhands.training import History
 from manyhands.typing import AnyArray, BoolArray, FloatArray

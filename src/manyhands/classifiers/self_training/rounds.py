@@ -11,7 +11,6 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
@@ -24,7 +23,9 @@ from manyhands.classifiers.self_training.quality import (
     watched_pseudo_quality,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.reading import take_rows
 from manyhands.fitting.seeding import draw_seed
+from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.fitting.watching import Watch
 from manyhands.training import History, hold_out
 from manyhands.typing import BoolArray, FloatArray, IntArray
@@ -251,7 +252,8 @@ def _train(model: Any, fit: SelfTraining, number: int) -> float:
     if model.warm_start and fit.estimator is not None:
         options["start"] = _warm_start(estimator, fit.estimator)
     started = perf_counter()
-    fit.model = estimator.fit(fit.X, fit.table, **options)
+    with quiet_about_lost_classes():
+        fit.model = estimator.fit(fit.X, fit.table, **options)
     return perf_counter() - started
 
 
@@ -325,18 +327,3 @@ def _predict_annotations(
             yield rows, model.complete(rows)
         else:
             yield rows, model.predict_annotation_proba(take_rows(X, rows))
-
-
-def take_rows(X: Any, rows: IntArray) -> Any:
-    """Take rows of an array, a sparse matrix, a tensor or a map-style Dataset."""
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[rows]
-    if hasattr(X, "__array__") and not hasattr(X, "__getitem__"):
-        X = np.asarray(X)
-    if hasattr(X, "shape") or isinstance(X, list):
-        return _safe_indexing(X, rows)
-    from torch.utils.data import Subset
-
-    if not hasattr(X, "__getitem__"):
-        raise AnnotationError(f"X is a {type(X).__name__}; use an array or a map-style Dataset")
-    return Subset(X, rows.tolist())
