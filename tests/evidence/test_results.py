@@ -250,7 +250,7 @@ def test_the_best_of_several_rows_is_the_one_to_beat():
     lower = judge({**test, "better": "m/b", "than": ["m/a", "m/c"]}, rows, runs)
     assert (lower.verdict, lower.why[:12]) == ("does not hold", "best of 2: a")
     missing = judge({**test, "than": ["m/b", "m/d"]}, rows, runs)
-    assert missing.verdict == "cannot be tested"
+    assert missing.verdict == "not run"
     assert "m/d" in missing.why
 
 
@@ -666,7 +666,7 @@ def test_verdicts_of_differences():
     # Differences .01, .02, .03: mean .02, interval .02 -/+ 4.303 * .01 / sqrt(3) = -.0048, .0448.
     better, than = [0.81, 0.82, 0.83], [0.80, 0.80, 0.80]
     found = compare(better, than)
-    assert found.verdict == "cannot be tested"
+    assert found.verdict == "undecided"
     assert (
         "+2.00 points (95 % interval -0.48 to +4.48; 3 seeds, paired t-test p = 0.074)" in found.why
     )
@@ -674,9 +674,10 @@ def test_verdicts_of_differences():
     assert compare(than, better, by=0.005).verdict == "does not hold"
     # The p-value is of the claim: ttest_1samp([.02, .03, .04], 0).
     assert "paired t-test against -1.00 p = 0.035" in compare(better, than, by=-0.01).why
-    # The paper's gain of 5 points is excluded, one of 4 is not: that is said, and decides nothing.
+    # The paper's gain of 5 points is excluded, one of 4 is not: the verdict says so.
     large = compare(better, than, theirs=(0.9, 0.85))
-    assert large.verdict == "cannot be tested"
+    assert large.verdict == "undecided, but excludes the paper's figure"
+    assert compare(better, than, theirs=(0.9, 0.86)).verdict == "undecided"
     assert "the paper reports +5.00, which the interval excludes" in large.why
     assert "excludes" not in compare(better, than, theirs=(0.9, 0.86)).why
     unsaid = compare(better, than, theirs=(0.9, 0.85), chosen=None)
@@ -685,9 +686,11 @@ def test_verdicts_of_differences():
     assert "the paper reports +5.00 (oracle)" in oracle.why
     assert "excludes" not in oracle.why
     one = compare([0.8], [0.7])
-    assert one.verdict == "cannot be tested"
+    assert one.verdict == "undecided"
     assert "2 are needed" in one.why
-    assert "no finished run" in compare([0.8, 0.9], []).why
+    none = compare([0.8, 0.9], [])
+    assert none.verdict == "not run"
+    assert "no finished run" in none.why
 
 
 def test_rows_are_compared_by_the_seeds_they_share():
@@ -707,12 +710,12 @@ def test_rows_are_compared_by_the_seeds_they_share():
     ("kind", "value", "verdict"),
     [
         ("at_most", 0.2, "holds"),
-        ("at_most", 0.1, "cannot be tested"),
+        ("at_most", 0.1, "undecided"),
         ("at_most", 0.01, "does not hold"),
         ("at_least", 0.01, "holds"),
         ("at_least", 0.2, "does not hold"),
         ("near", 0.1, "holds"),
-        ("near", 0.14, "cannot be tested"),
+        ("near", 0.14, "undecided"),
         ("near", 0.2, "does not hold"),
     ],
 )
@@ -724,7 +727,7 @@ def test_verdicts_of_bounds(kind, value, verdict):
     test = {**test, "exact": False, "within": 0.05}
     assert judge(test, {"m/a": row}, runs).verdict == verdict
     one = {"m/a": [make_record(row, 0, extra={"e": 0.1})]}
-    assert judge(test, {"m/a": row}, one).verdict == "cannot be tested"
+    assert judge(test, {"m/a": row}, one).verdict == "undecided"
     # Where nothing is random, one run is enough, and seeds that differ are a contradiction.
     expected = {"at_most": value >= 0.1, "at_least": value <= 0.1, "near": abs(value - 0.1) <= 0.05}
     exact = judge({**test, "exact": True}, {"m/a": row}, one).verdict
@@ -734,7 +737,7 @@ def test_verdicts_of_bounds(kind, value, verdict):
 
 def test_runs_without_spread_decide_nothing():
     same = compare([0.9, 0.9], [0.8, 0.8])
-    assert same.verdict == "cannot be tested"
+    assert same.verdict == "undecided"
     assert "+10.00 points with each of 2 seeds: no spread to judge by" in same.why
 
 
@@ -835,7 +838,7 @@ def test_selections_of_one_row_are_compared():
 def test_claims_stand_on_the_page():
     claim = Claim("c", "It helps.", {"kind": "untestable", "why": "their data are not public"})
     page = to_markdown(make_page(make_paper(claims=(claim,)), [], []))
-    assert "| It helps. | cannot be tested | their data are not public |" in page
+    assert "| It helps. | not run | their data are not public |" in page
 
 
 # -- papers as data ---------------------------------------------------------------------------

@@ -32,14 +32,20 @@ from manyhands.evidence.experiments.papers import (
     paper_of,
     table_of,
 )
-from manyhands.evidence.experiments.plans import check_ids, places, read_figure, read_table
+from manyhands.evidence.experiments.plans import (
+    check_ids,
+    check_texts,
+    places,
+    read_figure,
+    read_table,
+)
 from manyhands.evidence.experiments.rows import Row, read_row
 from manyhands.evidence.experiments.tables import ROW, plan_of, row_of, rows_of_table
 from manyhands.evidence.objects import did_you_mean
 from manyhands.exceptions import AnnotationError
 
 _PARTS = ("tables", "figures", "rows", "claims")
-_PAPER = ("title", "citation", *_PARTS)
+_PAPER = ("title", "citation", "unavailable", *_PARTS)
 _OF_PAPERS = ("title", *_PARTS)
 """Keys that no row has: a file with one of them describes a paper."""
 
@@ -226,10 +232,16 @@ def _single_row(expander: Expander, node: Node) -> tuple[Row, Document]:
 
 def _read_paper(document: Document, rows: Sequence[str]) -> Paper:
     fields = document.mapping(
-        (), required=["title", "citation"], optional={"tables": [], "figures": [], "claims": []}
+        (),
+        required=["title", "citation"],
+        optional={"tables": [], "figures": [], "claims": [], "unavailable": {}},
     )
     for name in ("title", "citation"):
         document.text((name,))
+    unavailable = fields["unavailable"]
+    if not isinstance(unavailable, dict):
+        document.fail(("unavailable",), f"unavailable is {unavailable!r}; write name: reason")
+    check_texts(document, ("unavailable",), unavailable, list(unavailable), ())
     tables = tuple(read_table(document, where) for where in places(document, "tables"))
     plans = {plan.id for plan in tables}
     figures = tuple(
@@ -238,7 +250,7 @@ def _read_paper(document: Document, rows: Sequence[str]) -> Paper:
     claims = tuple(read_claim(document, where, rows) for where in places(document, "claims"))
     check_ids(document)
     key = document.path.stem
-    return Paper(key, fields["title"], fields["citation"], tables, figures, claims)
+    return Paper(key, fields["title"], fields["citation"], tables, figures, claims, unavailable)
 
 
 def _check_rows(paper: Paper, rows: Iterable[tuple[Row, Document]]) -> None:

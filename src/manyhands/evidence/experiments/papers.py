@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from manyhands.evidence.experiments.checks import WAYS
@@ -105,7 +105,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper's tables, figures and claims."""
+    """A paper's tables, figures and claims; ``unavailable``: what nobody can run, and why."""
 
     key: str
     title: str
@@ -113,6 +113,7 @@ class Paper:
     tables: tuple[TablePlan, ...] = ()
     figures: tuple[FigurePlan, ...] = ()
     claims: tuple[Claim, ...] = ()
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
 
 def paper_of(row: Row) -> str:

@@ -17,18 +17,33 @@ if TYPE_CHECKING:
     from manyhands.evidence.experiments.rows import Row
 
 
-def gap_section(rows: Sequence[Row], latest: Mapping[str, Mapping[int, Record]]) -> Section:
-    """List the runs without figures and why; rows with the same status and reason share a line."""
+def gap_section(
+    rows: Sequence[Row],
+    latest: Mapping[str, Mapping[int, Record]],
+    unavailable: Mapping[str, str],
+) -> Section:
+    """List the runs without figures and why; rows with the same status and reason share a line.
+
+    ``unavailable`` names what the paper has and nobody can run here, with the reasons.
+    """
     fates: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         for (status, reason), seeds in _gaps(row, latest[row.id]).items():
             fate = (status, reason, ", ".join(map(str, seeds)))
             fates.setdefault(fate, []).append(row.id)
-    title = "Not run, skipped and failed"
-    if not fates:
-        return Section(title, [Paragraph("Nothing: every run is done.")])
-    lines = [[*fate, ", ".join(names)] for fate, names in sorted(fates.items())]
-    return Section(title, [Table(["what", "why", "seeds", "rows"], lines)])
+    missing = [f"{name}: {why}" for name, why in unavailable.items()]
+    blocks: list[Block] = [Items("Of the paper, not available:", missing)] if missing else []
+    if fates:
+        lines = [[*fate, ", ".join(names)] for fate, names in sorted(fates.items())]
+        blocks.append(Table(["what", "why", "seeds", "rows"], lines))
+    else:
+        done = (
+            "Every run of the rows on this page is done."
+            if missing
+            else "Nothing: every run is done."
+        )
+        blocks.append(Paragraph(done))
+    return Section("Not run, skipped and failed", blocks)
 
 
 def _gaps(row: Row, latest: Mapping[int, Record]) -> dict[tuple[str, str], list[int]]:

@@ -118,7 +118,7 @@ def make_page(
         sections += [figure_section(paper, plan, of_paper, runs) for plan in paper.figures]
     if paper.claims:
         sections.append(_claim_section(paper, own, runs))
-    sections.append(gap_section(list(own.values()), latest))
+    sections.append(gap_section(list(own.values()), latest, paper.unavailable))
     sections.append(origin_section(paper, list(own.values()), runs, adoptions))
     return Page(paper.title, paper.citation, sections)
 
@@ -130,8 +130,10 @@ def _claim_section(
     lines = [[claim.text, found.verdict, found.why] for claim, found in verdicts]
     reading = (
         "A claim holds where the whole 95 % interval (Student's t, runs paired by seed) is on the "
-        "claimed side; it does not hold where the whole is on the other side; else so many seeds "
-        "cannot tell. Every interval is its own: of "
+        "claimed side; it does not hold where the whole is on the other side; else it is undecided "
+        "with so many seeds, and the verdict says where the interval excludes the difference that "
+        "the paper reports. What no finished run or no data can show is not run. Every interval is "
+        "its own: of "
         f"{len(lines)} claims one in twenty may be judged wrongly by chance."
     )
     return Section("Claims", [Paragraph(reading), Table(["claim", "verdict", "why"], lines)])

@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from manyhands.evidence.experiments.rows import Row
     from manyhands.evidence.records.records import Record
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "cannot be tested"
+HOLDS, FAILS = "holds", "does not hold"
+UNDECIDED = "undecided"
+EXCLUDES = "undecided, but excludes the paper's figure"
+NOT_RUN = "not run"
 Runs = Mapping[str, Sequence["Record"]]
 """Row id -> its finished records."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of testing a claim: holds, does not hold or cannot be tested, and why."""
+    """The result of testing a claim, one of the five words above, and why."""
 
     verdict: str
     why: str
@@ -174,11 +177,13 @@ def judge(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdi
     -------
     Verdict
         A comparison *holds* if the whole interval is on the claimed side, and *does not hold* if
-        the whole interval is on the other side. Otherwise it *cannot be tested* with so few seeds.
+        the whole interval is on the other side. Otherwise it is *undecided*; the verdict then says
+        if the interval excludes the difference that the paper reports. What has no runs, or cannot
+        be run, is *not run*.
     """
     kind = test["kind"]
     if kind == "untestable":
-        return Verdict(OPEN, str(test["why"]))
+        return Verdict(NOT_RUN, str(test["why"]))
     if kind == "paired":
         return _judge_difference(test, rows, runs)
     if kind == "best":
@@ -210,10 +215,11 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
     }
     missing = _without_values(values)
     if missing:
-        return Verdict(OPEN, missing)
+        return Verdict(NOT_RUN, missing)
     seeds = sorted(set.intersection(*(set(found) for found in values.values())))
     if len(seeds) < 2:
-        return Verdict(OPEN, f"seeds that all these rows ran with: {len(seeds)}; 2 are needed")
+        why = f"seeds that all these rows ran with: {len(seeds)}; 2 are needed"
+        return Verdict(UNDECIDED if seeds else NOT_RUN, why)
     better, than = (
         [float(np.mean([values[name, each][seed] for name in side])) for seed in seeds]
         for side, each in zip(sides, measures, strict=True)
@@ -225,9 +231,10 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
     unit = " points" if measure.is_share else ""
     points = " versus ".join(dict.fromkeys(each.point for each in measures))
     head = f"{_named(measure.metric)}, {points}: {measure.show(found.mean, True)}{unit}"
-    paper = _published_words(sides, rows, measures, found)
+    paper, excluded = _published_words(sides, rows, measures, found)
     if math.isnan(found.low):
-        return Verdict(OPEN, f"{head} with each of {found.n} seeds: no spread to judge by{paper}")
+        why = f"{head} with each of {found.n} seeds: no spread to judge by{paper}"
+        return Verdict(UNDECIDED, why)
     against = f" against {measure.show(by, True)}" if by else ""
     why = (
         f"{head} (95 % interval {measure.show(found.low, True)} to "
@@ -239,7 +246,7 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
     if found.high <= by:
         return Verdict(FAILS, why + paper)
     undecided = f"; this does not tell it from {measure.show(by)}"
-    return Verdict(OPEN, why + paper + undecided)
+    return Verdict(EXCLUDES if excluded else UNDECIDED, why + paper + undecided)
 
 
 def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdict:
@@ -250,10 +257,10 @@ def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) ->
     }
     missing = _without_values(values)
     if missing:
-        return Verdict(OPEN, missing)
+        return Verdict(NOT_RUN, missing)
     common = set.intersection(*(set(found) for found in values.values()))
     if not common:
-        return Verdict(OPEN, "no seed that all these rows ran with")
+        return Verdict(NOT_RUN, "no seed that all these rows ran with")
     (best, _), _ = max(
         values.items(), key=lambda found: np.mean([found[1][seed] for seed in sorted(common)])
     )
@@ -275,18 +282,18 @@ def _published_words(
     rows: Mapping[str, Row],
     measures: tuple[Measure, Measure],
     found: Interval,
-) -> str:
-    """Say what the paper reports of the difference, and whether the interval excludes it."""
+) -> tuple[str, bool]:
+    """Say what the paper reports of the difference, and return whether it is excluded, too."""
     metric, selection = measures[0].metric, measures[0].selection
     if measures[0] != measures[1] or measures[0].at is not None:
         # A paper prints one figure per row, for one way to choose the epoch.
-        return ""
+        return "", False
     means, chosen = [], set()
     for side in sides:
         printed = [rows[name].published_of(metric) for name in side if name in rows]
         figures = [figure for figure in printed if figure]
         if len(figures) < len(side):
-            return ""
+            return "", False
         means.append(float(np.mean([p["value"] for p in figures])))
         # If the paper does not say, assume the last epoch, as in the tables.
         chosen |= {SHORT.get(p.get("selection") or "", LAST) for p in figures}
@@ -294,9 +301,10 @@ def _published_words(
     words = f"; the paper reports {show(metric, theirs, True)}"
     if chosen != {selection}:
         # The paper chose its epoch in another way: quote its figures, do not compare them.
-        return words + (" (oracle)" if ORACLE in chosen else " (epoch chosen in another way)")
+        how = " (oracle)" if ORACLE in chosen else " (epoch chosen in another way)"
+        return words + how, False
     inside = math.isnan(found.low) or found.low <= theirs <= found.high
-    return words + ("" if inside else ", which the interval excludes")
+    return (words, False) if inside else (f"{words}, which the interval excludes", True)
 
 
 def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
@@ -305,7 +313,7 @@ def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
     values = measure.by_seed(runs.get(row, ()))
     missing = _without_values({(row, measure): values})
     if missing:
-        return Verdict(OPEN, missing)
+        return Verdict(NOT_RUN, missing)
     numbers = list(values.values())
     bound = f"{kind.replace('_', ' ')} {measure.show(value)}"
     within = float(test["within"]) if kind == "near" else 0.0
@@ -315,24 +323,24 @@ def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
     head = f"{measure.words}: "
     if test["exact"]:
         if min(numbers) < max(numbers):
-            return Verdict(
-                OPEN, f"{head}{len(numbers)} seeds differ, though it is said to be exact"
-            )
+            why = f"{head}{len(numbers)} seeds differ, though it is said to be exact"
+            return Verdict(UNDECIDED, why)
         why = f"{head}{measure.show(numbers[0])} against {bound}"
         return Verdict(HOLDS if low <= numbers[0] <= high else FAILS, why)
     if len(numbers) < 2:
-        return Verdict(OPEN, "1 seed; 2 are needed")
+        return Verdict(UNDECIDED, "1 seed; 2 are needed")
     found = mean_interval(numbers)
     head += measure.show(found.mean)
     if math.isnan(found.low):
-        return Verdict(OPEN, f"{head} with each of {found.n} seeds: no spread to judge by")
+        why = f"{head} with each of {found.n} seeds: no spread to judge by"
+        return Verdict(UNDECIDED, why)
     why = (
         f"{head} (95 % interval {measure.show(found.low)} to {measure.show(found.high)}; "
         f"{found.n} seeds) against {bound}"
     )
     if low <= found.low and found.high <= high:
         return Verdict(HOLDS, why)
-    return Verdict(FAILS if found.high < low or found.low > high else OPEN, why)
+    return Verdict(FAILS if found.high < low or found.low > high else UNDECIDED, why)
 
 
 def _without_values(values: Mapping[tuple[str, Measure], Mapping[int, float]]) -> str:
