@@ -363,6 +363,67 @@ def test_fit_predict_report(home):
     assert "Unexpected annotations" in page
 
 
+def write_named_features(home):
+    """Features with names and ids: as fitted, in another order, and what is wrong with such."""
+    X = pd.DataFrame(np.load(home / "X.npy"), columns=list("abcd"))
+    X.index = pd.Index([f"t{i}" for i in X.index], name="image_id")
+    X.to_csv("X.csv")
+    mixed = X.sample(frac=1, random_state=0)[list("dbac")]
+    mixed.to_csv("mixed.csv")
+    mixed.to_parquet("mixed.parquet")
+    mixed.rename_axis(None).to_csv("unnamed.csv")
+    mixed.rename_axis(None).to_parquet("unnamed.parquet")
+    X.drop(columns="c").to_csv("lacks.csv")
+    X.assign(label=1).to_csv("label.csv")
+    return X
+
+
+@pytest.mark.parametrize(
+    "features", ["mixed.csv", "mixed.parquet", "unnamed.csv", "unnamed.parquet"]
+)
+def test_rows_are_matched_by_id_and_columns_by_name(home, features):
+    write_named_features(home)
+    trained = ("--set", "max_epochs=20", "--set", "lr=0.05")
+    done(*fit_arguments(*trained, features="X.csv", annotations="A_ids.csv"))
+    described = json.loads((home / "out" / "model.json").read_text())
+    assert described["feature_names_in"] == list("abcd")
+    labels = {row["task"]: row["label"] for row in done_json("predict", "out", "X.csv")["labels"]}
+    again = {row["task"]: row["label"] for row in done_json("predict", "out", features)["labels"]}
+    assert again == labels
+    # Rows in another order are matched in fit as well.
+    done(*fit_arguments(*trained, features=features, annotations="A_ids.csv", out="other"))
+    rows = read_rows(home / "other" / "labels.csv")[1:]
+    assert sum(labels[task] == int(label) for task, label, *_ in rows) > 40
+
+
+def test_columns_missing_or_extra_at_prediction_are_refused_by_name(home):
+    write_named_features(home)
+    done(*fit_arguments(features="X.csv", annotations="A_ids.csv"))
+    refused(3, "predict", "out", "lacks.csv", says=["lacks column 'c'", "fitted on"])
+    refused(3, "predict", "out", "label.csv", says=["has column 'label'", "not fitted on"])
+
+
+@pytest.mark.filterwarnings("always")
+def test_columns_that_tell_the_label_are_named(home):
+    X = write_named_features(home)
+    arguments = fit_arguments(features="label.csv", annotations="A_ids.csv")
+    assert "'label' (so called)" in done(*arguments).stderr
+    gold = [int(row[1]) for row in read_rows(home / "gold_plain.csv")[1:]]
+    write_csv(home / "gold_ids.csv", [("task", "label"), *zip(X.index, gold, strict=True)])
+    X.assign(k=gold).to_csv("gold_column.csv")
+    arguments = fit_arguments("--gold", "gold_ids.csv", features="gold_column.csv",
+                              annotations="A_ids.csv")  # fmt: skip
+    assert "columns 'k' of the features equal the gold labels" in done(*arguments).stderr
+
+
+@pytest.mark.filterwarnings("always")
+def test_gold_of_unknown_tasks_is_named(home):
+    rows = read_rows(home / "gold_plain.csv")
+    write_csv(home / "gold_more.csv", [*rows, ("100", "1"), ("101", "1")])
+    told = done(*fit_arguments("--gold", "gold_more.csv")).stderr
+    assert "2 of 50 tasks with gold (100, 101) are not among the 48 instances" in told
+
+
 def test_gold_never_changes_what_is_learnt(home):
     # gold_plain has no split, so that nothing is left out.
     done(*fit_arguments())

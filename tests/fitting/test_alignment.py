@@ -195,6 +195,9 @@ def test_a_shuffled_frame_beside_a_bare_matrix_is_warned_of(data):
     X = X.reset_index(drop=True)
     with pytest.warns(UserWarning, match="rows of X are shuffled.*row i of y"):
         quick().fit(X.sample(frac=1, random_state=0), matrix)
+    named = X.set_axis(gold.index).sample(frac=1, random_state=0)
+    with pytest.warns(UserWarning, match="rows of X are shuffled.*'img"):
+        quick().fit(named, matrix)
     accuracy(X, matrix, gold.to_numpy())  # No warning, nor in folds:
     cross_validate(quick(), X, matrix, cv=KFold(3, shuffle=True, random_state=0))
 
@@ -312,6 +315,16 @@ def test_columns_that_tell_the_label_or_the_id_are_named(data, column, message, 
         values = table.vote_counts().argmax(axis=1)
     with pytest.warns(UserWarning, match=message):
         make().fit(X.assign(**{column: values}), table)
+
+
+def test_numbered_columns_out_of_order_are_warned_of(data):
+    X, long, _ = data
+    X.columns = range(4)
+    model = network().fit(X, AnnotationTable.from_frame(long))
+    with pytest.warns(UserWarning, match=r"numbered out of order \(3, 2, \.\.\., 0\)"):
+        model.predict(X[[3, 2, 1, 0]])
+    with pytest.raises(AnnotationError, match="several columns 'twice'"):
+        model.predict(X.set_axis(["twice"] * 4, axis=1))
 
 
 # -- wide frames ----------------------------------------------------------------------------------

@@ -99,12 +99,25 @@ def _natural_key(text: str) -> tuple[Any, ...]:
     return (*parts, (), text)
 
 
+def are_shuffled(ids: AnyArray) -> bool:
+    """Whether ids are consecutive numbers, or texts with such ("img0", "img1"), out of order."""
+    if is_text(ids):
+        parts = [re.split("([0-9]+)", text) for text in ids.tolist()]
+        if any(len(part) != 3 or part[::2] != parts[0][::2] for part in parts):
+            return False
+        ids = np.array([float(part[1]) for part in parts])
+    if ids.dtype.kind not in "iuf":
+        return False
+    steps = np.diff(np.sort(ids))
+    return bool((steps == 1).all()) and not bool((np.diff(ids) == 1).all())
+
+
 def first_and_last(ids: AnyArray) -> str:
     """Format the first two ids and the last for a message."""
-    shown = [repr(value.item()) for value in ids[:2]]
+    shown = [repr(value) for value in ids[:2].tolist()]
     if len(ids) > 3:
         shown.append("...")
-    return ", ".join([*shown, *(repr(value.item()) for value in ids[2:][-1:])])
+    return ", ".join([*shown, *map(repr, ids[2:][-1:].tolist())])
 
 
 # -- columns that hold ids ------------------------------------------------------------------------

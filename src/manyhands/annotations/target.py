@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations.encoding import as_values, encode, missing_mask
-from manyhands.annotations.ids import GIVEN, first_and_last, is_default_index, row_ids
+from manyhands.annotations.ids import GIVEN, are_shuffled, first_and_last, is_default_index, row_ids
 from manyhands.annotations.passes import recode_passes
 from manyhands.annotations.table import AnnotationTable
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -120,17 +120,10 @@ def in_order_of_rows(X: Any, y: Any) -> Any:
     own = y.index if hasattr(y, "iloc") else None
     if own is not None and not is_default_index(own) and not is_default_index(index):
         return _by_index(index, own, y)
-    numbers = np.asarray(index)
-    if (
-        numbers.dtype.kind in "iu"
-        and len(numbers) == len(y)
-        and not is_default_index(index)
-        and np.array_equal(np.sort(numbers), np.arange(len(numbers)))
-        and not np.array_equal(numbers, np.arange(len(numbers)))
-    ):
+    if len(index) == len(y) and not is_default_index(index) and are_shuffled(np.asarray(index)):
         warn_caller(
-            f"the rows of X are shuffled (index {first_and_last(numbers)}) and y has no ids: row i "
-            "of y is taken to belong to row i of X. If y was shuffled alike, say so with "
+            f"the rows of X are shuffled (index {first_and_last(np.asarray(index))}) and y has no "
+            "ids: row i of y is taken to belong to row i of X. If y was shuffled alike, say so by "
             "X.reset_index(drop=True); if not, give an AnnotationTable with ids"
         )
     return y

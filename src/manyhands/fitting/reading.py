@@ -14,7 +14,15 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import as_values, resolve
-from manyhands.annotations.ids import as_frame, base_name, id_column, id_column_of, is_id_name
+from manyhands.annotations.ids import (
+    are_shuffled,
+    as_frame,
+    base_name,
+    first_and_last,
+    id_column,
+    id_column_of,
+    is_id_name,
+)
 from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -153,10 +161,21 @@ def as_fitted(estimator: Any, X: Any, *, reset: bool) -> Any:
     if not hasattr(X, "iloc"):  # pandas has an index.
         ids = id_column(name for name in columns if name not in names)
     features = [name for name in columns if name != ids]
+    _warn_of_shuffled_numbers(columns)
     if names and features != names and all(isinstance(name, str) for name in features):
         _check_names(features, names, type(estimator).__name__)
         features = names
     return X if features == columns else frame.select(features).to_native()
+
+
+def _warn_of_shuffled_numbers(columns: list[Any]) -> None:
+    """Warn that columns which have numbers for names are not matched, if they are out of order."""
+    if all(isinstance(name, int) for name in columns) and are_shuffled(np.array(columns)):
+        warn_caller(
+            f"the columns of X are numbered out of order ({first_and_last(np.array(columns))}) and "
+            "are taken as they stand: only names that are text are matched with those of fit. "
+            "X.columns.astype(str) makes names of the numbers"
+        )
 
 
 def _check_names(given: list[str], names: list[str], estimator: str) -> None:
@@ -169,7 +188,8 @@ def _check_names(given: list[str], names: list[str], estimator: str) -> None:
     if missing:
         problems.append(f"lacks {_shown(missing)}, which {estimator} was fitted on")
     if extra:
-        problems.append(f"has {_shown(extra)}, which it was not fitted on")
+        name = "it" if missing else estimator
+        problems.append(f"has {_shown(extra)}, which {name} was not fitted on")
     raise AnnotationError(f"X {', and '.join(problems)}; add or drop columns, or rename them")
 
 
@@ -188,7 +208,7 @@ def warn_of_telling_columns(X: Any, table: AnnotationTable) -> None:
         Its instances are the rows of X.
     """
     frame = as_frame(X)
-    if frame is None:
+    if frame is None or len(frame) != table.n_instances:
         return
     reasons = {}
     ids, votes = id_column_of(X), table.vote_counts()
@@ -200,7 +220,7 @@ def warn_of_telling_columns(X: Any, table: AnnotationTable) -> None:
             reasons[name] = "so called"
         elif _equals_ids(values, table):
             reasons[name] = "equal to the ids"
-        elif _equals_votes(values, table, votes):
+        elif equals_class(values, table.classes, votes):
             reasons[name] = "equal to the most annotated class"
     if reasons:
         shown = ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
@@ -220,16 +240,22 @@ def _equals_ids(values: AnyArray, table: AnnotationTable) -> bool:
     )
 
 
-def _equals_votes(values: AnyArray, table: AnnotationTable, votes: FloatArray) -> bool:
-    """Whether a column holds a most annotated class of every annotated instance, or its code."""
+def equals_class(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
+    """Whether a column holds a most voted class of every instance with votes, or its code.
+
+    Parameters
+    ----------
+    values : array of shape (n_instances,)
+    classes : array of shape (n_classes,)
+    votes : array of shape (n_instances, n_classes)
+    """
     annotated = np.flatnonzero(votes.any(axis=1))
     values, votes = values[annotated], votes[annotated]
-    numeric = table.classes.dtype.kind in "iub"
+    numeric = classes.dtype.kind in "iub"
     if len(values) < 2 or values.dtype.kind not in ("iufb" if numeric else "iufbOUT"):
         return False
     text = values.dtype.kind in "OUT"
-    classes = table.classes if numeric or text else np.arange(table.n_classes)
-    cells = values[:, None] == classes
+    cells = values[:, None] == (classes if numeric or text else np.arange(len(classes)))
     return bool(
         (cells.any(axis=0).sum() > 1)
         and (np.where(cells, votes, -1).max(axis=1) == votes.max(axis=1)).all()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, missing_mask
-from manyhands.exceptions import AnnotationError
+from manyhands.annotations.ids import as_frame, first_and_last
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.fitting.reading import equals_class
 from manyhands.io import GoldFile
 from manyhands.typing import AnyArray, IntArray
 
@@ -67,6 +70,12 @@ def match_gold(gold: GoldFile, table: AnnotationTable) -> GoldRows:
             f"none of the {len(theirs)} tasks with gold (such as {theirs[0].item()!r}) is among "
             f"the {len(mine)} instances (such as {mine[0].item()!r}); use the same ids in both"
         )
+    if not known.all():
+        unknown = gold.tasks[~known]
+        warn_caller(
+            f"{len(unknown)} of {len(theirs)} tasks with gold ({first_and_last(unknown)}) are not "
+            f"among the {len(mine)} instances ({first_and_last(mine)}) and are not evaluated"
+        )
     place, _ = encode(theirs[known], mine, argument="task of gold", vocabulary_name="instances")
     codes = np.full(table.n_instances, -1)
     splits = np.full(table.n_instances, "", dtype=object)
@@ -84,6 +93,22 @@ def _gold_codes(labels: AnyArray, classes: AnyArray) -> IntArray:
             values, classes, argument="label of gold", vocabulary_name="classes"
         )
     return codes
+
+
+def warn_of_columns_of_gold(X: Any, table: AnnotationTable, gold: GoldRows) -> None:
+    """Warn of columns of a frame that equal the gold labels."""
+    frame, known = as_frame(X), np.flatnonzero(gold.codes >= 0)
+    if frame is None:
+        return
+    votes = np.zeros((table.n_instances, table.n_classes))
+    votes[known, gold.codes[known]] = 1
+    columns = zip(frame.columns, frame.iter_columns(), strict=True)
+    equal = [n for n, values in columns if equals_class(values.to_numpy(), table.classes, votes)]
+    if equal:
+        warn_caller(
+            f"columns {', '.join(map(repr, equal))} of the features equal the gold labels and are "
+            "used as features: the model learns from them what it is evaluated on. Drop them"
+        )
 
 
 def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTable:

@@ -220,7 +220,7 @@ class GraphCompleter(BaseEstimator):
         Parameters
         ----------
         rows : array of integers, shape (n_samples,)
-            Positions in the X and y of `fit`.
+            Positions in the X of `fit`.
         annotators : ids, mask or slice, optional
 
         Returns
