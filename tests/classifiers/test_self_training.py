@@ -436,8 +436,10 @@ def test_rounds_that_spoil_the_classifier_are_not_trained(crowd):
     with pytest.warns(UserWarning, match=r"ends after round \d of 3, because further ones spoil"):
         model = spoilt().fit(X, A)
     seen = model.guard_history_
-    is_alarm = (seen.column("change") < -guard.MARGIN) & (seen.column("z") < -guard.LEAST_Z)
-    kept = np.flatnonzero(~is_alarm)[-1]
+    falls = seen.column("z") < -guard.LEAST_Z
+    kept = np.flatnonzero(falls)[0] - 1
+    assert falls[-1]
+    assert seen[-1]["change"] < -guard.MARGIN * seen[0]["agreement"]
     assert len(seen) == 4
     assert len(model.history_) == kept + 1 < 4, "no further round is trained on all instances"
     assert model.rounds_.max() == kept
@@ -445,15 +447,23 @@ def test_rounds_that_spoil_the_classifier_are_not_trained(crowd):
     np.testing.assert_array_equal(model.predict_proba(X), fewer.predict_proba(X))
 
 
-def test_a_fall_that_later_rounds_make_good_is_no_alarm(crowd, monkeypatch):
-    X, A, _ = crowd
-    changes = iter([0.0, -3.0, 3.0, -3.0])
-    monkeypatch.setattr(guard, "paired_z", lambda change: next(changes))
-    monkeypatch.setattr(guard, "MARGIN", -1.0)
-    model = DASCClassifier(base(), n_rounds=3, n_select=20, random_state=0)
-    with pytest.warns(UserWarning, match="ends after round 2 of 3"):
-        model.fit(X, A)
-    assert model.history_.column("round").tolist() == [0, 1, 2]
+@pytest.mark.parametrize(
+    ("z", "change", "last"),
+    [
+        ([0, -3, 0, 3], 0.1, 3),  # A fall that later rounds make good.
+        ([0, -3, -3, -3], -0.01, 3),  # A fall within the margin.
+        ([0, 0, -1, -1], -0.5, 3),  # Noise.
+        ([0, 0, -3, -3], -0.5, 1),
+        ([0, -3, 0, -3], -0.5, 0),
+    ],
+)
+def test_an_alarm_is_a_large_fall_in_the_last_round(z, change, last):
+    changes = [np.full(4, 0.5), *[np.full(4, 0.5 + change)] * 3]
+    values = iter(z)
+    judge = guard.Guard(guard.MARGIN, [iter(enumerate(changes))], 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "paired_z", lambda _: next(values))
+        assert [judge.allows(number) for number in range(4)] == [n <= last for n in range(4)]
 
 
 def test_a_silent_guard_changes_nothing(crowd):

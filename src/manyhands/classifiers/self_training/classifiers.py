@@ -46,13 +46,14 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         epochs again, rather than from scratch. The estimator must be a network of this library
         whose training starts from weights (see ``start`` in `BaseCrowdClassifier.fit`).
     guard : bool or float, default=True
-        End before the rounds that spoil the classifier, and warn. The instances, features and
-        annotations, are dealt to two folds before anything is trained, and each fold is judged by
-        a self-training on the other. A round is unsound if the mean share of an instance's
-        annotations that name its predicted class is lower than in round 0 by more than the margin,
-        with a paired z below -2. The last sound round is the last to be trained. True is a margin
-        of .02, a float another one, and False trains all rounds. The guard is an alarm and chooses
-        nothing: as long as it is silent, the result is that of ``guard=False``. See Notes.
+        If the rounds spoil the classifier, end before they begin to, and warn. The instances,
+        features and annotations, are dealt to two folds before anything is trained, and each fold
+        is judged by a self-training on the other. Agreement is the mean share of an instance's
+        annotations that name its predicted class. There is an alarm if in the last round it is
+        lower than in round 0, with a paired z below -1.5, by more than a share of what it was
+        there: .07 (True), or a float. The last round to be trained is then the one before the first
+        whose z is below -1.5. Without an alarm, the result is that of ``guard=False``, which trains
+        all rounds. See Notes.
     guard_folds : int, default=2
         Number of folds, each of which is judged by a self-training on the others.
     validation : None, float or (X, y_gold), default=None

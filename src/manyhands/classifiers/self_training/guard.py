@@ -3,8 +3,9 @@
 A classifier that annotates for itself can collapse, and nothing that is measured on its own
 training instances shows it. So instances are dealt to folds before anything is trained, and
 self-trainings without one fold each tell what every round does: how often its predictions for the
-fold agree with the fold's annotations. Agreement is nearly blind to what self-training gains
-against the crowd's own bias, so it never chooses among sound rounds.
+fold agree with the fold's annotations. Agreement is blind to what self-training gains against the
+crowd's own bias, and may even fall a little with it. So it never chooses the best round, and only a
+large fall at the end is an alarm.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray
 LEAST_INSTANCES = 10
 """Annotated instances without which there is no guard."""
 
-MARGIN = 0.02
-"""Largest fall in agreement that is no alarm."""
+MARGIN = 0.07
+"""Largest fall in agreement that is no alarm, as a share of the first round's agreement."""
 
-LEAST_Z = 2.0
-"""Paired z that a fall must exceed to be an alarm."""
+LEAST_Z = 1.5
+"""Paired z beyond which a fall counts."""
 
 Step = tuple[int, FloatArray]
 """Number of a round, and the agreement of each annotated instance of a fold, shape (m,)."""
@@ -51,15 +52,15 @@ class Guard:
     n_rounds : int
     history : History
         Measures of the rounds.
-    last_sound : int
-        The last judged round without an alarm.
+    last_sound : int or None
+        If there is an alarm: the round before agreement began to fall.
     """
 
     margin: float
     courses: list[Iterator[Step]]
     n_rounds: int
     history: History = field(default_factory=History)
-    last_sound: int = 0
+    last_sound: int | None = None
 
     @classmethod
     def of(cls, model: Any, fit: SelfTraining) -> Guard:
@@ -89,37 +90,35 @@ class Guard:
 
     def allows(self, number: int) -> bool:
         """Whether to train a round; the first question about any but round 0 judges them all."""
-        if not self.courses or not number:
-            return True
-        if not self.history:
-            self._judge()
-        # Rounds that were not judged, because a fold lacked nothing any more, are as the last one.
-        return number <= self.last_sound or not self._is_alarmed
+        if self.courses and number and not self.history:
+            with catch_warnings():
+                # They are about classifiers that nobody gets to see.
+                simplefilter("ignore")
+                self._judge()
+        return self.last_sound is None or number <= self.last_sound
 
     def _judge(self) -> None:
-        """Train all rounds without each fold, and compare each round with the first."""
+        """Train all rounds without each fold, and see whether it ends badly."""
         before: FloatArray | None = None
-        with catch_warnings():
-            # They are about classifiers that nobody gets to see.
-            simplefilter("ignore")
-            for steps in zip(*self.courses, strict=False):
-                number = steps[0][0]
-                now = np.concatenate([agreement for _, agreement in steps])
-                before = now if before is None else before
-                change, z = float((now - before).mean()), paired_z(now - before)
-                self.history.append(
-                    {"round": number, "agreement": float(now.mean()), "change": change, "z": z}
-                )
-                if change >= -self.margin or z >= -LEAST_Z:
-                    self.last_sound = number
-
-    @property
-    def _is_alarmed(self) -> bool:
-        return bool(self.history) and self.last_sound != self.history[-1]["round"]
+        for steps in zip(*self.courses, strict=False):
+            now = np.concatenate([agreement for _, agreement in steps])
+            before = now if before is None else before
+            self.history.append(
+                {
+                    "round": steps[0][0],
+                    "agreement": float(now.mean()),
+                    "change": float((now - before).mean()),
+                    "z": paired_z(now - before),
+                }
+            )
+        falls = [row["z"] < -LEAST_Z for row in self.history]
+        first, last = self.history[0], self.history[-1]
+        if falls[-1] and last["change"] < -self.margin * first["agreement"]:
+            self.last_sound = self.history[falls.index(True) - 1]["round"]
 
     def warn(self, name: str) -> None:
         """Say what the guard stopped, if anything."""
-        if not self._is_alarmed:
+        if self.last_sound is None:
             return
         first, last = self.history[0], self.history[-1]
         warn_caller(
@@ -127,7 +126,7 @@ class Guard:
             "spoil the classifier: among instances left out of the training, "
             f"{last['agreement']:.1%} of the annotations agree with what round {last['round']} "
             f"predicts, against {first['agreement']:.1%} in round {first['round']} "
-            f"(z = {last['z']:.1f}; margin {self.margin:g}). guard=False trains all rounds"
+            f"(z = {last['z']:.1f}). guard=False trains all rounds"
         )
 
 
