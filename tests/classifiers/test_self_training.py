@@ -677,8 +677,8 @@ def test_annotators_who_said_nothing_are_not_imitated():
         ({"validation": (np.eye(4), np.zeros(3, int))}, "4 rows of X but gold labels of shape"),
         ({"validation": (np.eye(4), np.full(4, 99))}, "validation's y_gold .*99"),
         ({"validation": (np.eye(4), ["a", "b", "a", "b"])}, "validation's y_gold"),
-        ({"estimator": CrowdLayerClassifier}, "estimator is the class CrowdLayerClassifier; give"),
-        ({"selector": RandomSelector}, "selector is the class RandomSelector; give"),
+        ({"estimator": CrowdLayerClassifier}, "estimator=CrowdLayerClassifier is a class; give"),
+        ({"selector": RandomSelector}, "selector=RandomSelector is a class; give"),
     ],
 )
 def test_wrong_parameters_are_refused(changes, message):
@@ -828,7 +828,7 @@ def test_the_estimator_is_trained_where_nothing_is_missing():
         ({"n_rounds": 0}, "n_rounds=0 ends after the annotator's round"),
         ({"warm_start": True}, "warm_start=True continues from .* belong to another model"),
         ({"annotator": ConfidenceSelector()}, "annotator"),
-        ({"annotator": GraphCompleter}, r"annotator is the class GraphCompleter; give an object"),
+        ({"annotator": GraphCompleter}, r"annotator=GraphCompleter is a class; give an object"),
         ({"annotator": base(checkpoint="a")}, "annotator has checkpoint='a', one file for"),
         ({"n_select": "most"}, "n_select"),
     ],
