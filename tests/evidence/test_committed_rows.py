@@ -28,9 +28,9 @@ KEYS = {
     "conal/chu2021_recovery_i30_symmetric_probabilities": "56cfce64bc3507ef",
     "crowding/crowd_models_product": "7a2ce32e4c42e1cc",
     "crowding/crowding2021_sparse60_music_crowding": "8ece826054cb4744",
-    "self_training/crowding2021_labelme_dl_cl_ing": "0ce30036ebb410cc",
-    "self_training/dasc2023_variants_cifar10h_dasc": "507e6da05b71a575",
-    "self_training/dasc2023_sparse80_music_wdn_random": "e2c18f978bb97bb7",
+    "self_training/crowding2021_labelme_dl_cl_ing": "58190a7bb6948852",
+    "self_training/dasc2023_variants_cifar10h_dasc": "9eb97986f7a04fef",
+    "self_training/dasc2023_sparse80_music_wdn_random": "ef3676c571f0ffc3",
     "iced/iced2022_rivals_sentiment_smote_on_ds_labels": "31e7e07ee8b8324c",
     "aggregated/iced2022_table2_reports_ds_lr": "1bce147aa8710257",
     "neucrowd/neucrowd2022_table3_hotel_neucrowd": "a8865b46ab5bc281",
@@ -56,6 +56,12 @@ def test_rows_and_papers_fit_together(experiments):
 def test_keys_are_those_that_records_are_filed_under(experiments):
     keys = {row.id: row.key for row in experiments[0]}
     assert {name: keys[name][:16] for name in KEYS} == KEYS
+
+
+def test_reproductions_of_self_training_have_no_guard(experiments):
+    wrapped = [row for row in experiments[0] if "SelfTraining" in row.estimator["class"]]
+    assert len(wrapped) == 216
+    assert all(row.estimator["params"]["guard"] is False for row in wrapped)
 
 
 def test_every_row_says_how_it_differs(experiments):

@@ -90,13 +90,6 @@ def test_objects_within_parameters_are_made(write):
     assert (row.table, row.holdout, row.published, row.deviations) == (None, None, None, ())
 
 
-def test_a_reproduction_has_no_guard_unless_it_says_so(write):
-    guarded = "label: DASC\ncitation: x\ndata: {name: demo}\nseeds: [0]\n"
-    guarded += "estimator: {class: DASCClassifier, params: {n_rounds: 1%s}}\n"
-    assert load_row(write(guarded % "")).make_estimator(0).guard is False
-    assert load_row(write(guarded % ", guard: true")).make_estimator(0).guard is True
-
-
 def test_the_key_is_of_what_decides_the_result(write):
     row = load_row(write(ROW))
     for change in (

@@ -85,17 +85,12 @@ class Row:
         return next((each for each in _each(self.published) if each["metric"] == metric), None)
 
     def make_estimator(self, seed: int) -> Any:
-        """Make the estimator, unfitted, with a seed and on the row's device.
-
-        A reproduction trains as published, without safeguards that the library adds: a classifier
-        with a ``guard`` gets False unless the row sets it. As the recorded runs were made before
-        there was one, this is not in the specification, and the keys are theirs.
-        """
+        """Make the estimator, unfitted, with a seed and on the row's device."""
         cls = find_object(self.estimator["class"], self.folder)
         accepted = inspect.signature(cls).parameters
-        here = {"random_state": seed, "device": DEVICES[self.device], "guard": False}
+        here = {"random_state": seed, "device": DEVICES[self.device]}
         params = _make(self.estimator.get("params") or {}, self.folder)
-        return cls(**({name: here[name] for name in here if name in accepted} | params))
+        return cls(**params, **{name: here[name] for name in here if name in accepted})
 
     def specification(self) -> dict[str, Any]:
         """Return everything that decides the result, as plain values (no labels or figures)."""
