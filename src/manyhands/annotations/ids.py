@@ -86,17 +86,18 @@ def in_natural_order(codes: IntArray, ids: AnyArray) -> tuple[IntArray, AnyArray
     """
     if not is_text(ids):
         return codes, ids
-    texts = ids.tolist()
-    order = np.array(sorted(range(len(texts)), key=lambda i: _natural_key(texts[i])), dtype=int)
-    return np.argsort(order)[codes], ids[order]
+    keys = _natural_keys(ids.tolist())
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[codes], ids[order]
 
 
-def _natural_key(text: str) -> tuple[Any, ...]:
-    """Compare runs of digits as numbers: by their length, without leading zeros, then as text."""
-    parts: list[Any] = re.split("([0-9]+)", text)
-    digits = [part.lstrip("0") for part in parts[1::2]]
-    parts[1::2] = [(len(part), part) for part in digits]
-    return (*parts, (), text)
+def _natural_keys(texts: list[str]) -> list[str]:
+    """Texts with all runs of digits as long as the longest, so that they compare as numbers."""
+    digits = re.compile("[0-9]+")
+    width = max((len(run) for text in texts for run in digits.findall(text)), default=0)
+    return [digits.sub(lambda run: run.group().zfill(width), text) for text in texts]
 
 
 def are_shuffled(ids: AnyArray) -> bool:
@@ -190,7 +191,7 @@ def read_wide(A: Any, instances: Any, annotators: Any) -> tuple[Any, Any, Any]:
     _check_annotators_only(frame)
     # pyarrow fills the gaps of its categories.
     exact = frame.to_pandas() if frame.implementation.is_pyarrow() else frame.to_native()
-    matrix = np.array(exact)
+    matrix = np.array(exact, order="C")
     if matrix.dtype == object:
         matrix[missing_mask(matrix)] = None
     return matrix, instances, frame.columns if annotators is None else annotators
