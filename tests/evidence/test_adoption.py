@@ -10,8 +10,12 @@ from manyhands.evidence.experiments.loading import load_row
 from manyhands.evidence.experiments.papers import Paper, TablePlan
 from manyhands.evidence.pages.page import make_page
 from manyhands.evidence.pages.rendering import to_markdown
-from manyhands.evidence.records.adoptions import REFERENCE, read_adoptions, read_groups
-from manyhands.evidence.records.counting import latest_records
+from manyhands.evidence.records.adoptions import (
+    REFERENCE,
+    latest_records,
+    read_adoptions,
+    read_groups,
+)
 from manyhands.evidence.records.records import cell_key
 from manyhands.evidence.records.store import pack, read_records, write_record
 from manyhands.evidence.running import adoption, code

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from manyhands.evidence.experiments.loading import load_row
-from manyhands.evidence.records.counting import latest_records
+from manyhands.evidence.records.adoptions import latest_records
 from manyhands.evidence.records.records import cell_key
 from manyhands.evidence.records.store import read_records, write_record
 from manyhands.evidence.running.plan import list_cells, select_rows

@@ -25,7 +25,7 @@ from manyhands.evidence.pages.drawings import log_ticks
 from manyhands.evidence.pages.page import make_page, write_results
 from manyhands.evidence.pages.rendering import to_html, to_markdown
 from manyhands.evidence.pages.verdicts import judge, paired_interval
-from manyhands.evidence.records.counting import latest_records
+from manyhands.evidence.records.adoptions import latest_records
 from manyhands.evidence.records.records import (
     GOLD,
     HELD_OUT,

@@ -1,5 +1,5 @@
 from .classifier import BaseCrowdClassifier as BaseCrowdClassifier
+from .context import Watch as Watch
 from .protocols import PROTOCOLS as PROTOCOLS
 from .protocols import training_protocol as training_protocol
 from .protocols import with_protocol as with_protocol
-from .watching import Watch as Watch

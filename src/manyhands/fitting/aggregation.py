@@ -12,10 +12,10 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import SoftTargets
-from manyhands.fitting.seeding import set_random_states
 from manyhands.fitting.template import set_annotator_attributes
 from manyhands.inference import MajorityVote
 from manyhands.nn import FixedConfusionModule
+from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray
 
 

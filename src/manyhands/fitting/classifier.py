@@ -21,13 +21,12 @@ from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import prediction, template
 from manyhands.fitting.callbacks import make_callbacks
-from manyhands.fitting.context import AnyFit
+from manyhands.fitting.context import AnyFit, Watch
 from manyhands.fitting.optimizer import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.reading import check_rows, find_annotators, table_of
 from manyhands.fitting.saving import save
 from manyhands.fitting.specification import specification
-from manyhands.fitting.watching import Watch
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
 from manyhands.sampling.class_balance import ClassBalance, make_balance

@@ -18,6 +18,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Watch
 from manyhands.fitting.prediction import GRID_ENTRIES
 from manyhands.fitting.reading import (
     SET_WITH_FEATURES,
@@ -28,11 +29,10 @@ from manyhands.fitting.reading import (
     set_vocabularies,
     warn_of_telling_columns,
 )
-from manyhands.fitting.seeding import draw_seed, set_random_states
 from manyhands.fitting.template import set_annotator_attributes
-from manyhands.fitting.watching import Watch
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
+from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import FloatArray, IntArray
 
 

@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, LostClassWarning, warn_caller
-from manyhands.fitting.context import Fit
+from manyhands.fitting.context import Fit, Watch
 from manyhands.fitting.pooling import pool_confusions
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.reading import (
@@ -29,8 +29,6 @@ from manyhands.fitting.reading import (
     take_rows,
     warn_of_telling_columns,
 )
-from manyhands.fitting.seeding import draw_seed
-from manyhands.fitting.watching import Watch
 from manyhands.io.files import check_writable
 from manyhands.nn import (
     CrowdModule,
@@ -50,6 +48,7 @@ from manyhands.training import (
     pick_device,
     run_stages,
 )
+from manyhands.training.seeding import draw_seed
 from manyhands.typing import FloatArray, IntArray
 
 Weights = dict[str, Tensor]

@@ -9,10 +9,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.exceptions import all_or_nothing
+from manyhands.fitting.context import Watch
 from manyhands.fitting.embedding import TRAINING_C, EmbeddingClassifier
 from manyhands.fitting.reading import SET_WITH_FEATURES
 from manyhands.fitting.template import quiet_about_lost_classes
-from manyhands.fitting.watching import Watch
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import EmbeddedRegression
 from manyhands.training import History

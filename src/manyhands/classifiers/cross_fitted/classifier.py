@@ -39,7 +39,6 @@ from manyhands.fitting.latent import (
     balancing_rng,
 )
 from manyhands.fitting.prediction import class_proba
-from manyhands.fitting.seeding import set_random_states
 from manyhands.inference import DawidSkene
 from manyhands.linear.folds import deal_folds
 from manyhands.nn import (
@@ -51,6 +50,7 @@ from manyhands.nn import (
     make_backbone,
 )
 from manyhands.training import CrowdBatch, Stage
+from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray
 
 

@@ -45,7 +45,6 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.prediction import device_of
 from manyhands.fitting.reading import find_annotators, read_features
-from manyhands.fitting.seeding import draw_seed
 from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.functional import annotation_nll
 from manyhands.nn import (
@@ -57,6 +56,7 @@ from manyhands.nn import (
 )
 from manyhands.objectives import COST_FORMS, SPARSITY_FORMS
 from manyhands.training import BestState, Callback, CrowdBatch, Features, Stage, isolated_rng
+from manyhands.training.seeding import draw_seed
 from manyhands.typing import AnyArray
 
 

@@ -23,10 +23,10 @@ from manyhands.classifiers.graph_completion.training import (
 )
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.reading import check_rows, read_features, read_target
-from manyhands.fitting.seeding import draw_seed
 from manyhands.inference.inputs import check_annotations
 from manyhands.nn import GraphCompletionModule
 from manyhands.training import Features, History, isolated_rng, pick_device
+from manyhands.training.seeding import draw_seed
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 

@@ -21,10 +21,10 @@ from manyhands.classifiers.iced.inference import most_probable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
 from manyhands.fitting.prediction import PREDICT_BATCH
-from manyhands.fitting.seeding import set_random_states
 from manyhands.nn import SynthesisModule
 from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning
 from manyhands.training import mixed_epoch
+from manyhands.training.seeding import set_random_states
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 REFITS_AT_FIRST = 5

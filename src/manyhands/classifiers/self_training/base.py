@@ -21,10 +21,10 @@ from manyhands.classifiers.self_training.checks import check_parameters
 from manyhands.classifiers.self_training.guard import Guard
 from manyhands.classifiers.self_training.rounds import Round, SelfTraining, run_rounds
 from manyhands.exceptions import all_or_nothing
+from manyhands.fitting.context import Watch
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
 from manyhands.fitting.template import warn_of_lost_classes
-from manyhands.fitting.watching import Watch
 from manyhands.sampling.selectors import Selector
 from manyhands.training import History
 from manyhands.typing import AnyArray, FloatArray, IntArray

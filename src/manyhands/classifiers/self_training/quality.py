@@ -10,7 +10,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.fitting.watching import Watch
+from manyhands.fitting.context import Watch
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.sampling.selectors import Selection
 from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray

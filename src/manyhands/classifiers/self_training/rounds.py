@@ -23,11 +23,11 @@ from manyhands.classifiers.self_training.quality import (
     watched_pseudo_quality,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.context import Watch
 from manyhands.fitting.reading import take_rows
-from manyhands.fitting.seeding import draw_seed
 from manyhands.fitting.template import quiet_about_lost_classes
-from manyhands.fitting.watching import Watch
 from manyhands.training import History, hold_out
+from manyhands.training.seeding import draw_seed
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 PREDICTED_AT_ONCE = 1 << 22

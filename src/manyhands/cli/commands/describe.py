@@ -1,6 +1,11 @@
-"""The command `describe`."""
+"""The commands `describe` and `agreement`: what a table holds, and how far annotators agree."""
 
 from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.facts import class_rows, data_rows
@@ -17,9 +22,8 @@ from manyhands.cli.options import (
     table_options,
 )
 from manyhands.cli.output import print_json, print_table, say
-from manyhands.cli.params import (
-    Duplicates,
-)
+from manyhands.cli.params import Duplicates, Scale
+from manyhands.exceptions import AnnotationError
 
 
 @reported
@@ -53,3 +57,56 @@ def describe(
     print_table(title, columns, class_rows(found))
     for warning in summary["warnings"]:
         say(f"! {warning['text']}")
+
+
+@reported
+def agreement(
+    table: TablePath,
+    scale: Annotated[
+        Scale,
+        typer.Option(help="Scale of the classes; they are ordered as in --classes, or sorted."),
+    ] = Scale.nominal,
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples.")] = 1000,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.error,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    json: Json = False,
+) -> None:
+    """Measure the agreement of annotators, with 95 % intervals over instances.
+
+    Example: manyhands agreement annotations.csv --scale ordinal
+    """
+    from manyhands.agreement import summary
+    from manyhands.io import read_annotations
+
+    options = table_options(task, worker, label, duplicates, classes, abstain, skip)
+    read = read_annotations(table, **options)
+    if scale is Scale.interval and read.classes.dtype.kind not in "iu":
+        raise AnnotationError(
+            f"--scale interval needs classes that are numbers, and these are such as "
+            f"{read.classes[0].item()!r}; use --scale ordinal"
+        )
+    found = summary(read, scale=scale.value, n_resamples=resamples)
+    rows = {
+        name: {
+            bound: None if math.isnan(value := getattr(interval, bound)) else value
+            for bound in ("value", "low", "high")
+        }
+        for name, interval in found.items()
+    }
+    if json:
+        print_json(rows)
+        return
+    print_table(
+        f"Agreement, {scale.value} classes",
+        ["measure", "value", "from", "to"],
+        [[name.replace("_", " "), *row.values()] for name, row in rows.items()],
+    )
+    if any(row["value"] is None for row in rows.values()):
+        say(
+            "empty: undefined (no instance has two annotations, or there is nothing to disagree on)"
+        )

@@ -9,7 +9,6 @@ import numpy as np
 from manyhands.agreement import common_confusions
 from manyhands.annotations.encoding import encode
 from manyhands.evidence.data.sets import Data
-from manyhands.evidence.measures.fitted import attribute
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 
@@ -163,3 +162,18 @@ def _true_common(data: Data) -> FloatArray:
             "this measure out of its row"
         )
     return np.asarray(truth.common_confusion, dtype=np.float64)
+
+
+def attribute(model: Any, name: str) -> FloatArray:
+    """Return an attribute as an array of floats.
+
+    Raises
+    ------
+    AnnotationError
+        If the model has no such attribute.
+    """
+    if not hasattr(model, name):
+        raise AnnotationError(
+            f"{type(model).__name__} has no {name}; leave this measure out of its row"
+        )
+    return np.asarray(getattr(model, name), dtype=np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from manyhands.annotations.encoding import as_values, missing_mask
 from manyhands.evidence.data.sets import Data
-from manyhands.evidence.measures.fitted import attribute
+from manyhands.evidence.measures.confusions import attribute
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import MajorityVote
 from manyhands.metrics import accuracy, minority_recall

@@ -17,8 +17,7 @@ from manyhands.evidence.pages.rendering import to_html, to_markdown
 from manyhands.evidence.pages.tables import table_section
 from manyhands.evidence.pages.verdicts import judge
 from manyhands.evidence.pages.words import figure_file
-from manyhands.evidence.records.adoptions import Adoptions
-from manyhands.evidence.records.counting import latest_records
+from manyhands.evidence.records.adoptions import Adoptions, latest_records
 from manyhands.evidence.records.records import Record
 from manyhands.io.files import write_atomically
 

@@ -1,21 +1,25 @@
-"""Adoptions: which runs of earlier code count as made by later code, in a small file per paper.
+"""Which runs count for a row: those by one code, and those of earlier code that it adopted.
 
 Records are filed under the code that made them. After a change of code that should leave figures
 as they are, a random sample of every group of runs by one code is run again. Where all figures are
-exactly equal, the whole group counts as made by the later code. ``<paper>.adopted.json`` lists the
-groups that do, and those that do not.
+exactly equal, the whole group counts as made by the later code: it is adopted. The file
+``<paper>.adopted.json`` lists the groups that are, and those that are not.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from manyhands.evidence.records.records import Record
+from manyhands.evidence.records.records import Record, digest
 from manyhands.io.files import write_atomically
+
+if TYPE_CHECKING:
+    from manyhands.evidence.experiments.rows import Row
 
 RECORDS = "the records"
 REFERENCE = "the same runs by the recorded code on one machine"
@@ -164,3 +168,48 @@ def _from_json(group: Mapping[str, object]) -> Adoption:
         date=str(values["date"]),
         later={row: code for code, rows in rows_of.items() for row in rows},
     )
+
+
+def latest_records(
+    rows: Iterable[Row], records: Iterable[Record], adoptions: Adoptions | None = None
+) -> dict[str, dict[int, Record]]:
+    """Return, for every row, the record that counts for each seed.
+
+    All records of a row have its present specification. They are by one code: the one that ran
+    last, or earlier code whose runs it adopted. They are on the same data, unless every seed makes
+    its own data. A mean over seeds thus averages runs of the same thing. A failure does not replace
+    a finished run of the same thing. Skipped runs count only where nothing ran.
+
+    Returns
+    -------
+    dict of str to dict of int to Record
+        Row id -> seed -> record.
+    """
+    own = {row.id: row for row in rows}
+    adopted = Adoptions() if adoptions is None else adoptions
+    of_row: dict[str, list[Record]] = {name: [] for name in own}
+    for record in sorted(records, key=lambda r: (r.confirmed or r.started, r.key)):
+        row = own.get(record.row)
+        if row is not None and row.key == digest(record.specification):
+            of_row[row.id].append(record)
+    found = {}
+    for name, candidates in of_row.items():
+        kept = sorted(
+            _of_one_kind(own[name], candidates, adopted), key=lambda r: r.status == "done"
+        )
+        found[name] = dict(sorted({record.seed: record for record in kept}.items()))
+    return found
+
+
+def _of_one_kind(row: Row, records: Sequence[Record], adoptions: Adoptions) -> list[Record]:
+    """Keep the runs by one code on the same data; ``records`` are in order of time."""
+    ran = [r for r in records if r.status != "skipped"]
+    if not ran:
+        return list(records)
+    # A run that failed before its data were loaded does not decide which code and data count.
+    leading = next((r for r in reversed(ran) if r.data_checksum), ran[-1])
+    code = adoptions.code_of(leading)
+    kept = [r for r in ran if adoptions.code_of(r) == code]
+    if row.data_of(0) == row.data_of(1):
+        kept = [r for r in kept if r.data_checksum in ("", leading.data_checksum)]
+    return kept

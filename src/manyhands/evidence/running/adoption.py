@@ -21,14 +21,13 @@ from manyhands.evidence.records.adoptions import (
     Adoption,
     Adoptions,
     adoption_file,
+    latest_records,
     read_adoptions,
     read_groups,
     write_groups,
 )
-from manyhands.evidence.records.counting import latest_records
-from manyhands.evidence.records.records import Record, digest
+from manyhands.evidence.records.records import Record, digest, first_difference
 from manyhands.evidence.records.store import find_runs, read_records
-from manyhands.evidence.running.comparing import first_difference
 from manyhands.evidence.running.plan import (
     Cell,
     Job,

@@ -19,9 +19,8 @@ from typing import Any
 
 from manyhands.evidence.experiments.papers import paper_of
 from manyhands.evidence.records.adoptions import read_adoptions
-from manyhands.evidence.records.records import Record, cell_key
+from manyhands.evidence.records.records import Record, cell_key, first_difference
 from manyhands.evidence.records.store import find, find_equal, find_runs, write_record
-from manyhands.evidence.running.comparing import first_difference
 from manyhands.evidence.running.plan import (
     BUSY,
     DIFFERENT,
