@@ -166,6 +166,19 @@ def test_mends_that_the_refusal_names_work(data):
     assert accuracy(X.loc[table.instances[:30]], table[:30], gold[:30]) > 0.9
 
 
+def test_a_mask_in_another_order_than_the_table_is_refused(data):
+    X, long, _ = data
+    table = AnnotationTable.from_frame(long)
+    mask = X["a"] > 0
+    assert table[mask].instances.tolist() == X.index[mask].tolist()
+    assert table[mask.reset_index(drop=True)].n_instances == mask.sum()
+    shuffled = mask.sample(frac=1, random_state=0)
+    with pytest.raises(AnnotationError, match=r"same ids in another order.*select\(instances="):
+        table[shuffled]
+    chosen = table.select(instances=shuffled.index[shuffled])
+    assert chosen.instances.tolist() == shuffled.index[shuffled].tolist()
+
+
 def test_row_numbers_in_another_order_are_refused_with_both_orders(data):
     X, long, gold = data
     X = X.reset_index(drop=True)
@@ -271,7 +284,8 @@ def test_cross_validation_of_a_table_and_its_frame(data):
         assert scores.min() > -1.1
     search = GridSearchCV(quick(), {"backbone__C": [0.1, 1]}, cv=3).fit(X, table)
     assert search.best_score_ > -1.1
-    with pytest.raises(AnnotationError, match="do not match by id"):
+    mend = r"do not match by id.*before cross-validation.*y\.select\(instances=X\.index\)"
+    with pytest.raises(AnnotationError, match=mend):
         cross_validate(quick(), X.sample(frac=1, random_state=1), table, error_score="raise")
     with pytest.warns(UserWarning, match=ASSUMED) as caught:
         cross_validate(quick(), X.to_numpy(), table, cv=3)
@@ -315,6 +329,32 @@ def test_columns_that_tell_the_label_or_the_id_are_named(data, column, message, 
         values = table.vote_counts().argmax(axis=1)
     with pytest.warns(UserWarning, match=message):
         make().fit(X.assign(**{column: values}), table)
+
+
+@pytest.mark.parametrize("convert", [lambda frame: frame, pl.from_pandas])
+def test_ids_that_reset_index_turns_into_a_column_are_named(data, convert):
+    X, long, gold = data
+    numbers = dict(zip(gold.index, range(N), strict=True))
+    table = AnnotationTable.from_frame(long.assign(task=long["task"].map(numbers)))
+    shuffled = X.reset_index(drop=True).sample(frac=1, random_state=0).reset_index()
+    with pytest.warns(UserWarning, match=r"'index' \(the ids in another order\)"):
+        quick().fit(convert(shuffled), table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick().fit(X.assign(rank=X["a"].rank()), AnnotationTable.from_frame(long))
+
+
+@pytest.mark.filterwarnings("ignore:X has no ids", "ignore:columns of X look like")
+def test_columns_of_text_are_named_whatever_their_first_row_holds(data):
+    X, long, _ = data
+    table = AnnotationTable.from_frame(long)
+    with pytest.raises(AnnotationError, match=r"column 'kind' of X holds text \('x' \.\.\.\)"):
+        network().fit(X.assign(kind=[None] + ["x"] * (N - 1)), table)
+    unknown = pl.from_pandas(X.rename_axis("file").reset_index())
+    with pytest.raises(AnnotationError, match=r"column 'file' of X.*call it 'task'"):
+        network().fit(unknown, table)
+    with pytest.raises(AnnotationError, match=r"LazyFrame.*X\.collect\(\)"):
+        network().fit(unknown.lazy(), table)
 
 
 def test_numbered_columns_out_of_order_are_warned_of(data):

@@ -173,6 +173,23 @@ def test_suspicious_labels_of_a_file_are_warned_about(write):
     assert read_annotations(path, skip="n/a").classes.tolist() == [0, 1]
 
 
+def test_a_wide_file_is_told_apart(write):
+    path = write("a.csv", "task,u,v\na,1,0\nb,0,1\n")
+    with pytest.raises(AnnotationError, match=r"'u', 'v'; one column per annotator.*from_matrix"):
+        read_annotations(path)
+
+
+def test_ids_in_an_archive_are_not_lost(tmp_path):
+    X, ids = np.ones((3, 2)), np.array(["c", "a", "b"])
+    np.savez(tmp_path / "x.npz", X=X, names=ids, y=np.array([0, 1, 1]))
+    with pytest.warns(UserWarning, match=r"array 'names' holds another value.*call it 'task'") as w:
+        assert read_features(tmp_path / "x.npz").tasks is None
+    assert len(w) == 1
+    np.savez(tmp_path / "x.npz", X=X, task=ids.astype(object))
+    with pytest.raises(AnnotationError, match=r"'task' are stored as Python objects.*dtype=str"):
+        read_features(tmp_path / "x.npz")
+
+
 def test_a_missing_column_is_named_with_those_there(write):
     path = write("a.csv", "task,who,label\na,u,1\n")
     with pytest.raises(AnnotationError, match=r"worker='worker' is not a column.*'who'.*worker="):

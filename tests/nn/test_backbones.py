@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -323,6 +324,10 @@ def test_instances_may_be_dicts_and_outputs_may_have_logits(tokens, classifier, 
     assert model.score(arrays, A) == model.score(Items(ids), A)
     loaded = load(model.save(tmp_path / "model"), backbone=Named())
     assert (loaded.predict_proba(arrays) == proba).all()
+    arrays["attention_mask"].flags.writeable = False  # As pandas returns its columns.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (model.predict_proba(arrays) == proba).all()
 
 
 def test_unfitting_dicts_are_named(tokens):

@@ -518,6 +518,9 @@ def test_rendering_is_deterministic(full, tmp_path):
     one = write_report(full, tmp_path / "a" / "one.html")
     two = write_report(source, tmp_path / "two.html")
     assert one.read_bytes() == two.read_bytes() == render_report(full).encode()
+    with pytest.raises(OSError, match=r"page\.pdf.: .*HTML page"):
+        write_report(full, tmp_path / "page.pdf")
+    assert not (tmp_path / "page.pdf").exists()
 
 
 def test_sections_without_content_are_left_out():

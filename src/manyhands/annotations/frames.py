@@ -165,9 +165,11 @@ def _check_columns(data: Any, names: dict[str, str]) -> None:
     """Refuse names that are not columns, and missing ids."""
     for argument, name in names.items():
         if name not in data.columns:
+            wide = "; one column per annotator is what AnnotationTable.from_matrix(frame) reads"
             raise AnnotationError(
                 f"{argument}={name!r} is not a column; the columns are "
-                f"{', '.join(map(repr, data.columns))}. Pass {argument}=<name of the column>"
+                f"{', '.join(map(repr, data.columns))}{wide * (argument == 'worker')}. "
+                f"Pass {argument}=<name of the column>"
             )
     if "source" not in names and "source" in data.columns:
         _warn_of_marks(data["source"].to_numpy())

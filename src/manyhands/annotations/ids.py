@@ -292,6 +292,8 @@ def id_column_of(X: Any) -> str | None:
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     """Return a pandas, polars or pyarrow frame as a narwhals one; None for anything else."""
+    if nw.dependencies.is_polars_lazyframe(X):
+        raise AnnotationError("X is a LazyFrame, which has no rows yet; pass X.collect()")
     if not nw.dependencies.is_into_dataframe(X):
         return None
     try:

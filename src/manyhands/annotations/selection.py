@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from manyhands.annotations.columns import Columns
 from manyhands.annotations.duplicates import Duplicates, check_no_clash, without_duplicates
 from manyhands.annotations.encoding import merge_vocabularies
+from manyhands.annotations.ids import first_and_last, is_default_index
 from manyhands.annotations.passes import recode_passes
 from manyhands.exceptions import AnnotationError
-from manyhands.typing import IntArray
+from manyhands.typing import AnyArray, IntArray
 
 
 def at_instances(columns: Columns, positions: IntArray) -> Columns:
@@ -44,6 +47,25 @@ def of_annotators(columns: Columns, positions: IntArray) -> Columns:
         annotators=columns.annotators[positions],
         passes=recode_passes(columns.pass_rows, annotator=new),
     )
+
+
+def check_mask_order(mask: Any, instances: AnyArray) -> None:
+    """Refuse a pandas mask whose index holds the instances in another order than the table.
+
+    Raises
+    ------
+    AnnotationError
+        The positions of such a mask are not those of the table.
+    """
+    if not hasattr(mask, "iloc") or is_default_index(mask.index):
+        return
+    mine, theirs = mask.index.tolist(), instances.tolist()
+    if mine != theirs and set(mine) == set(theirs):
+        raise AnnotationError(
+            f"the mask has the index {first_and_last(np.asarray(mask.index))}, the table the "
+            f"instances {first_and_last(instances)}: the same ids in another order; select by id, "
+            "table.select(instances=mask.index[mask])"
+        )
 
 
 def sorted_rows(codes: IntArray, n: int) -> tuple[IntArray | None, IntArray]:

@@ -14,7 +14,13 @@ from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import check_positions, resolve
 from manyhands.annotations.ids import GIVEN, InstanceOrder, names_ids
 from manyhands.annotations.passes import PASSES
-from manyhands.annotations.selection import at_instances, merged, of_annotators, sorted_rows
+from manyhands.annotations.selection import (
+    at_instances,
+    check_mask_order,
+    merged,
+    of_annotators,
+    sorted_rows,
+)
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 Options = ParamSpec("Options")
@@ -288,8 +294,9 @@ class AnnotationTable:
                 raise IndexError("an AnnotationTable is indexed by rows: table[rows]")
         if isinstance(key, slice):
             return self._instances_at(np.arange(self.n_instances)[key])
-        key = np.atleast_1d(np.asarray(key))
+        given, key = key, np.atleast_1d(np.asarray(key))
         if key.dtype.kind == "b":
+            check_mask_order(given, self.instances)
             if key.shape != (self.n_instances,):
                 raise IndexError(f"a mask of shape {key.shape} for {self.n_instances} instances")
             return self._instances_at(np.flatnonzero(key))

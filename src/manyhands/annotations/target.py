@@ -85,7 +85,7 @@ def matched(table: AnnotationTable, X: Any, *, argument: str = "y") -> Annotatio
     if rows is None:
         if ids.default:
             return _in_assumed_order(table, argument)
-        raise _not_matching(ids.values, table.instances, argument)
+        raise _not_matching(ids.values, table, argument)
     if ids.default and order.kind == "given":
         return table
     if ids.default or order.kind == "numbered":
@@ -192,7 +192,8 @@ def _in_assumed_order(table: AnnotationTable, argument: str) -> AnnotationTable:
     return replace(table, instance_order=GIVEN)
 
 
-def _not_matching(ids: AnyArray, instances: AnyArray, argument: str) -> AnnotationError:
+def _not_matching(ids: AnyArray, table: AnnotationTable, argument: str) -> AnnotationError:
+    instances = table.instances
     mine, theirs = as_one_kind(ids, instances)
     parts = [
         f"{len(ids)} rows of X ({first_and_last(ids)}) and {len(instances)} instances of "
@@ -208,6 +209,12 @@ def _not_matching(ids: AnyArray, instances: AnyArray, argument: str) -> Annotati
         distinct, counts = np.unique(values, return_counts=True)
         if len(distinct) < len(values):
             parts.append(f"{name} holds {distinct[counts > 1][0].item()!r} twice")
+    if table.instance_order.rows is not None and len(ids) == len(instances):
+        parts.append(
+            f"the instances of {argument} were selected by position: before cross-validation or "
+            f"train_test_split, put the whole table into the order of X, "
+            f"{argument}.select(instances=X.index)"
+        )
     return AnnotationError(
         f"{'; '.join(parts)}. Select rows of X with X.loc[{argument}.instances], or instances "
         f"with {argument}.select(instances=ids); from_frame(tasks=X.index) and "

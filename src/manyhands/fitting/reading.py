@@ -23,7 +23,7 @@ from manyhands.annotations.ids import (
     id_column_of,
     is_id_name,
 )
-from manyhands.annotations.target import in_order_of_rows, matched
+from manyhands.annotations.target import in_order_of_rows, matched, rows_of
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
@@ -120,18 +120,39 @@ def _is_dict(X: Any) -> bool:
 
 def _refuse_text(estimator: Any, X: Any) -> None:
     """Refuse texts, which scikit-learn would try to read as numbers."""
+    name, frame = type(estimator).__name__, as_frame(X)
+    if frame is not None:
+        _refuse_text_columns(frame, name)
+        return
     head = X[:1].to_numpy() if hasattr(X, "to_numpy") else X
     if not isinstance(head, list | tuple) and not (isinstance(head, np.ndarray) and head.ndim):
         return
-    first = np.asarray(head[:1], dtype=object).ravel().tolist()
-    texts = [value for value in first if isinstance(value, str) and not _is_number(value)]
-    if texts:
-        name = type(estimator).__name__
+    text = _first_text(np.asarray(head[:1], dtype=object).ravel().tolist())
+    if text is not None:
         raise AnnotationError(
-            f"X holds text ({texts[0][:40]!r} ...), and {name} takes numbers; put a vectoriser in "
+            f"X holds text ({text[:40]!r} ...), and {name} takes numbers; put a vectoriser in "
             f"front: make_pipeline(TfidfVectorizer(), {name}()) for texts, or a ColumnTransformer "
             "for the columns of a data frame"
         )
+
+
+def _refuse_text_columns(frame: Any, estimator: str) -> None:
+    """Refuse columns of text, which may be ids under an unknown name."""
+    for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
+        values = column.to_numpy()
+        text = _first_text(values.tolist()) if values.dtype.kind in "OUT" else None
+        if text is not None:
+            raise AnnotationError(
+                f"column {name!r} of X holds text ({text[:40]!r} ...), and {estimator} takes "
+                "numbers. If it holds the ids of the instances, make it the index of a pandas "
+                "frame, or call it 'task' in another frame. If not, drop it, or put a "
+                "ColumnTransformer or a vectoriser in front"
+            )
+
+
+def _first_text(values: list[Any]) -> str | None:
+    """Return the first text that is no number."""
+    return next((v for v in values if isinstance(v, str) and not _is_number(v)), None)
 
 
 def _is_number(text: str) -> bool:
@@ -220,13 +241,16 @@ def warn_of_telling_columns(X: Any, table: AnnotationTable) -> None:
             reasons[name] = "so called"
         elif _equals_ids(values, table):
             reasons[name] = "equal to the ids"
+        elif _permutes_ids(values, table):
+            reasons[name] = "the ids in another order"
         elif equals_class(values, table.classes, votes):
             reasons[name] = "equal to the most annotated class"
     if reasons:
         shown = ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
         warn_caller(
             f"columns of X look like the label or the id and are used as features: {shown}. Drop "
-            "them, or make the ids the index, unless new instances have such features, too"
+            "them, or make the ids the index of a pandas frame (in other frames, call their column "
+            "'task'), unless new instances have such features, too"
         )
 
 
@@ -238,6 +262,19 @@ def _equals_ids(values: AnyArray, table: AnnotationTable) -> bool:
         values[0] == ids[0] and bool(np.all(values == ids))
         for ids in (table.instances, np.arange(len(values)), np.arange(1, len(values) + 1))
     )
+
+
+def _permutes_ids(values: AnyArray, table: AnnotationTable) -> bool:
+    """Whether a column of integers or texts holds every id once, in any order."""
+    if len(values) < 5 or values.dtype.kind not in "iuOUT":
+        return False
+    if values.dtype.kind == "O":
+        if not isinstance(values[0], str):
+            return False
+        values = values.astype(str)
+    # The first values suffice to pass nearly every feature.
+    head = values[:64].tolist()
+    return len(set(head)) == len(head) and rows_of(values, table.instances) is not None
 
 
 def equals_class(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:

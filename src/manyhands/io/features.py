@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
 
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.ids import id_column
-from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.io.columns import canonical, preview
 from manyhands.io.csv_files import csv_header, read_csv
 from manyhands.io.frames import read_parquet
@@ -119,7 +119,32 @@ def _from_archive(path: Path) -> tuple[AnyArray, AnyArray | None]:
                 "under the name 'X'"
             )
         X = archive["X" if "X" in data else data[0]]
-        return X, None if id_name is None else archive[id_name]
+        if id_name is None:
+            _warn_of_unread_ids({name: archive[name] for name in data if name != "X"}, len(X))
+            return X, None
+        return X, _text_or_numbers(archive, id_name)
+
+
+def _text_or_numbers(archive: Any, name: str) -> AnyArray:
+    """Read ids; NumPy stores texts of type object as Python objects, which are not read."""
+    try:
+        return cast(AnyArray, archive[name])
+    except ValueError as error:
+        raise AnnotationError(
+            f"the ids {name!r} are stored as Python objects, which are not read for safety; store "
+            f"texts: np.savez(file, X=X, {name}=np.array(ids, dtype=str))"
+        ) from error
+
+
+def _warn_of_unread_ids(arrays: dict[str, AnyArray], n: int) -> None:
+    """Warn of arrays that look like ids, but are not called so."""
+    for name, values in arrays.items():
+        alike = n > 1 and values.shape == (n,) and values.dtype.kind in "iuU"
+        if alike and len(np.unique(values)) == n:
+            warn_caller(
+                f"the array {name!r} holds another value for each of {n} rows, as ids do, and is "
+                "not read; call it 'task' if it holds the ids of the rows"
+            )
 
 
 def _from_columns(

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyhands.exceptions import raise_missing_extra
+from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.io.files import write_atomically
 
 if TYPE_CHECKING:
@@ -88,8 +88,14 @@ def write_report(
     ValueError
         If the JSON file does not hold a summary.
     WriteError
-        If the file cannot be written; an existing file is left unchanged.
+        If the path does not end in .html or .htm, or the file cannot be written; an existing file
+        is left unchanged.
     """
+    if not Path(path).is_dir() and Path(path).suffix.lower() not in (".html", ".htm"):
+        raise WriteError(
+            f"cannot write {str(path)!r}: the report is an HTML page; give a name that ends in "
+            ".html"
+        )
     summary = (
         summary_or_path if isinstance(summary_or_path, Mapping) else _read_summary(summary_or_path)
     )

@@ -158,6 +158,12 @@ def _described(shape: tuple[int, ...]) -> str:
     return str(shape) if fields is None else ", ".join(f"{f.name} {f.shape}" for f in fields)
 
 
+def _as_tensor(values: Any) -> Tensor:
+    """Make a tensor; of a copy if the array is read-only, which torch warns of."""
+    writeable = not isinstance(values, np.ndarray) or values.flags.writeable
+    return torch.as_tensor(values if writeable else values.copy())
+
+
 class Rows(Dataset[Any]):
     """A Dataset of the rows of several arrays: item i is the dict of their i-th rows.
 
@@ -182,7 +188,7 @@ class Rows(Dataset[Any]):
                     f"X is a dict of arrays, and {name!r} holds no numbers; leave it out, or "
                     "encode it"
                 )
-            self.arrays[name] = torch.as_tensor(values).detach().cpu()
+            self.arrays[name] = _as_tensor(values).detach().cpu()
 
     def __len__(self) -> int:
         return self.length
