@@ -30,10 +30,13 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray
 LEAST_INSTANCES = 10
 """Annotated instances without which there is no guard."""
 
-MARGIN = 0.07
-"""Largest fall in agreement that is no alarm, as a share of the first round's agreement."""
+MARGIN = 0.1
+"""Largest fall in agreement that is no alarm, as a share of what the first round has above chance.
 
-LEAST_Z = 1.5
+Chance is the agreement of naming the most frequent class always.
+"""
+
+LEAST_Z = 1.0
 """Paired z beyond which a fall counts."""
 
 Step = tuple[int, FloatArray]
@@ -47,6 +50,8 @@ class Guard:
     Attributes
     ----------
     margin : float
+    chance : float
+        Agreement of naming the most frequent class always.
     courses : list of iterators of Step
         One per self-training without a fold; none if the fit is not guarded.
     n_rounds : int
@@ -57,6 +62,7 @@ class Guard:
     """
 
     margin: float
+    chance: float
     courses: list[Iterator[Step]]
     n_rounds: int
     history: History = field(default_factory=History)
@@ -75,8 +81,9 @@ class Guard:
         """
         margin = MARGIN if model.guard is True else float(model.guard)
         shares = _vote_shares(fit.table.observed)
-        if not _is_guarded(model) or np.count_nonzero(shares.any(axis=1)) < LEAST_INSTANCES:
-            return cls(margin, [], model.n_rounds)
+        annotated = shares[shares.any(axis=1)]
+        if not _is_guarded(model) or len(annotated) < LEAST_INSTANCES:
+            return cls(margin, 0.0, [], model.n_rounds)
         rng = np.random.default_rng([fit.seed, model.guard_folds])
         folds = deal_folds(shares, model.guard_folds, rng)
         # A copy keeps the annotations of the start, which know of no fold what is inferred later.
@@ -86,7 +93,7 @@ class Guard:
             _course(model, start, folds == fold, shares, f"guard{fold}-round")
             for fold in range(model.guard_folds)
         ]
-        return cls(margin, courses, model.n_rounds)
+        return cls(margin, float(annotated.mean(axis=0).max()), courses, model.n_rounds)
 
     def allows(self, number: int) -> bool:
         """Whether to train a round; the first question about any but round 0 judges them all."""
@@ -113,7 +120,7 @@ class Guard:
             )
         falls = [row["z"] < -LEAST_Z for row in self.history]
         first, last = self.history[0], self.history[-1]
-        if falls[-1] and last["change"] < -self.margin * first["agreement"]:
+        if falls[-1] and -last["change"] > self.margin * (first["agreement"] - self.chance):
             self.last_sound = self.history[falls.index(True) - 1]["round"]
 
     def warn(self, name: str) -> None:
