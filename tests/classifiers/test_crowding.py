@@ -1192,7 +1192,7 @@ def test_class_balance_reaches_the_pretrainer():
 @pytest.mark.parametrize(
     ("pretrainer", "message"),
     [
-        (CrowdLayerClassifier, "pretrainer is the class CrowdLayerClassifier; give an object"),
+        (CrowdLayerClassifier, "pretrainer=CrowdLayerClassifier is a class; give an object"),
         (LogisticRegression(), "pretrainer=LogisticRegression has no network like this one's"),
         (DASCClassifier(CrowdLayerClassifier()), "pretrainer=DASCClassifier has no network"),
         (DoctorNetClassifier(), "pretrainer=DoctorNetClassifier has no network"),

@@ -1006,7 +1006,7 @@ def test_samplers_that_do_more_than_add_are_named(returned, message):
 
 def test_the_class_of_a_sampler_is_no_sampler():
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
-    with pytest.raises(AnnotationError, match=r"sampler is the class CrowdSMOTE; .*CrowdSMOTE\(\)"):
+    with pytest.raises(AnnotationError, match=r"sampler=CrowdSMOTE is a class; .*CrowdSMOTE\(\)"):
         ICEDClassifier(sampler=CrowdSMOTE, **QUICK).fit(X, table)
 
 

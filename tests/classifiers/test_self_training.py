@@ -395,7 +395,8 @@ def test_gold_chooses_the_round_and_patience_ends_it():
 def test_an_estimators_own_validation_leaves_pseudo_annotations_alone():
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    model = DASCClassifier(base(validation=0.3), n_rounds=1, n_select=30).fit(X, table)
+    model = DASCClassifier(base(validation=0.3), n_rounds=1, n_select=30, random_state=0)
+    model.fit(X, table)
     kept, held = hold_out(model.augmented_annotations_, 0.3, np.random.default_rng(0))
     assert held.n_annotations == round(0.3 * table.n_annotations)
     assert (held.source == "observed").all()

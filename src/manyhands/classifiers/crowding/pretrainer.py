@@ -33,17 +33,12 @@ def check_pretrainer(model: Any) -> None:
     Raises
     ------
     AnnotationError
-        If ``pretrainer`` is a class or another kind of classifier, has a checkpoint, or has
+        If ``pretrainer`` is another kind of classifier, has a checkpoint, or has
         another ``backbone`` or ``scaling`` than the model.
     """
     pretrainer = model.pretrainer
     if pretrainer is None:
         return
-    if isinstance(pretrainer, type):
-        raise AnnotationError(
-            f"pretrainer is the class {pretrainer.__name__}; give an object: "
-            f"{pretrainer.__name__}()"
-        )
     if not isinstance(pretrainer, BaseCrowdClassifier) or isinstance(pretrainer, OTHER_NETWORKS):
         raise _unlike(pretrainer)
     if pretrainer.checkpoint is not None:

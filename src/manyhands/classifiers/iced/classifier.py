@@ -228,14 +228,6 @@ verbose, validation, patience, checkpoint
     max_epochs: int = 30
     batch_size: int = 64
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if isinstance(self.sampler, type):
-            raise AnnotationError(
-                f"sampler is the class {self.sampler.__name__}; give an object: "
-                f"{self.sampler.__name__}()"
-            )
-
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> SynthesisModule:

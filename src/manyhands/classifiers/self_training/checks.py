@@ -19,11 +19,6 @@ def check_parameters(model: Any) -> None:
     AnnotationError
         The message names the parameter.
     """
-    for name, value in model.get_params(deep=False).items():
-        if isinstance(value, type):
-            raise AnnotationError(
-                f"{name} is the class {value.__name__}; give an object: {value.__name__}()"
-            )
     if isinstance(model.n_select, bool):
         raise AnnotationError(
             f"n_select={model.n_select} is neither a number of annotations nor a multiple of "
