@@ -772,7 +772,7 @@ def test_what_is_said_of_few_is_said_after_a_resume_too(tmp_path, monkeypatch):
     with pytest.warns(FewCandidatesWarning) as resumed:
         ICEDClassifier(checkpoint=file, **options).fit(X, A)
     assert [str(w.message) for w in resumed] == [str(w.message) for w in whole]
-    assert len(whole) == 1
+    assert sum(w.category is FewCandidatesWarning for w in whole) == 1
 
 
 @pytest.mark.parametrize("stages", [{"warm_up": None}, {"max_epochs": 1, "warm_up_epochs": 2}])
@@ -842,7 +842,8 @@ def test_the_history_decides_by_the_prior_of_its_epoch(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(ICEDClassifier, "_decide", noted)
         model = ICEDClassifier(**options).fit(X, table, watch=Watch(test=(X, y)))
-    warm_up, train = priors[:3], priors[3:]
+    # The last decision is that of the search for lost classes.
+    warm_up, train = priors[:3], priors[3:-1]
     # In the warm-up, the shares of the votes; then those of what is inferred.
     np.testing.assert_allclose(warm_up, np.tile(table.vote_counts().mean(axis=0) / 9, (3, 1)))
     assert len(train) == 3

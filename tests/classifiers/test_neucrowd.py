@@ -392,8 +392,10 @@ def test_dropout_is_for_learning_only():
             return step
 
     model = Watched(**SMALL).fit(X, A)
-    # Four batches, the probe, the regression; before them, later, the safe instances.
-    assert modes == [True] * 4 + [False] * 2 + 2 * ([False] + [True] * 4 + [False] * 2)
+    # Four batches, the probe, the regression; before them, later, the safe instances. After the
+    # last epoch, the search for lost classes.
+    epochs = [True] * 4 + [False] * 2 + 2 * ([False] + [True] * 4 + [False] * 2)
+    assert modes == [*epochs, False]
     model.data.module.train()
     assert torch.equal(model.data.embedded(), model.data.embedded())
 

@@ -145,8 +145,9 @@ def _refuse_text_columns(frame: Any, estimator: str) -> None:
             raise AnnotationError(
                 f"column {name!r} of X holds text ({text[:40]!r} ...), and {estimator} takes "
                 "numbers. If it holds the ids of the instances, make it the index of a pandas "
-                "frame, or call it 'task' in another frame. If not, drop it, or put a "
-                "ColumnTransformer or a vectoriser in front"
+                "frame, or call it 'task' in another frame. If not, drop it, or put a vectoriser "
+                f"in front: make_pipeline(TfidfVectorizer(), {estimator}()) for texts alone, or a "
+                "ColumnTransformer for columns of several kinds"
             )
 
 
