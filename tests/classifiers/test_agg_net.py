@@ -270,6 +270,7 @@ def test_em_every_keeps_the_targets_between():
     assert np.abs(often.confusion_ - seldom.confusion_).max() > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"em_every": 4}, {"class_balance": "resample", "em_every": 2}, {"validation": 0.2}],

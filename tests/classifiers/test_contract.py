@@ -41,7 +41,7 @@ SETTINGS = (bool, int, float, str, tuple, list, dict, type(None))
 
 CLASSIFIERS = [cls for _, cls in all_classifiers()]
 WRAPPERS = [cls for _, cls in all_wrappers()]
-INSTANCES = [make(cls) for cls in CLASSIFIERS]
+INSTANCES = [make(cls, C=1.0) for cls in CLASSIFIERS]
 INSTANCES += [cls(CrowdLayerClassifier(), n_rounds=1) for cls in WRAPPERS]
 QUICK = [make(cls, **FEW_STEPS) for cls in CLASSIFIERS]
 QUICK += [

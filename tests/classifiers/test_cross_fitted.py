@@ -627,6 +627,7 @@ def train_until(monkeypatch, stage, epoch, model, X, A):
             model.fit(X, A)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"validation": 0.2, "decision": "balanced"}])
 @pytest.mark.parametrize(("stage", "epoch"), [("em", 1), ("em", 2), ("train", 2)])
 def test_resume_ends_in_the_same_weights(options, stage, epoch, tmp_path, monkeypatch):

@@ -381,6 +381,7 @@ def train_until(monkeypatch, stage, epoch, model, X, A):
             model.fit(X, A)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [("heads", 2), ("heads", 3), ("weights", 2), ("weights", 4)])
 @pytest.mark.parametrize("options", [{}, {"validation": 0.2, "lr": 0.1, "patience": 1}])
 def test_resume_ends_in_the_same_weights(place, options, tmp_path, monkeypatch):

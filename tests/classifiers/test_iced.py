@@ -597,6 +597,7 @@ def test_a_round_is_kept_with_what_was_inferred_in_it():
     assert len(patient.history_.column("loss", "warm_up")) == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "killed_in"),
     [

@@ -288,6 +288,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"validation": 0.2, "class_balance": "resample"}])
 def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()

@@ -188,6 +188,7 @@ def test_a_balance_that_changes_nothing_changes_nothing():
 # -- the estimator ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "epoch"), [("round 0", 2), ("round 0", 3), ("round 1", 1), ("round 2", 3)]
 )
@@ -212,6 +213,7 @@ def test_resume_in_any_round_ends_in_the_same_weights(
     ]
 
 
+@pytest.mark.slow
 def test_resume_with_own_labels(tmp_path, monkeypatch):
     X, A, _ = silent_and_unlabelled()
     options = QUICK | {"train_on_own_labels": True}

@@ -478,6 +478,7 @@ def train_until(monkeypatch, epoch, model, X, A):
             model.fit(X, A)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -283,6 +283,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["triplet", "center"])
 def test_a_resumed_run_is_an_uninterrupted_one(loss, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()

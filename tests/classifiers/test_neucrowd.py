@@ -838,6 +838,7 @@ def test_an_epoch_is_judged_with_its_own_regression():
         np.testing.assert_allclose(row["validation_accuracy"], short.score(*gold))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("validation", [None, 0.2])
 def test_resume_ends_in_the_same_weights(tmp_path, monkeypatch, validation):
     X, A, _ = make_crowd_problem()

@@ -203,6 +203,7 @@ def test_focal_losses_are_refused(option):
     assert not hasattr(model, "module_")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"validation": 0.2}, {"class_balance": "resample"}, {"backbone": "mlp"}]
 )

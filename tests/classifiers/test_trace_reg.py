@@ -224,6 +224,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_resume_ends_in_the_same_weights(tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     parameters = QUICK | {"max_epochs": 6, "validation": 0.2}

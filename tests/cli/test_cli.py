@@ -959,6 +959,7 @@ def interrupted(monkeypatch):
     return interrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 6, 8])
 def test_ctrl_c_and_the_same_command_again(home, interrupted, n):
     more = ["--seeds", "2", "--holdout", "0.2", "--gold", "gold.csv"]

@@ -217,6 +217,7 @@ def test_runs_of_another_machine_are_compared_by_a_reference(place, tmp_path):
     assert not place.adopt(reference=reference)["one"].holds
 
 
+@pytest.mark.slow
 def test_a_killed_adoption_is_taken_up(place, monkeypatch):
     place.write("one", MOVED)
 

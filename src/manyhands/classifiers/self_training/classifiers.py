@@ -123,7 +123,7 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
     --------
     >>> from manyhands import CrowdLayerClassifier, SelfTrainingCrowdClassifier, load_demo
     >>> demo = load_demo()
-    >>> base = CrowdLayerClassifier(max_epochs=2, random_state=0)
+    >>> base = CrowdLayerClassifier(max_epochs=10, random_state=0)
     >>> model = SelfTrainingCrowdClassifier(base, n_rounds=1, random_state=0)
     >>> model.fit(demo.X_train, demo.annotations).history_.column("round").tolist()
     [0.0, 1.0]
@@ -162,7 +162,7 @@ class DASCClassifier(BaseSelfTraining):
     --------
     >>> from manyhands import CrowdLayerClassifier, DASCClassifier, load_demo
     >>> demo = load_demo()
-    >>> model = DASCClassifier(CrowdLayerClassifier(max_epochs=2), n_rounds=1, random_state=0)
+    >>> model = DASCClassifier(CrowdLayerClassifier(max_epochs=10), n_rounds=1, random_state=0)
     >>> model = model.fit(demo.X_train, demo.annotations)
     >>> model.augmented_annotations_.observed.equals(demo.annotations)
     True

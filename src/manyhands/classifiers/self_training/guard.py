@@ -142,7 +142,7 @@ def paired_z(change: FloatArray) -> float:
 
     Examples
     --------
-    >>> round(paired_z(np.array([-1.0, -1.0, 0.0, -1.0])), 2)
+    >>> float(paired_z(np.array([-1.0, -1.0, 0.0, -1.0])))
     -3.0
     """
     error = float(change.std(ddof=1)) / np.sqrt(len(change))
