@@ -1,5 +1,6 @@
 """What every test and doctest starts from: one thread, a closed network, no personal files."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -17,6 +18,17 @@ for library in ("OMP", "MKL", "OPENBLAS"):
 
 NOWHERE = "http://127.0.0.1:9"
 """A proxy that nobody runs: port 9 discards."""
+
+
+# What is imported and collected stays to the end: the garbage collector need not walk it again and
+# again, which takes a fifth of the time.
+gc.disable()
+
+
+def pytest_collection_finish():
+    """Collect garbage from here on, but not among what is there already."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
