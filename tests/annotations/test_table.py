@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable
 from manyhands.annotations import as_table
+from manyhands.annotations.ids import are_shuffled
 from manyhands.exceptions import AnnotationError
 
 LONG = {
@@ -442,6 +443,13 @@ def test_a_table_sorts_ids_naturally():
         assert table.instances[table.instance].tolist() == ids
     numbers = AnnotationTable.from_frame(frame.assign(task=[10, 9, 1, 2, 11, 100, -1]))
     assert numbers.instances.tolist() == [-1, 1, 2, 9, 10, 11, 100]
+
+
+def test_very_long_runs_of_digits_are_ids_like_others():
+    ones, twos = "img" + "1" * 400, "img" + "2" * 400
+    table = AnnotationTable.from_arrays([twos, "img3", ones], [0, 0, 0], [0, 1, 0])
+    assert table.instances.tolist() == ["img3", ones, twos]
+    assert not are_shuffled(np.array([ones, twos, "img3"]))
 
 
 def test_large_integers_beside_a_gap_stay_exact():

@@ -94,17 +94,23 @@ def in_natural_order(codes: IntArray, ids: AnyArray) -> tuple[IntArray, AnyArray
 
 
 def _natural_keys(texts: list[str]) -> list[str]:
-    """Texts with all runs of digits as long as the longest, so that they compare as numbers."""
+    """Texts with the length of every run of digits before it, so that runs compare as numbers."""
+    # Padding runs to the longest would let one very long id multiply the memory of all.
     digits = re.compile("[0-9]+")
-    width = max((len(run) for text in texts for run in digits.findall(text)), default=0)
-    return [digits.sub(lambda run: run.group().zfill(width), text) for text in texts]
+
+    def with_length(run: re.Match[str]) -> str:
+        number = run.group().lstrip("0")
+        return f"{len(number):09d}{number}"
+
+    return [digits.sub(with_length, text) for text in texts]
 
 
 def are_shuffled(ids: AnyArray) -> bool:
     """Whether ids are consecutive numbers, or texts with such ("img0", "img1"), out of order."""
     if is_text(ids):
         parts = [re.split("([0-9]+)", text) for text in ids.tolist()]
-        if any(len(part) != 3 or part[::2] != parts[0][::2] for part in parts):
+        # Numbers of more than 15 digits (hashes, say) are not exact as floats, nor counters.
+        if any(len(part) != 3 or part[::2] != parts[0][::2] or len(part[1]) > 15 for part in parts):
             return False
         ids = np.array([float(part[1]) for part in parts])
     if ids.dtype.kind not in "iuf":
