@@ -102,9 +102,9 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
     Warns
     -----
     UserWarning
-        If the guard stops the rounds. If no missing annotation is predicted to be of a class that
-        the crowd gave, though at least five would be by the crowd's shares: no pseudo-annotation
-        of the class is then added. If the estimator has no ``predict`` for the guard.
+        If the guard stops the rounds. If a class gets no pseudo-annotations: none of the missing
+        annotations is predicted to name it, although the crowd's own shares would give it at least
+        five. If the estimator has no ``predict``, which the guard needs.
 
     Notes
     -----
