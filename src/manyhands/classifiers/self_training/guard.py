@@ -86,8 +86,8 @@ class Guard:
             return cls(margin, 0.0, [], model.n_rounds)
         rng = np.random.default_rng([fit.seed, model.guard_folds])
         folds = deal_folds(shares, model.guard_folds, rng)
-        # Rounds replace the annotations of `fit`. The copy keeps those of the start, in which nothing
-        # was inferred from a fold. It is split only when needed, after the estimator has checked X.
+        # Rounds replace the annotations of `fit`. The copy keeps those of the start, in which
+        # nothing was inferred from a fold. It is split only when needed, after X was checked.
         start = copy(fit)
         courses = [
             _course(model, start, folds == fold, shares, f"guard{fold}-round")
