@@ -25,7 +25,7 @@ from manyhands.cli.errors import exit_code, message_of
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting import PROTOCOLS
 from manyhands.io import read_annotations, read_gold
-from manyhands.io.locks import file_lock
+from manyhands.io.files import file_lock
 from manyhands.registry import all_aggregators
 from manyhands.training.checkpoint import Checkpoint
 

@@ -8,8 +8,8 @@ import pytest
 
 from manyhands.evidence.experiments.loading import load_row
 from manyhands.evidence.experiments.papers import Paper, TablePlan
+from manyhands.evidence.pages.document import to_markdown
 from manyhands.evidence.pages.page import make_page
-from manyhands.evidence.pages.rendering import to_markdown
 from manyhands.evidence.records.adoptions import (
     REFERENCE,
     latest_records,

@@ -20,7 +20,7 @@ from manyhands.evidence.records.store import read_records, write_record
 from manyhands.evidence.running.plan import list_cells, select_rows
 from manyhands.evidence.running.reproduce import recheck, reproduce
 from manyhands.exceptions import AnnotationError
-from manyhands.io.locks import file_lock
+from manyhands.io.files import file_lock
 
 MINE = '''
 import os, signal, time

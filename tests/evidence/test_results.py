@@ -20,10 +20,9 @@ from manyhands.evidence.experiments.papers import (
     TablePlan,
 )
 from manyhands.evidence.experiments.rows import Row
-from manyhands.evidence.pages.document import Figure
+from manyhands.evidence.pages.document import Figure, to_html, to_markdown
 from manyhands.evidence.pages.drawings import log_ticks
 from manyhands.evidence.pages.page import make_page, write_results
-from manyhands.evidence.pages.rendering import to_html, to_markdown
 from manyhands.evidence.pages.verdicts import judge, paired_interval
 from manyhands.evidence.records.adoptions import latest_records
 from manyhands.evidence.records.records import (

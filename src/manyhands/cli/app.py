@@ -8,9 +8,8 @@ import typer
 
 from manyhands._version import __version__
 from manyhands.cli.commands.aggregate import aggregate
-from manyhands.cli.commands.demo import demo
 from manyhands.cli.commands.describe import agreement, describe
-from manyhands.cli.commands.fit import fit
+from manyhands.cli.commands.fit import demo, fit
 from manyhands.cli.commands.model import predict, report
 from manyhands.cli.errors import EXIT_CODES
 from manyhands.cli.evidence import register

@@ -1,4 +1,4 @@
-"""Checks of the result of a fit: probabilities, reproducibility, history, saved models."""
+"""Checks of the result of a fit: probabilities, attributes, history, repeated runs, saved models."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from manyhands.estimator_checks.problem import (
 )
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.models import load
+from manyhands.typing import FloatArray
 
 
 def check_batch_of_one(estimator: BaseCrowdClassifier) -> None:
@@ -209,3 +210,51 @@ def check_reweighting_balanced_annotations_changes_nothing(
     plain = quick_clone(estimator).fit(X, A)
     for option in ("resample", "reweight"):
         expect_same_fit(plain, quick_clone(estimator, class_balance=option).fit(X, A), X)
+
+
+class _Interrupting(torch.utils.data.TensorDataset):
+    """A Dataset that simulates Ctrl-C after some items."""
+
+    def __init__(self, X: FloatArray, n_items: int) -> None:
+        super().__init__(torch.from_numpy(X.astype(np.float32)))
+        self.n_items = n_items
+
+    def __getitem__(self, index: int) -> Any:
+        self.n_items -= 1
+        if self.n_items < 0:
+            raise KeyboardInterrupt
+        return tuple(tensor[index] for tensor in self.tensors)
+
+
+def check_failed_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
+    """A fit that fails or is interrupted leaves all attributes unchanged."""
+    X, A, _ = make_crowd_problem()
+    broken = X.copy()
+    broken[3, 1] = np.nan
+    failures: list[tuple[Any, type[BaseException]]] = [
+        (X[:-1], ValueError),
+        (broken, ValueError),
+        *((_Interrupting(X, n_items), KeyboardInterrupt) for n_items in (1, 40, 90)),
+    ]
+    for tried in (quick_clone(estimator), quick_clone(estimator).fit(X, A)):
+        before = dict(vars(tried))
+        for bad_X, kind in failures:
+            try:
+                tried.fit(bad_X, A[:, :4])
+            except kind:
+                after = vars(tried)
+                assert set(before) == set(after), f"a failed fit: {set(before) ^ set(after)}"
+                changed = [name for name in before if before[name] is not after[name]]
+                assert not changed, f"a failed fit changed {changed}"
+            else:
+                raise AssertionError(f"a fit did not raise {kind.__name__}")
+
+
+def check_fit_leaves_public_attributes_only(estimator: BaseCrowdClassifier) -> None:
+    """After fit there are only parameters and names that end, but do not begin, with "_"."""
+    X, A, _ = make_crowd_problem()
+    for validation in (None, 0.2):
+        fitted = quick_clone(estimator, validation=validation).fit(X, A)
+        others = set(vars(fitted)) - set(fitted.get_params(deep=False))
+        wrong = sorted(name for name in others if name.startswith("_") or name[-1] != "_")
+        assert not wrong, f"fit left {wrong}"

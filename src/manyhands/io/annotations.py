@@ -20,6 +20,7 @@ from manyhands.io.columns import (
     with_types,
 )
 from manyhands.io.features import FeatureFile, read_array, read_features
+from manyhands.io.files import PathLike, existing_file, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import (
     by_kind,
@@ -29,7 +30,6 @@ from manyhands.io.label_values import (
     with_passes,
     written_marks,
 )
-from manyhands.io.opening import PathLike, existing_file, naming, suffix_of
 from manyhands.typing import AnyArray
 
 

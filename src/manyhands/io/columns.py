@@ -12,7 +12,7 @@ import numpy as np
 from manyhands.annotations.encoding import distinct_text, missing_mask
 from manyhands.annotations.ids import ID_NAMES, base_name, letters
 from manyhands.exceptions import AnnotationError
-from manyhands.io.opening import SEPARATORS, suffix_of
+from manyhands.io.files import SEPARATORS, suffix_of
 from manyhands.typing import AnyArray, BoolArray
 
 Frame: TypeAlias = nw.DataFrame[Any]

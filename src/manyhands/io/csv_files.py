@@ -19,7 +19,7 @@ import narwhals as nw
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.columns import Frame, preview
-from manyhands.io.opening import SEPARATORS, suffix_of
+from manyhands.io.files import SEPARATORS, suffix_of
 
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """A spreadsheet takes a cell that begins with one of these as a formula, if it is no number."""

@@ -15,8 +15,8 @@ from manyhands.annotations.ids import id_column
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.io.columns import canonical, preview
 from manyhands.io.csv_files import csv_header, read_csv
+from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
 from manyhands.io.frames import read_parquet
-from manyhands.io.opening import SEPARATORS, PathLike, existing_file, naming, suffix_of
 from manyhands.typing import AnyArray
 
 

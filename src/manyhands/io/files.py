@@ -1,16 +1,21 @@
-"""Atomic writing: a file holds either the complete new content or the complete old one."""
+"""Files: opened with errors that name them, written atomically, and locked."""
 
 from __future__ import annotations
 
+import csv
 import errno
 import glob
 import os
 import tempfile
-from collections.abc import Callable
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
-from manyhands.exceptions import WriteError
+from manyhands.exceptions import AnnotationError, WriteError
 
 
 def write_atomically(
@@ -99,3 +104,92 @@ def explain(error: OSError, path: Path) -> str:
     }
     reason = advice.get(error.errno or 0, error.strerror or str(error))
     return f"cannot write {str(path)!r}: {reason}. Existing files are unchanged"
+
+
+PathLike: TypeAlias = str | os.PathLike[str]
+
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix that determines the format, such as '.csv' for 'a.CSV.gz'."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def existing_file(path: PathLike) -> Path:
+    """Return the path as a `Path`; raise an error unless it is a nonempty file."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path} does not exist (looked in {Path.cwd()}); check the name, or give an absolute "
+            "path"
+        )
+    if path.is_dir():
+        raise AnnotationError(f"{path} is a folder; give a file in it")
+    if not path.stat().st_size:
+        raise AnnotationError(f"{path} is empty (0 bytes); export it again")
+    return path
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in every error, and convert errors of parsers to `AnnotationError`."""
+    damaged = (ValueError, EOFError, OSError, MemoryError, KeyError, zlib.error)
+    try:
+        yield
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}") from error
+    except (*damaged, zipfile.BadZipFile, csv.Error) as error:
+        reason = str(error).strip().rstrip(".") or type(error).__name__
+        raise AnnotationError(
+            f"{path} cannot be read as {suffix_of(path) or 'a table'}: {reason}. The file is "
+            "incomplete, or its content does not match its suffix; export it again"
+        ) from error
+
+
+PAUSE = 0.05
+"""Seconds between attempts to take a lock that another process holds."""
+
+
+@contextmanager
+def waiting_lock(path: Path) -> Iterator[None]:
+    """Wait until the lock file is free, then hold it."""
+    while True:
+        with file_lock(path) as held:
+            if held:
+                yield
+                return
+        time.sleep(PAUSE)
+
+
+@contextmanager
+def file_lock(path: Path) -> Iterator[bool]:
+    """Try to take a lock file without waiting; yield whether it is held.
+
+    Where the system has no such locks (Windows, some network drives), every attempt succeeds. The
+    user must then not let two commands write into the same folder at the same time.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield True
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_CREAT | os.O_RDWR)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The last holder may have removed the file since it was opened here.
+            held = os.fstat(handle).st_ino == path.stat().st_ino
+        except (BlockingIOError, FileNotFoundError):
+            held = False
+        except OSError:  # A file system without locks.
+            held = True
+        try:
+            yield held
+        finally:
+            if held:
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)

@@ -14,8 +14,7 @@ import narwhals as nw
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra
 from manyhands.io.columns import Frame
 from manyhands.io.csv_files import csv_header, csv_text, read_csv
-from manyhands.io.files import explain, write_atomically
-from manyhands.io.opening import SEPARATORS, PathLike, suffix_of
+from manyhands.io.files import SEPARATORS, PathLike, explain, suffix_of, write_atomically
 
 WRITTEN = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
 """Formats of `write_table`, by suffix."""

@@ -14,9 +14,9 @@ from manyhands.io.columns import (
     with_missing,
     with_types,
 )
+from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import label_values
-from manyhands.io.opening import PathLike, existing_file, naming
 from manyhands.typing import AnyArray, BoolArray
 
 

@@ -16,7 +16,7 @@ from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.io import GoldFile
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.jobs.gold import match_gold
-from manyhands.jobs.labels import label_columns, label_rows
+from manyhands.typing import AnyArray, IntArray
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -118,3 +118,30 @@ def compare_methods(
     truth = None if gold is None else values[match_gold(gold, table).codes]
     scores = compare_aggregators(table, gold=truth, random_state=seed)
     return {"n_instances": table.n_instances, "methods": [asdict(score) for score in scores]}
+
+
+def label_rows(
+    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
+) -> list[dict[str, Any]]:
+    """Label and probability of each instance, as plain values.
+
+    A code of -1 means undecided: the label is None and the probability is the largest one.
+    """
+    values = [*classes.tolist(), None]
+    top = proba.max(axis=1)
+    chosen = proba[range(len(codes)), codes]
+    shown = [float(p if code >= 0 else m) for code, p, m in zip(codes, chosen, top, strict=True)]
+    return [
+        {"task": task, "label": values[code], "probability": p}
+        for task, code, p in zip(tasks.tolist(), codes, shown, strict=True)
+    ]
+
+
+def label_columns(
+    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
+) -> dict[str, list[Any]]:
+    """Columns of each instance's label, its probability, and the probabilities of all classes."""
+    rows = label_rows(codes, proba, tasks, classes)
+    columns = {name: [row[name] for row in rows] for name in ("task", "label", "probability")}
+    shares = dict(zip((f"p({c})" for c in classes.tolist()), proba.T.tolist(), strict=True))
+    return columns | shares

@@ -23,11 +23,10 @@ from manyhands.fitting import BaseCrowdClassifier
 from manyhands.fitting.saving import current_weights
 from manyhands.io import read_features, write_atomically
 from manyhands.io.csv_files import csv_text
-from manyhands.io.files import check_writable, explain
+from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
-from manyhands.io.locks import file_lock
+from manyhands.jobs.aggregation import label_columns, label_rows
 from manyhands.jobs.gold import GoldRows
-from manyhands.jobs.labels import label_columns, label_rows
 from manyhands.models import load
 from manyhands.report import summarize, write_report
 

@@ -9,9 +9,9 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
+from manyhands.report.confusions import count_mistakes, matrices_section, top_mistake
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, LIMITS
-from manyhands.report.mistakes import count_mistakes, matrices_section, top_mistake
 from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import BoolArray, FloatArray, IntArray
 

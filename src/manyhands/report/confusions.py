@@ -1,15 +1,17 @@
-"""The sections on confusions that annotators share: counted, and learnt by a classifier."""
+"""Confusions: of each annotator, shared by many annotators, and learnt by a classifier."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from manyhands.agreement import common_confusions
-from manyhands.report.inputs import Inputs, class_positions, to_table_classes
-from manyhands.report.limits import LIMITS
-from manyhands.typing import FloatArray
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
+from manyhands.report.inputs import Inferred, Inputs, class_positions, to_table_classes
+from manyhands.report.limits import LIMITS, MATRIX_CELLS
+from manyhands.typing import FloatArray, IntArray
 
 
 def common_section(inputs: Inputs) -> dict[str, Any] | None:
@@ -76,3 +78,102 @@ def _largest(inputs: Inputs, shares: FloatArray, n_annotators: int | None) -> li
         for true, given in zip(*np.unravel_index(order, off.shape), strict=True)
         if off[true, given] > 0
     ]
+
+
+Counts: TypeAlias = list[dict[tuple[int, int], int]]
+"""One dict per annotator: (inferred, given) -> count. With many classes, most cells are empty."""
+
+
+def count_mistakes(table: AnnotationTable, codes: IntArray, shown: IntArray) -> Counts:
+    """Count the classes each shown annotator gave, by inferred class of the instance."""
+    place = np.full(table.n_annotators, -1, dtype=np.int64)
+    place[shown] = np.arange(len(shown))
+    rows = np.flatnonzero(place[table.annotator] >= 0)
+    true = codes[table.instance[rows]].astype(np.int64)
+    flat = (place[table.annotator[rows]] * table.n_classes + true) * table.n_classes
+    cells, n = np.unique(flat + table.label[rows], return_counts=True)
+    counts: Counts = [{} for _ in shown]
+    for cell, count in zip(cells.tolist(), n.tolist(), strict=True):
+        pair, given = divmod(cell, table.n_classes)
+        annotator, true_class = divmod(pair, table.n_classes)
+        counts[annotator][true_class, given] = count
+    return counts
+
+
+def top_mistake(
+    table: AnnotationTable, counts: dict[tuple[int, int], int]
+) -> dict[str, Any] | None:
+    """An annotator's most frequent mistake, its count, and that of the true class."""
+    wrong = {pair: n for pair, n in counts.items() if pair[0] != pair[1]}
+    if not wrong:
+        return None
+    true, given = max(wrong, key=lambda pair: (wrong[pair], -pair[0], -pair[1]))
+    return {
+        "true": table.classes[true].item(),
+        "given": table.classes[given].item(),
+        "n": wrong[true, given],
+        "of": sum(n for pair, n in counts.items() if pair[0] == true),
+    }
+
+
+def matrices_section(
+    inputs: Inputs, inferred: Inferred, shown: IntArray, counts: Counts
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """Confusion matrices of the first shown annotators, and their origin.
+
+    Shares come from the model if it has confusion matrices; otherwise they are counted against the
+    inferred labels. ``met`` counts the annotations behind each row.
+    """
+    table = inputs.table
+    n = min(_n_matrices(table.n_classes), len(shown))
+    if not n:
+        return None, []
+    source, learnt = _learnt(inputs, inferred, shown[:n])
+    matrices = []
+    for k in range(n):
+        shares, met = _counted(counts[k], table.n_classes)
+        matrix = shares if learnt is None else learnt[k]
+        matrices.append({"shares": matrix.round(4), "met": met})
+    return {"source": source, "shown": n, "classes": table.classes.tolist()}, matrices
+
+
+def _n_matrices(n_classes: int) -> int:
+    if n_classes > LIMITS["matrix_classes"]:
+        return 0
+    return min(LIMITS["matrices"], MATRIX_CELLS // max(n_classes**2, 1))
+
+
+def _counted(counts: dict[tuple[int, int], int], n_classes: int) -> tuple[FloatArray, IntArray]:
+    """Shares of the given classes by inferred class (NaN where absent), and counts of these."""
+    matrix = np.zeros((n_classes, n_classes))
+    for (true, given), count in counts.items():
+        matrix[true, given] = count
+    met = matrix.sum(axis=1)
+    return matrix / np.where(met > 0, met, np.nan)[:, None], met.astype(np.int64)
+
+
+def _learnt(
+    inputs: Inputs, inferred: Inferred, shown: IntArray
+) -> tuple[str | None, FloatArray | None]:
+    """Name and confusion matrices of the model that has any; (None, None) if none does."""
+    candidates = [("aggregator", inputs.aggregator), ("classifier", inputs.classifier)]
+    # Labels and matrices of a page come from the same model if possible.
+    if inferred.kind == "classifier":
+        candidates.reverse()
+    for argument, estimator in candidates:
+        if getattr(estimator, "confusion_", None) is not None:
+            return type(estimator).__name__, _confusion_of(estimator, argument, inputs, shown)
+    return None, None
+
+
+def _confusion_of(estimator: Any, argument: str, inputs: Inputs, shown: IntArray) -> FloatArray:
+    table = inputs.table
+    matrix = np.asarray(estimator.confusion_, dtype=np.float64)
+    positions = class_positions(estimator, table, argument)
+    k = len(positions)
+    if matrix.shape != (table.n_annotators, k, k):
+        raise AnnotationError(
+            f"{argument}.confusion_ has shape {matrix.shape}; it must hold one matrix per "
+            f"annotator of the table, shape ({table.n_annotators}, {k}, {k})"
+        )
+    return to_table_classes(matrix[shown], positions, table.n_classes, f"{argument}.confusion_")

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.facts import count_with_share
 from manyhands.cli.options import (
     Abstain,
     Classes,
@@ -26,7 +25,14 @@ from manyhands.cli.options import (
     read_gold_option,
     table_options,
 )
-from manyhands.cli.output import print_json, print_labels, print_table, say, with_options
+from manyhands.cli.output import (
+    count_with_share,
+    print_json,
+    print_labels,
+    print_table,
+    say,
+    with_options,
+)
 from manyhands.cli.params import (
     Duplicates,
     Rule,

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.facts import class_rows, data_rows
 from manyhands.cli.options import (
     Abstain,
     Classes,
@@ -21,7 +20,7 @@ from manyhands.cli.options import (
     Worker,
     table_options,
 )
-from manyhands.cli.output import print_json, print_table, say
+from manyhands.cli.output import class_rows, data_rows, print_json, print_table, say
 from manyhands.cli.params import Duplicates, Scale
 from manyhands.exceptions import AnnotationError
 

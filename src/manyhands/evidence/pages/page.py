@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyhands.evidence.experiments.papers import paper_of
-from manyhands.evidence.pages.document import Figure, Page, Paragraph, Section, Table
+from manyhands.evidence.pages.document import (
+    Figure,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+    to_html,
+    to_markdown,
+)
 from manyhands.evidence.pages.origin import gap_section, origin_section
-from manyhands.evidence.pages.rendering import to_html, to_markdown
 from manyhands.evidence.pages.tables import table_section
 from manyhands.evidence.pages.verdicts import judge
 from manyhands.evidence.pages.words import figure_file
