@@ -439,6 +439,15 @@ def test_a_method_with_a_start_leaves_no_checkpoints(home):
     assert not list((home / "twice").glob("*checkpoint*"))
 
 
+@pytest.mark.filterwarnings("always")
+def test_rows_of_features_without_annotations_are_named(home):
+    content = dict(np.load("ids.npz"))
+    more = {"X": content["X"][:2], "task": ["t0x", "t1x"]}
+    np.savez("more.npz", **{name: [*content[name], *more[name]] for name in content})
+    result = done(*fit_arguments(features="more.npz", annotations="A_ids.csv"))
+    assert f"2 of {len(content['X']) + 2} rows of the features ('t0x', 't1x')" in result.stderr
+
+
 def test_ids_of_the_features_are_matched(home):
     done(*fit_arguments())
     done(*fit_arguments(features="ids.npz", annotations="A_ids.csv", out="by_ids"))

@@ -23,6 +23,7 @@ from manyhands import (
     summarize,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting import Watch
 
 N = 60
 ASSUMED = r"X has no ids.*'img0', 'img1', \.\.\., 'img59'"
@@ -309,6 +310,29 @@ def test_columns_are_matched_by_name(data, make):
         model.predict(X.drop(columns="c"))
     with pytest.raises(AnnotationError, match="has 2 columns 'e', 'f'"):
         model.predict_proba(X.assign(e=1, f=2))
+
+
+@pytest.mark.parametrize("make", [network, lambda: DASCClassifier(network(), n_rounds=1)])
+def test_gold_labels_to_measure_by_are_matched_by_index(data, make):
+    X, long, gold = data
+    table, shuffled = AnnotationTable.from_frame(long), X.sample(frac=1, random_state=1)
+    model = make().fit(X, table, watch=Watch(test=(shuffled, gold)))
+    assert model.history_[-1]["test_accuracy"] == model.score(X, gold) > 0.9
+    chosen = make().set_params(validation=(shuffled, gold)).fit(X, table)
+    assert chosen.history_[-1]["validation_accuracy"] > 0.9
+    with pytest.raises(AnnotationError, match=r"validation.*the indices of X .* differ|differ: su"):
+        make().set_params(validation=(shuffled, gold.add_prefix("x"))).fit(X, table)
+
+
+def test_a_frame_to_measure_by_needs_the_names_of_fit(data):
+    X, long, gold = data
+    table = AnnotationTable.from_frame(long, tasks=X.index)
+    for given in ({"validation": (X[list("dcba")], gold)}, {}):
+        watch = None if given else Watch(test=(X[list("dcba")], gold))
+        with pytest.raises(AnnotationError, match=r"columns of (validation|test)'s X have names"):
+            network().set_params(**given).fit(X.to_numpy(), table, watch=watch)
+    model = network().set_params(validation=(X[list("dcba")], gold)).fit(X, table)
+    assert model.history_[-1]["validation_accuracy"] > 0.9
 
 
 @pytest.mark.parametrize("make", [quick, network])

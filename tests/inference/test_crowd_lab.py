@@ -1,4 +1,6 @@
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -304,3 +306,32 @@ def test_a_thousand_classes():
     A, y, proba = crowd(7, n=100, n_classes=1000)
     model = CrowdLab().fit(as_table(A, 1000), proba=proba)
     assert (model.labels_ == y).mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_probabilities_in_a_frame_are_matched_by_id_and_class(kind):
+    A, _, proba = crowd(0, n=40)
+    ids = [f"img{i}" for i in range(40)]
+    table = AnnotationTable.from_matrix(A, instances=ids)
+    expected = CrowdLab().fit(table, proba=proba)
+    frame = pd.DataFrame(proba, columns=[str(c) for c in range(4)], index=ids)
+    frame = frame.sample(frac=1, random_state=0)[list("3102")]
+    if kind == "polars":
+        frame = pl.DataFrame(frame).with_columns(task=pl.Series(frame.index.to_list()))
+    model = CrowdLab().fit(table, proba=frame)
+    np.testing.assert_array_equal(model.posterior_, expected.posterior_)
+    np.testing.assert_allclose(model.predict_proba(table, frame), expected.posterior_)
+    again = CrowdLab().fit(table[:20], proba=proba[:20]).partial_fit(table[20:], proba=frame)
+    np.testing.assert_allclose(again.posterior_, expected.posterior_)
+
+
+def test_probabilities_of_other_instances_or_classes_are_refused():
+    A, _, proba = crowd(0, n=40)
+    table = AnnotationTable.from_matrix(A, instances=[f"img{i}" for i in range(40)])
+    frame = pd.DataFrame(proba, index=table.instances)
+    with pytest.raises(AnnotationError, match=r"40 rows of proba .*do not match by id"):
+        CrowdLab().fit(table, proba=frame.add_prefix("x", axis=0))
+    with pytest.raises(AnnotationError, match=r"proba has the columns 'x0'.*call the columns as"):
+        CrowdLab().fit(table, proba=frame.add_prefix("x"))
+    with pytest.warns(UserWarning, match="proba has no ids, and table sorted"):
+        CrowdLab().fit(AnnotationTable.from_frame(table.to_frame()), proba=proba)

@@ -53,7 +53,9 @@ def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
 # -- matching with X ------------------------------------------------------------------------------
 
 
-def matched(table: AnnotationTable, X: Any, *, argument: str = "y") -> AnnotationTable:
+def matched(
+    table: AnnotationTable, X: Any, *, argument: str = "y", rows_argument: str = "X"
+) -> AnnotationTable:
     """Put the instances of a table into the order of the rows of X, by their ids.
 
     Annotations stay in their order. X without ids leaves the table as it is; if the table chose
@@ -65,8 +67,8 @@ def matched(table: AnnotationTable, X: Any, *, argument: str = "y") -> Annotatio
     table : AnnotationTable
     X : any
         See `row_ids`.
-    argument : str
-        The name of the table, for messages.
+    argument, rows_argument : str
+        The names of the table and of X, for messages.
 
     Raises
     ------
@@ -74,32 +76,32 @@ def matched(table: AnnotationTable, X: Any, *, argument: str = "y") -> Annotatio
         If ids of X are not among the table's instances, or the other way round; if the ids are
         equal, but on one side just numbers of rows in another order.
     """
-    ids, order = row_ids(X), table.instance_order
+    ids, order = row_ids(X, rows_argument), table.instance_order
     if ids is None:
-        return _in_assumed_order(table, argument)
+        return _in_assumed_order(table, argument, rows_argument)
     if same_ids(ids.values, table.instances):
         return replace(table, instance_order=GIVEN)
     if order.numbers(ids.values):
-        return _in_assumed_order(table, argument)
+        return _in_assumed_order(table, argument, rows_argument)
     rows = rows_of(table.instances, ids.values)
     if rows is None:
         if ids.default:
-            return _in_assumed_order(table, argument)
-        raise _not_matching(ids.values, table, argument)
+            return _in_assumed_order(table, argument, rows_argument)
+        raise _not_matching(ids.values, table, argument, rows_argument)
     if ids.default and order.kind == "given":
         return table
     if ids.default or order.kind == "numbered":
         raise AnnotationError(
-            f"X has the index {first_and_last(ids.values)}, {argument} the instances "
+            f"{rows_argument} has the index {first_and_last(ids.values)}, {argument} the instances "
             f"{first_and_last(table.instances)}: the same numbers in another order, which on one "
-            "side only number the rows. If row i of X is instance i, pass X.to_numpy(); if not, "
-            f"name the instances: from_frame(tasks=), from_matrix(instances=), or "
-            f"{argument}.select(instances=ids)"
+            f"side only number the rows. If row i of {rows_argument} is instance i, pass "
+            f"{rows_argument}.to_numpy(); if not, name the instances: "
+            f"from_frame(tasks=), from_matrix(instances=), or {argument}.select(instances=ids)"
         )
     return over(table, ids.values, rows)
 
 
-def in_order_of_rows(X: Any, y: Any) -> Any:
+def in_order_of_rows(X: Any, y: Any, *, argument: str = "") -> Any:
     """Return y, which has no ids but perhaps an index, in the order of the rows of X.
 
     Parameters
@@ -108,6 +110,8 @@ def in_order_of_rows(X: Any, y: Any) -> Any:
     y : array-like, or pandas Series
         If both have an index of their own, y is put into the order of X by it. Otherwise row i of
         y belongs to row i of X, as in scikit-learn; a warning says so if X is visibly shuffled.
+    argument : str
+        The name of the pair (X, y), for messages.
 
     Raises
     ------
@@ -119,17 +123,22 @@ def in_order_of_rows(X: Any, y: Any) -> Any:
         return y
     own = y.index if hasattr(y, "iloc") else None
     if own is not None and not is_default_index(own) and not is_default_index(index):
-        return _by_index(index, own, y)
+        return _by_index(index, own, y, argument)
     if len(index) == len(y) and not is_default_index(index) and are_shuffled(np.asarray(index)):
         warn_caller(
-            f"the rows of X are shuffled (index {first_and_last(np.asarray(index))}) and y has no "
-            "ids: row i of y is taken to belong to row i of X. If y was shuffled alike, say so by "
-            "X.reset_index(drop=True); if not, give an AnnotationTable with ids"
+            f"{_prefix(argument)}the rows of X are shuffled (index "
+            f"{first_and_last(np.asarray(index))}) and y has no ids: row i of y is taken to belong "
+            "to row i of X. If y was shuffled alike, say so by X.reset_index(drop=True); if not, "
+            "give an AnnotationTable with ids"
         )
     return y
 
 
-def _by_index(index: Any, own: Any, y: Any) -> Any:
+def _prefix(argument: str) -> str:
+    return f"{argument}: " if argument else ""
+
+
+def _by_index(index: Any, own: Any, y: Any, argument: str) -> Any:
     """Put a Series into the order of an index, if both have the same entries."""
     if index.equals(own):
         return y
@@ -137,7 +146,8 @@ def _by_index(index: Any, own: Any, y: Any) -> Any:
     if not unique or len(index) != len(own) or not index.isin(own).all():
         missing = index[~index.isin(own)].tolist()[:3], own[~own.isin(index)].tolist()[:3]
         raise AnnotationError(
-            f"the indices of X ({len(index)} rows) and y ({len(own)} rows) differ: such as "
+            f"{_prefix(argument)}the indices of X ({len(index)} rows) and y ({len(own)} rows) "
+            "differ: such as "
             f"{missing[0]} in X only, {missing[1]} in y only. Select y.loc[X.index], or give "
             "y.to_numpy() if row i of y belongs to row i of X"
         )
@@ -181,43 +191,44 @@ def rows_of(ids: AnyArray, among: AnyArray) -> IntArray | None:
     return rows
 
 
-def _in_assumed_order(table: AnnotationTable, argument: str) -> AnnotationTable:
+def _in_assumed_order(table: AnnotationTable, argument: str, rows_argument: str) -> AnnotationTable:
     """Warn of an order that the table chose itself, and take it for that of X."""
     if table.instance_order.assumed:
         warn_caller(
-            f"X has no ids, and {argument} sorted its instances itself: rows of X are taken to be "
-            f"in this order, {table.instance_order.assumed}. Give X an index with the ids, or "
-            "build the table with tasks= in the order of the rows of X"
+            f"{rows_argument} has no ids, and {argument} sorted its instances itself: rows of "
+            f"{rows_argument} are taken to be in this order, {table.instance_order.assumed}. Give "
+            f"{rows_argument} an index with the ids, or build the table with tasks= in the order "
+            f"of the rows of {rows_argument}"
         )
     return replace(table, instance_order=GIVEN)
 
 
-def _not_matching(ids: AnyArray, table: AnnotationTable, argument: str) -> AnnotationError:
+def _not_matching(ids: AnyArray, table: AnnotationTable, argument: str, X: str) -> AnnotationError:
     instances = table.instances
     mine, theirs = as_one_kind(ids, instances)
     parts = [
-        f"{len(ids)} rows of X ({first_and_last(ids)}) and {len(instances)} instances of "
+        f"{len(ids)} rows of {X} ({first_and_last(ids)}) and {len(instances)} instances of "
         f"{argument} ({first_and_last(instances)}) do not match by id"
     ]
     for missing, text in (
-        (ids[~np.isin(mine, theirs)], f"rows of X are not among {argument}'s instances"),
-        (instances[~np.isin(theirs, mine)], f"instances of {argument} have no row in X"),
+        (ids[~np.isin(mine, theirs)], f"rows of {X} are not among {argument}'s instances"),
+        (instances[~np.isin(theirs, mine)], f"instances of {argument} have no row in {X}"),
     ):
         if len(missing):
             parts.append(f"{len(missing)} {text} ({first_and_last(missing)})")
-    for name, values in (("X", ids), (argument, instances)):
+    for name, values in ((X, ids), (argument, instances)):
         distinct, counts = np.unique(values, return_counts=True)
         if len(distinct) < len(values):
             parts.append(f"{name} holds {distinct[counts > 1][0].item()!r} twice")
     if table.instance_order.rows is not None and len(ids) == len(instances):
         parts.append(
             f"the instances of {argument} were selected by position: before cross-validation or "
-            f"train_test_split, put the whole table into the order of X, "
-            f"{argument}.select(instances=X.index)"
+            f"train_test_split, put the whole table into the order of {X}, "
+            f"{argument}.select(instances={X}.index)"
         )
     return AnnotationError(
-        f"{'; '.join(parts)}. Select rows of X with X.loc[{argument}.instances], or instances "
-        f"with {argument}.select(instances=ids); from_frame(tasks=X.index) and "
-        "from_matrix(instances=X.index) name the instances by the index, "
-        "X.reset_index(drop=True) drops an index that holds no ids"
+        f"{'; '.join(parts)}. Select rows of {X} with {X}.loc[{argument}.instances], or instances "
+        f"with {argument}.select(instances=ids); from_frame(tasks={X}.index) and "
+        f"from_matrix(instances={X}.index) name the instances by the index, "
+        f"{X}.reset_index(drop=True) drops an index that holds no ids"
     )

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.target import in_order_of_rows
 from manyhands.decision.rules import is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
 from manyhands.fitting.monitors import AnnotationMonitor, GoldMonitor, Watcher
 from manyhands.fitting.prediction import PREDICT_BATCH
-from manyhands.fitting.reading import n_rows, read_features
+from manyhands.fitting.reading import n_rows, read_features, refuse_names_of_columns
 from manyhands.training import (
     AnnotationBatches,
     BestState,
@@ -106,8 +107,9 @@ def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldM
             "the annotations, or None"
         )
     X, y_gold = part
+    refuse_names_of_columns(model, X, name)
+    gold = as_values(in_order_of_rows(X, y_gold, argument=name))
     X = read_features(model, X, reset=False)
-    gold = as_values(y_gold)
     if gold.shape != (n_rows(X),):
         raise AnnotationError(
             f"{name} has {n_rows(X)} rows of X but gold labels of shape {gold.shape}; "

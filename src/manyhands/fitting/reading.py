@@ -190,6 +190,19 @@ def as_fitted(estimator: Any, X: Any, *, reset: bool) -> Any:
     return X if features == columns else frame.select(features).to_native()
 
 
+def refuse_names_of_columns(estimator: Any, X: Any, argument: str) -> None:
+    """Refuse a frame to measure by, with named columns, if `fit` got an array without names."""
+    frame = as_frame(X)
+    if frame is None or hasattr(estimator, "feature_names_in_"):
+        return
+    if frame.columns and all(isinstance(name, str) for name in frame.columns):
+        raise AnnotationError(
+            f"the columns of {argument}'s X have names ({_shown(frame.columns)}), but X of fit has "
+            "none to match them with; give both as frames, or both as arrays (X.to_numpy()) with "
+            "columns in the same order"
+        )
+
+
 def _warn_of_shuffled_numbers(columns: list[Any]) -> None:
     """Warn that columns which have numbers for names are not matched, if they are out of order."""
     if all(isinstance(name, int) for name in columns) and are_shuffled(np.array(columns)):

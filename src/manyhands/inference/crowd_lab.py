@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from itertools import starmap
 from operator import add
@@ -17,11 +17,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.annotations import AnnotationTable
+from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.duplicates import Duplicates
+from manyhands.annotations.ids import GIVEN, as_frame
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.inputs import checked_posterior
+from manyhands.inference.inputs import checked_posterior, probabilities_of, recode_classes
 from manyhands.inference.vote_sums import (
     by_annotator,
     clamp_to_gold,
@@ -114,14 +115,21 @@ class CrowdLab(BaseAggregator):
             As in `BaseAggregator.fit`; annotators are compared with it instead of each other.
         start : ignored
             The first consensus is always the majority's.
-        proba : array-like of shape (n_instances, n_classes), optional
-            A classifier's out-of-sample class probabilities, columns in the order of ``classes_``.
+        proba : array-like or frame of shape (n_instances, n_classes), optional
+            A classifier's out-of-sample class probabilities. Rows of a frame are matched with the
+            instances by id, as those of X are in a classifier's ``fit``, and columns with the
+            classes by name. An array has the order of ``instances_`` and ``classes_``.
 
         Raises
         ------
         AnnotationError
-            As in `BaseAggregator.fit`, and if ``proba`` has the wrong shape or does not hold
-            probabilities.
+            As in `BaseAggregator.fit`, and if ``proba`` has the wrong shape, ids or names that do
+            not match, or does not hold probabilities.
+
+        Warns
+        -----
+        UserWarning
+            If ``proba`` has no ids and the table chose the order of its instances itself.
         """
         with all_or_nothing(self):
             self._proba = proba
@@ -186,6 +194,11 @@ class CrowdLab(BaseAggregator):
             )
         with_proba = copy(self)
         with_proba._proba = proba
+        if as_frame(proba) is not None:
+            given = recode_classes(
+                as_table(table, argument="table"), self.classes_, argument="table"
+            )
+            with_proba._proba = probabilities_of(given, proba, "proba")
         return super(CrowdLab, with_proba).predict_proba(table)
 
     def predict(self, table: Any, proba: Any = None) -> AnyArray:
@@ -194,7 +207,8 @@ class CrowdLab(BaseAggregator):
 
     def _fit(self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None) -> Self:
         if self._proba is not None:
-            self._proba = checked_posterior(self._proba, table.shape[0], table.n_classes, "proba")
+            self._proba = probabilities_of(table, self._proba, "proba")
+            table = replace(table, instance_order=GIVEN)  # From now on, it is that of proba.
         return super()._fit(table, gold, start)
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:

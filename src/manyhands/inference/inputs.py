@@ -9,8 +9,16 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
+from manyhands.annotations.encoding import (
+    as_values,
+    encode,
+    equal_mask,
+    make_vocabulary,
+    missing_mask,
+)
+from manyhands.annotations.ids import as_frame, first_and_last, id_column_of
 from manyhands.annotations.passes import recode_passes
+from manyhands.annotations.target import matched, rows_of
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.probability import normalise_rows
@@ -93,6 +101,42 @@ def checked_posterior(values: Any, n_instances: int, n_classes: int, argument: s
             f"column per class, {(n_instances, n_classes)}"
         )
     return normalise_rows(np.maximum(posterior, 0.0))
+
+
+def probabilities_of(table: AnnotationTable, values: Any, argument: str) -> FloatArray:
+    """Read class probabilities of a table's instances, as a new array (n, C).
+
+    Rows of a frame are matched with the instances by id, as those of X are, and its columns with
+    the classes by name.
+
+    Raises
+    ------
+    AnnotationError
+        If ids or names do not match, or the values are no probabilities of the right shape.
+    """
+    given = matched(table, values, argument="table", rows_argument=argument)
+    frame = as_frame(values)
+    if frame is not None:
+        values = _in_order_of_classes(frame, id_column_of(values), table.classes, argument)
+    proba = checked_posterior(values, table.n_instances, table.n_classes, argument)
+    rows = rows_of(table.instances, given.instances)
+    return proba if rows is None else proba[rows]
+
+
+def _in_order_of_classes(frame: Any, ids: str | None, classes: AnyArray, argument: str) -> Any:
+    """Columns of a frame, but that of the ids, in the order of the classes that they are called."""
+    columns = dict(zip(frame.columns, frame.iter_columns(), strict=True))
+    columns.pop(ids, None)
+    names = make_vocabulary([str(name) for name in columns], f"the columns of {argument}")
+    places = rows_of(classes, names)
+    if places is None and any(isinstance(name, str) for name in columns):
+        raise AnnotationError(
+            f"{argument} has the columns {first_and_last(names)}, the table the classes "
+            f"{first_and_last(classes)}; call the columns as the classes are, or pass an array "
+            "with columns in the order of the classes"
+        )
+    values = np.column_stack([column.to_numpy() for column in columns.values()])
+    return values if places is None else values[:, places]
 
 
 def recode_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) -> AnnotationTable:

@@ -13,7 +13,12 @@ from sklearn.base import clone
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting import BaseCrowdClassifier
-from manyhands.jobs.gold import GoldRows, training_part, warn_of_columns_of_gold
+from manyhands.jobs.gold import (
+    GoldRows,
+    training_part,
+    warn_of_columns_of_gold,
+    warn_of_unannotated_rows,
+)
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.typing import LARGEST_SEED
@@ -74,6 +79,7 @@ def run_job(
         ``labels.csv`` that is not from manyhands.
     """
     train = training_part(table, gold)
+    warn_of_unannotated_rows(table, gold)
     if gold is not None:
         warn_of_columns_of_gold(X, table, gold)
     seeds = _check_seeds(seeds)

@@ -111,6 +111,20 @@ def warn_of_columns_of_gold(X: Any, table: AnnotationTable, gold: GoldRows) -> N
         )
 
 
+def warn_of_unannotated_rows(table: AnnotationTable, gold: GoldRows | None) -> None:
+    """Warn of rows of the features that have neither annotations nor gold."""
+    idle = table.annotations_per_instance() == 0
+    if gold is not None:
+        idle &= gold.codes < 0
+    if idle.any():
+        warn_caller(
+            f"{idle.sum():,} of {len(idle):,} rows of the features "
+            f"({first_and_last(table.instances[idle])}) have no annotations: they are predicted, "
+            "but nothing is learnt from them. If they should have some, compare their ids with "
+            "those of the annotations"
+        )
+
+
 def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTable:
     """Leave out annotations of rows that the gold file assigns to a split other than train.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.context import Watch
 from manyhands.metrics import accuracy, macro_f1
@@ -115,7 +116,7 @@ def watched_accuracies(model: Any, X_train: Any, watch: Watch) -> dict[str, floa
         shapes = [np.shape(part)[1:] for part in (X, X_train) if hasattr(part, "shape")]
         if len(set(shapes)) > 1:
             continue
-        predicted = model.predict(X)
+        gold, predicted = in_order_of_rows(X, gold, argument=name), model.predict(X)
         measures[f"{name}_accuracy"] = accuracy(gold, predicted)
         measures[f"{name}_macro_f1"] = macro_f1(gold, predicted)
     return measures
