@@ -1,4 +1,4 @@
-"""Checks of the result of a fit: probabilities, attributes, history, repeated runs, saved models."""
+"""Checks of the result of a fit: probabilities, attributes, history, repetition, saved models."""
 
 from __future__ import annotations
 
