@@ -1,7 +1,10 @@
-"""The experiments of the repository, loaded once."""
+"""The experiments of the repository, loaded once, and processes that start at once."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -33,3 +36,38 @@ def mine(experiments, request):
 def by_id(mine):
     """Its rows by the second part of their ids, without the paper's key."""
     return {row.id.partition("/")[2].partition("_")[2]: row for row in mine}
+
+
+WARM = """
+from pathlib import Path
+
+import pyarrow.parquet
+import torch
+
+import manyhands.datasets.demo
+import manyhands.evidence.data.variants
+import manyhands.evidence.running.worker
+from manyhands.evidence.running import cells, code
+
+code._code_hash(("MajorityVote",), Path())
+"""
+"""What a worker process imports and parses before its first run."""
+
+
+@pytest.fixture(scope="session")
+def warm_server(tmp_path_factory):
+    """A process that has done what each worker would take seconds to do, and is forked."""
+    folder = tmp_path_factory.mktemp("warm")
+    (folder / "manyhands_warm.py").write_text(WARM, encoding="utf-8")
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["manyhands_warm"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+        forkserver.ensure_running()
+    return server
+
+
+@pytest.fixture
+def quick_start(warm_server, monkeypatch):
+    """Fork worker processes; only slow tests and the command line's start them as users do."""
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: warm_server)

@@ -1,7 +1,6 @@
 """After a change of code: what counts as of the later code, what is stale, what a page says."""
 
 import json
-import multiprocessing
 from dataclasses import replace
 
 import pytest
@@ -55,12 +54,7 @@ CHANGED = MODULE.replace("default_rng(", "default_rng(7 + ")
 """Other figures."""
 
 
-@pytest.fixture(autouse=True)
-def quick_start(monkeypatch):
-    """Fork the processes from one that has imported torch; spawned, each would take seconds to."""
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["manyhands.evidence.running.cells", "torch"])
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: server)
+pytestmark = pytest.mark.usefixtures("quick_start")
 
 
 class Place:
@@ -79,8 +73,7 @@ class Place:
 
     def write(self, name, source):
         (self.folder / f"{self.modules[name]}.py").write_text(source, encoding="utf-8")
-        for function in (code._code_hash, code._tree, code._nodes, code._essence):
-            function.cache_clear()
+        code._code_hash.cache_clear()
 
     def row(self, name, seeds=(0, 1, 2)):
         module = self.modules[name]

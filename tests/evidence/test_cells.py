@@ -30,7 +30,6 @@ from manyhands.evidence.running.code import (
     _code_hash,
     _essence,
     _home,
-    _nodes,
     _tree,
     code_hash,
 )
@@ -422,11 +421,8 @@ def test_the_code_of_a_row_is_that_of_its_folders_modules_too(make_row, own, tmp
     own("from my_helper import FLIP\n" + OWN)
     row = make_row("own_things:Constant", "{}")
     before = code_hash(row)
-    _code_hash.cache_clear()
     (tmp_path / "mine" / "my_helper.py").write_text("FLIP = False\n")
-    _tree.cache_clear()
-    _nodes.cache_clear()
-    _essence.cache_clear()
+    _code_hash.cache_clear()
     assert code_hash(row) != before
     sys.modules.pop("my_helper", None)
 

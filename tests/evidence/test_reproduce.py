@@ -1,7 +1,6 @@
 """Running rows: resumed, shared, killed, failing; real processes, tiny estimators of a user's."""
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -67,15 +66,7 @@ def threads(model, data):
 '''
 
 
-@pytest.fixture(autouse=True)
-def quick_start(monkeypatch):
-    """Fork the processes from one that has imported torch; spawned, each would take seconds to.
-
-    The slow tests and those of the command line start them as users do.
-    """
-    server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["manyhands.evidence.running.cells", "torch"])
-    monkeypatch.setattr(multiprocessing, "get_context", lambda method: server)
+pytestmark = pytest.mark.usefixtures("quick_start")
 
 
 @pytest.fixture

@@ -98,15 +98,24 @@ def _file(name: str) -> Path | None:
     return Path(origin) if origin and origin.endswith(".py") else None
 
 
-@cache
 def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return _parsed(path.read_text(encoding="utf-8"))
 
 
 @cache
+def _parsed(source: str) -> ast.Module:
+    """Parse a source; a file that changes is another one."""
+    return ast.parse(source)
+
+
 def _nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Return all nodes of a file; walking its tree once takes most of the time."""
-    return tuple(ast.walk(_tree(path)))
+    return _walked(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _walked(source: str) -> tuple[ast.AST, ...]:
+    """Return all nodes of a source; walking its tree once takes most of the time."""
+    return tuple(ast.walk(_parsed(source)))
 
 
 def _import_statements(path: Path) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -193,16 +202,20 @@ def _defined(module: str) -> set[str]:
     return names
 
 
-@cache
 def _essence(path: Path) -> str:
+    return _without_comments(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _without_comments(source: str) -> str:
     """Return a source without docstrings, comment lines, blank lines, and texts of errors."""
     text = {
         line
-        for node in _nodes(path)
+        for node in _walked(source)
         if isinstance(node, ast.Expr) and _is_text(node.value)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
-    lines = _without_words(path).splitlines()
+    lines = _without_words(source).splitlines()
     return "\n".join(
         line.rstrip()
         for number, line in enumerate(lines, start=1)
@@ -210,13 +223,13 @@ def _essence(path: Path) -> str:
     )
 
 
-def _without_words(path: Path) -> str:
+def _without_words(source: str) -> str:
     """Empty the texts in ``raise`` and ``warnings.warn`` statements, and join their lines.
 
     The exception's class and all other values stay, since an exception may carry a result.
     """
-    lines = path.read_text(encoding="utf-8").encode().splitlines(keepends=True)
-    for node in _nodes(path):
+    lines = source.encode().splitlines(keepends=True)
+    for node in _walked(source):
         if isinstance(node, ast.Raise) or _is_warning(node):
             first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
             spans = [_span(text) for text in _texts(node)]
