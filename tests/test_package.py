@@ -51,22 +51,21 @@ def test_every_parameter_is_documented_validated_and_only_stored(name, cls):
         assert getattr(made, parameter) is default.default
 
 
-OF_THE_WHOLE_DEMO = {"self_training.md"}
-"""Pages that would warn on less: the guard of self-training finds that it spoils the classifier."""
+INSTANCES = {"self_training.md": 700}
+"""Pages that would warn on less than so many training instances of the demo."""
 
 
 @pytest.fixture(scope="module")
-def part_of_the_demo():
-    """The demo of a fifth of its training instances, which trains in a fifth of the time."""
-    demo = load_demo()
-    X, y, table = demo.X_train[:200], demo.y_train[:200], demo.annotations[:200]
-    return replace(demo, X_train=X, y_train=y, annotations=table)
+def demo():
+    return load_demo()
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
-def test_python_in_the_docs_runs(page, part_of_the_demo, monkeypatch):
-    if page.name not in OF_THE_WHOLE_DEMO:
-        monkeypatch.setattr(manyhands, "load_demo", lambda: part_of_the_demo)
+def test_python_in_the_docs_runs(page, demo, monkeypatch):
+    part = slice(INSTANCES.get(page.name, 200))
+    X, y, table = demo.X_train[part], demo.y_train[part], demo.annotations[part]
+    fewer = replace(demo, X_train=X, y_train=y, annotations=table)
+    monkeypatch.setattr(manyhands, "load_demo", lambda: fewer)
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(block, str(page), "exec"), {})
 

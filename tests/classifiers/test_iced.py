@@ -358,7 +358,7 @@ def test_synthetic_instances_enter_nothing_but_the_training():
 @pytest.mark.parametrize("synthesis", ["decoder", "embedding", "input"])
 def test_every_space_trains(synthesis):
     X, table, y = imbalanced(error=(0.05, 0.2))
-    options = {**QUICK, "max_epochs": 15, "lr": 1e-2}
+    options = {**QUICK, "max_epochs": 6, "lr": 1e-2}
     model = ICEDClassifier(synthesis=synthesis, **options).fit(X, table)
     assert model.synthesis_ == synthesis
     assert (model.module_.decoder is not None) == (synthesis == "decoder")

@@ -127,7 +127,7 @@ def test_resetting_the_optimiser_changes_the_run():
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
 def test_every_connection_learns(connection, demo):
-    model = CrowdLayerClassifier(connection=connection, max_epochs=25, random_state=0)
+    model = CrowdLayerClassifier(connection=connection, max_epochs=8, lr=5e-3, random_state=0)
     model.fit(demo.X_train, demo.annotations)
     assert model.score(demo.X_test, demo.y_test) > 0.88
     assert model.history_.column("nll")[-1] < model.history_.column("nll")[0]
@@ -183,7 +183,7 @@ def test_every_row_gets_one_annotation_more_as_the_crowd_would_give_it():
 
 def test_one_perfect_annotator_leaves_a_plain_classifier(demo):
     """Limiting case: with a crowd of one who is right, one layer per annotator changes nothing."""
-    options = {"max_epochs": 40, "random_state": 0}
+    options = {"max_epochs": 15, "lr": 3e-3, "random_state": 0}
     plain = AggregatedClassifier(**options).fit(demo.X_train, demo.y_train)
     for model in (
         CrowdLayerClassifier(init_scale=5.0, **options),

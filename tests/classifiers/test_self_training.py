@@ -32,6 +32,20 @@ from manyhands.sampling import ConfidenceSelector, DistributionAwareSelector, Ra
 from manyhands.training import hold_out
 
 QUICK = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
+FEW_PARTS = {
+    "n_rounds": 1,
+    "n_folds": 2,
+    "n_networks": 2,
+    "min_steps": 5,  # CrossFittedEMClassifier
+    "adversarial_epochs": 1,
+    "discriminator_steps": 1,
+    "generative_steps": 1,
+    "mu": "mean",
+    "n_tuplets": 96,
+    "updates_per_epoch": 4,
+    "C": 1.0,  # embeddings
+}
+"""Fewer repetitions in classifiers that train several models, or see every task many times."""
 
 # Networks of two epochs name few classes.
 pytestmark = pytest.mark.filterwarnings("ignore:.*added no pseudo-annotation of a class")
@@ -194,8 +208,8 @@ def test_dasc_is_self_training_with_its_selector():
 def test_it_goes_around_any_classifier(name, cls):
     X, A, _ = make_crowd_problem()
     estimator = cls()
-    quick = {key: value for key, value in QUICK.items() if key in estimator.get_params()}
-    estimator.set_params(**quick)
+    own = estimator.get_params()
+    estimator.set_params(**{k: v for k, v in (QUICK | FEW_PARTS).items() if k in own})
     model = DASCClassifier(estimator, n_rounds=1, n_select=15, guard=False).fit(X, A)
     assert 0 < model.history_[1]["n_added"] <= 15
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, rtol=1e-6)
@@ -591,7 +605,7 @@ def test_a_warm_start_goes_on_or_says_why_not(name, cls):
     estimator = cls()
     own = estimator.get_params()
     still = {"lr": 1e-12, "noise_lr": None, "weight_decay": 0.0, "weight_lr": 1e-12}
-    for parameters in (QUICK, still):
+    for parameters in (QUICK, FEW_PARTS, still):
         estimator.set_params(**{k: v for k, v in parameters.items() if k in own})
     first = clone(estimator).fit(X, A)
     again = clone(estimator).set_params(random_state=1)

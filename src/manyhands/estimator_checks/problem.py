@@ -30,8 +30,8 @@ def quick_clone(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdC
     copy: BaseCrowdClassifier = clone(estimator)
     defaults = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
     own = copy.get_params(deep=False)
-    for name, value in {**defaults, **parameters}.items():
-        copy.set_params(**{name if name in own else f"estimator__{name}": value})
+    changed = {**defaults, **parameters}.items()
+    copy.set_params(**{name if name in own else f"estimator__{name}": v for name, v in changed})
     return copy
 
 
