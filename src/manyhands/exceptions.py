@@ -14,6 +14,7 @@ __all__ = [
     "MissingExtraError",
     "ModelFolderError",
     "NotIdentifiableWarning",
+    "SharedMistakesWarning",
     "WriteError",
     "all_or_nothing",
     "raise_missing_extra",
@@ -50,6 +51,10 @@ class MissingExtraError(ImportError):
 
 class NotIdentifiableWarning(UserWarning):
     """The annotations cannot determine what was asked for (one annotator, no overlap, ...)."""
+
+
+class SharedMistakesWarning(UserWarning):
+    """Annotators agree beyond what their skills explain, so their mistakes are not independent."""
 
 
 class LostClassWarning(UserWarning):

@@ -125,7 +125,7 @@ def test_strength_follows_how_alike_annotators_are():
     unlike, _ = crowd(0, 500, np.tile([-1.0, 1.0, 1.0, 1.0], 5), 2, 8)
     unlike[:, ::4] = np.where(unlike[:, ::4] < 0, -1, 0)  # Constant annotators.
     prior = {"confusion_prior": "pooled", "n_subtypes": 1}
-    strengths = [DawidSkene(**prior).fit(A).prior_strength_ for A in (alike, unlike)]
+    strengths = [DawidSkene(**prior).fit(A, groups={}).prior_strength_ for A in (alike, unlike)]
     assert strengths[0] > strengths[1]
 
 

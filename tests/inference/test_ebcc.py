@@ -197,10 +197,10 @@ def test_known_classes_show_who_errs_together():
     A, y = flock(600)
     known = np.arange(600) < 300
     gold = np.where(known, y, -1)
-    model = EBCC(n_restarts=2, random_state=0).fit(A, gold=gold)
+    model = EBCC(n_restarts=2, random_state=0).fit(A, gold=gold, groups={})
     assert (model.posterior_[known, y[known]] == 1).all()
     accuracy = (model.labels_ == y)[~known].mean()
-    assert accuracy > 0.92 > (IBCC().fit(A, gold=gold).labels_ == y)[~known].mean() + 0.1
+    assert accuracy > 0.92 > (IBCC().fit(A, gold=gold, groups={}).labels_ == y)[~known].mean() + 0.1
     np.testing.assert_allclose(model.predict_proba(A)[~known], model.posterior_[~known])
 
 

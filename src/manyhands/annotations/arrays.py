@@ -25,6 +25,7 @@ from manyhands.annotations.encoding import (
     missing_mask,
     tidy,
 )
+from manyhands.annotations.groups import groups_of_rows
 from manyhands.annotations.ids import GIVEN, NUMBERED, in_natural_order, read_wide, sorted_order
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.suspicious import check_classes
@@ -115,6 +116,7 @@ def from_arrays(
     n_annotators: int | None = None,
     weight: Any = None,
     source: Any = None,
+    group: Any = None,
     abstain: Any = None,
     skip: Any = None,
     duplicates: Duplicates = "error",
@@ -135,6 +137,8 @@ def from_arrays(
     weight : array-like of shape (m,), optional
     source : str, array of str, or array of codes, optional
         See `SOURCES`; default: observed.
+    group : array-like of shape (m,), optional
+        Family of each row's annotator (missing: none); see `AnnotationTable.with_groups`.
     abstain, skip : str, int or sequence of these, optional
         Values of ``label`` that mean a pass, as in `from_frame`.
     duplicates : {"error", "last", "keep"}
@@ -142,8 +146,8 @@ def from_arrays(
     Raises
     ------
     AnnotationError
-        If lengths differ, a value is outside its vocabulary, a pair is repeated, or ``abstain`` or
-        ``skip`` is invalid, as in `from_frame`.
+        If lengths differ, a value is outside its vocabulary, a pair is repeated, an annotator has
+        two families, or ``abstain`` or ``skip`` is invalid, as in `from_frame`.
     """
     labels = as_values(label)
     _check_lengths(instance, annotator, labels, weight)
@@ -173,6 +177,7 @@ def from_arrays(
         None if source is None else read_sources(source, len(labels))[given],
         np.column_stack([rows[passed], columns[passed], kinds[passed]]),
         order,
+        None if group is None else groups_of_rows(group, columns, annotators),
     )
     return cls(*without_duplicates(table_columns, duplicates, ages_of(given, passed)))
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from manyhands.annotations.groups import RHO, check_rho
 from manyhands.annotations.ids import GIVEN, InstanceOrder
 from manyhands.annotations.passes import PASSES
 from manyhands.exceptions import AnnotationError
@@ -32,6 +33,8 @@ class Columns(NamedTuple):
     sources: IntArray | None = None
     passes: IntArray | None = None
     instance_order: InstanceOrder = GIVEN
+    groups: AnyArray | None = None
+    group_rho: float = RHO
 
     @property
     def pass_rows(self) -> IntArray:
@@ -84,6 +87,8 @@ def checked(columns: Columns) -> Columns:
         annotators=frozen(np.asarray(columns.annotators), None),
         classes=frozen(np.asarray(columns.classes), None),
         instance_order=columns.instance_order,
+        groups=None if columns.groups is None else _groups(columns),
+        group_rho=check_rho(columns.group_rho),
     )
 
 
@@ -140,6 +145,16 @@ def _passes(columns: Columns) -> IntArray | None:
             f"instances, {shape[1]} annotators and the kinds {PASSES}"
         )
     return frozen(passes, np.int32)
+
+
+def _groups(columns: Columns) -> AnyArray:
+    groups, n = np.asarray(columns.groups), len(columns.annotators)
+    if groups.shape != (n,) or (n and groups.dtype.kind != "U"):
+        raise AnnotationError(
+            f"groups has shape {groups.shape} and type {groups.dtype}; it must hold the name of "
+            f"each annotator's family, shape ({n},), and '' for none (with_groups reads others)"
+        )
+    return frozen(groups, None)
 
 
 def frozen(values: AnyArray, dtype: Any) -> AnyArray:

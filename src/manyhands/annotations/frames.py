@@ -11,6 +11,7 @@ import numpy as np
 from manyhands.annotations.columns import SOURCES, Columns, read_sources
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
+from manyhands.annotations.groups import ALONE, groups_of_rows
 from manyhands.annotations.ids import GIVEN, in_natural_order, sorted_order
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.suspicious import check_classes
@@ -30,6 +31,7 @@ def from_frame(
     label: str = "label",
     weight: str | None = None,
     source: str | None = None,
+    group: str | None = None,
     classes: Any = None,
     tasks: Any = None,
     workers: Any = None,
@@ -43,9 +45,10 @@ def from_frame(
     Parameters
     ----------
     df : pandas, polars or pyarrow data frame
-    task, worker, label, weight, source, passes : str
+    task, worker, label, weight, source, group, passes : str
         Names of the columns with the instance, the annotator, the class and, optionally, the
-        weight, the source and the pass (one of `PASSES`, in rows without a label).
+        weight, the source, the annotator's family (empty: none; see `AnnotationTable.with_groups`)
+        and the pass (one of `PASSES`, in rows without a label).
     classes : sequence, optional
         All classes, in the desired order; default: the sorted labels. Found labels that are
         probably no classes (ids, "n/a", -7, " yes" beside "Yes") are refused or warned about;
@@ -73,12 +76,12 @@ def from_frame(
     AnnotationError
         If df is no data frame, a column is unknown, labels cannot be classes, an id is missing, a
         label is outside ``classes`` or an id outside ``tasks`` or ``workers``, a pair is repeated,
-        a value of ``abstain`` or ``skip`` is in both, is a class or differs in type from the
-        labels, or a row has both a label and a pass.
+        an annotator has two families, a value of ``abstain`` or ``skip`` is in both, is a class or
+        differs in type from the labels, or a row has both a label and a pass.
     """
     data = _as_frame(df)
     names = {"task": task, "worker": worker, "label": label}
-    optional = {"weight": weight, "source": source, "passes": passes}
+    optional = {"weight": weight, "source": source, "group": group, "passes": passes}
     names |= {argument: name for argument, name in optional.items() if name is not None}
     _check_columns(data, names)
     vocabulary = None if classes is None else make_vocabulary(classes, "classes")
@@ -104,6 +107,7 @@ def from_frame(
         None if source is None else read_sources(data[source].to_numpy()[given], len(codes)),
         np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
         sorted_order(instances) if tasks is None else GIVEN,
+        None if group is None else groups_of_rows(data[group].to_numpy(), annotator, annotators),
     )
     return cls(*without_duplicates(columns, duplicates, ages_of(given, passed)))
 
@@ -127,6 +131,8 @@ def to_frame(columns: Columns, backend: Backend) -> Any:
         "weight": np.array(columns.weight),
         "source": np.array(SOURCES)[columns.source_codes],
     }
+    if columns.groups is not None:
+        values["group"] = _named_groups(columns.groups[columns.annotator])
     if columns.passes is not None:
         values = _with_pass_rows(values, columns, columns.passes)
     try:
@@ -155,10 +161,19 @@ def _with_pass_rows(
         "weight": np.full(k, np.nan, dtype=np.float32),
         "source": np.full(k, SOURCES[0]),
     }
+    if columns.groups is not None:
+        more["group"] = _named_groups(columns.groups[passes[:, 1]])
     joined = {name: np.concatenate([values[name], more[name]]) for name in more}
     names = np.array(PASSES, dtype=object)[passes[:, 2]]
     kinds = np.concatenate([np.full(len(columns.instance), None), names])
     return joined | {"pass": kinds}
+
+
+def _named_groups(groups: AnyArray) -> AnyArray:
+    """Names of families; None for none."""
+    names = groups.astype(object)
+    names[groups == ALONE] = None
+    return names
 
 
 def _check_columns(data: Any, names: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from manyhands.annotations.columns import Columns
 from manyhands.annotations.duplicates import Duplicates, check_no_clash, without_duplicates
 from manyhands.annotations.encoding import merge_vocabularies
+from manyhands.annotations.groups import merged_groups
 from manyhands.annotations.ids import first_and_last, is_default_index
 from manyhands.annotations.passes import recode_passes
 from manyhands.exceptions import AnnotationError
@@ -45,6 +46,7 @@ def of_annotators(columns: Columns, positions: IntArray) -> Columns:
     return kept._replace(
         annotator=new[kept.annotator],
         annotators=columns.annotators[positions],
+        groups=None if columns.groups is None else columns.groups[positions],
         passes=recode_passes(columns.pass_rows, annotator=new),
     )
 
@@ -107,6 +109,8 @@ def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
         np.concatenate([columns.source_codes, added.source_codes]),
         np.concatenate([columns.pass_rows, passes]),
         columns.instance_order.extended(len(columns.instances), len(instances)),
+        merged_groups(columns.groups, added.groups, new_annotator_codes, annotators),
+        added.group_rho if columns.groups is None else columns.group_rho,
     )
     if duplicates == "error":
         # Pairs repeated within one table were kept on purpose; only pairs in both tables clash.

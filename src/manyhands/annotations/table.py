@@ -12,6 +12,7 @@ from manyhands.annotations import arrays, frames, html
 from manyhands.annotations.columns import SOURCES, Columns, checked, frozen, read_sources
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import check_positions, resolve
+from manyhands.annotations.groups import RHO, read_groups
 from manyhands.annotations.ids import GIVEN, InstanceOrder, names_ids
 from manyhands.annotations.passes import PASSES
 from manyhands.annotations.selection import (
@@ -57,6 +58,10 @@ class AnnotationTable:
         `passes`, `abstentions`, `skips` and `to_frame` show them.
     instance_order : InstanceOrder
         Whether the order of the instances was given, or chosen by the table.
+    groups : text array of shape (n_annotators,) or None
+        Family of each annotator, "" for none (see `with_groups`); None means never declared.
+    group_rho : float
+        Correlation of mistakes within a family.
 
     Notes
     -----
@@ -73,6 +78,8 @@ class AnnotationTable:
     sources: IntArray | None = None
     passes: IntArray | None = None
     instance_order: InstanceOrder = GIVEN
+    groups: AnyArray | None = None
+    group_rho: float = RHO
 
     def __post_init__(self) -> None:
         for name, value in checked(self._columns)._asdict().items():
@@ -335,10 +342,34 @@ class AnnotationTable:
         sources = read_sources(source, self.n_annotations)
         return AnnotationTable(*self._columns._replace(sources=sources))
 
+    def with_groups(self, groups: Any, rho: float = RHO) -> AnnotationTable:
+        """Declare families: annotators with a reason to share mistakes.
+
+        Such as one base model, training set, prompt or supervisor. Truth inference gives each
+        annotation the weight 1 / (1 + (k - 1) rho), where k members of the family annotated the
+        instance (`manyhands.inference.families`). All methods that return tables keep families.
+
+        Parameters
+        ----------
+        groups : dict {annotator id: family}, sequence of shape (n_annotators,), or None
+            None, NaN or "" in place of a family, and absence from the dict, mean that an annotator
+            stands alone; ``{}`` declares that all do. None forgets all families.
+        rho : float in [0, 1], default=0.8
+            Correlation of mistakes within a family. 0: members are independent; 1: a family has
+            one vote.
+
+        Raises
+        ------
+        AnnotationError
+            If an annotator is unknown, a sequence has another length, or ``rho`` is outside [0, 1].
+        """
+        names = None if groups is None else read_groups(groups, self.annotators)
+        return AnnotationTable(*self._columns._replace(groups=names, group_rho=rho))
+
     def equals(self, other: AnnotationTable) -> bool:
         """Whether both tables hold the same rows in the same order over the same vocabularies."""
         names = ("instance", "annotator", "label", "weight", "source", "passes")
-        vocabularies = ("instances", "annotators", "classes")
+        vocabularies = ("instances", "annotators", "classes", "groups", "group_rho")
         return all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in (*names, *vocabularies)

@@ -36,6 +36,13 @@ Skip = Annotated[
     typer.Option(metavar="VALUE", help="Label that means 'passed on'; repeatable."),
 ]
 
+Groups = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="COLUMN",
+        help="Column with the annotator's family, if any: annotators who share mistakes.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the networks.")]
 
 Classes = Annotated[
@@ -114,6 +121,7 @@ def table_options(
     classes: Path | None,
     abstain: list[str] | None,
     skip: list[str] | None,
+    groups: str | None = None,
 ) -> dict[str, Any]:
     """Return the options of a table as arguments of `manyhands.io.read_annotations`."""
     return {
@@ -124,6 +132,7 @@ def table_options(
         "classes": read_classes(classes),
         "abstain": abstain,
         "skip": skip,
+        "group": groups,
     }
 
 

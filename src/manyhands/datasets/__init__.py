@@ -1,6 +1,6 @@
 """Data sets and simulators of crowds; importing the package downloads nothing."""
 
-from manyhands.datasets.aggregation import AGGREGATION_SETS, load_aggregation
+from manyhands.datasets.aggregation import AGGREGATION_SETS, load_aggregation, load_judgebench
 from manyhands.datasets.balance import thin_to_imbalance, with_balanced_test
 from manyhands.datasets.base import CrowdDataset
 from manyhands.datasets.cifar10 import load_cifar10h, load_cifar10n
@@ -40,6 +40,7 @@ __all__ = [
     "load_demo",
     "load_gsad",
     "load_hotel",
+    "load_judgebench",
     "load_labelme",
     "load_music",
     "load_product",

@@ -11,7 +11,7 @@ from manyhands.datasets.base import CrowdDataset, PathLike
 from manyhands.datasets.fetch import Layout, Source, load_set
 from manyhands.exceptions import AnnotationError
 
-__all__ = ["AGGREGATION_SETS", "load_aggregation"]
+__all__ = ["AGGREGATION_SETS", "load_aggregation", "load_judgebench"]
 
 _ZHENG = (
     "Y. Zheng, G. Li, Y. Li, C. Shan, R. Cheng. Truth Inference in Crowdsourcing: Is the Problem "
@@ -75,6 +75,60 @@ def load_aggregation(
     if name not in SOURCES:
         raise AnnotationError(f"name={name!r} is unknown; use one of {', '.join(AGGREGATION_SETS)}")
     return load_set(SOURCES[name], data_home, duplicates)
+
+
+def load_judgebench(data_home: PathLike | None = None) -> CrowdDataset:
+    """Load JudgeBench: language models as annotators of which of two answers is right.
+
+    350 pairs of answers with objective gold labels; o1-mini as a judge, with each order of the two
+    answers (44 ties are abstentions), and five reward models. The reward models share mistakes.
+
+    Parameters
+    ----------
+    data_home : str or Path, optional
+        Folder of data sets, with this one in ``aggregation/judgebench``; default: the environment
+        variable MANYHANDS_DATA, else the user's cache. It cannot be fetched.
+
+    Returns
+    -------
+    CrowdDataset
+        All pairs are training instances; classes "A" and "B". The table declares no families.
+
+    Raises
+    ------
+    DataNotFoundError
+        If the set is not found, or a file has an unexpected checksum.
+
+    References
+    ----------
+    S. Tan, S. Zhuang, K. Montgomery, W. Y. Tang, A. Cuadron, C. Wang, R. A. Popa, I. Stoica.
+    JudgeBench: A Benchmark for Evaluating LLM-Based Judges. ICLR 2025.
+
+    Examples
+    --------
+    >>> from manyhands.datasets import load_judgebench
+    >>> load_judgebench().annotations                                   # doctest: +SKIP
+    AnnotationTable(2406 annotations, 44 abstentions: 350 instances x 7 annotators, 2 classes)
+    """
+    return load_set(_JUDGEBENCH, data_home)
+
+
+_JUDGEBENCH = Source(
+    name="aggregation/judgebench",
+    classes=("A", "B"),
+    description="Which of two answers is right, 350 pairs judged by machines.\n\nS. Tan et al. "
+    "JudgeBench: A Benchmark for Evaluating LLM-Based Judges. ICLR 2025.",
+    licence="none stated; do not redistribute",
+    sha256={
+        "labels.csv": "3ec2b416ed9f23fefd0d6278256c33c1c47eee9c0b532b40e9ea66ce64241e71",
+        "annotations.csv": "7efd3613b713de745292b44d6abc697053069b7891febab5282a3c4115335102",
+    },
+    repository="ScalerLab/JudgeBench",
+    commit="e2c52c284e735e139b3daa61c206ee208f36c461",
+    folder="outputs",
+    derived="decisions were turned to one order of the answers",
+    abstain="tie",
+)
 
 
 def convert(answers: str, raw: Path) -> Layout:

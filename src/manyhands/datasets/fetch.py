@@ -88,6 +88,8 @@ class Source:
     sparse: bool = False
     array: str = "X"
     derived: str = "features were derived"
+    abstain: str | None = None
+    """Cell of annotations.csv that means an abstention."""
 
     @property
     def url(self) -> str:
@@ -126,7 +128,12 @@ def _read(source: Source, folder: Path, duplicates: Duplicates) -> CrowdDataset:
     return CrowdDataset(
         X_train=features["train"],
         annotations=_annotations(
-            _votes(source, folder), canonical(labels["task"]), rows["train"], classes, duplicates
+            _votes(source, folder),
+            canonical(labels["task"]),
+            rows["train"],
+            classes,
+            duplicates,
+            source.abstain,
         ),
         y_train=gold[rows["train"]],
         X_valid=features["valid"],
@@ -157,6 +164,7 @@ def _annotations(
     train: IntArray,
     classes: AnyArray,
     duplicates: Duplicates,
+    abstain: str | None,
 ) -> AnnotationTable:
     """Table of the training instances' annotations; some sets also annotate other instances."""
     task, _ = encode(
@@ -175,12 +183,20 @@ def _annotations(
     return AnnotationTable.from_arrays(
         instance[task[kept]],
         annotator,
-        classes[votes["label"][kept].astype(np.int64)],
+        _class_values(votes["label"][kept], classes, abstain),
         classes=classes,
         instances=tasks[train],
         annotators=annotators,
+        abstain=abstain,
         duplicates=duplicates,
     )
+
+
+def _class_values(cells: AnyArray, classes: AnyArray, abstain: str | None) -> AnyArray:
+    """Class values of codes; cells that name a class or mean an abstention stay as they are."""
+    if abstain is not None:
+        return cells
+    return classes[cells.astype(np.int64)]
 
 
 def _votes(source: Source, folder: Path) -> dict[str, AnyArray]:

@@ -2,6 +2,7 @@ from .crowd_lab import CrowdLab as CrowdLab
 from .dawid_skene import DawidSkene as DawidSkene
 from .ebcc import EBCC as EBCC
 from .glad import GLAD as GLAD
+from .gold_corrected import GoldCorrected as GoldCorrected
 from .ibcc import IBCC as IBCC
 from .kos import KOS as KOS
 from .mace import MACE as MACE

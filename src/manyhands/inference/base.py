@@ -32,6 +32,7 @@ from manyhands.inference.inputs import (
     recode_classes,
 )
 from manyhands.inference.probability import normalise_rows
+from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
 from manyhands.inference.vote_sums import clamp_to_gold, expected_accuracy, vote_shares
 from manyhands.inference.votes import Votes, make_votes
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
@@ -91,7 +92,18 @@ class BaseAggregator(BaseEstimator):
     _compares_annotators = True
     """Whether the method learns about annotators from the annotations of others."""
 
-    def fit(self, table: Any, y: Any = None, *, gold: Any = None, start: Any = None) -> Self:
+    _warns_of_shared_mistakes = True
+    """Whether shared mistakes of undeclared families would mislead the method."""
+
+    def fit(
+        self,
+        table: Any,
+        y: Any = None,
+        *,
+        gold: Any = None,
+        start: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Infer the true classes. A fit that fails leaves the aggregator as it was.
 
         Parameters
@@ -105,15 +117,20 @@ class BaseAggregator(BaseEstimator):
         start : array-like of shape (n_instances, n_classes), optional
             Posterior to start from (such as that of an earlier fit) instead of the vote shares.
             Methods that do not iterate over a posterior ignore it.
+        groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
+            Families of annotators, instead of those of the table; see
+            `AnnotationTable.with_groups`. ``{}`` says that there are none.
 
         Raises
         ------
         AnnotationError
             If there are no annotations or only one class, ``gold`` names an unknown instance or
-            class, or ``start`` has the wrong shape.
+            class, ``start`` has the wrong shape, or ``groups`` names an unknown annotator.
         """
         self._validate_params()
         table = check_annotations(as_table(table, argument="table"), argument="table")
+        if groups is not None:
+            table = table.with_groups(groups, table.group_rho)
         codes = None if gold is None else gold_codes(gold, table)
         if start is not None:
             start = checked_posterior(start, table.n_instances, table.n_classes, "start")
@@ -187,6 +204,8 @@ class BaseAggregator(BaseEstimator):
                 NotIdentifiableWarning,
             )
             votes = _believed(votes)
+        elif self._compares_annotators and self._warns_of_shared_mistakes:
+            warn_of_shared_mistakes(table)
         start = vote_shares(votes.answers) if start is None else clamp_to_gold(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)
         self.n_iter_ = 0
@@ -245,7 +264,9 @@ class BaseAggregator(BaseEstimator):
                 )
             given = replace(given, annotators=self.annotators_)
         given = recode_classes(given, self.classes_, argument="table")
-        votes = self._votes(recode_annotators(given, self.annotators_))
+        given = recode_annotators(given, self.annotators_)
+        given = replace(given, groups=self.table_.groups, group_rho=self.table_.group_rho)
+        votes = self._votes(given)
         if votes.n_responses > self._n_responses:
             votes = votes.answers  # Nobody abstained in fit, so abstentions are not modelled.
         return self._posterior(replace(votes, n_responses=self._n_responses))

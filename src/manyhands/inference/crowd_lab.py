@@ -103,7 +103,14 @@ class CrowdLab(BaseAggregator):
         self.random_state = random_state
 
     def fit(
-        self, table: Any, y: Any = None, *, gold: Any = None, start: Any = None, proba: Any = None
+        self,
+        table: Any,
+        y: Any = None,
+        *,
+        gold: Any = None,
+        start: Any = None,
+        groups: Any = None,
+        proba: Any = None,
     ) -> Self:
         """Infer the true classes.
 
@@ -115,6 +122,7 @@ class CrowdLab(BaseAggregator):
             As in `BaseAggregator.fit`; annotators are compared with it instead of each other.
         start : ignored
             The first consensus is always the majority's.
+        groups : as in `BaseAggregator.fit`
         proba : array-like or frame of shape (n_instances, n_classes), optional
             A classifier's out-of-sample class probabilities. Rows of a frame are matched with the
             instances by id, as those of X are in a classifier's ``fit``, and columns with the
@@ -133,7 +141,7 @@ class CrowdLab(BaseAggregator):
         """
         with all_or_nothing(self):
             self._proba = proba
-            return super().fit(table, y, gold=gold, start=start)
+            return super().fit(table, y, gold=gold, start=start, groups=groups)
 
     def partial_fit(
         self,

@@ -170,4 +170,10 @@ def recode_annotators(table: AnnotationTable, annotators: AnyArray) -> Annotatio
             f"{error} (predict knows only the annotators of fit; add new ones with partial_fit)"
         ) from error
     passes = None if table.passes is None else recode_passes(table.passes, annotator=new)
-    return replace(table, annotator=new[table.annotator], annotators=annotators, passes=passes)
+    return replace(
+        table,
+        annotator=new[table.annotator],
+        annotators=annotators,
+        passes=passes,
+        groups=None,  # Those of the fit apply.
+    )

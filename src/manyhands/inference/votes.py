@@ -21,6 +21,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from manyhands.annotations import AnnotationTable
+from manyhands.inference.families import abstention_weights, family_weights
 from manyhands.typing import FloatArray, IntArray
 
 SHARD = 100_000
@@ -149,6 +150,8 @@ def make_votes(
 ) -> Votes:
     """Sort a table by instance (with a counting sort, unless it is already sorted).
 
+    Weights are those of the table times those of its families (`family_weights`).
+
     Parameters
     ----------
     table : AnnotationTable
@@ -159,6 +162,8 @@ def make_votes(
     """
     instance, annotator, response = table.instance, table.annotator, table.label
     weight = None if table.weights is None else table.weights.astype(np.float64)
+    if table.groups is not None:
+        weight = table.weight * family_weights(table)
     n_responses = table.n_classes
     if abstentions and len(table.abstentions):
         pairs = table.abstentions
@@ -166,7 +171,7 @@ def make_votes(
         instance = np.concatenate([instance, pairs[:, 0]])
         annotator = np.concatenate([annotator, pairs[:, 1]])
         response = np.concatenate([response, np.full(len(pairs), table.n_classes, response.dtype)])
-        weight = None if weight is None else np.concatenate([weight, np.ones(len(pairs))])
+        weight = None if weight is None else np.concatenate([weight, abstention_weights(table)])
     if weight is not None and not weight.all():
         kept = weight > 0
         instance, annotator, response = instance[kept], annotator[kept], response[kept]

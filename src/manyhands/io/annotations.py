@@ -40,6 +40,7 @@ def read_annotations(
     worker: str = "worker",
     label: str = "label",
     weight: str | None = None,
+    group: str | None = None,
     classes: Any = None,
     tasks: Any = None,
     abstain: Any = None,
@@ -54,10 +55,11 @@ def read_annotations(
     path : str or Path
         A long table with one row per annotation (.csv, .tsv, either with .gz, .parquet, .pq), or a
         dense (n, R) matrix of integers or floats (.npy; missing: -1 or NaN).
-    task, worker, label, weight, passes : str
-        Names of the columns (``passes``: see `AnnotationTable.from_frame`). If a default name is
-        absent and exactly one column has another common name (``instance``, ``annotator``,
-        ``user_id``, ``answer``, ...), that column is used and the choice is logged. These have no
+    task, worker, label, weight, group, passes : str
+        Names of the columns (``group``, the annotator's family, and ``passes``: see
+        `AnnotationTable.from_frame`). If a default name is absent and exactly one column has
+        another common name (``instance``, ``annotator``, ``user_id``, ``answer``, ...), that
+        column is used and the choice is logged. ``group`` needs a long table; the others have no
         effect on a matrix.
     classes : sequence, optional
         All classes, in the desired order; default: the sorted labels. If these are names and the
@@ -104,6 +106,11 @@ def read_annotations(
     with naming(path):
         marks = written_marks(abstain, skip, classes)
         if suffix_of(path) == ".npy":
+            if group is not None:
+                raise AnnotationError(
+                    f"group={group!r} names a column, which a matrix does not have; store a long "
+                    "table (.csv, .parquet), or declare families with AnnotationTable.with_groups"
+                )
             return _from_dense(path, classes, tasks, integer_marks(marks))
         frame = read_frame(path)
         names = {
@@ -113,6 +120,8 @@ def read_annotations(
         }
         if weight is not None:
             names["weight"] = weight
+        if group is not None:
+            names["group"] = group
         if passes is not None:
             names["passes"] = passes
         if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):

@@ -12,6 +12,7 @@ from manyhands.cli.options import (
     Abstain,
     Classes,
     Gold,
+    Groups,
     Json,
     KeepFormulas,
     Label,
@@ -86,6 +87,7 @@ def aggregate(
     classes: Classes = None,
     abstain: Abstain = None,
     skip: Skip = None,
+    groups: Groups = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -99,7 +101,7 @@ def aggregate(
     from manyhands.registry import find_aggregator
 
     refuse_overwriting([out], [table, gold, known, classes])
-    options = table_options(task, worker, label, duplicates, classes, abstain, skip)
+    options = table_options(task, worker, label, duplicates, classes, abstain, skip, groups)
     kind = find_aggregator(method or "dawid-skene")
     own = parse_settings(settings or [], kind)
     gold_file = read_gold_option(gold, options["classes"])

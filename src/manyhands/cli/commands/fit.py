@@ -13,6 +13,7 @@ from manyhands.cli.options import (
     Abstain,
     Classes,
     Gold,
+    Groups,
     Json,
     KeepFormulas,
     Label,
@@ -94,6 +95,7 @@ def fit(
     classes: Classes = None,
     abstain: Abstain = None,
     skip: Skip = None,
+    groups: Groups = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -115,7 +117,7 @@ def fit(
     from manyhands.registry import find_classifier
 
     refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
-    options = table_options(task, worker, label, duplicates, classes, abstain, skip)
+    options = table_options(task, worker, label, duplicates, classes, abstain, skip, groups)
     kind = find_classifier(method)
     own = parse_settings(settings or [], kind, reserved=RESERVED, protocol=protocol)
     if isinstance(own.get("validation"), list | dict | str):

@@ -1,0 +1,136 @@
+"""Families of annotators: names of groups whose members have a reason to share mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations.encoding import encode, missing_mask
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import AnyArray, IntArray
+
+RHO = 0.8
+"""Correlation of mistakes within a family, unless the user gives one."""
+
+ALONE = ""
+"""Family of an annotator who belongs to none."""
+
+
+def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
+    """Read the family of each annotator, as text of shape (R,); "" for an annotator without one.
+
+    Parameters
+    ----------
+    groups : dict {annotator id: family}, or sequence of shape (R,)
+        None, NaN and "" mean that the annotator stands alone, as do annotators left out of a dict.
+    annotators : array of shape (R,)
+
+    Raises
+    ------
+    AnnotationError
+        If a dict names an unknown annotator, or a sequence has another length.
+    """
+    if not isinstance(groups, Mapping):
+        if isinstance(groups, str) or np.shape(groups)[:1] != (len(annotators),):
+            raise AnnotationError(
+                f"groups={groups!r} must be a dict {{annotator: family}} or hold one family per "
+                f"annotator, shape ({len(annotators)},), with None for annotators who stand alone"
+            )
+        return names_of(groups)
+    names = np.full(len(annotators), ALONE, dtype=object)
+    if groups:
+        codes, _ = encode(
+            list(groups), annotators, argument="groups", vocabulary_name="the annotators"
+        )
+        names[codes] = names_of(list(groups.values()))
+    return names.astype(str)
+
+
+def names_of(values: Any) -> AnyArray:
+    """Names of families as text; "" where missing. A family 3 and a family "3" are the same."""
+    given = np.empty(len(values), dtype=object)
+    given[:] = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    given[missing_mask(given)] = ALONE
+    return given.astype(str)
+
+
+def groups_of_rows(values: Any, annotator: IntArray, annotators: AnyArray) -> AnyArray:
+    """Family of each annotator, from a column with one family per row, shape (R,).
+
+    Raises
+    ------
+    AnnotationError
+        If an annotator has two families.
+    """
+    if np.shape(values) != annotator.shape:
+        raise AnnotationError(
+            f"group has shape {np.shape(values)}; one family per row, {annotator.shape}, is needed"
+        )
+    names = names_of(values)
+    found, code = np.unique(names, return_inverse=True)
+    pairs = np.unique(np.column_stack([annotator, code])[names != ALONE], axis=0)
+    twice = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0])
+    if len(twice):
+        (who, one), (_, other) = pairs[twice[0] : twice[0] + 2]
+        raise AnnotationError(
+            f"group gives annotator {annotators[who].item()!r} two families, {str(found[one])!r} "
+            f"and {str(found[other])!r}; give each annotator one (the broader, if one is part of "
+            "the other)"
+        )
+    groups = np.full(len(annotators), ALONE, dtype=found.dtype)
+    groups[pairs[:, 0]] = found[pairs[:, 1]]
+    return groups
+
+
+def merged_groups(
+    mine: AnyArray | None, theirs: AnyArray | None, codes: IntArray, annotators: AnyArray
+) -> AnyArray | None:
+    """Families of the annotators of two tables, shape (R,); None if neither table knows any.
+
+    Parameters
+    ----------
+    mine, theirs : text arrays of shape (R1,) and (R2,), or None
+        ``mine`` belongs to the first R1 of the merged annotators.
+    codes : integer array of shape (R2,)
+        Place of each annotator of the other table among the merged ones.
+    annotators : array of shape (R,)
+
+    Raises
+    ------
+    AnnotationError
+        If the tables put an annotator into different families.
+    """
+    if mine is None and theirs is None:
+        return None
+    merged = np.full(len(annotators), ALONE, dtype=object)
+    if mine is not None:
+        merged[: len(mine)] = mine
+    if theirs is not None:
+        told = theirs != ALONE
+        before, new = merged[codes[told]], theirs[told]
+        clash = np.flatnonzero((before != ALONE) & (before != new))
+        if len(clash):
+            who = annotators[codes[told][clash[0]]].item()
+            raise AnnotationError(
+                f"the added table has annotator {who!r} in the family {new[clash[0]].item()!r}, "
+                f"this one in {before[clash[0]]!r}; give both the same groups (with_groups)"
+            )
+        merged[codes[told]] = new
+    return merged.astype(str)
+
+
+def check_rho(rho: Any) -> float:
+    """Check a correlation within families.
+
+    Raises
+    ------
+    AnnotationError
+        If it is outside [0, 1].
+    """
+    if not 0 <= rho <= 1:
+        raise AnnotationError(
+            f"rho={rho!r} must be from 0 (members are independent) to 1 (a family has one vote)"
+        )
+    return float(rho)

@@ -1,0 +1,359 @@
+"""Dawid-Skene corrected by a few gold labels: logistic regressions averaged by their evidence.
+
+.. [1] D. J. C. MacKay. The evidence framework applied to classification networks. Neural
+   Computation 4(5), 1992 (the evidence by Laplace's method).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack
+from scipy.special import log_softmax, softmax
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.groups import ALONE, RHO
+from manyhands.inference.base import BaseAggregator, known_prior
+from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.inference.em import log_likelihoods, total_em_counts
+from manyhands.inference.families import family_codes, member_weights
+from manyhands.inference.gold_regression import (
+    Design,
+    features_of,
+    maximum_a_posteriori,
+    priors,
+)
+from manyhands.inference.shared_mistakes import partitions
+from manyhands.inference.vote_sums import (
+    by_instance,
+    clamp_to_gold,
+    weight_of_pairs,
+)
+from manyhands.inference.votes import SHARD, Votes, concatenate_rows, fill_rows, zip_shards
+from manyhands.typing import FloatArray, IntArray
+
+LEAST_GOLD, LEAST_GOLD_WITH_FAMILIES = 10, 50
+"""Annotated gold instances from which on the fit is corrected."""
+
+SCALES = ((0.1, 0.15), (0.3, 0.3), (0.8, 0.4))
+"""Prior sd of an annotator's deviation, and of the common terms (slope, class intercepts)."""
+
+CUT_MASS = 0.2
+"""Prior probability that annotators who agree form families."""
+
+TEMPERED_RHO = 0.3
+
+
+class GoldCorrected(BaseAggregator):
+    """Correct Dawid-Skene by 10 or more gold labels, which also choose families if there are any.
+
+    If annotators share mistakes, the posterior of `DawidSkene` is too sure and may follow the
+    largest family; gold given to it directly has little weight among all the annotations. Here the
+    gold labels fit logistic regressions with strong priors on several bases: the posterior of
+    `DawidSkene`, the same tempered, the plain votes, and, if there are at most 15 annotators who
+    annotate at least 30 % of the instances each, fits with annotators who agree as families. The
+    result is their mean, weighted by evidence.
+
+    Give gold for instances drawn at random, not for those on which annotators differ.
+
+    Parameters
+    ----------
+    ties : {"first", "random", "distribute"}, default="first"
+        Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
+        because the posterior is already distributed.
+    random_state : int, RandomState or None
+        Seed for ``ties="random"``.
+
+    Attributes
+    ----------
+    corrected_ : bool
+        Whether there was enough gold: 10 annotated instances, or 50 if families are declared
+        (below, declared families do more than the correction). If not, the result is that of
+        `DawidSkene` with the gold.
+    base_weights_ : dict {str: float}
+        Weight of each base in the mean ("Dawid-Skene", "tempered", "votes", and
+        "families: 0+1, 2+3+4" by annotator ids); empty unless corrected.
+    log_likelihood_ : array of shape (n_iter_,)
+        That of `DawidSkene`.
+
+    Notes
+    -----
+    With the log posterior j of a base, its own annotations of the instance removed,
+
+        score[i, c] = a j[i, c] + b[c] + sum_{r: l_ir = c} (v + d[r])
+            + sum_g e[g] n_igc / sqrt(n_ig)
+
+    where n_igc members of the declared family g gave class c. Priors are normal: a ~ N(1, t),
+    b ~ N(0, t), d ~ N(0, s), v ~ N(0, .2) or, for the votes, N(.5, .3), e ~ N(0, 1.5 s), with
+    (s, t) = (.1, .15), (.3, .3), (.8, .4): three regressions per base, fitted by Newton's method.
+    The log evidence of each is log lik - |z|^2 / 2 - log det(I + S X' W X S) / 2 [1]_.
+    Abstentions are ignored.
+
+    References
+    ----------
+    .. [1] D. J. C. MacKay. The evidence framework applied to classification networks. Neural
+       Computation 4(5), 1992.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import GoldCorrected
+    >>> rng = np.random.default_rng(0)
+    >>> truth, copied = rng.integers(0, 2, (2, 300))
+    >>> judge = [np.where(rng.random(300) < 0.85, truth, 1 - truth) for _ in range(2)]
+    >>> machines = [np.where(rng.random(300) < 0.7, copied, truth) for _ in range(4)]
+    >>> A = np.stack([*judge, *machines], axis=1)
+    >>> gold = dict(enumerate(truth[:50].tolist()))
+    >>> model = GoldCorrected().fit(A, gold=gold)
+    >>> model.corrected_, bool((model.labels_ == truth).mean() > 0.8)
+    (True, True)
+    """
+
+    _warns_of_shared_mistakes = False
+
+    def __init__(self, *, ties: str = "first", random_state: Any = None) -> None:
+        self.ties = ties
+        self.random_state = random_state
+
+    def _refit(
+        self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None
+    ) -> None:
+        self._given = table
+        super()._refit(table, gold, start)
+
+    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        known = np.flatnonzero((np.diff(votes.start) > 0) & (_gold_of(votes) >= 0))
+        families = self._given.groups
+        has_families = families is not None and bool((families != ALONE).any())
+        self.corrected_ = len(known) >= (LEAST_GOLD_WITH_FAMILIES if has_families else LEAST_GOLD)
+        self._plain = DawidSkene(abstentions="ignore")
+        self._plain._infer(votes, start.copy(), rng)
+        self.log_likelihood_ = self._plain.log_likelihood_
+        self.n_iter_ = self._plain.n_iter_
+        self.base_weights_: dict[str, float] = {}
+        if not self.corrected_:
+            self.posterior_, self.class_prior_ = self._plain.posterior_, self._plain.class_prior_
+            return
+        self._families = None if families is None or not has_families else family_codes(families)
+        self._annotators = np.unique(votes.annotator[np.isin(votes.instance, known)])
+        self._regressions = self._fit_regressions(votes, start, known)
+        for one in self._regressions:
+            self.base_weights_.setdefault(one.base.name, 0.0)
+            self.base_weights_[one.base.name] += one.weight
+        self.posterior_ = self._mean(votes, [one.base.joint for one in self._regressions])
+        clamp_to_gold(votes, self.posterior_)
+        self.class_prior_ = known_prior(votes, self.posterior_)
+        self.posterior_[~votes.voted] = self.class_prior_
+        for one in self._regressions:
+            one.base.joint = np.zeros((0, votes.n_classes))  # Not needed to predict.
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        if not self.corrected_:
+            return self._plain._posterior(votes)
+        posterior = self._mean(votes, [one.base.joint_of(votes) for one in self._regressions])
+        posterior[~votes.voted] = self.class_prior_
+        return posterior
+
+    def _mean(self, votes: Votes, joints: list[FloatArray]) -> FloatArray:
+        """Mean of the regressions' probabilities, shape (n, C)."""
+        out = np.empty((votes.n_instances, votes.n_classes))
+        for shard, rows, *parts in zip_shards(votes.runs(SHARD), out, *joints):
+            rows[:] = 0.0
+            features = features_of(shard, self._annotators, self._families)
+            for one, joint in zip(self._regressions, parts, strict=True):
+                scores = (features @ one.coefficients[1:]).reshape(joint.shape)
+                rows += one.weight * softmax(one.coefficients[0] * joint + scores, axis=1)
+        return out
+
+    def _fit_regressions(
+        self, votes: Votes, start: FloatArray, known: IntArray
+    ) -> list[Regression]:
+        bases = _bases(votes, start)
+        masses = [1.0 / len(bases)] * len(bases)
+        if self._families is None:
+            cuts = [
+                _weighted_base(votes, start, family, self.annotators_)
+                for family in partitions(self._given)
+            ]
+            if cuts:
+                masses = [(1 - CUT_MASS) / len(bases)] * len(bases)
+                masses += [CUT_MASS / len(cuts)] * len(cuts)
+            bases += cuts
+        design = Design.of(votes, _gold_of(votes), known, self._annotators, self._families)
+        fitted = [
+            fit_regression(design, base, scale, np.log(mass))
+            for base, mass in zip(bases, masses, strict=True)
+            for scale in SCALES
+        ]
+        weights = softmax([one.weight for one in fitted])
+        kept = weights > 1e-6 * weights.max()
+        total = weights[kept].sum()
+        return [
+            replace(one, weight=float(w / total))
+            for one, w, keep in zip(fitted, weights, kept, strict=True)
+            if keep
+        ]
+
+
+def _gold_of(votes: Votes) -> IntArray:
+    return np.full(votes.n_instances, -1) if votes.gold is None else votes.gold
+
+
+# -- bases ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Base:
+    """A posterior that the regressions start from.
+
+    Attributes
+    ----------
+    name : str
+    joint : array of shape (n, C)
+        Log posterior of the fitted instances up to a constant, without their own annotations'
+        effect on the parameters and without their gold.
+    log_prior, log_confusion : arrays of shape (C,) and (R, C, C), or None
+        Parameters for new instances; None for the votes.
+    rho : float
+        Correlation that the joint is tempered by.
+    family : integer array of shape (R,) or None
+        Families whose weights the base uses.
+    """
+
+    name: str
+    joint: FloatArray
+    log_prior: FloatArray | None = None
+    log_confusion: FloatArray | None = None
+    rho: float = 0.0
+    family: IntArray | None = None
+
+    def joint_of(self, votes: Votes) -> FloatArray:
+        """Log posterior of new instances up to a constant, shape (n, C)."""
+        joint = np.zeros((votes.n_instances, votes.n_classes))
+        if self.log_confusion is None or self.log_prior is None:
+            return joint
+        votes = votes if self.family is None else with_families(votes, self.family)
+        fill_rows(joint, votes.shards(), partial(log_likelihoods, log_confusion=self.log_confusion))
+        return tempered(votes, joint + self.log_prior, self.rho)
+
+
+def _bases(votes: Votes, start: FloatArray) -> list[Base]:
+    """Dawid-Skene, the same tempered, and the votes."""
+    plain = _dawid_skene_base("Dawid-Skene", votes, start)
+    weak = replace(
+        plain,
+        name="tempered",
+        joint=tempered(votes, plain.joint, TEMPERED_RHO),
+        rho=TEMPERED_RHO,
+    )
+    return [plain, weak, Base("votes", np.zeros((votes.n_instances, votes.n_classes)))]
+
+
+def _weighted_base(
+    votes: Votes, start: FloatArray, family: IntArray, annotators: FloatArray
+) -> Base:
+    """Dawid-Skene with families found in the annotations."""
+    members = [annotators[family == f] for f in np.unique(family)]
+    listed = ", ".join("+".join(map(str, group)) for group in members if len(group) > 1)
+    base = _dawid_skene_base(f"families: {listed}", with_families(votes, family), start)
+    return replace(base, family=family)
+
+
+def _dawid_skene_base(name: str, votes: Votes, start: FloatArray) -> Base:
+    model = DawidSkene(abstentions="ignore", n_subtypes=1)
+    model._infer(votes, start.copy(), np.random.RandomState(0))
+    pseudo, _ = model._prior(votes.shards(), lambda _, rows: rows, 1)
+    counts = pseudo + total_em_counts(votes.shards(), model.posterior_).confusion
+    n_of_class = model.posterior_[votes.voted].sum(axis=0)
+    joint = concatenate_rows(
+        own_removed(shard, rows, counts, n_of_class)
+        for shard, rows in zip_shards(votes.runs(SHARD), model.posterior_)
+    )
+    log_prior = np.log(n_of_class + 1.0)
+    log_confusion = np.log(counts) - np.log(counts.sum(axis=2, keepdims=True))
+    return Base(name, joint, log_prior, log_confusion)
+
+
+def own_removed(
+    votes: Votes, posterior: FloatArray, counts: FloatArray, n_of_class: FloatArray
+) -> FloatArray:
+    """Log posterior whose parameters leave out the instance's own annotations, shape (n, C).
+
+    Parameters
+    ----------
+    votes : Votes
+        Without abstentions.
+    posterior : array of shape (n, C)
+        Under which the instances were counted.
+    counts : array of shape (R, C, C)
+        Expected counts plus pseudo-counts, indexed [annotator, true, given].
+    n_of_class : array of shape (C,)
+        Expected instances of each class.
+    """
+    p = posterior[votes.instance]
+    same = weight_of_pairs(votes, same_class=True)[:, None] * p
+    pair = weight_of_pairs(votes)[:, None] * p
+    tiny = 1e-10
+    given = np.maximum(counts[votes.annotator, :, votes.response] - same, tiny)
+    asked = np.maximum(counts.sum(axis=2)[votes.annotator] - pair, 2 * tiny)
+    terms = np.log(given) - np.log(asked)
+    if votes.weight is not None:
+        terms *= votes.weight[:, None]
+    joint = np.log(np.maximum(n_of_class - posterior, 0.0) + 1.0)
+    joint += (
+        csr_matrix(
+            (np.ones(len(terms)), np.arange(len(terms)), votes.start),
+            shape=(votes.n_instances, len(terms)),
+        )
+        @ terms
+    )
+    return joint
+
+
+def tempered(votes: Votes, joint: FloatArray, rho: float) -> FloatArray:
+    """Divide by the design effect 1 + (n - 1) rho of n annotations (the sum of their weights)."""
+    n = by_instance(votes)
+    tempered_joint: FloatArray = joint / (1.0 + np.maximum(n - 1.0, 0.0) * rho)[:, None]
+    return tempered_joint
+
+
+def with_families(votes: Votes, family: IntArray) -> Votes:
+    """Multiply the weights with those of families."""
+    weight = member_weights(votes.instance, votes.annotator, family, RHO)
+    return replace(votes, weight=weight if votes.weight is None else weight * votes.weight)
+
+
+# -- regressions -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A fitted regression.
+
+    Attributes
+    ----------
+    base : Base
+    coefficients : array of shape (D,)
+        Of the base's log posterior, then of the features.
+    weight : float
+        Log evidence plus log prior, later the weight in the mean.
+    """
+
+    base: Base
+    coefficients: FloatArray
+    weight: float
+
+
+def fit_regression(
+    design: Design, base: Base, scale: tuple[float, float], log_mass: float
+) -> Regression:
+    """Maximum a posteriori and its evidence, for one base and scale."""
+    joint = log_softmax(base.joint[design.known], axis=1)
+    features = hstack([csr_matrix(joint.reshape(-1, 1)), design.features], format="csr")
+    votes_only = base.log_confusion is None
+    mean, sd = priors(design, scale, joint.shape[1], features.shape[1], votes_only=votes_only)
+    coefficients, evidence = maximum_a_posteriori(features, design.gold, mean, sd)
+    return Regression(base, coefficients, evidence + log_mass)

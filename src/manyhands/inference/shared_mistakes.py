@@ -1,0 +1,381 @@
+"""Whether a set of annotators shares mistakes: a pooled tetrad [1]_, and the search for such sets.
+
+If one truth and independent skills explain the annotations of two classes, the covariance of two
+annotators is a product of their skills. So the mean product of centred annotations within a set A,
+times that within the rest B, equals the square of that across (with more classes, if annotators
+spread their mistakes alike):
+
+    excess = Q_AA Q_BB - Q_AB^2 = 0.
+
+.. [1] C. Spearman. The Abilities of Man. Macmillan, 1927 (tetrad differences).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
+
+from manyhands.agreement.pairs import cohen_kappa
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import resolve
+from manyhands.exceptions import (
+    AnnotationError,
+    NotIdentifiableWarning,
+    SharedMistakesWarning,
+    warn_caller,
+)
+from manyhands.inference.families import family_codes
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+DENSE = 0.3
+"""Only annotators of at least so many of the instances are searched: machines annotate most."""
+
+LEAST_Z = 4.0
+"""Random sets of human annotators exceed it in 2 % of cases."""
+
+MOST_ANNOTATORS, MOST_INSTANCES = 30, 3000
+"""The search looks at no more than these, so that it costs less than a fit."""
+
+LEAST_PAIRS = 30
+"""Instances that two annotators of the same side share, below which nothing is measured."""
+
+LEAST_SEARCHED = 3
+"""Smallest set that is searched: among many pairs of people, some agree by chance or by habit."""
+
+MOST_CUT = 15
+"""With more annotators, families are not chosen by gold."""
+
+N_RESAMPLES = 200
+
+
+@dataclass(frozen=True)
+class SharedMistakes:
+    """How far a set of annotators agrees beyond what one truth and their skills explain.
+
+    Attributes
+    ----------
+    members : tuple
+        Ids of the annotators of the set.
+    excess : float
+        Pooled tetrad Q_AA Q_BB - Q_AB^2; 0 if mistakes are independent, nan if not measurable.
+    se : float
+        Its standard error (bootstrap over instances); nan if not measurable.
+    searched : bool
+        Whether the set was found in the same annotations, which makes ``z`` too large.
+    """
+
+    members: tuple[Any, ...]
+    excess: float
+    se: float
+    searched: bool = False
+
+    @property
+    def measurable(self) -> bool:
+        """Whether both sides have enough instances with two annotations."""
+        return bool(np.isfinite(self.excess) and self.se > 0)
+
+    @property
+    def z(self) -> float:
+        """Excess in standard errors; nan if not measurable."""
+        return self.excess / self.se if self.measurable else np.nan
+
+    def __str__(self) -> str:
+        names = _listed(self.members)
+        if not self.measurable:
+            return (
+                f"Whether {names} share mistakes cannot be measured: too few instances have two "
+                "annotations by the others, or two by them."
+            )
+        if self.z > LEAST_Z:
+            return (
+                f"Annotators {names} agree with one another more than with the others, beyond "
+                f"what their skills explain (z = {self.z:.0f}). They share mistakes, or the others "
+                "do: annotations cannot tell which."
+            )
+        if self.z < 2:
+            return f"This family shows no shared mistakes: {names} (z = {self.z:.1f})."
+        return f"Whether {names} share mistakes is open (z = {self.z:.1f})."
+
+
+def shared_mistakes(
+    table: AnnotationTable, members: Any = None, *, random_state: int = 0
+) -> list[SharedMistakes]:
+    """Measure whether sets of annotators share mistakes, without gold.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    members : sequence of annotator ids, or of such sequences, optional
+        The set or sets. Default: the families of the table (`AnnotationTable.with_groups`) with at
+        least two members; without families, sets are searched among annotators who annotated at
+        least 30 % of the instances (clusters of three or more, average linkage by Cohen's kappa).
+    random_state : int, default=0
+        Seed of the bootstrap, and of the choice of 3,000 instances if there are more.
+
+    Returns
+    -------
+    list of SharedMistakes
+        In the order given, or of the families' names; searched sets by falling z. Printing one
+        says what it means.
+
+    Raises
+    ------
+    AnnotationError
+        If an annotator is unknown, or a set has fewer than two members or leaves out nobody.
+
+    Notes
+    -----
+    The measure is symmetric: if A shares mistakes and B does not, or B does and A's common factor
+    is the truth, the excess is the same. Mistakes that *all* annotators share leave no trace.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import AnnotationTable
+    >>> rng = np.random.default_rng(0)
+    >>> truth, copied = rng.integers(0, 2, (2, 1000))
+    >>> noisy = [np.where(rng.random(1000) < 0.8, truth, 1 - truth) for _ in range(4)]
+    >>> machines = [np.where(rng.random(1000) < 0.6, copied, truth) for _ in range(3)]
+    >>> table = AnnotationTable.from_matrix(np.stack([*noisy, *machines], axis=1))
+    >>> found = shared_mistakes(table)[0]
+    >>> found.members, found.z > 4
+    ((4, 5, 6), True)
+    """
+    rng = np.random.default_rng(random_state)
+    centred = _Centred.of(table, rng)
+    searched = members is None and (table.groups is None or not table.groups.any())
+    if searched:
+        sets = list(_clusters(centred))
+    elif members is None:
+        sets = _families(table)
+    else:
+        sets = [_codes(table, given) for given in _as_sets(members)]
+    found = [_measure(table, centred, codes, searched) for codes in sets]
+    if searched:
+        found.sort(key=lambda one: -one.z if one.measurable else np.inf)
+    return found
+
+
+def warn_of_shared_mistakes(table: AnnotationTable) -> None:
+    """Warn if annotators of many instances seem to share mistakes and no families are declared."""
+    if table.groups is not None or not _dense(table).any():
+        return
+    found = shared_mistakes(table)
+    if found and found[0].measurable and found[0].z > LEAST_Z:
+        warn_caller(
+            f"{found[0]} Say who belongs together (groups=; groups={{}} if nobody does), or give "
+            "gold for 20-50 instances drawn at random.",
+            SharedMistakesWarning,
+        )
+        return
+    unmeasured = _unmeasured(table)
+    if unmeasured is not None:
+        warn_caller(
+            f"{unmeasured} They agree with one another more than with the others. Say who belongs "
+            "together (groups=; groups={} if nobody does), or give gold for 20-50 instances drawn "
+            "at random.",
+            NotIdentifiableWarning,
+        )
+
+
+def _unmeasured(table: AnnotationTable) -> SharedMistakes | None:
+    """The annotators of many instances, if the others are too sparse to measure against.
+
+    None also if they do not agree with one another more than with the others.
+    """
+    dense = np.flatnonzero(_dense(table))
+    centred = _Centred.of(table, np.random.default_rng(0))
+    six = _six_sums(centred, dense)
+    n_within, n_others, n_across = (six[3:] > 0).sum(axis=1)
+    if n_others >= LEAST_PAIRS or min(n_within, n_across) < LEAST_PAIRS:
+        return None
+    resampled = centred.draws @ six.T
+    gap = resampled[:, 0] / resampled[:, 3] - resampled[:, 2] / resampled[:, 5]
+    if gap.mean() < LEAST_Z * gap.std():
+        return None
+    return SharedMistakes(tuple(table.annotators[dense].tolist()), np.nan, np.nan)
+
+
+# -- the tetrad -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Centred:
+    """Annotations as centred indicators: e = onehot(label) - the annotator's shares of classes.
+
+    Attributes
+    ----------
+    table : AnnotationTable
+        At most `MOST_INSTANCES` instances, one annotation of each pair.
+    values : array of shape (m, C)
+    draws : array of shape (B, n)
+        How often each bootstrap sample holds each instance.
+    """
+
+    table: AnnotationTable
+    values: FloatArray
+    draws: FloatArray
+
+    @classmethod
+    def of(cls, table: AnnotationTable, rng: np.random.Generator) -> _Centred:
+        annotated = np.flatnonzero(np.bincount(table.instance, minlength=table.n_instances) > 1)
+        if len(annotated) > MOST_INSTANCES:
+            annotated = np.sort(rng.choice(annotated, MOST_INSTANCES, replace=False))
+        part = table[annotated]
+        pairs = part.instance.astype(np.int64) * part.n_annotators + part.annotator
+        rows = np.flatnonzero(part.weight > 0)
+        part = part.take(rows[np.unique(pairs[rows], return_index=True)[1]])
+        cells = part.annotator * np.int64(part.n_classes) + part.label
+        counts = np.bincount(cells, minlength=part.n_annotators * part.n_classes)
+        counts = counts.reshape(part.n_annotators, part.n_classes)
+        own = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        values = np.eye(part.n_classes)[part.label] - own[part.annotator]
+        draws = rng.poisson(1.0, (N_RESAMPLES, part.n_instances)).astype(np.float64)
+        return cls(part, values, draws)
+
+    def sums(self, rows: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sum of e (n, C), of |e|^2 (n,), and number of the given annotations, per instance."""
+        n, instance = self.table.n_instances, self.table.instance[rows]
+        values = self.values[rows]
+        columns = [*values.T, (values**2).sum(axis=1), np.ones(len(instance))]
+        sums: FloatArray = np.stack([np.bincount(instance, v, n) for v in columns], axis=1).astype(
+            np.float64
+        )
+        return sums[:, :-2], sums[:, -2], sums[:, -1]
+
+
+def _measure(
+    table: AnnotationTable, centred: _Centred, codes: IntArray, searched: bool
+) -> SharedMistakes:
+    """The excess of a set of annotator codes, and its standard error."""
+    members = tuple(table.annotators[codes].tolist())
+    six = _six_sums(centred, codes)
+    if ((six[3:] > 0).sum(axis=1) < LEAST_PAIRS).any():
+        return SharedMistakes(members, np.nan, np.nan, searched)
+    resampled = _excess(centred.draws @ six.T)
+    return SharedMistakes(
+        members, float(_excess(six.sum(axis=1))), float(np.std(resampled)), searched
+    )
+
+
+def _six_sums(centred: _Centred, codes: IntArray) -> FloatArray:
+    """Products and pairs within A, within B and across, for each instance, shape (6, n)."""
+    within = np.isin(centred.table.annotator, codes)
+    sums, squares, given = zip(centred.sums(within), centred.sums(~within), strict=True)
+    products = [((s**2).sum(axis=1) - q) / 2 for s, q in zip(sums, squares, strict=True)]
+    pairs = [k * (k - 1) / 2 for k in given]
+    return np.stack([*products, (sums[0] * sums[1]).sum(axis=1), *pairs, given[0] * given[1]])
+
+
+def _excess(six: FloatArray) -> FloatArray:
+    """Q_AA Q_BB - Q_AB^2 from sums of products and numbers of pairs, shape (..., 6)."""
+    q = six[..., :3] / np.maximum(six[..., 3:], 1.0)
+    excess: FloatArray = q[..., 0] * q[..., 1] - q[..., 2] ** 2
+    return excess
+
+
+# -- sets -----------------------------------------------------------------------------------------
+
+
+def _dense(table: AnnotationTable) -> BoolArray:
+    """Mask of the annotators of many instances: two to `MOST_ANNOTATORS` of them, or none."""
+    n_annotated = int((np.bincount(table.instance, minlength=table.n_instances) > 0).sum())
+    given = table.annotations_per_annotator()
+    dense = given >= max(DENSE * n_annotated, LEAST_PAIRS)
+    if dense.sum() > MOST_ANNOTATORS:
+        dense[np.argsort(-given, kind="stable")[MOST_ANNOTATORS:]] = False
+    return dense if dense.sum() > 1 else np.zeros_like(dense)
+
+
+def _clusters(centred: _Centred) -> Iterator[IntArray]:
+    """Clusters of three or more among the annotators of many instances, as annotator codes."""
+    dense = np.flatnonzero(_dense(centred.table))
+    n_active = int((centred.table.annotations_per_annotator() > 0).sum())
+    for cluster in clusters(centred.table, dense):
+        if LEAST_SEARCHED <= len(cluster) < n_active:
+            yield cluster
+
+
+def clusters(table: AnnotationTable, annotators: IntArray) -> list[IntArray]:
+    """Clusters of two or more annotator codes: average linkage by Cohen's kappa, in merge order."""
+    if len(annotators) < 2:
+        return []
+    found = [np.array([code]) for code in annotators]
+    for one, other, _, _ in linkage(squareform(distances(table, annotators)), "average"):
+        found.append(np.sort(np.concatenate([found[int(one)], found[int(other)]])))
+    return found[len(annotators) :]
+
+
+def partitions(table: AnnotationTable) -> list[IntArray]:
+    """Partitions of few annotators of many instances into likely families, each of shape (R,).
+
+    Cuts of the dendrogram into 2 to 6 clusters, and each cluster of three or more beside single
+    annotators. None if there are more than 15 annotators, or one annotated less than 30 %.
+    """
+    active = np.flatnonzero(table.annotations_per_annotator())
+    if not 3 <= len(active) <= MOST_CUT or len(active) > _dense(table).sum():
+        return []
+    tree = linkage(squareform(distances(table, active)), "average")
+    cuts = [fcluster(tree, k, "maxclust") for k in range(2, min(6, len(active) - 1) + 1)]
+    cuts += [
+        np.where(np.isin(active, members), 0, np.arange(1, len(active) + 1))
+        for members in clusters(table, active)
+        if LEAST_SEARCHED <= len(members) < len(active)
+    ]
+    found: dict[tuple[int, ...], IntArray] = {}
+    for cut in cuts:
+        _, first, code = np.unique(cut, return_index=True, return_inverse=True)
+        family = np.arange(table.n_annotators) + table.n_annotators
+        family[active] = np.argsort(np.argsort(first))[code]  # Numbered by the first member.
+        found[tuple(family.tolist())] = family
+    return list(found.values())
+
+
+def distances(table: AnnotationTable, annotators: IntArray) -> FloatArray:
+    """1 - Cohen's kappa of each pair of the given annotator codes; 1 if it is undefined, (k, k)."""
+    mine = table.select(annotators=table.annotators[annotators])
+    pairs = cohen_kappa(mine)
+    apart = 1.0 - np.eye(len(annotators))
+    apart[pairs.first, pairs.second] = 1.0 - np.nan_to_num(pairs.kappa, nan=0.0)
+    apart[pairs.second, pairs.first] = apart[pairs.first, pairs.second]
+    return np.maximum(apart, 0.0)
+
+
+def _families(table: AnnotationTable) -> list[IntArray]:
+    """Annotator codes of each declared family of two or more."""
+    codes = np.zeros(0, dtype=np.int64) if table.groups is None else family_codes(table.groups)
+    families = [np.flatnonzero(codes == code) for code in np.unique(codes)]
+    return [members for members in families if len(members) > 1]
+
+
+def _as_sets(members: Any) -> list[Any]:
+    """A list of sets, from one set or several."""
+    listed = list(members)
+    nested = [one for one in listed if not isinstance(one, str) and np.ndim(one) > 0]
+    return listed if listed and len(nested) == len(listed) else [listed]
+
+
+def _codes(table: AnnotationTable, members: Any) -> AnyArray:
+    codes = np.unique(
+        resolve(
+            np.asarray(members),
+            table.annotators,
+            argument="members",
+            vocabulary_name="the annotators",
+        )
+    )
+    if not 2 <= len(codes) < table.n_annotators:
+        raise AnnotationError(
+            f"members={list(members)!r} must name at least two annotators, and leave out some"
+        )
+    return codes
+
+
+def _listed(members: tuple[Any, ...]) -> str:
+    shown = ", ".join(str(name) for name in members[:6])
+    return shown + (f" and {len(members) - 6} more" if len(members) > 6 else "")

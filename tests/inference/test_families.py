@@ -1,0 +1,359 @@
+"""Families of annotators: their weights, and where tables keep them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyhands import (
+    AnnotationTable,
+    DawidSkene,
+    GoldCorrected,
+    MajorityVote,
+    OneCoinDawidSkene,
+)
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, SharedMistakesWarning
+from manyhands.inference import gold_corrected, gold_regression
+from manyhands.inference.families import family_weights
+from manyhands.inference.shared_mistakes import shared_mistakes
+from manyhands.inference.votes import make_votes
+from manyhands.io import read_annotations
+from manyhands.registry import all_aggregators
+
+# Random tables need not have two annotations of any instance.
+methods = pytest.mark.parametrize("cls", [cls for _, cls in all_aggregators()])
+
+
+def noisy(rng, y, accuracy):
+    return np.where(rng.random(len(y)) < accuracy, y, 1 - y)
+
+
+def independent(seed, n=400, r=7):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    return np.stack([noisy(rng, y, p) for p in rng.uniform(0.6, 0.9, r)], axis=1), y
+
+
+def with_machines(seed, n=400, humans=4, machines=4, accuracy=0.65):
+    """Independent humans (.8), and machines of which four in five answers are a common one."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    common = noisy(rng, y, accuracy)
+    alike = [
+        np.where(rng.random(n) < 0.8, common, noisy(rng, y, accuracy)) for _ in range(machines)
+    ]
+    people = [noisy(rng, y, 0.8) for _ in range(humans)]
+    return np.stack([*people, *alike], axis=1), y
+
+
+def machine_family(humans=4, machines=4):
+    return {humans + k: "machine" for k in range(machines)}
+
+
+# -- weights --------------------------------------------------------------------------------------
+
+
+def test_weights_computed_by_hand():
+    A = np.array([[0, 1, 1, 0], [0, -1, 1, 1], [-1, -1, 1, 0]])
+    table = AnnotationTable.from_matrix(A).with_groups({0: "a", 1: "a", 2: "a"}, rho=0.5)
+    by_hand = [0.5, 0.5, 0.5, 1, 1 / 1.5, 1 / 1.5, 1, 1, 1]
+    np.testing.assert_allclose(family_weights(table), by_hand)
+    np.testing.assert_allclose(make_votes(table).weight, by_hand)
+    np.testing.assert_allclose(family_weights(table, 1.0), [1 / 3] * 3 + [1, 0.5, 0.5, 1, 1, 1])
+    np.testing.assert_allclose(family_weights(table, 0.0), 1)
+
+
+def test_weights_multiply_the_users_and_count_members_with_one():
+    table = AnnotationTable.from_arrays(
+        [0, 0, 0, 1, 1], [0, 1, 2, 0, 1], [0, 1, 0, 1, 1], weight=[2, 0, 1, 3, 1]
+    ).with_groups(["f", "f", "f"], rho=1)
+    np.testing.assert_allclose(family_weights(table), [0.5, 1, 0.5, 0.5, 0.5])
+    np.testing.assert_allclose(make_votes(table).weight, [1, 0.5, 1.5, 0.5])
+
+
+def test_repeated_annotations_are_one_member():
+    table = AnnotationTable.from_arrays([0, 0, 0], [0, 0, 1], [0, 0, 1], duplicates="keep")
+    np.testing.assert_allclose(family_weights(table.with_groups(["f", "f"]), 1), 0.5)
+    np.testing.assert_allclose(family_weights(table.with_groups(["f", "g"]), 1), 1)
+
+
+def test_abstentions_count_members_who_abstained():
+    A = np.array([["a", "b", "?", "?"]])
+    table = AnnotationTable.from_matrix(A, ["a", "b"], abstain="?").with_groups(["f"] * 4, rho=1)
+    np.testing.assert_allclose(family_weights(table), 0.5)
+    np.testing.assert_allclose(make_votes(table, abstentions=True).weight, 0.5)
+
+
+@methods
+def test_no_correlation_is_no_family(cls):
+    A, _ = with_machines(0, n=120)
+    plain = AnnotationTable.from_matrix(A).with_groups({})
+    grouped = plain.with_groups(machine_family(), rho=0)
+    np.testing.assert_array_equal(cls().fit(plain).posterior_, cls().fit(grouped).posterior_)
+
+
+def test_a_unanimous_family_has_one_vote():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    people = [noisy(rng, y, 0.8) for _ in range(3)]
+    copied = noisy(rng, y, 0.7)
+    one = AnnotationTable.from_matrix(np.stack([*people, copied], axis=1)).with_groups({})
+    five = AnnotationTable.from_matrix(np.stack([*people, *[copied] * 5], axis=1))
+    five = five.with_groups(dict.fromkeys(range(3, 8), "f"), rho=1)
+    for model in (MajorityVote(), OneCoinDawidSkene(prior_strength=0)):
+        expected = model.fit(one).posterior_.copy()
+        np.testing.assert_allclose(model.fit(five).posterior_, expected, atol=1e-6)
+
+
+@methods
+def test_declared_machines_do_not_take_over(cls):
+    A, y = with_machines(1)
+    model = cls().fit(A, groups=machine_family())
+    assert (model.labels_ == y).mean() > 0.8
+    assert model.table_.groups.tolist() == [""] * 4 + ["machine"] * 4
+    np.testing.assert_allclose(model.predict_proba(A).sum(axis=1), 1)
+
+
+def test_families_of_the_fit_apply_to_new_instances():
+    A, _ = with_machines(2)
+    model = DawidSkene(n_subtypes=1).fit(A[:300], groups=machine_family())
+    new = AnnotationTable.from_matrix(A[300:])
+    expected = model.predict_proba(new)
+    np.testing.assert_allclose(model.predict_proba(new.with_groups(machine_family())), expected)
+    shuffled = new.select(annotators=new.annotators[::-1])
+    np.testing.assert_allclose(model.predict_proba(shuffled), expected)
+    loose = DawidSkene(n_subtypes=1).fit(A[:300], groups={}).predict_proba(new)
+    assert abs(loose - expected).max() > 0.1
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def test_tables_keep_families(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "task": ["a", "a", "b", "b", "c", "c"],
+            "worker": ["x", "y", "x", "z", "y", "z"],
+            "label": [0, 1, 0, 1, 1, 1],
+            "group": ["f", None, "f", "f", None, "f"],
+        }
+    )
+    table = AnnotationTable.from_frame(frame, group="group")
+    assert table.groups.tolist() == ["f", "", "f"]
+    assert table.take([0, 1]).groups.tolist() == ["f", "", "f"]
+    assert table[[1, 0]].groups.tolist() == ["f", "", "f"]
+    assert table.select(annotators=["z", "y"]).groups.tolist() == ["f", ""]
+    assert AnnotationTable.from_frame(table.to_frame(), group="group").equals(table)
+    for name, write in (("t.csv", "to_csv"), ("t.parquet", "to_parquet")):
+        getattr(table.to_frame(), write)(tmp_path / name, index=False)
+        assert read_annotations(tmp_path / name, group="group").equals(table)
+    arrays = AnnotationTable.from_arrays([0, 0, 1], [0, 1, 1], [0, 1, 0], group=[3, None, None])
+    assert arrays.groups.tolist() == ["3", ""]
+    assert not table.equals(table.with_groups(None))
+    assert table.with_groups(None).groups is None
+
+
+def test_merged_tables_merge_families():
+    mine = AnnotationTable.from_frame(
+        pd.DataFrame({"task": [0, 1], "worker": ["x", "y"], "label": [0, 1]})
+    ).with_groups({"x": "f"})
+    theirs = AnnotationTable.from_frame(
+        pd.DataFrame({"task": [2, 2, 2], "worker": ["w", "x", "y"], "label": [0, 1, 1]})
+    )
+    assert mine.with_added(theirs).groups.tolist() == ["f", "", ""]
+    both = mine.with_added(theirs.with_groups({"w": "f", "x": "f"}, rho=0.5))
+    assert dict(zip(both.annotators.tolist(), both.groups.tolist(), strict=True)) == {
+        "w": "f",
+        "x": "f",
+        "y": "",
+    }
+    assert both.group_rho == 0.8
+    with pytest.raises(AnnotationError, match="'x' in the family 'g', this one in 'f'"):
+        mine.with_added(theirs.with_groups({"x": "g"}))
+
+
+@pytest.mark.parametrize(
+    ("groups", "rho", "message"),
+    [
+        ({7: "f"}, 0.8, "groups holds 7"),
+        (["f"], 0.8, r"one family per annotator, shape \(2,\)"),
+        ("f", 0.8, "groups='f' must be a dict"),
+        ({0: "f"}, 1.5, "rho=1.5 must be from 0"),
+    ],
+)
+def test_wrong_families_are_named(groups, rho, message):
+    table = AnnotationTable.from_matrix(np.array([[0, 1], [1, 1]]))
+    with pytest.raises(AnnotationError, match=message):
+        table.with_groups(groups, rho)
+
+
+def test_an_annotator_has_one_family():
+    frame = pd.DataFrame({"task": [0, 1], "worker": ["x", "x"], "label": [0, 1], "g": ["e", "f"]})
+    with pytest.raises(AnnotationError, match="'x' two families, 'e' and 'f'"):
+        AnnotationTable.from_frame(frame, group="g")
+
+
+# -- shared mistakes ------------------------------------------------------------------------------
+
+
+def test_independent_annotators_have_no_excess():
+    z = np.array(
+        [
+            shared_mistakes(AnnotationTable.from_matrix(independent(seed)[0]), [0, 1, 2])[0].z
+            for seed in range(60)
+        ]
+    )
+    assert abs(z.mean()) < 1
+    assert 0.7 < z.std() < 1.5
+    assert z.max() < 4
+
+
+def test_excess_computed_by_hand():
+    A = with_machines(0, n=60)[0]
+    e = np.stack([c == A for c in (0, 1)], axis=2) * 1.0
+    e -= e.mean(axis=0)
+    inner = np.einsum("irc,isc->irs", e, e)
+    a, b = np.arange(4, 8), np.arange(4)
+
+    def mean(rows, columns):
+        return np.mean([inner[:, r, s] for r in rows for s in columns if r != s])
+
+    found = shared_mistakes(AnnotationTable.from_matrix(A), a)[0]
+    np.testing.assert_allclose(found.excess, mean(a, a) * mean(b, b) - mean(a, b) ** 2)
+
+
+def test_shared_mistakes_are_found_and_told():
+    table = AnnotationTable.from_matrix(with_machines(0)[0])
+    found = shared_mistakes(table)[0]
+    assert found.members == (4, 5, 6, 7)
+    assert found.searched
+    assert found.z > 6
+    assert "Annotators 4, 5, 6, 7 agree with one another more" in str(found)
+    declared = shared_mistakes(table.with_groups({4: "a", 5: "a", 0: "b", 1: "b"}))
+    assert [one.members for one in declared] == [(4, 5), (0, 1)]
+    assert not declared[0].searched
+    innocent = shared_mistakes(AnnotationTable.from_matrix(independent(0)[0]), [0, 1])[0]
+    assert "shows no shared mistakes: 0, 1" in str(innocent)
+    with pytest.raises(AnnotationError, match="at least two annotators, and leave out some"):
+        shared_mistakes(table, [3])
+
+
+def test_undeclared_machines_are_warned_of_and_people_not(recwarn):
+    A, _ = with_machines(0)
+    with pytest.warns(SharedMistakesWarning, match=r"4, 5, 6, 7.*\(z = .*Say who belongs"):
+        DawidSkene().fit(A)
+    recwarn.clear()
+    DawidSkene().fit(A, groups=machine_family())
+    DawidSkene().fit(A, groups={})
+    MajorityVote().fit(A)
+    for seed in range(5):
+        DawidSkene(n_subtypes=1).fit(independent(seed)[0])
+    assert not recwarn.list
+
+
+def test_one_human_an_instance_beside_machines_cannot_be_measured():
+    A, _ = with_machines(0, n=300, humans=30, machines=3)
+    keep = np.random.default_rng(0).integers(0, 30, 300)
+    A[:, :30] = np.where(np.arange(30) == keep[:, None], A[:, :30], -1)
+    with pytest.warns(NotIdentifiableWarning, match="30, 31, 32 share mistakes cannot be measured"):
+        DawidSkene().fit(A)
+
+
+# -- gold -----------------------------------------------------------------------------------------
+
+
+def some_gold(y, g, seed=0):
+    known = np.random.default_rng(seed).choice(len(y), g, replace=False)
+    return np.where(np.isin(np.arange(len(y)), known), y, -1)
+
+
+def test_gold_finds_the_family():
+    A, y = with_machines(3)
+    gold = some_gold(y, 30)
+    rest = gold < 0
+    model = GoldCorrected().fit(A, gold=gold)
+    with pytest.warns(SharedMistakesWarning):
+        plain = DawidSkene().fit(A, gold=gold)
+    right = (model.labels_ == y)[rest].mean()
+    assert right > 0.84 > (plain.labels_ == y)[rest].mean() + 0.1
+    assert model.corrected_
+    np.testing.assert_allclose(sum(model.base_weights_.values()), 1)
+    assert any("4+5+6+7" in name for name in model.base_weights_)
+    assert (model.posterior_[~rest, y[~rest]] == 1).all()
+    new = with_machines(4)
+    assert (model.predict(new[0]) == new[1]).mean() > 0.84
+
+
+@pytest.mark.parametrize(("groups", "g", "corrected"), [
+    (None, 9, False), (None, 10, True), ("machine", 49, False), ("machine", 50, True),
+])  # fmt: skip
+def test_gold_corrects_from_enough_on(groups, g, corrected):
+    A, y = with_machines(3)
+    families = machine_family() if groups else {}
+    model = GoldCorrected().fit(A, gold=some_gold(y, g), groups=families)
+    assert model.corrected_ == corrected
+    if not corrected:
+        plain = DawidSkene().fit(A, gold=some_gold(y, g), groups=families)
+        np.testing.assert_allclose(model.posterior_, plain.posterior_)
+
+
+def test_own_annotations_removed_computed_by_a_loop():
+    A, _ = with_machines(0, n=12, humans=2, machines=2)
+    table = AnnotationTable.from_matrix(A).with_groups({2: "f", 3: "f"})
+    votes = make_votes(table)
+    rng = np.random.default_rng(0)
+    posterior = rng.dirichlet([1, 1], 12)
+    w = np.array([1, 1, 1 / 1.8, 1 / 1.8])
+    counts = np.full((4, 2, 2), 0.5)
+    for i, r in np.ndindex(12, 4):
+        counts[r, :, A[i, r]] += w[r] * posterior[i]
+    expected = np.log(posterior.sum(axis=0) - posterior + 1)
+    for i, r in np.ndindex(12, 4):
+        for c in range(2):
+            without = counts[r, c].copy()
+            without[A[i, r]] -= w[r] * posterior[i, c]
+            expected[i, c] += w[r] * np.log(without[A[i, r]] / without.sum())
+    found = gold_corrected.own_removed(votes, posterior, counts, posterior.sum(axis=0))
+    np.testing.assert_allclose(found, expected)
+
+
+def test_regression_and_evidence_against_finite_differences():
+    rng = np.random.default_rng(0)
+    x, gold = rng.normal(size=(15, 3, 4)), rng.integers(0, 3, 15)
+    mean, sd = np.array([1.0, 0, 0.5, 0]), np.array([0.3, 0.5, 1, 2])
+
+    def log_density(z):
+        scores = x @ (mean + sd * z)
+        log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        return log_p[np.arange(15), gold].sum() - z @ z / 2
+
+    from scipy.sparse import csr_matrix
+
+    features = csr_matrix(x.reshape(-1, 4))
+    found, evidence = gold_regression.maximum_a_posteriori(features, gold, mean, sd)
+    z, h, unit = (found - mean) / sd, 1e-4, np.eye(4) * 1e-4
+    gradient = [(log_density(z + u) - log_density(z - u)) / (2 * h) for u in unit]
+    np.testing.assert_allclose(gradient, 0, atol=1e-5)
+    curvature = [
+        [
+            log_density(z + u + v) - log_density(z + u - v) - log_density(z - u + v)
+            + log_density(z - u - v)
+            for v in unit
+        ]
+        for u in unit
+    ]  # fmt: skip
+    _, determinant = np.linalg.slogdet(-np.array(curvature) / (4 * h**2))
+    np.testing.assert_allclose(evidence, log_density(z) - determinant / 2, atol=1e-4)
+
+
+@pytest.mark.data
+def test_judgebench():
+    from manyhands.datasets import load_judgebench
+
+    crowd = load_judgebench()
+    table = crowd.annotations
+    assert (table.n_annotations, len(table.abstentions)) == (2406, 44)
+    kinds = {a: "judge" if "o1" in a else "reward" for a in table.annotators.tolist()}
+    assert (MajorityVote().fit(table, groups=kinds).labels_ == crowd.y_train).mean() > 0.7
+    assert (DawidSkene().fit(table, groups=kinds).labels_ == crowd.y_train).mean() > 0.77
+    with pytest.warns(SharedMistakesWarning):
+        assert (DawidSkene().fit(table).labels_ == crowd.y_train).mean() < 0.68
