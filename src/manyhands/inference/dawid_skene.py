@@ -216,7 +216,7 @@ class DawidSkene(BaseAggregator):
         self, votes: Votes, shards: list[Votes], start: FloatArray, n_subtypes: int
     ) -> tuple[Model, float]:
         """Run EM; return the model and the strength of its prior."""
-        split = partial(_split_into_subtypes, n_subtypes=n_subtypes)
+        split = partial(split_into_subtypes, n_subtypes=n_subtypes)
         pseudo_counts, strength = self._prior(shards, split, n_subtypes)
         counts = total_em_counts(shards, start, split)
         history: list[float] = []
@@ -332,7 +332,7 @@ def _rates(hits: FloatArray, trials: FloatArray, state_rates: FloatArray) -> Flo
     return rates
 
 
-def _split_into_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:
+def split_into_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:
     """Split each class's mass among its subtypes by how much the votes disagree, shape (n, S)."""
     if n_subtypes == 1:
         return posterior

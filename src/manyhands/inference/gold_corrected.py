@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax, logsumexp, softmax
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import ALONE, RHO
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.dawid_skene import DawidSkene
-from manyhands.inference.em import log_likelihoods, total_em_counts
+from manyhands.inference.dawid_skene import DawidSkene, split_into_subtypes
+from manyhands.inference.em import e_step, log_likelihoods, total_em_counts
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.gold_regression import (
     Design,
@@ -26,13 +26,14 @@ from manyhands.inference.gold_regression import (
     maximum_a_posteriori,
     priors,
 )
+from manyhands.inference.probability import floored_log
 from manyhands.inference.shared_mistakes import partitions
 from manyhands.inference.vote_sums import (
     by_instance,
     clamp_to_gold,
     weight_of_pairs,
 )
-from manyhands.inference.votes import SHARD, Votes, concatenate_rows, fill_rows, zip_shards
+from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
 from manyhands.typing import FloatArray, IntArray
 
 LEAST_GOLD, LEAST_GOLD_WITH_FAMILIES = 10, 50
@@ -215,8 +216,10 @@ class Base:
     joint : array of shape (n, C)
         Log posterior of the fitted instances up to a constant, without their own annotations'
         effect on the parameters and without their gold.
-    log_prior, log_confusion : arrays of shape (C,) and (R, C, C), or None
-        Parameters for new instances; None for the votes.
+    log_prior, log_confusion : arrays of shape (S,) and (R, S, C), or None
+        Parameters for new instances, by states; None for the votes.
+    n_subtypes : int
+        States of each class.
     rho : float
         Correlation that the joint is tempered by.
     family : integer array of shape (R,) or None
@@ -227,17 +230,18 @@ class Base:
     joint: FloatArray
     log_prior: FloatArray | None = None
     log_confusion: FloatArray | None = None
+    n_subtypes: int = 1
     rho: float = 0.0
     family: IntArray | None = None
 
     def joint_of(self, votes: Votes) -> FloatArray:
         """Log posterior of new instances up to a constant, shape (n, C)."""
-        joint = np.zeros((votes.n_instances, votes.n_classes))
         if self.log_confusion is None or self.log_prior is None:
-            return joint
+            return np.zeros((votes.n_instances, votes.n_classes))
         votes = votes if self.family is None else with_families(votes, self.family)
-        fill_rows(joint, votes.shards(), partial(log_likelihoods, log_confusion=self.log_confusion))
-        return tempered(votes, joint + self.log_prior, self.rho)
+        shards = votes.shards()
+        joint = concatenate_rows(log_likelihoods(shard, self.log_confusion) for shard in shards)
+        return tempered(votes, sum_subtypes(joint + self.log_prior, self.n_subtypes), self.rho)
 
 
 def _bases(votes: Votes, start: FloatArray) -> list[Base]:
@@ -263,35 +267,48 @@ def _weighted_base(
 
 
 def _dawid_skene_base(name: str, votes: Votes, start: FloatArray) -> Base:
-    model = DawidSkene(abstentions="ignore", n_subtypes=1)
+    model = DawidSkene(abstentions="ignore")
     model._infer(votes, start.copy(), np.random.RandomState(0))
-    pseudo, _ = model._prior(votes.shards(), lambda _, rows: rows, 1)
-    counts = pseudo + total_em_counts(votes.shards(), model.posterior_).confusion
-    n_of_class = model.posterior_[votes.voted].sum(axis=0)
+    shards, n_subtypes = votes.shards(), model.n_subtypes_
+    parameters = floored_log(model._model.prior), floored_log(model._model.responses)
+    states = concatenate_rows(e_step(shard, *parameters)[0] for shard in shards)
+    split = partial(split_into_subtypes, n_subtypes=n_subtypes)
+    counts = model._prior(shards, split, n_subtypes)[0] + total_em_counts(shards, states).confusion
+    n_of_state = states[votes.voted].sum(axis=0)
     joint = concatenate_rows(
-        own_removed(shard, rows, counts, n_of_class)
-        for shard, rows in zip_shards(votes.runs(SHARD), model.posterior_)
+        sum_subtypes(own_removed(shard, rows, counts, n_of_state), n_subtypes)
+        for shard, rows in zip_shards(votes.runs(SHARD), states)
     )
-    log_prior = np.log(n_of_class + 1.0)
+    log_prior = np.log(n_of_state + 1.0)
     log_confusion = np.log(counts) - np.log(counts.sum(axis=2, keepdims=True))
-    return Base(name, joint, log_prior, log_confusion)
+    return Base(name, joint, log_prior, log_confusion, n_subtypes)
+
+
+def sum_subtypes(joint: FloatArray, n_subtypes: int) -> FloatArray:
+    """Log of the sum over the subtypes of each class, shape (n, C)."""
+    if n_subtypes == 1:
+        return joint
+    summed: FloatArray = logsumexp(joint.reshape(len(joint), -1, n_subtypes), axis=2)
+    return summed
 
 
 def own_removed(
-    votes: Votes, posterior: FloatArray, counts: FloatArray, n_of_class: FloatArray
+    votes: Votes, posterior: FloatArray, counts: FloatArray, n_of_state: FloatArray
 ) -> FloatArray:
-    """Log posterior whose parameters leave out the instance's own annotations, shape (n, C).
+    """Log posterior whose parameters leave out the instance's own annotations, shape (n, S).
+
+    A state is a class, or a subtype of one.
 
     Parameters
     ----------
     votes : Votes
         Without abstentions.
-    posterior : array of shape (n, C)
+    posterior : array of shape (n, S)
         Under which the instances were counted.
-    counts : array of shape (R, C, C)
-        Expected counts plus pseudo-counts, indexed [annotator, true, given].
-    n_of_class : array of shape (C,)
-        Expected instances of each class.
+    counts : array of shape (R, S, C)
+        Expected counts plus pseudo-counts, indexed [annotator, state, given].
+    n_of_state : array of shape (S,)
+        Expected instances of each state.
     """
     p = posterior[votes.instance]
     same = weight_of_pairs(votes, same_class=True)[:, None] * p
@@ -302,7 +319,7 @@ def own_removed(
     terms = np.log(given) - np.log(asked)
     if votes.weight is not None:
         terms *= votes.weight[:, None]
-    joint = np.log(np.maximum(n_of_class - posterior, 0.0) + 1.0)
+    joint = np.log(np.maximum(n_of_state - posterior, 0.0) + 1.0)
     joint += (
         csr_matrix(
             (np.ones(len(terms)), np.arange(len(terms)), votes.start),
