@@ -313,6 +313,8 @@ def test_cells_and_names(mine):
         "mine/c": "c",
         rows[2].file: "c",
         "own": "c",
+        "mine": "abc",
+        "Mine": "abc",
     }.items():
         assert "".join(row.label for row in select_rows(rows, what)) == expected
     with pytest.raises(AnnotationError, match="did you mean p/two"):

@@ -59,7 +59,8 @@ Results = Annotated[
 What = Annotated[
     Optional[list[str]],  # noqa: UP045 - typer reads this at run time
     typer.Argument(
-        help="Ids or files of rows, tables (chu2021/table1), papers, or all.", show_default="all"
+        help="Ids or files of rows, tables (chu2021/table1), papers, methods, or all.",
+        show_default="all",
     ),
 ]
 Jobs = Annotated[

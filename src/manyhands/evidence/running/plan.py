@@ -109,7 +109,9 @@ class Job:
 
 
 def select_rows(rows: Sequence[Row], what: str) -> list[Row]:
-    """Return the rows that a name selects: a row, its file, a table, a paper, or "all".
+    """Return the rows that a name selects: a row, its file, a table, a paper, a method, or "all".
+
+    A method is the first part of a row's id; hyphens are allowed, as in `manyhands fit`.
 
     Raises
     ------
@@ -118,21 +120,28 @@ def select_rows(rows: Sequence[Row], what: str) -> list[Row]:
     """
     if what == "all":
         return list(rows)
-    file = Path(what).resolve()
+    file, method = Path(what).resolve(), what.lower().replace("-", "_")
     found = [
         row
         for row in rows
-        if what in (row.id, table_of(row), paper_of(row)) or Path(row.file).resolve() == file
+        if what in (row.id, table_of(row), paper_of(row))
+        or method == _method_of(row)
+        or Path(row.file).resolve() == file
     ]
     if not found:
         names = dict.fromkeys(
-            name for row in rows for name in (paper_of(row), table_of(row), row.id)
+            name for row in rows for name in (paper_of(row), table_of(row), _method_of(row), row.id)
         )
+        tables = ", ".join(dict.fromkeys(table_of(row) for row in rows)) or "none"
         raise AnnotationError(
-            f"WHAT={what!r} is not a row, table or paper here{did_you_mean(what, names)}; write "
-            f"all, or one of {', '.join(dict.fromkeys(table_of(row) for row in rows)) or 'none'}"
+            f"WHAT={what!r} is not a row, table, paper or method here{did_you_mean(what, names)}; "
+            f"write all, or one of {tables}"
         )
     return found
+
+
+def _method_of(row: Row) -> str:
+    return row.id.partition("/")[0]
 
 
 def list_cells(rows: Iterable[Row], seeds: int | None = None) -> list[Cell]:
