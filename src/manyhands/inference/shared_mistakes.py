@@ -38,7 +38,7 @@ DENSE = 0.3
 LEAST_Z = 4.0
 """Random sets of human annotators exceed it in 2 % of cases."""
 
-MOST_ANNOTATORS, MOST_INSTANCES = 30, 3000
+MOST_ANNOTATORS, MOST_INSTANCES = 30, 2000
 """The search looks at no more than these, so that it costs less than a fit."""
 
 LEAST_PAIRS = 30
@@ -50,7 +50,7 @@ LEAST_SEARCHED = 3
 MOST_CUT = 15
 """With more annotators, families are not chosen by gold."""
 
-N_RESAMPLES = 200
+N_RESAMPLES = 100
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def shared_mistakes(
         least two members; without families, sets are searched among annotators who annotated at
         least 30 % of the instances (clusters of three or more, average linkage by Cohen's kappa).
     random_state : int, default=0
-        Seed of the bootstrap, and of the choice of 3,000 instances if there are more.
+        Seed of the bootstrap, and of the choice of 2,000 instances if there are more.
 
     Returns
     -------
@@ -146,26 +146,28 @@ def shared_mistakes(
     >>> found.members, found.z > 4
     ((4, 5, 6), True)
     """
-    rng = np.random.default_rng(random_state)
-    centred = _Centred.of(table, rng)
-    searched = members is None and (table.groups is None or not table.groups.any())
-    if searched:
-        sets = list(_clusters(centred))
-    elif members is None:
+    centred = _Centred.of(table, np.random.default_rng(random_state))
+    if members is not None:
+        sets = [_codes(table, given) for given in _as_sets(members)]
+    elif table.groups is not None and table.groups.any():
         sets = _families(table)
     else:
-        sets = [_codes(table, given) for given in _as_sets(members)]
-    found = [_measure(table, centred, codes, searched) for codes in sets]
-    if searched:
-        found.sort(key=lambda one: -one.z if one.measurable else np.inf)
-    return found
+        return _searched(table, centred)
+    return [_measure(table, centred, codes) for codes in sets]
+
+
+def _searched(table: AnnotationTable, centred: _Centred) -> list[SharedMistakes]:
+    """Clusters of annotators of many instances, by falling z; those not measurable are last."""
+    found = [_measure(table, centred, codes, searched=True) for codes in _clusters(centred)]
+    return sorted(found, key=lambda one: -one.z if one.measurable else np.inf)
 
 
 def warn_of_shared_mistakes(table: AnnotationTable) -> None:
     """Warn if annotators of many instances seem to share mistakes and no families are declared."""
     if table.groups is not None or not _dense(table).any():
         return
-    found = shared_mistakes(table)
+    centred = _Centred.of(table, np.random.default_rng(0))
+    found = _searched(table, centred)
     if found and found[0].measurable and found[0].z > LEAST_Z:
         warn_caller(
             f"{found[0]} Say who belongs together (groups=; groups={{}} if nobody does), or give "
@@ -173,7 +175,7 @@ def warn_of_shared_mistakes(table: AnnotationTable) -> None:
             SharedMistakesWarning,
         )
         return
-    unmeasured = _unmeasured(table)
+    unmeasured = _unmeasured(table, centred)
     if unmeasured is not None:
         warn_caller(
             f"{unmeasured} They agree with one another more than with the others. Say who belongs "
@@ -183,13 +185,12 @@ def warn_of_shared_mistakes(table: AnnotationTable) -> None:
         )
 
 
-def _unmeasured(table: AnnotationTable) -> SharedMistakes | None:
+def _unmeasured(table: AnnotationTable, centred: _Centred) -> SharedMistakes | None:
     """The annotators of many instances, if the others are too sparse to measure against.
 
     None also if they do not agree with one another more than with the others.
     """
-    dense = np.flatnonzero(_dense(table))
-    centred = _Centred.of(table, np.random.default_rng(0))
+    dense = np.flatnonzero(_dense(centred.table))
     six = _six_sums(centred, dense)
     n_within, n_others, n_across = (six[3:] > 0).sum(axis=1)
     if n_others >= LEAST_PAIRS or min(n_within, n_across) < LEAST_PAIRS:
@@ -250,7 +251,7 @@ class _Centred:
 
 
 def _measure(
-    table: AnnotationTable, centred: _Centred, codes: IntArray, searched: bool
+    table: AnnotationTable, centred: _Centred, codes: IntArray, *, searched: bool = False
 ) -> SharedMistakes:
     """The excess of a set of annotator codes, and its standard error."""
     members = tuple(table.annotators[codes].tolist())
