@@ -244,6 +244,25 @@ def test_aggregate_prints_the_first_labels_and_where_the_others_are(home):
     assert result.stderr == ""
 
 
+def test_a_column_of_families_reaches_aggregate_and_fit(home):
+    """Four copies of one annotator outvote three others, unless they are a family."""
+    rows = [(i, f"copy {k}", i % 2, "copies") for i in range(40) for k in range(4)]
+    rows += [(i, f"person {k}", 0, "") for i in range(40) for k in range(3)]
+    write_csv(home / "F.csv", [("task", "worker", "label", "family"), *rows])
+    arguments = ("aggregate", "F.csv", "--method", "majority-vote")
+    alone = [row["label"] for row in done_json(*arguments)["labels"]]
+    family = [row["label"] for row in done_json(*arguments, "--groups", "family")["labels"]]
+    assert {*alone} == {0, 1}
+    assert {*family} == {0}
+    named = [line.split(",") for line in (home / "A.csv").read_text().replace('"', "").split()]
+    families = ["family", *(f"of {worker[0]}" for _, worker, _ in named[1:])]
+    write_csv(home / "G.csv", [[*row, name] for row, name in zip(named, families, strict=True)])
+    done(*fit_arguments("--groups", "family", annotations="G.csv"))
+    np.save(home / "A.npy", np.array([[0, 1], [1, 1]]))
+    says = ["names a column, which a matrix does not have"]
+    refused(3, "aggregate", "A.npy", "--groups", "family", says=says)
+
+
 def test_aggregate_compares_all_methods(home):
     text = done("aggregate", "A.csv", "--compare", "--gold", "gold.csv").stdout
     assert "DawidSkene" in text

@@ -139,6 +139,7 @@ def test_tables_keep_families(tmp_path):
     )
     table = AnnotationTable.from_frame(frame, group="group")
     assert table.groups.tolist() == ["f", "", "f"]
+    assert "3 annotators (1 family), 2 classes" in repr(table)
     assert table.take([0, 1]).groups.tolist() == ["f", "", "f"]
     assert table[[1, 0]].groups.tolist() == ["f", "", "f"]
     assert table.select(annotators=["z", "y"]).groups.tolist() == ["f", ""]

@@ -12,7 +12,7 @@ from manyhands.annotations import arrays, frames, html
 from manyhands.annotations.columns import SOURCES, Columns, checked, frozen, read_sources
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import check_positions, resolve
-from manyhands.annotations.groups import RHO, read_groups
+from manyhands.annotations.groups import ALONE, RHO, read_groups
 from manyhands.annotations.ids import GIVEN, InstanceOrder, names_ids
 from manyhands.annotations.passes import PASSES
 from manyhands.annotations.selection import (
@@ -154,9 +154,11 @@ class AnnotationTable:
             for name, pairs in (("abstentions", self.abstentions), ("skips", self.skips))
             if len(pairs)
         )
+        named = set() if self.groups is None else set(self.groups.tolist()) - {ALONE}
+        families = f" ({len(named)} {'family' if len(named) == 1 else 'families'})" if named else ""
         return (
             f"AnnotationTable({self.n_annotations} annotations{added}{passed}: {self.n_instances} "
-            f"instances x {self.n_annotators} annotators, {self.n_classes} classes)"
+            f"instances x {self.n_annotators} annotators{families}, {self.n_classes} classes)"
         )
 
     def _repr_html_(self) -> str:
