@@ -324,6 +324,20 @@ def test_gold_labels_to_measure_by_are_matched_by_index(data, make):
         make().set_params(validation=(shuffled, gold.add_prefix("x"))).fit(X, table)
 
 
+def test_a_report_matches_labels_gold_and_posterior_by_id(data):
+    X, long, gold = data
+    table = AnnotationTable.from_frame(long, tasks=X.index)
+    proba = pd.DataFrame(np.eye(3)[gold] * 0.7 + 0.1, index=X.index)
+    for name, values in (("labels", gold), ("gold", gold), ("posterior", proba)):
+        both = [
+            summarize(table, **{name: v}) for v in (values, values.sample(frac=1, random_state=0))
+        ]
+        for part in ("labels", "gold", "annotators"):
+            assert repr(both[0][part]) == repr(both[1][part])
+    with pytest.raises(AnnotationError, match=r"rows of gold .*do not match by id"):
+        summarize(table, gold=gold.add_prefix("x"))
+
+
 def test_a_frame_to_measure_by_needs_the_names_of_fit(data):
     X, long, gold = data
     table = AnnotationTable.from_frame(long, tasks=X.index)

@@ -153,7 +153,7 @@ def test_slips_are_found_by_a_trained_classifier():
     A[certain, 1] = (y[certain] + 1) % 3
     ing = CrowdInGClassifier(max_epochs=10, adversarial_epochs=1)
     for model in (CrowdLayerClassifier(max_epochs=15), ing):
-        model.set_params(random_state=0).fit(X, A)
+        model.set_params(random_state=0, init_scale=2.0).fit(X, A)
         least = summarize(A, classifier=model, X=X)["unexpected"]["least"]["rows"]
         assert {(i, 1) for i in certain} <= {(row["id"], row["annotator"]) for row in least}
         assert all(row["annotator"] != 4 for row in least[:20])

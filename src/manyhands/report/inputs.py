@@ -14,8 +14,10 @@ from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import encode, equal_mask, missing_mask
+from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
 from manyhands.exceptions import AnnotationError
+from manyhands.inference.inputs import probabilities_of
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.report.expectations import Expectations, find_expectations
@@ -109,14 +111,19 @@ def read_inputs(
     )
 
 
-def _in_order(table: AnnotationTable, X: Any) -> Any:
+def _in_order(table: AnnotationTable, X: Any, argument: str = "X") -> Any:
     """Put the rows of X into the order of the table's instances, if both have ids."""
-    ids = matched(table, X, argument="table").instances
+    ids = matched(table, X, argument="table", rows_argument=argument).instances
     return X if same_ids(ids, table.instances) else _safe_indexing(X, rows_of(table.instances, ids))
 
 
 def read_labels(values: Any, table: AnnotationTable, argument: str) -> IntArray:
-    """Class codes of one value per instance; -1 where it is missing (None, NaN, or -1)."""
+    """Class codes of one value per instance; -1 where it is missing (None, NaN, or -1).
+
+    A pandas Series with an index of its own is matched with the instances by id.
+    """
+    if hasattr(values, "iloc") and not is_default_index(values.index):
+        values = _in_order(table, values, argument)
     values = np.asarray(values)
     if values.shape != (table.n_instances,):
         raise AnnotationError(
@@ -267,6 +274,8 @@ def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
         codes = _known(read_labels(labels, table, "labels"), table, "labels")
         marks = (np.arange(table.n_classes) == codes[:, None]).astype(np.float64)
         return Inferred("the labels given", "given", codes, marks, probable=False)
+    if as_frame(posterior) is not None:
+        posterior = probabilities_of(table, posterior, "posterior")
     posterior = np.asarray(posterior, dtype=np.float64)
     if posterior.shape != (table.n_instances, table.n_classes):
         raise AnnotationError(
