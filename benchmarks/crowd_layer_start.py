@@ -8,10 +8,12 @@ loses (classes with annotations that it predicts for no left-out instance), then
 mean share of a left-out instance's annotations that equal the predicted class. Neither gold labels
 nor test parts are used for this.
 
-Afterwards, the default is checked with 40 seeds on the two sets where classes were lost; that table
-shows test accuracy too, which chose nothing.
+Candidates are also trained with 40 seeds on the two sets where classes were lost. A start that then
+loses classes of the training instances, however rarely, is no default. That table shows test
+accuracy too, which chose nothing.
 
-Run: ``OMP_NUM_THREADS=1 python benchmarks/crowd_layer_start.py --jobs 2``
+Run: ``OMP_NUM_THREADS=1 python benchmarks/crowd_layer_start.py --jobs 2``. With ``--check 3``, only
+the 40 seeds of that start are run, and their rows are added to the page.
 """
 
 from __future__ import annotations
@@ -143,7 +145,6 @@ def page(
 ) -> str:
     """Return the page in Markdown."""
     today = datetime.datetime.now(datetime.UTC).date()
-    default = CrowdLayerClassifier().init_scale
     return "\n".join(
         [
             "# Crowd Layer: what held-out annotations say of its start",
@@ -172,7 +173,7 @@ def page(
             "",
             *_table(found, lambda runs: float(np.mean([f.lost for f in runs])), "{:.1f}"),
             "",
-            f"## The default, {default:g}, with {N_SEEDS} seeds",
+            f"## {N_SEEDS} seeds",
             "",
             "Trained on the whole training part. A class is lost if it has annotations and is "
             "predicted for no training instance. Every seed of CIFAR10-H simulates a new crowd. "
@@ -180,10 +181,29 @@ def page(
             "",
             "| set | init_scale | test accuracy | seeds that lose a class | lost (seeds) |",
             "|---|---|---|---|---|",
-            *(_checked_row(name, scale, runs) for (name, scale), runs in checked.items()),
+            *_checked_rows(checked),
             "",
         ]
     )
+
+
+def with_rows(text: str, checked: dict[tuple[str, float], list[Checked]]) -> str:
+    """Add the rows of further starts to a page that ends with the table of the 40 seeds."""
+    head, rule, old = text.rpartition("\n|---|---|---|---|---|\n")
+    added = _checked_rows(checked)
+    places = {_place(row) for row in added}
+    rows = [row for row in old.splitlines() if row and _place(row) not in places]
+    return "\n".join([head + rule.rstrip("\n"), *sorted([*rows, *added], key=_place), ""])
+
+
+def _place(row: str) -> tuple[int, float]:
+    """Place of a row in the table, by its set and start."""
+    name, scale = (cell.strip() for cell in row.split("|")[1:3])
+    return CHECKED.index(name), float(scale)
+
+
+def _checked_rows(checked: dict[tuple[str, float], list[Checked]]) -> list[str]:
+    return [_checked_row(name, scale, runs) for (name, scale), runs in checked.items()]
 
 
 def _table(
@@ -217,23 +237,36 @@ def _check(task: tuple[str, float, int]) -> Checked:
     return check(*task)
 
 
+def _check_all(
+    seeds: list[tuple[str, float, int]], jobs: int
+) -> dict[tuple[str, float], list[Checked]]:
+    checked: dict[tuple[str, float], list[Checked]] = {}
+    with ProcessPoolExecutor(jobs) as pool:
+        for (name, scale, _), one in zip(seeds, pool.map(_check, seeds), strict=True):
+            checked.setdefault((name, scale), []).append(one)
+            print(name, scale, one, flush=True)
+    return checked
+
+
 def main() -> None:
     """Measure everything and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--check", type=float, help="add the 40 seeds of this start alone")
     args = parser.parse_args()
+    if args.check is not None:
+        seeds = list(product(CHECKED, [args.check], range(N_SEEDS)))
+        write_atomically(args.out, with_rows(args.out.read_text(), _check_all(seeds, args.jobs)))
+        return
     tried = [(n, s, k) for n in SETS for s in CANDIDATES for k in range(SETS[n].repeats)]
-    scales = sorted({1.0, float(CrowdLayerClassifier().init_scale)})
+    scales = sorted({1.0, 2.0, float(CrowdLayerClassifier().init_scale)})
     seeds = list(product(CHECKED, scales, range(N_SEEDS)))
     found: dict[tuple[str, float], list[Found]] = {}
-    checked: dict[tuple[str, float], list[Checked]] = {}
     with ProcessPoolExecutor(args.jobs) as pool:
         for (name, scale, _), run in zip(tried, pool.map(_measure, tried), strict=True):
             found.setdefault((name, scale), []).append(run)
-        for (name, scale, _), one in zip(seeds, pool.map(_check, seeds), strict=True):
-            checked.setdefault((name, scale), []).append(one)
-    write_atomically(args.out, page(found, checked))
+    write_atomically(args.out, page(found, _check_all(seeds, args.jobs)))
     print(args.out)
 
 

@@ -896,6 +896,6 @@ def test_a_fit_in_parts_warns_once():
 def test_crowding_starts_its_crowd_layer_as_it_is_told():
     X, A, _ = make_crowd_problem()
     quick = {**QUICK, "max_epochs": 1}
-    model = CrowdInGClassifier(**quick, init_scale=3.0).fit(X, A)
-    start = CrowdLayerClassifier(**quick, init_scale=3.0).fit(X, A)
+    model = CrowdInGClassifier(**quick, init_scale=1.5).fit(X, A)
+    start = CrowdLayerClassifier(**quick, init_scale=1.5).fit(X, A)
     np.testing.assert_array_equal(model.pretrainer_.confusion_, start.confusion_)

@@ -322,7 +322,7 @@ def test_quality_of_nothing_is_nothing():
 def test_held_out_annotations_choose_the_round_and_are_never_filled():
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    model = DASCClassifier(base(), n_rounds=4, n_select=40, validation=0.2, random_state=0)
+    model = DASCClassifier(base(), n_rounds=4, n_select=30, validation=0.2, random_state=0)
     model.fit(X, table)
     nll = model.history_.column("validation_nll")
     assert len(nll) == 5

@@ -33,10 +33,10 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         See `BaseCrowdClassifier`.
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
         An annotator's layer: a matrix, class scales, class biases, scales and biases, or a scalar.
-    init_scale : float, default=2.0
+    init_scale : float, default=3.0
         Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
-        CrowdInG); scales start at this value. From 1, training can lose rare classes: see
-        ``docs/results/crowd_layer_start.md``.
+        CrowdInG); scales start at this value. From less than 3, training can lose rare classes:
+        see ``docs/results/crowd_layer_start.md``.
     noise_lr : float or None, default=1e-2
         Learning rate of all parameters except the classifier's, without weight decay: layers that
         start at a multiple of the identity have further to go. None trains everything at ``lr``
@@ -70,7 +70,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
 
     backbone: Any = field(default=None, kw_only=False)
     connection: str = "MW"
-    init_scale: float = 2.0
+    init_scale: float = 3.0
     noise_lr: float | None = 1e-2
 
     def _build_module(
