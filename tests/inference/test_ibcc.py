@@ -95,7 +95,7 @@ def exact_log_evidence(A, model):
 
 def test_first_iteration_of_two_annotators_by_hand():
     """Rows become (4 + 1, 1); psi(6) - psi(5) = 1/5 and psi(6) - psi(1) = 137/60."""
-    model = IBCC(max_iter=1).fit(np.array([[0, 0], [1, 1]]))
+    model = IBCC(max_iter=1, dependence=0).fit(np.array([[0, 0], [1, 1]]))
     log_odds = 2 * (137 / 60 - 1 / 5)
     np.testing.assert_allclose(model.posterior_[:, 0], [expit(log_odds), expit(-log_odds)])
     np.testing.assert_allclose(model.confusion_alpha_, [[[5, 1], [1, 5]]] * 2)
@@ -112,7 +112,8 @@ def test_first_iteration_of_two_annotators_by_hand():
 @settings(max_examples=40)
 def test_logged_bound_equals_its_definition(A, iterations):
     assume(((A >= 0).sum(axis=1) > 1).any())  # Else the annotations are believed.
-    model = IBCC(max_iter=iterations, tol=0.0, diagonal=2.5, off_diagonal=0.6, class_strength=1.7)
+    priors = {"diagonal": 2.5, "off_diagonal": 0.6, "class_strength": 1.7}
+    model = IBCC(max_iter=iterations, tol=0.0, dependence=0, **priors)
     model.fit(as_table(A))
     np.testing.assert_allclose(model.log_likelihood_[-1], slow_bound(A, model.posterior_, model))
 
@@ -153,7 +154,9 @@ def test_bound_never_decreases(A, diagonal, off_diagonal, seed):
 
 def test_strong_prior_is_fixed_confusion_matrices():
     A, _ = random_crowd()
-    model = IBCC(diagonal=7e8, off_diagonal=1.5e8, class_strength=1e9).fit(as_table(A))
+    model = IBCC(diagonal=7e8, off_diagonal=1.5e8, class_strength=1e9, dependence=0).fit(
+        as_table(A)
+    )
     confusion = np.full((A.shape[1], 3, 3), 0.15)
     confusion[:, range(3), range(3)] = 0.7
     expected, _ = e_step(make_votes(as_table(A)), np.log(np.full(3, 1 / 3)), np.log(confusion))

@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.integrate import quad
 from scipy.special import digamma
 from scipy.stats import beta
+from sklearn.base import clone
 
 from manyhands import AnnotationTable, MajorityVote
 from manyhands.inference.mace import MACE, Annotators, _expect, _variational
@@ -108,7 +109,8 @@ def slow_vb(A, n_iter):
 @given(tables())
 @settings(max_examples=25)
 def test_variational_iterations_equal_slow_loops(A):
-    model = MACE(max_iter=3, tol=0.0, n_restarts=1, class_prior="uniform").fit(over_three(A))
+    model = MACE(max_iter=3, tol=0.0, n_restarts=1, class_prior="uniform", dependence=0)
+    model.fit(over_three(A))
     posterior, spam = slow_vb(A, model.n_iter_)
     np.testing.assert_allclose(model.posterior_, posterior, atol=1e-9)
     np.testing.assert_allclose(model.spam_, spam, atol=1e-9)
@@ -121,7 +123,9 @@ def test_two_annotators_by_hand():
     2/3 and class 1 1/3 times, annotator 1 class 0 once; the rest is spam: (1/3, 2/3) and (1, 0).
     Smoothed: both know half; strategies (4, 5) / 9 and (2, 1) / 3.
     """
-    model = MACE(method="em", smoothing=2.0, n_restarts=1, max_iter=1, class_prior="uniform")
+    model = MACE(
+        method="em", smoothing=2.0, n_restarts=1, max_iter=1, class_prior="uniform", dependence=0
+    )
     model.fit(np.array([[0, 0], [1, 0]]))
     np.testing.assert_allclose(model.spam_, [0.5, 0.5])
     np.testing.assert_allclose(model.spam_strategy_, [[4 / 9, 5 / 9], [2 / 3, 1 / 3]])
@@ -174,9 +178,10 @@ def test_the_bound_is_below_the_evidence():
 def test_random_runs_do_not_depend_on_any_order(method, A, seed):
     rng = np.random.default_rng(seed)
     rows, columns, classes = (rng.permutation(k) for k in (*A.shape, 3))
-    plain = MACE(method=method, n_restarts=4, random_state=0).fit(over_three(A))
+    model = MACE(method=method, n_restarts=4, random_state=0, dependence=0.2)
+    plain = clone(model).fit(over_three(A))
     B = np.where(A >= 0, classes[A], -1)[rows][:, columns]
-    other = MACE(method=method, n_restarts=4, random_state=0).fit(over_three(B))
+    other = model.fit(over_three(B))
     np.testing.assert_allclose(other.posterior_[:, classes], plain.posterior_[rows], atol=1e-6)
     np.testing.assert_allclose(other.spam_, plain.spam_[columns], atol=1e-6)
 
@@ -234,7 +239,7 @@ def test_skewed_classes_need_an_estimated_prior():
 def test_the_estimated_prior_is_the_mean_posterior():
     A, *_ = crowd()
     A[:3] = -1
-    model = MACE(tol=0.0, max_iter=300, n_restarts=1).fit(A)
+    model = MACE(tol=0.0, max_iter=300, n_restarts=1, dependence=0).fit(A)
     np.testing.assert_allclose(model.class_prior_, model.posterior_[3:].mean(axis=0), atol=1e-3)
     np.testing.assert_allclose(model.posterior_[:3], [model.class_prior_] * 3)
 
@@ -271,7 +276,7 @@ def test_weights_are_repetitions():
     repeated = AnnotationTable.from_arrays(
         *(np.repeat(c, weight) for c in columns), duplicates="keep"
     )
-    a, b = (MACE(n_restarts=3, random_state=0).fit(t) for t in (weighted, repeated))
+    a, b = (MACE(n_restarts=3, random_state=0, dependence=0.2).fit(t) for t in (weighted, repeated))
     np.testing.assert_allclose(a.posterior_, b.posterior_, atol=1e-9)
 
 

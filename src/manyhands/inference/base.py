@@ -23,6 +23,7 @@ from manyhands.exceptions import (
     all_or_nothing,
     warn_caller,
 )
+from manyhands.inference.dependence import dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.inputs import (
     check_annotations,
@@ -88,6 +89,10 @@ class BaseAggregator(BaseEstimator):
     }
     ties: str
     random_state: Any
+
+    dependence: float | str = 0.0
+    """Correlation of annotators' mistakes that the posterior allows for (see
+    `manyhands.inference.dependence`); 0 in methods without the parameter."""
 
     _compares_annotators = True
     """Whether the method learns about annotators from the annotations of others."""
@@ -214,6 +219,15 @@ class BaseAggregator(BaseEstimator):
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         self.table_, self._gold = table, gold
 
+    def _measure_dependence(self, votes: Votes, start: FloatArray) -> None:
+        """Set ``dependence_`` and ``dependence_se_``."""
+        found = dependence_of(self.dependence, votes, start)
+        self.dependence_, self.dependence_se_ = found.rho, found.se
+
+    def _exponent(self, shard: Votes) -> FloatArray | None:
+        """Power of each instance's probabilities, shape (n,), or None for the published model."""
+        return None if self.dependence == 0 else exponents(shard, self.dependence_)
+
     def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
         return make_votes(table, gold=gold)
 
@@ -296,6 +310,7 @@ class BaseAggregator(BaseEstimator):
         return estimate_confusions(make_votes(self.table_), self.posterior_)
 
     posterior_: FloatArray
+    dependence_: float
     class_prior_: FloatArray
 
 

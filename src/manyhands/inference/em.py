@@ -107,8 +107,13 @@ def log_likelihoods(votes: Votes, log_confusion: FloatArray) -> FloatArray:
     return joint
 
 
-def normalise_joint(votes: Votes, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
+def normalise_joint(
+    votes: Votes, joint: FloatArray, exponent: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Normalise log p(state, annotations) in place; gold restricts the states to one class.
+
+    An exponent (n,) raises the probabilities of an instance to its power (see
+    `manyhands.inference.dependence`).
 
     Returns
     -------
@@ -116,6 +121,8 @@ def normalise_joint(votes: Votes, joint: FloatArray) -> tuple[FloatArray, FloatA
     evidence : array of shape (n,)
         Log p(annotations), or log p(gold, annotations) where gold is known.
     """
+    if exponent is not None:
+        joint *= exponent[:, None]
     if votes.gold is not None:
         known = np.flatnonzero(votes.gold >= 0)
         n_states = joint.shape[1] // votes.n_classes  # A class may have several states.

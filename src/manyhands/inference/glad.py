@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import starmap
 from typing import Any
 
@@ -15,6 +15,7 @@ from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
+from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import floored_log, has_settled, normalise_rows
 from manyhands.inference.vote_sums import (
@@ -52,6 +53,10 @@ class GLAD(BaseAggregator):
     tol : float, default=1e-5
         Stop when the penalised log likelihood per annotation grows by less.
     class_prior : {"uniform", "estimated"}, default="uniform"
+    dependence : float in [0, 1] or "auto", default="auto"
+        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
+        independent; 0 is the published model. "auto" estimates it from the annotations, or from
+        gold where given (see `manyhands.inference.dependence`).
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -60,6 +65,8 @@ class GLAD(BaseAggregator):
 
     Attributes
     ----------
+    dependence_, dependence_se_ : float
+        Correlation of annotators' mistakes and its standard error (0 if it was set).
     ability_ : array of shape (n_annotators,)
         At 0, annotations are correct with probability 1/2 on any instance. Above 0, this
         probability rises as instances get easier; below 0 (an adversary) it falls. For an annotator
@@ -97,6 +104,7 @@ class GLAD(BaseAggregator):
         "max_iter": [COUNT],
         "tol": [NON_NEGATIVE],
         "class_prior": [StrOptions({"uniform", "estimated"})],
+        "dependence": DEPENDENCE,
     }
 
     def __init__(
@@ -105,23 +113,27 @@ class GLAD(BaseAggregator):
         tol: float = 1e-5,
         *,
         class_prior: str = "uniform",
+        dependence: float | str = "auto",
         ties: str = "first",
         random_state: Any = None,
     ) -> None:
         self.max_iter = max_iter
         self.tol = tol
         self.class_prior = class_prior
+        self.dependence = dependence
         self.ties = ties
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        self._measure_dependence(votes, start)
         model = _Model(votes)
         theta = np.full(votes.n_annotators + votes.n_instances, PRIOR_MEAN)
         prior = np.full(votes.n_classes, 1.0 / votes.n_classes)
         if self.class_prior == "estimated":
             prior = known_prior(votes, start)
         theta, prior, history = self._em(model, theta, prior, model.p_correct(start))
-        self.posterior_, self.class_prior_ = model.posterior(theta, prior), prior
+        self.posterior_ = model.posterior(theta, prior, self._exponent)
+        self.class_prior_ = prior
         self.ability_ = theta[: votes.n_annotators]
         self.difficulty_ = 1.0 / _beta(theta[votes.n_annotators :])
         self.log_likelihood_ = np.array(history)
@@ -132,7 +144,7 @@ class GLAD(BaseAggregator):
         theta = np.concatenate([self.ability_, np.full(votes.n_instances, PRIOR_MEAN)])
         p_correct, _, _ = model.e_step(theta, self.class_prior_)
         theta, prior, _ = self._em(model, theta, self.class_prior_, p_correct)
-        return model.posterior(theta, prior)
+        return model.posterior(theta, prior, self._exponent)
 
     def _em(
         self, model: _Model, theta: FloatArray, prior: FloatArray, p_correct: list[FloatArray]
@@ -174,9 +186,13 @@ class _Model:
         """Probability that each annotation is correct under a posterior (n, C), per shard."""
         return list(starmap(probability_correct, zip_shards(self.shards, posterior)))
 
-    def posterior(self, theta: FloatArray, prior: FloatArray) -> FloatArray:
-        """Posterior over the classes, shape (n, C)."""
-        return concatenate_rows(e_step(*part, prior)[0] for part in self.split(theta))
+    def posterior(
+        self, theta: FloatArray, prior: FloatArray, exponent: Callable[[Votes], FloatArray | None]
+    ) -> FloatArray:
+        """Posterior over the classes, shape (n, C), raised to the power ``exponent(shard)``."""
+        return concatenate_rows(
+            e_step(*part, prior, exponent(part[0]))[0] for part in self.split(theta)
+        )
 
     def e_step(
         self, theta: FloatArray, prior: FloatArray
@@ -240,7 +256,11 @@ class _Model:
 
 
 def e_step(
-    votes: Votes, ability: FloatArray, log_beta: FloatArray, prior: FloatArray
+    votes: Votes,
+    ability: FloatArray,
+    log_beta: FloatArray,
+    prior: FloatArray,
+    exponent: FloatArray | None = None,
 ) -> tuple[FloatArray, float]:
     """Posterior over the classes (n, C) and the log likelihood of all annotations.
 
@@ -251,7 +271,7 @@ def e_step(
     x = alpha * beta
     log_others = np.log(votes.n_classes - 1.0)
     posterior, evidence = normalise_joint(
-        votes, weighted_votes(votes, x + log_others) + floored_log(prior)
+        votes, weighted_votes(votes, x + log_others) + floored_log(prior), exponent
     )
     wrong = _total(votes, -0.5 * x - log_others) - _total_log_2cosh(votes, x)
     return posterior, float(evidence[votes.voted].sum()) + wrong

@@ -14,7 +14,13 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.em import e_step, expect_and_count, total_em_counts
+from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.em import (
+    expect_and_count,
+    log_likelihoods,
+    normalise_joint,
+    total_em_counts,
+)
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
@@ -45,6 +51,10 @@ class IBCC(BaseAggregator):
         ``off_diagonal``.
     class_strength : float, default=1.0
         Pseudo-instances of the prior in each class.
+    dependence : float in [0, 1] or "auto", default="auto"
+        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
+        independent; 0 is the published model. "auto" estimates it from the annotations, or from
+        gold where given (see `manyhands.inference.dependence`).
     abstentions : {"model", "ignore"}, default="ignore"
         Whether an annotator's abstentions (`AnnotationTable.abstentions`) are informative: with
         "model" an abstention is one more response with its own probability in each class.
@@ -56,6 +66,8 @@ class IBCC(BaseAggregator):
 
     Attributes
     ----------
+    dependence_, dependence_se_ : float
+        Correlation of annotators' mistakes and its standard error (0 if it was set).
     class_alpha_ : array of shape (n_classes,)
         Dirichlet parameters of the posterior of the class proportions; ``class_prior_`` is its
         mean.
@@ -106,6 +118,7 @@ class IBCC(BaseAggregator):
         "diagonal": [POSITIVE],
         "off_diagonal": [POSITIVE],
         "class_strength": [POSITIVE],
+        "dependence": DEPENDENCE,
         "abstentions": [StrOptions({"model", "ignore"})],
     }
 
@@ -117,6 +130,7 @@ class IBCC(BaseAggregator):
         diagonal: float = 4.0,
         off_diagonal: float = 1.0,
         class_strength: float = 1.0,
+        dependence: float | str = "auto",
         abstentions: str = "ignore",
         ties: str = "first",
         random_state: Any = None,
@@ -126,6 +140,7 @@ class IBCC(BaseAggregator):
         self.diagonal = diagonal
         self.off_diagonal = off_diagonal
         self.class_strength = class_strength
+        self.dependence = dependence
         self.abstentions = abstentions
         self.ties = ties
         self.random_state = random_state
@@ -134,6 +149,7 @@ class IBCC(BaseAggregator):
         return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        self._measure_dependence(votes, start)
         shards = votes.shards()
         counts = total_em_counts(shards, start)
         classes = np.full(votes.n_classes, self.class_strength)
@@ -164,10 +180,11 @@ class IBCC(BaseAggregator):
 
     def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
         """Write the posterior of each instance into ``out``."""
-        parameters = expected_log(self.class_alpha_), expected_log(self._response_alpha)
+        log_prior, log_responses = map(expected_log, (self.class_alpha_, self._response_alpha))
 
         def rows(shard: Votes) -> FloatArray:
-            posterior, _ = e_step(shard, *parameters)
+            joint = log_likelihoods(shard, log_responses) + log_prior
+            posterior, _ = normalise_joint(shard, joint, self._exponent(shard))
             posterior[~shard.voted] = self.class_prior_
             return posterior
 

@@ -15,6 +15,7 @@ from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, known_prior
+from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import (
     dirichlet_divergence,
@@ -64,6 +65,10 @@ class MACE(BaseAggregator):
         "uniform" is the published model. If classes are skewed, it takes many annotators for
         spammers, and is far less accurate than majority vote. "estimated" finds fewer instances of
         a rare class, and follows a majority of spammers who always give the same class.
+    dependence : float in [0, 1] or "auto", default="auto"
+        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
+        independent; 0 is the published model. "auto" estimates it from the annotations, or from
+        gold where given (see `manyhands.inference.dependence`).
     n_restarts : int, default=10
         Runs; the one with the best objective is kept. If that one is upside down (it trusts those
         with whom the others disagree), the best of the others is kept if its objective is at most
@@ -77,6 +82,8 @@ class MACE(BaseAggregator):
 
     Attributes
     ----------
+    dependence_, dependence_se_ : float
+        Correlation of annotators' mistakes and its standard error (0 if it was set).
     spam_ : array of shape (n_annotators,)
         Probability of spamming; 0.5 for an annotator without annotations.
     competence_ : array of shape (n_annotators,)
@@ -117,6 +124,7 @@ class MACE(BaseAggregator):
         "strategy_prior": [POSITIVE],
         "smoothing": [POSITIVE],
         "class_prior": [StrOptions({"estimated", "uniform"})],
+        "dependence": DEPENDENCE,
         "n_restarts": [COUNT],
     }
 
@@ -130,6 +138,7 @@ class MACE(BaseAggregator):
         strategy_prior: float = 10.0,
         smoothing: float = 0.01,
         class_prior: str = "estimated",
+        dependence: float | str = "auto",
         n_restarts: int = 10,
         ties: str = "first",
         random_state: Any = 0,
@@ -141,11 +150,13 @@ class MACE(BaseAggregator):
         self.strategy_prior = strategy_prior
         self.smoothing = smoothing
         self.class_prior = class_prior
+        self.dependence = dependence
         self.n_restarts = n_restarts
         self.ties = ties
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        self._measure_dependence(votes, start)
         shards, given = votes.shards(), by_annotator_and_class(votes)
         agreed, classes = _agreement(votes, start), known_prior(votes, start)
 
@@ -171,7 +182,7 @@ class MACE(BaseAggregator):
         self.n_iter_ = len(kept.history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
-        return _posteriors(votes, self._log_odds, self.class_prior_)
+        return _posteriors(votes, self._log_odds, self.class_prior_, self._exponent)
 
     def _run(
         self, shards: list[Votes], given: FloatArray, known: FloatArray, classes: FloatArray
@@ -292,16 +303,25 @@ def _expect(votes: Votes, log_odds: FloatArray, prior: FloatArray) -> Expected:
     return Expected(_agreement(votes, posterior), classes, float(evidence[votes.voted].sum()))
 
 
-def _posteriors(votes: Votes, log_odds: FloatArray, prior: FloatArray) -> FloatArray:
-    """Posterior of all instances, shape (n, C)."""
-    return concatenate_rows(_e_step(shard, log_odds, prior)[0] for shard in votes.shards())
+def _posteriors(
+    votes: Votes,
+    log_odds: FloatArray,
+    prior: FloatArray,
+    exponent: Callable[[Votes], FloatArray | None] = lambda _: None,
+) -> FloatArray:
+    """Posterior of all instances, shape (n, C), raised to the power ``exponent(shard)``."""
+    return concatenate_rows(
+        _e_step(shard, log_odds, prior, exponent(shard))[0] for shard in votes.shards()
+    )
 
 
-def _e_step(votes: Votes, log_odds: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _e_step(
+    votes: Votes, log_odds: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
     """Posterior (n, C) and evidence (n,); an annotation is evidence only for the class given."""
     joint = weighted_votes(votes, log_odds.ravel()[_cells(votes)])
     joint += floored_log(prior)
-    return normalise_joint(votes, joint)
+    return normalise_joint(votes, joint, exponent)
 
 
 def _agreement(votes: Votes, posterior: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
+from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import floored_log, has_settled, log_dirichlet, normalise_rows
 from manyhands.inference.vote_sums import (
@@ -57,6 +58,10 @@ class OneCoinDawidSkene(BaseAggregator):
         Pseudo-annotations of each annotator (a Beta prior), correct as often as the crowd agrees
         with its vote shares; 0 is maximum likelihood.
     class_prior : {"estimated", "uniform"}, default="estimated"
+    dependence : float in [0, 1] or "auto", default="auto"
+        Correlation of annotators' mistakes, by which the posterior is less sure than if they were
+        independent; 0 is the published model. "auto" estimates it from the annotations, or from
+        gold where given (see `manyhands.inference.dependence`).
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -65,6 +70,8 @@ class OneCoinDawidSkene(BaseAggregator):
 
     Attributes
     ----------
+    dependence_, dependence_se_ : float
+        Correlation of annotators' mistakes and its standard error (0 if it was set).
     skill_ : array of shape (n_annotators,)
         Probability of a correct annotation.
     log_likelihood_ : array of shape (n_iter_,)
@@ -90,6 +97,7 @@ class OneCoinDawidSkene(BaseAggregator):
         "tol": [NON_NEGATIVE],
         "prior_strength": [NON_NEGATIVE],
         "class_prior": [StrOptions({"estimated", "uniform"})],
+        "dependence": DEPENDENCE,
     }
 
     def __init__(
@@ -99,6 +107,7 @@ class OneCoinDawidSkene(BaseAggregator):
         *,
         prior_strength: float = 5.0,
         class_prior: str = "estimated",
+        dependence: float | str = "auto",
         ties: str = "first",
         random_state: Any = None,
     ) -> None:
@@ -106,10 +115,12 @@ class OneCoinDawidSkene(BaseAggregator):
         self.tol = tol
         self.prior_strength = prior_strength
         self.class_prior = class_prior
+        self.dependence = dependence
         self.ties = ties
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+        self._measure_dependence(votes, start)
         shards = votes.shards()
         given = by_annotator(votes)
         agreement = sum_over_shards(_agreement, shards) / given.sum()
@@ -139,19 +150,20 @@ class OneCoinDawidSkene(BaseAggregator):
         return posterior
 
     def _e_step(self, shard: Votes) -> FloatArray:
-        return self._posterior_and_evidence(shard)[0]
+        return normalise_joint(shard, self._log_joint(shard), self._exponent(shard))[0]
 
-    def _posterior_and_evidence(self, shard: Votes) -> tuple[FloatArray, FloatArray]:
-        """Posterior (n, C) and log likelihood of each instance (n,)."""
+    def _log_joint(self, shard: Votes) -> FloatArray:
+        """Log p(class, annotations), shape (n, C)."""
         log_correct = floored_log(self.skill_)
         log_wrong = floored_log((1.0 - self.skill_) / (shard.n_classes - 1))
         joint = weighted_votes(shard, (log_correct - log_wrong)[shard.annotator])
         joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
-        return normalise_joint(shard, joint + floored_log(self.class_prior_))
+        joint += floored_log(self.class_prior_)
+        return joint
 
     def _expect(self, shard: Votes) -> Counts:
         """Counts of a shard for one EM iteration."""
-        posterior, evidence = self._posterior_and_evidence(shard)
+        posterior, evidence = normalise_joint(shard, self._log_joint(shard))
         return _count(shard, posterior, float(evidence[shard.voted].sum()))
 
 

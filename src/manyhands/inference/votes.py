@@ -112,6 +112,21 @@ class Votes:
         entries: Any = (weight, column.astype(index), self.start.astype(index))
         return csr_matrix(entries, shape=shape)
 
+    def select(self, instances: IntArray) -> Votes:
+        """Return the votes of some instances, in the given order."""
+        given = np.diff(self.start)[instances]
+        start = np.concatenate([[0], np.cumsum(given)])
+        rows = np.repeat(self.start[instances] - start[:-1], given) + np.arange(start[-1])
+        return replace(
+            self,
+            annotator=self.annotator[rows],
+            response=self.response[rows],
+            start=start,
+            weight=None if self.weight is None else self.weight[rows],
+            gold=None if self.gold is None else self.gold[instances],
+            ones=None,
+        )
+
     def shards(self, size: int | None = None) -> list[Votes]:
         """Return a list of runs of whole instances with about ``size`` annotations each.
 

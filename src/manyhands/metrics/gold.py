@@ -10,20 +10,16 @@ from sklearn.metrics import accuracy_score, f1_score, recall_score
 from manyhands.annotations.encoding import encode, make_vocabulary
 from manyhands.decision.labels import as_posterior, decide
 from manyhands.exceptions import AnnotationError
-from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 __all__ = [
     "CoverageRisk",
-    "ReliabilityCurve",
     "accuracy",
     "balanced_accuracy",
     "brier_score",
     "coverage_risk",
-    "expected_calibration_error",
     "macro_f1",
     "minority_recall",
-    "reliability_curve",
 ]
 
 
@@ -164,118 +160,11 @@ def brier_score(proba: Any, y: Any, *, classes: Any = None) -> float:
     >>> round(brier_score([[0.9, 0.1], [0.5, 0.5]], ["cat", "dog"]), 3)
     0.26
     """
-    proba, codes = _against_gold(proba, y, classes)
+    proba, codes = against_gold(proba, y, classes)
     if not len(codes):
         return float("nan")
     truth = np.arange(proba.shape[1]) == codes[:, None]
     return float(((proba - truth) ** 2).sum(axis=1).mean())
-
-
-class ReliabilityCurve(NamedTuple):
-    """Confidence and accuracy in bins of equal width; each field has shape (n_bins,).
-
-    Attributes
-    ----------
-    counts : integer array
-        Number of predictions with confidence in ``(k / n_bins, (k + 1) / n_bins]``.
-    confidence : array
-        Their mean confidence; NaN in an empty bin.
-    accuracy : array
-        Share of them that are right; NaN in an empty bin.
-    lower, upper : arrays
-        Bounds of the Jeffreys interval around ``accuracy``; in an empty bin, those of the prior.
-    """
-
-    counts: IntArray
-    confidence: FloatArray
-    accuracy: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-
-
-def reliability_curve(
-    proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15, level: float = 0.95
-) -> ReliabilityCurve:
-    """How often predictions made with a given confidence are right [1]_.
-
-    Parameters
-    ----------
-    proba : array-like of shape (n, n_classes)
-        Predicted probabilities; the prediction is the argmax, its probability the confidence.
-    y : array-like of shape (n,)
-        Gold class values.
-    classes : sequence of length n_classes, optional
-        Class value of every column; default: the sorted values of ``y``.
-    n_bins : int, default=15
-    level : float in (0, 1), default=0.95
-        Probability mass of the interval around each accuracy [2]_.
-
-    Returns
-    -------
-    ReliabilityCurve
-
-    Raises
-    ------
-    AnnotationError
-        If shapes do not fit, rows of ``proba`` are not probabilities, ``y`` holds a value outside
-        ``classes``, or ``n_bins`` or ``level`` is out of its range.
-
-    References
-    ----------
-    .. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger. On calibration of modern neural
-       networks. ICML 2017, section 2.
-    .. [2] L. D. Brown, T. T. Cai and A. DasGupta. Interval estimation for a binomial proportion.
-       Statistical Science 16(2), 2001, section 3.1.
-
-    Examples
-    --------
-    >>> curve = reliability_curve([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]], [0, 1, 1], n_bins=2)
-    >>> curve.counts, curve.confidence.round(3), curve.accuracy.round(3)
-    (array([0, 3]), array([nan, 0.8]), array([  nan, 0.667]))
-    """
-    if n_bins < 1:
-        raise AnnotationError(f"n_bins={n_bins!r} must be at least 1")
-    proba, codes = _against_gold(proba, y, classes)
-    confidence = proba.max(axis=1)
-    # Bins are (lower, upper], as published; a confidence of 0 cannot be a maximum.
-    which = np.ceil(confidence * n_bins).astype(np.int64).clip(1, n_bins) - 1
-    counts = np.bincount(which, minlength=n_bins)
-    right = np.bincount(which, weights=decide(proba) == codes, minlength=n_bins)
-    total = np.bincount(which, weights=confidence, minlength=n_bins)
-    lower, upper = beta_interval(right + 0.5, counts - right + 0.5, level=level)
-    return ReliabilityCurve(counts, _share(total, counts), _share(right, counts), lower, upper)
-
-
-def expected_calibration_error(
-    proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15
-) -> float:
-    """Mean gap between confidence and accuracy over the bins of `reliability_curve` [1]_.
-
-    Parameters
-    ----------
-    proba, y, classes, n_bins
-        As in `reliability_curve`, which also raises the errors.
-
-    Returns
-    -------
-    float in [0, 1]
-        0: among the predictions made with confidence p, a share p is right. NaN if n is 0.
-
-    References
-    ----------
-    .. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger. On calibration of modern neural
-       networks. ICML 2017, Eq. 3.
-
-    Examples
-    --------
-    >>> round(expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 3)
-    0.4
-    """
-    curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins)
-    n = curve.counts.sum()
-    if not n:
-        return float("nan")
-    return float(np.nansum(curve.counts * np.abs(curve.accuracy - curve.confidence)) / n)
 
 
 class CoverageRisk(NamedTuple):
@@ -330,19 +219,14 @@ def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
     >>> curve.threshold, curve.coverage, curve.risk
     (array([0.9, 0.8, 0.6]), array([0.25, 0.5 , 1.  ]), array([0.  , 0.  , 0.25]))
     """
-    proba, codes = _against_gold(proba, y, classes)
+    proba, codes = against_gold(proba, y, classes)
     negative, place, counts = np.unique(-proba.max(axis=1), return_inverse=True, return_counts=True)
     n_predicted = counts.cumsum()
     n_wrong = np.bincount(place, weights=decide(proba) != codes, minlength=len(counts)).cumsum()
     return CoverageRisk(-negative, n_predicted / max(len(codes), 1), n_wrong / n_predicted)
 
 
-def _share(part: AnyArray, whole: IntArray) -> FloatArray:
-    """``part / whole``, NaN where ``whole`` is 0."""
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
-
-
-def _against_gold(proba: Any, y: Any, classes: Any) -> tuple[FloatArray, IntArray]:
+def against_gold(proba: Any, y: Any, classes: Any) -> tuple[FloatArray, IntArray]:
     """Check the probabilities and encode the gold labels as columns of them."""
     proba, y = as_posterior(proba, argument="proba"), np.asarray(y)
     vocabulary = np.unique(y) if classes is None else make_vocabulary(classes, "classes")

@@ -1,0 +1,244 @@
+"""EM for confusion matrices with a prior, whose classes may have subtypes.
+
+.. [1] R. Salakhutdinov and S. Roweis. Adaptive overrelaxed bound optimization methods. ICML 2003.
+.. [2] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis, University
+   College London, 2003, section 2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from manyhands.inference.confusion_prior import ConfusionPrior, log_dirichlet_multinomial
+from manyhands.inference.em import (
+    EMCounts,
+    e_step,
+    em_counts,
+    expect_and_count,
+    log_likelihoods,
+    total_em_counts,
+)
+from manyhands.inference.probability import floored_log, has_settled, log_dirichlet, normalise_rows
+from manyhands.inference.vote_sums import clamp_to_gold, vote_shares
+from manyhands.inference.votes import Votes, sum_over_shards
+from manyhands.typing import FloatArray
+
+STEP_GROWTH, GREATEST_STEP = 1.3, 10.0
+"""Factor by which an over-relaxed step grows as long as the objective rises, and its limit."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Parameters per state, where a state is a class or a subtype of a class.
+
+    Attributes
+    ----------
+    prior : array of shape (S,)
+    responses : array of shape (R, S, K)
+        Indexed [annotator, state, response]; rows sum to 1.
+    """
+
+    prior: FloatArray
+    responses: FloatArray
+
+    @cached_property
+    def logs(self) -> tuple[FloatArray, FloatArray]:
+        """Floored logarithms of both."""
+        return floored_log(self.prior), floored_log(self.responses)
+
+    def states(self, shard: Votes) -> FloatArray:
+        """Posterior over the states, shape (n, S)."""
+        return e_step(shard, *self.logs)[0]
+
+    def posterior(self, shard: Votes) -> FloatArray:
+        """Posterior over the classes, shape (n, C)."""
+        posterior = sum_subtypes(self.states(shard), shard.n_classes)
+        return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
+
+    def log_joint(self, shard: Votes) -> FloatArray:
+        """Log p(class, annotations), shape (n, C)."""
+        log_prior, log_responses = self.logs
+        joint = log_likelihoods(shard, log_responses) + log_prior
+        return log_sum_subtypes(joint, shard.n_classes)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Result of EM.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    counts : EMCounts
+        Expected counts under ``parameters``.
+    pseudo_counts : array of shape (R or 1, S, K)
+        The prior's.
+    strength : float
+        Sum of the prior's pseudo-counts per row; 0 without a prior.
+    history : list of float
+        Objective after each E-step that was kept.
+    evidence : float
+        Lower bound on the log evidence, minus a penalty for the prior's own parameters; 0 without
+        a prior.
+    learns_prior : bool
+        Whether the prior of the classes was estimated.
+    """
+
+    parameters: Parameters
+    counts: EMCounts
+    pseudo_counts: FloatArray
+    strength: float
+    history: list[float]
+    evidence: float = 0.0
+    learns_prior: bool = True
+
+
+@dataclass(frozen=True)
+class ConfusionEM:
+    """Settings of EM.
+
+    Attributes
+    ----------
+    prior : ConfusionPrior
+    class_prior : {"estimated", "uniform"}
+    max_iter : int
+    tol : float
+        Stop when the objective per annotation grows by less.
+    hard : bool
+        Count each instance in its most probable state only.
+    accelerate : bool
+        Over-relax the steps [1]_: each goes further than EM would, by a factor that grows while the
+        objective rises and is reset to 1 (EM's own step, from the same place) when it falls.
+    """
+
+    prior: ConfusionPrior
+    class_prior: str
+    max_iter: int
+    tol: float
+    hard: bool = False
+    accelerate: bool = True
+
+    def run(self, votes: Votes, shards: list[Votes], start: FloatArray, n_subtypes: int = 1) -> Run:
+        """Run EM from a posterior over the classes, shape (n, C)."""
+        split = partial(split_into_subtypes, n_subtypes=n_subtypes)
+        vote_counts = sum_over_shards(count_votes, shards, split).confusion
+        pseudo_counts, strength = self.prior.pseudo_counts(vote_counts, votes.n_classes)
+
+        def expect(parameters: Parameters) -> tuple[EMCounts, float]:
+            counts = sum_over_shards(expect_and_count, shards, *parameters.logs, hard=self.hard)
+            log_prior = log_dirichlet(pseudo_counts, parameters.responses)
+            return counts, counts.log_likelihood + log_prior
+
+        m_step = partial(self.m_step, pseudo_counts=pseudo_counts, n_subtypes=n_subtypes)
+        parameters = m_step(total_em_counts(shards, start, split))
+        counts, objective = expect(parameters)
+        history, step = [objective], 1.0
+        for _ in range(1, self.max_iter):
+            proposal = m_step(counts)
+            if self.accelerate and not self.hard:
+                step = min(step * STEP_GROWTH, GREATEST_STEP)
+            trial = proposal if step == 1 else self._beyond(parameters, proposal, step, n_subtypes)
+            trial_counts, objective = expect(trial)
+            if step > 1 and objective < history[-1]:
+                step, trial = 1.0, proposal
+                trial_counts, objective = expect(trial)
+            parameters, counts = trial, trial_counts
+            history.append(objective)
+            if has_settled(history, self.tol * votes.total_weight):
+                break
+        run = Run(
+            parameters,
+            counts,
+            pseudo_counts,
+            strength,
+            history,
+            learns_prior=self.class_prior == "estimated",
+        )
+        return replace(run, evidence=self._evidence(votes, run)) if strength else run
+
+    def m_step(
+        self, counts: EMCounts, pseudo_counts: FloatArray, n_subtypes: int = 1
+    ) -> Parameters:
+        """Parameters that fit the expected counts."""
+        responses = normalise_rows(counts.confusion + pseudo_counts)
+        return Parameters(self._constrained(counts.prior, n_subtypes), responses)
+
+    def _constrained(self, prior: FloatArray, n_subtypes: int) -> FloatArray:
+        """Shares of the states; if classes are uniform, only those of subtypes are estimated."""
+        if self.class_prior == "uniform":
+            prior = normalise_rows(prior.reshape(-1, n_subtypes)).ravel()
+        return normalise_rows(prior)
+
+    def _beyond(
+        self, here: Parameters, proposal: Parameters, step: float, n_subtypes: int
+    ) -> Parameters:
+        """Go ``step`` times as far as from here to the proposal, in log parameters [1]_."""
+        prior, responses = (
+            _scaled_exp(start + step * (end - start))
+            for start, end in zip(here.logs, proposal.logs, strict=True)
+        )
+        return Parameters(self._constrained(prior, n_subtypes), normalise_rows(responses))
+
+    def _evidence(self, votes: Votes, run: Run) -> float:
+        """Lower bound on the log evidence of the annotations, confusion matrices integrated out.
+
+        The variational Bayes bound at EM's posterior [2]_: E log p(states) + entropy of the
+        posterior (both are the log likelihood minus E log p(responses)) + log Dirichlet-multinomial
+        of the expected counts. Each other fitted parameter (the shares of the states and the centre
+        of the prior) costs half the log of the number of annotations, as in the BIC.
+        """
+        counts, pseudo_counts = run.counts, run.pseudo_counts
+        n_states, n_responses = pseudo_counts.shape[-2:]
+        log_responses = floored_log(run.parameters.responses)
+        states = counts.log_likelihood - (counts.confusion * log_responses).sum()
+        bound = states + log_dirichlet_multinomial(counts.confusion, pseudo_counts)
+        n_fitted = n_states
+        if self.prior.centre != "diagonal":
+            n_fitted += n_states * (n_responses - 1)
+        return float(bound - 0.5 * np.log(votes.total_weight) * n_fitted)
+
+
+def count_votes(
+    shard: Votes, split: Callable[..., FloatArray] = lambda _, shares: shares
+) -> EMCounts:
+    """Counts against the vote shares, over the instances that have votes."""
+    no_votes = np.zeros(shard.n_classes)
+    return em_counts(shard, split(shard, vote_shares(shard.answers, empty=no_votes)))
+
+
+def split_into_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:
+    """Split each class's mass among its subtypes by how much the votes disagree, shape (n, S)."""
+    if n_subtypes == 1:
+        return posterior
+    # Gold is left out: it is evidence of the class, not of how clear the instance is.
+    answers = replace(votes.answers, gold=None)
+    doubt = (1.0 - vote_shares(answers).max(axis=1)) / (1.0 - 1.0 / votes.n_classes)
+    # Hat functions around evenly spaced degrees of doubt; the shares are never 0.
+    centres = np.linspace(0.0, 1.0, n_subtypes)
+    hats = np.maximum(0.0, 1.0 - np.abs(doubt[:, None] - centres) * (n_subtypes - 1))
+    shares = 0.8 * hats + 0.2 / n_subtypes
+    return (posterior[:, :, None] * shares[:, None, :]).reshape(len(posterior), -1)
+
+
+def sum_subtypes(posterior: FloatArray, n_classes: int) -> FloatArray:
+    """Sum over the subtypes of each class, shape (n, C)."""
+    if posterior.shape[1] == n_classes:
+        return posterior
+    return posterior.reshape(len(posterior), n_classes, -1).sum(axis=2)
+
+
+def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
+    """Log of the sum over the subtypes of each class, shape (n, C)."""
+    if joint.shape[1] == n_classes:
+        return joint
+    total: FloatArray = np.logaddexp.reduce(joint.reshape(len(joint), n_classes, -1), axis=2)
+    return total
+
+
+def _scaled_exp(logs: FloatArray) -> FloatArray:
+    """Exponentials of each row, divided by the greatest."""
+    return np.asarray(np.exp(logs - logs.max(axis=-1, keepdims=True)))

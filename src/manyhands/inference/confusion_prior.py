@@ -1,0 +1,120 @@
+"""The Dirichlet prior of confusion matrices, with its centre and strength from the votes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, gammaln, logit
+
+from manyhands.inference.probability import normalise_rows
+from manyhands.typing import FloatArray
+
+STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0)
+"""Candidates of ``prior_strength="auto"``. Counts against a posterior look more alike than the
+annotators are. Without an upper limit, their evidence would let the prior swamp annotators with few
+labels."""
+
+SKILL_STRENGTH = 5.0
+"""Pseudo-annotations with the crowd's accuracy, added to each annotator's own annotations."""
+
+
+@dataclass(frozen=True)
+class ConfusionPrior:
+    """Dirichlet prior on each row of each annotator's confusion matrix.
+
+    Attributes
+    ----------
+    centre : {"hierarchical", "pooled", "diagonal", None}
+        None means no prior.
+    strength : float or "auto"
+        Pseudo-annotations per row; "auto" chooses one of `STRENGTHS`.
+    diagonal : float
+        Probability of a correct annotation at the centre "diagonal".
+    """
+
+    centre: str | None
+    strength: float | str
+    diagonal: float
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the prior adds anything to the counts."""
+        return self.centre is not None and self.strength != 0
+
+    def pseudo_counts(self, counts: FloatArray, n_classes: int) -> tuple[FloatArray, float]:
+        """Pseudo-counts of each row, shape (R or 1, S, K), and their sum per row.
+
+        Parameters
+        ----------
+        counts : array of shape (R, S, K)
+            Annotations counted against the vote shares (not against where EM starts, because the
+            result should not depend on the start).
+        n_classes : int
+            A class may have several of the S states, and abstentions add a response to K.
+        """
+        _, n_states, n_responses = counts.shape
+        if self.centre is None:
+            return np.zeros((1, n_states, n_responses)), 0.0
+        centre = self._centre(counts, n_classes)
+        if self.strength != "auto":
+            strength = float(self.strength)
+        else:
+            strength = max(STRENGTHS, key=lambda s: log_dirichlet_multinomial(counts, s * centre))
+        return strength * centre, strength
+
+    def _centre(self, counts: FloatArray, n_classes: int) -> FloatArray:
+        """Centre of the prior on every row, shape (R or 1, S, K); rows sum to 1."""
+        n_states, n_responses = counts.shape[1:]
+        identity = np.repeat(np.eye(n_classes, n_responses), n_states // n_classes, axis=0)
+        if self.centre == "diagonal":
+            off_diagonal = (1.0 - self.diagonal) / (n_responses - 1)
+            return (self.diagonal * identity + off_diagonal * (1 - identity))[None]
+        # A class nobody chose still needs a row: 1.1 correct pseudo-annotations, 0.1 of the others.
+        if self.centre == "pooled":
+            return normalise_rows(counts.sum(axis=0) + 0.1 + identity)[None]
+        return _hierarchical_centre(counts, identity)
+
+
+def _hierarchical_centre(counts: FloatArray, identity: FloatArray) -> FloatArray:
+    """Combine each annotator's accuracy with the crowd's distribution of mistakes, (R, S, K).
+
+    Abstentions are modelled separately, with one rate per annotator and state.
+    """
+    n_classes = int(identity.sum(axis=0).astype(bool).sum())
+    answers, is_correct = counts[:, :, :n_classes], identity[:, :n_classes]
+    pooled = normalise_rows(answers.sum(axis=0) + 0.1 + is_correct)
+    state_accuracy = (pooled * is_correct).sum(axis=1)
+    hits, given = (answers * is_correct).sum(axis=(1, 2)), answers.sum(axis=(1, 2))
+    p_correct = _rates(hits, given, state_accuracy)[:, :, None]
+    mistakes = normalise_rows(pooled * (1 - is_correct))
+    centre: FloatArray = p_correct * is_correct + (1 - p_correct) * mistakes
+    if counts.shape[2] == n_classes:
+        return centre
+    abstained, asked = counts[:, :, n_classes:].sum(axis=2), counts.sum(axis=2)
+    state_rates = (abstained.sum(axis=0) + 0.1) / (asked.sum(axis=0) + 0.2)
+    p_abstain = _rates(abstained.sum(axis=1), asked.sum(axis=1), state_rates)[:, :, None]
+    return np.concatenate([(1 - p_abstain) * centre, p_abstain], axis=2)
+
+
+def _rates(hits: FloatArray, trials: FloatArray, state_rates: FloatArray) -> FloatArray:
+    """Rate of each annotator in each state, shape (R, S).
+
+    In log odds it is the crowd's rate plus the deviations of the annotator's rate (shrunk to the
+    crowd's) and of the state's rate.
+    """
+    overall = hits.sum() / max(trials.sum(), np.finfo(float).tiny)
+    own = (hits + SKILL_STRENGTH * overall) / (trials + SKILL_STRENGTH)
+    # A prior must not be certain.
+    own, state_rates, overall = (np.clip(p, 0.01, 0.99) for p in (own, state_rates, overall))
+    rates: FloatArray = expit(logit(own)[:, None] + logit(state_rates) - logit(overall))
+    return rates
+
+
+def log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> float:
+    """Log probability of the annotations, each row under its own Dirichlet prior."""
+    given, strength = counts.sum(axis=2), pseudo_counts.sum(axis=2)
+    some = counts > 0  # The other entries add nothing.
+    prior = np.broadcast_to(pseudo_counts, counts.shape)[some]
+    log_p = (gammaln(counts[some] + prior) - gammaln(prior)).sum()
+    return float(log_p - (gammaln(given + strength) - gammaln(strength)).sum())

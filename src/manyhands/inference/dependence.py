@@ -1,0 +1,383 @@
+"""How far the annotations of an instance are from independent evidence.
+
+Annotators share mistakes: they misread the same sentence and fall for the same picture. A model in
+which they are independent given the class counts a shared mistake as often as it is made, and is
+far too sure. Here the fitted model is left as it is and only its posterior is corrected. The log
+probability of an instance is divided by the design effect of its annotations [1]_,
+
+    q_ic ~ p(c, annotations) ** beta_i,    beta_i = 1 / (1 + (d_i - 1) rho),
+
+where d_i counts the instance's annotators and rho is the correlation of their mistakes.
+
+Without gold, rho is found as in indirect inference [2]_. The *moment* m of a fit is the correlation
+of the residuals of two annotators on the same instance (`residual_correlation`). It underestimates
+rho, because the posterior takes shared mistakes for the truth, the more so the fewer annotations
+there are. So tables like the given one are simulated from the fitted model, with rho = 0 and with
+`REFERENCE`, the model is fitted to them, and rho is read off the line through their moments.
+
+Mistakes that nearly everybody makes leave no trace in the annotations. Gold labels show them: if
+some are given, rho is fitted to them (`refine`).
+
+.. [1] L. Kish. Survey sampling. Wiley, 1965, section 8.2.
+.. [2] C. Gourieroux, A. Monfort and E. Renault. Indirect inference. Journal of Applied Econometrics
+   8(S1), 1993.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Real
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.sparse import csr_array
+from scipy.special import log_softmax
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from manyhands.inference.confusion_em import (
+    ConfusionEM,
+    Parameters,
+    Run,
+    count_votes,
+    log_sum_subtypes,
+)
+from manyhands.inference.confusion_prior import ConfusionPrior
+from manyhands.inference.em import EMCounts, em_counts, expect_and_count, log_likelihoods
+from manyhands.inference.probability import normalise_rows
+from manyhands.inference.vote_sums import by_instance, weight_of_pairs, weighted_votes
+from manyhands.inference.votes import Votes, sum_over_shards
+from manyhands.typing import FloatArray
+
+DEPENDENCE = [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
+"""Values of the parameter ``dependence``."""
+
+PRIOR_MEAN, PRIOR_SD = 0.25, 0.15
+"""Normal prior on rho: the values that suited the gold labels of real tables best. It matters where
+annotations say little about rho, such as with two or three per instance."""
+
+UPPER = 0.5
+"""Greatest rho without gold."""
+
+REFERENCE = 0.3
+"""Rho of the simulated tables with dependence."""
+
+N_INSTANCES, N_CELLS = 10_000, 4_000_000
+"""Greatest size of the sample: instances, and annotations x squared number of classes."""
+
+N_SIMULATED = 1_000
+"""Instances to simulate in all, if that takes at most `N_TABLES` tables."""
+
+N_TABLES = 3
+
+N_PARAMETERS = 50_000_000
+"""Entries of all confusion matrices beyond which rho is not measured."""
+
+EM_STEPS = 3
+"""EM iterations on a simulated table, from the parameters it was drawn from. More change nothing
+that matters: on real tables, the moments after 3 and after 12 differ by less than .005."""
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """Correlation of annotators' mistakes.
+
+    Attributes
+    ----------
+    rho, se : float
+        Estimate and its standard error.
+    is_certain : bool
+        Whether the moment is more than two standard errors above that of independent annotators.
+        True if the moment cannot be measured.
+    """
+
+    rho: float
+    se: float
+    is_certain: bool = True
+
+
+UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD)
+
+
+def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Dependence:
+    """Dependence as set, or estimated with the default `DawidSkene` without subtypes.
+
+    Parameters
+    ----------
+    setting : float or "auto"
+    votes : Votes
+    start : array of shape (n, C)
+        Posterior that EM starts from.
+    """
+    if setting != "auto":
+        return Dependence(float(setting), 0.0)
+    answers = votes.answers
+    if answers.n_annotators * answers.n_classes**2 > N_PARAMETERS:
+        return UNKNOWN
+    em = ConfusionEM(ConfusionPrior("hierarchical", "auto", 0.7), "estimated", 100, 3e-5)
+    run = em.run(answers, answers.shards(), start)
+    found = estimate(answers, run, em)
+    if answers.gold is None:
+        return found
+    known = answers.select(np.flatnonzero(answers.gold >= 0))
+    return refine(found, known, OwnRemoved(run)(known))
+
+
+def estimate(votes: Votes, run: Run, em: ConfusionEM) -> Dependence:
+    """Estimate the dependence between annotators from a fit without subtypes.
+
+    The random numbers are always the same, so that the same table gives the same estimate.
+    """
+    rng = np.random.RandomState(0)
+    sample = _sample(votes.answers, rng)
+    if not sample.n_instances:
+        return UNKNOWN
+    fitted = _Fitted.of(votes, sample, run)
+    observed, variance = residual_correlation(
+        sample, fitted.parameters.posterior(sample), fitted.parameters.responses
+    )
+    moments = np.zeros(2)
+    n_tables = min(N_TABLES, -(-N_SIMULATED // sample.n_instances))
+    for _ in range(n_tables):
+        for k, rho in enumerate((0.0, REFERENCE)):
+            value, its_variance = fitted.simulated_correlation(sample, rho, em, rng)
+            moments[k] += value / n_tables
+            variance += its_variance / n_tables**2 * (k == 0)
+    excess, slope = observed - moments[0], max(moments[1] - moments[0], 1e-6) / REFERENCE
+    return _shrunk(excess / slope, float(np.sqrt(variance)) / slope)
+
+
+def _shrunk(rho: float, se: float) -> Dependence:
+    """Combine an estimate with the prior."""
+    precision, prior = 1.0 / max(se, 1e-6) ** 2, 1.0 / PRIOR_SD**2
+    mean = (precision * rho + prior * PRIOR_MEAN) / (precision + prior)
+    rho_in_range = float(np.clip(mean, 0.0, UPPER))
+    return Dependence(rho_in_range, float((precision + prior) ** -0.5), rho > 2.0 * se)
+
+
+def refine(found: Dependence, known: Votes, joint: FloatArray) -> Dependence:
+    """Fit rho to the gold labels of some instances, with the estimate as its prior.
+
+    Parameters
+    ----------
+    found : Dependence
+    known : Votes
+        Of the instances with gold.
+    joint : array of shape (n, C)
+        Their log p(class, annotations), to which neither their own annotations nor their gold has
+        contributed.
+    """
+    gold = known.gold
+    if gold is None or not len(gold):
+        return found
+
+    def loss(rho: float) -> float:
+        log_p = log_softmax(exponents(known, rho)[:, None] * joint, axis=1)
+        surprise = -log_p[np.arange(len(gold)), gold].sum()
+        return float(surprise + 0.5 * ((rho - found.rho) / PRIOR_SD) ** 2)
+
+    best = minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded")
+    step = 0.02
+    curvature = (loss(best.x + step) - 2 * loss(best.x) + loss(best.x - step)) / step**2
+    se = min(max(curvature, 1e-9) ** -0.5, found.se)
+    return replace(found, rho=float(best.x), se=float(se))
+
+
+def exponents(votes: Votes, rho: float) -> FloatArray:
+    """Power of each instance's probabilities, shape (n,).
+
+    Abstentions do not count: they hardly tell the classes apart. Annotations of one annotator, or
+    an annotation with a weight above 1, count as one annotator but once or more in the log
+    probability. Weights below 1 count as parts of an annotator.
+    """
+    answers = votes.answers
+    n = by_instance(answers)
+    independent = n
+    if answers.weight is not None or _has_repeated_pairs(answers):
+        weight = np.ones(answers.n_annotations) if answers.weight is None else answers.weight
+        pairs = weight_of_pairs(answers)
+        share = weight / pairs * np.minimum(pairs, 1.0)
+        independent = by_instance(replace(answers, weight=None), share)
+    per_annotator = np.divide(independent, n, out=np.ones_like(n), where=n > 0)
+    return per_annotator / (1.0 + np.maximum(independent - 1.0, 0.0) * rho)
+
+
+class OwnRemoved:
+    """Log p(class, annotations) under parameters without the instance's own part.
+
+    An annotation of probability p of state c has added p to N = n_rcl, the annotator's (expected
+    and pseudo-)counts. Without it, log (N - p) is replaced by its chord between p = 0 and 1,
+    log N + p (log (N - 1) - log N), so that two matrix products do for all annotations. Without a
+    prior nothing is removed, as an annotator's only annotation of its kind would rule classes out.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        if run.strength:
+            counts = run.counts.confusion + run.pseudo_counts
+            row = counts.sum(axis=2, keepdims=True)
+            row_prior = np.minimum(run.pseudo_counts.sum(axis=2, keepdims=True), row)
+            self.with_own = np.log(counts / row)
+            rest = np.maximum(counts - 1.0, np.minimum(run.pseudo_counts, counts))
+            self.change = np.log(rest / np.maximum(row - 1.0, row_prior)) - self.with_own
+
+    def __call__(self, shard: Votes) -> FloatArray:
+        """Return the log probabilities of a shard, shape (n, C)."""
+        parameters = self.run.parameters
+        if not self.run.strength:
+            return parameters.log_joint(shard)
+        p = parameters.states(shard)
+        joint = log_likelihoods(shard, self.change)
+        joint *= p
+        joint += log_likelihoods(shard, self.with_own)
+        if self.run.learns_prior:
+            joint += np.log(self.run.counts.prior + 1.0 - p)
+        else:
+            joint += parameters.logs[0]
+        return log_sum_subtypes(joint, shard.n_classes)
+
+
+def residual_correlation(
+    votes: Votes, posterior: FloatArray, responses: FloatArray
+) -> tuple[float, float]:
+    """Correlation of the residuals of two annotators on the same instance, and its variance.
+
+    With e_r the one-hot response of annotator r minus its probabilities in class c, s_r their
+    standard deviations, and sums over pairs of different annotators of an instance i,
+
+        m = sum_ic q_ic sum_rs e_r . e_s  /  sum_ic q_ic sum_rs s_r . s_s.
+
+    Its expectation is 0 if the model and its parameters are right and the annotators independent.
+
+    Parameters
+    ----------
+    votes : Votes
+        Without abstentions; an instance's annotations are sorted by annotator.
+    posterior : array of shape (n, C)
+    responses : array of shape (R, C, C)
+        Indexed [annotator, true, given].
+    """
+    new = np.flatnonzero(np.diff(votes.instance * np.int64(votes.n_annotators) + votes.annotator))
+    first = np.concatenate([[0], new + 1, [votes.n_annotations]])
+    alone = replace(votes, start=first, gold=None, ones=None)
+    instance = votes.instance[first[:-1]]
+    per_instance = csr_array((np.ones(len(instance)), (instance, np.arange(len(instance)))))
+    squares, own = _squares(votes, responses), _squares(alone, responses)
+    product, scale = (
+        (posterior * (all_ - per_instance @ mine)).sum(axis=1)
+        for all_, mine in zip(squares, own, strict=True)
+    )
+    total = float(scale.sum())
+    if total < 1e-9:  # Nobody can err.
+        return 0.0, np.inf
+    value = float(product.sum()) / total
+    return value, float(((product - value * scale) ** 2).sum()) / total**2
+
+
+def _squares(votes: Votes, responses: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Squared lengths of the sums of residuals and of standard deviations, both (n, C)."""
+    weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
+    n, (r, c, k) = votes.n_instances, responses.shape
+    given = csr_array((weight, votes.annotator, votes.start), shape=(n, r))
+
+    def sums(of_annotators: FloatArray) -> FloatArray:
+        return np.asarray(given @ of_annotators.reshape(r, c * k)).reshape(n, c, k)
+
+    residual = weighted_votes(votes)[:, None, :] - sums(responses)
+    spread = sums(np.sqrt(responses * (1.0 - responses)))
+    return np.einsum("nck,nck->nc", residual, residual), np.einsum("nck,nck->nc", spread, spread)
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A fit, with the counts that the instances outside the sample contribute to it.
+
+    Attributes
+    ----------
+    parameters : Parameters
+        Of the answers (abstentions left out), without subtypes.
+    rest : EMCounts
+        Expected counts of the other instances.
+    vote_rest : EMCounts
+        Their counts against the vote shares, from which the prior is made.
+    """
+
+    parameters: Parameters
+    rest: EMCounts
+    vote_rest: EMCounts
+    strength: float
+
+    @classmethod
+    def of(cls, votes: Votes, sample: Votes, run: Run) -> _Fitted:
+        answers = votes.answers
+        responses = normalise_rows(run.parameters.responses[:, :, : votes.n_classes])
+        parameters = Parameters(run.parameters.prior, responses)
+        own = em_counts(sample, parameters.posterior(sample))
+        all_votes = sum_over_shards(count_votes, answers.shards())
+        answered = EMCounts(run.counts.prior, run.counts.confusion[:, :, : votes.n_classes])
+        rest = (_minus(answered, own), _minus(all_votes, count_votes(sample)))
+        return cls(parameters, *rest, run.strength)
+
+    def simulated_correlation(
+        self, sample: Votes, rho: float, em: ConfusionEM, rng: np.random.RandomState
+    ) -> tuple[float, float]:
+        """Draw the sample's annotations, fit them, and return their `residual_correlation`."""
+        drawn = self.draw(sample, rho, rng)
+        prior = replace(em.prior, strength=self.strength)
+        vote_counts = self.vote_rest + count_votes(drawn)
+        pseudo_counts, _ = prior.pseudo_counts(vote_counts.confusion, drawn.n_classes)
+        parameters = self.parameters
+        for _ in range(EM_STEPS):
+            counts = self.rest + expect_and_count(drawn, *parameters.logs)
+            parameters = em.m_step(counts, pseudo_counts)
+        return residual_correlation(drawn, parameters.posterior(drawn), parameters.responses)
+
+    def draw(self, sample: Votes, rho: float, rng: np.random.RandomState) -> Votes:
+        """Draw annotations with the same pattern; those of an instance are correlated by ``rho``.
+
+        Each annotator inverts their own distribution at a random number. With probability
+        sqrt(rho) it is one that the instance's annotators share.
+        """
+        prior = self.parameters.prior.cumsum()
+        classes = np.searchsorted(prior, rng.random_sample(sample.n_instances) * prior[-1])
+        shared = rng.random_sample(sample.n_instances)[sample.instance]
+        own = rng.random_sample(sample.n_annotations)
+        follows = rng.random_sample(sample.n_annotations) < np.sqrt(rho)
+        number = np.where(follows, shared, own)
+        cumulative = self.parameters.responses.cumsum(axis=2)
+        rows = cumulative[sample.annotator, classes[sample.instance]]
+        response = (rows[:, :-1] < number[:, None]).sum(axis=1)
+        return replace(sample, response=response.astype(sample.response.dtype))
+
+
+def _minus(counts: EMCounts, part: EMCounts) -> EMCounts:
+    """Counts without a part of them; never negative."""
+    return EMCounts(
+        np.maximum(counts.prior - part.prior, 0.0),
+        np.maximum(counts.confusion - part.confusion, 0.0),
+    )
+
+
+def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
+    """Random instances with several annotations; annotations in the order of the annotators."""
+    several = np.flatnonzero(np.diff(votes.start) > 1)
+    per_instance = max(np.diff(votes.start).mean(), 1.0) * votes.n_classes**2
+    n = min(N_INSTANCES, int(N_CELLS / per_instance) + 1)
+    if len(several) > n:
+        several = np.sort(rng.choice(several, n, replace=False))
+    sample = replace(votes.select(several), gold=None)
+    order = np.lexsort((sample.response, sample.annotator, sample.instance))
+    return replace(
+        sample,
+        annotator=sample.annotator[order],
+        response=sample.response[order],
+        weight=None if sample.weight is None else sample.weight[order],
+    )
+
+
+def _has_repeated_pairs(votes: Votes) -> bool:
+    """Whether an annotator has annotated an instance twice."""
+    pairs = votes.instance * np.int64(votes.n_annotators) + votes.annotator
+    steps = np.diff(pairs)
+    if (steps < 0).any():
+        steps = np.diff(np.sort(pairs))
+    return bool((steps == 0).any())

@@ -1,0 +1,314 @@
+"""Whether probabilities mean what they say, judged by gold labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from manyhands.decision.labels import decide
+from manyhands.exceptions import AnnotationError
+from manyhands.metrics.gold import against_gold
+from manyhands.metrics.intervals import beta_interval
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+__all__ = [
+    "Calibration",
+    "Estimate",
+    "ReliabilityCurve",
+    "calibration",
+    "expected_calibration_error",
+    "reliability_curve",
+]
+
+FLOOR = 1e-12
+"""Least probability whose logarithm is taken."""
+
+N_RESAMPLES = 500
+"""Bootstrap samples for the interval of the calibration error."""
+
+
+class Estimate(NamedTuple):
+    """A figure and the bounds of its interval."""
+
+    value: float
+    lower: float
+    upper: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.lower:.3f} to {self.upper:.3f})"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Whether probabilities mean what they say, on instances with gold labels.
+
+    Attributes
+    ----------
+    n : int
+        Number of instances.
+    accuracy, confidence : Estimate
+        Share of correct predictions, and their mean probability. Calibrated probabilities have
+        equal ones.
+    log_loss : Estimate
+        Mean -log p(gold) in nats, with p at least 1e-12.
+    brier : Estimate
+        As in `brier_score`.
+    ece : Estimate
+        As in `expected_calibration_error`. It is not 0 for calibrated probabilities either, because
+        the accuracy of a bin varies by chance; its interval (bootstrap) therefore lies high.
+    coverage : Estimate
+        Share of instances whose gold class is in the smallest set of classes of probability
+        ``sure`` or more in all. Calibrated probabilities cover a share of ``sure`` or more.
+    set_size : float
+        Mean number of classes in these sets.
+    sure : float
+    curve : ReliabilityCurve
+    """
+
+    n: int
+    accuracy: Estimate
+    confidence: Estimate
+    log_loss: Estimate
+    brier: Estimate
+    ece: Estimate
+    coverage: Estimate
+    set_size: float
+    sure: float
+    curve: ReliabilityCurve
+
+    def __str__(self) -> str:
+        rows = {
+            "accuracy": self.accuracy,
+            "mean confidence": self.confidence,
+            "log loss": self.log_loss,
+            "Brier score": self.brier,
+            "calibration error": self.ece,
+            f"coverage of {self.sure:.0%}-sets": self.coverage,
+            "classes per set": f"{self.set_size:.2f}",
+        }
+        width = max(map(len, rows))
+        lines = [f"{name.ljust(width)}  {figure}" for name, figure in rows.items()]
+        return "\n".join([f"{self.n} instances with gold labels", *lines])
+
+
+def calibration(
+    proba: Any,
+    y: Any,
+    *,
+    classes: Any = None,
+    sure: float = 0.9,
+    n_bins: int = 15,
+    level: float = 0.95,
+) -> Calibration:
+    """Whether probabilities mean what they say: scores, coverage and reliability with intervals.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n, n_classes)
+        Predicted probabilities; the prediction is the argmax, its probability the confidence.
+    y : array-like of shape (n,)
+        Gold class values.
+    classes : sequence of length n_classes, optional
+        Class value of every column; default: the sorted values of ``y``.
+    sure : float in (0, 1], default=0.9
+        Probability of the sets whose coverage is measured.
+    n_bins : int, default=15
+        As in `reliability_curve`.
+    level : float in (0, 1), default=0.95
+        Probability mass of the intervals: Jeffreys intervals of shares, normal ones of means, and
+        for the calibration error percentiles of 500 bootstrap samples (always the same ones).
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    AnnotationError
+        If shapes do not fit, rows of ``proba`` are not probabilities, ``y`` is empty or holds a
+        value outside ``classes``, or ``sure``, ``n_bins`` or ``level`` is out of its range.
+
+    Examples
+    --------
+    >>> found = calibration([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]], [0, 0, 1, 1])
+    >>> found.accuracy.value, round(found.log_loss.value, 3), found.coverage.value
+    (0.75, 0.4, 1.0)
+    """
+    if not 0 < sure <= 1:
+        raise AnnotationError(f"sure={sure!r} must lie in (0, 1], such as 0.9")
+    curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins, level=level)
+    proba, codes = against_gold(proba, y, classes)
+    if not len(codes):
+        raise AnnotationError("y is empty; calibration needs gold labels")
+    rows = np.arange(len(codes))
+    right, confidence = decide(proba) == codes, proba.max(axis=1)
+    truth = np.arange(proba.shape[1]) == codes[:, None]
+    sets = _sure_sets(proba, sure)
+    return Calibration(
+        n=len(codes),
+        accuracy=_share_with_interval(right, level),
+        confidence=_mean_with_interval(confidence, level),
+        log_loss=_mean_with_interval(-np.log(np.maximum(proba[rows, codes], FLOOR)), level),
+        brier=_mean_with_interval(((proba - truth) ** 2).sum(axis=1), level),
+        ece=_ece_with_interval(confidence, right, n_bins, level),
+        coverage=_share_with_interval(sets[rows, codes], level),
+        set_size=float(sets.sum(axis=1).mean()),
+        sure=sure,
+        curve=curve,
+    )
+
+
+def _sure_sets(proba: FloatArray, sure: float) -> Any:
+    """Smallest sets of classes with a probability of ``sure`` or more, mask of shape (n, C)."""
+    order = np.argsort(-proba, axis=1, kind="stable")
+    mass = np.cumsum(np.take_along_axis(proba, order, axis=1), axis=1)
+    # A class belongs to the set if those before it do not suffice; rounding errors must not count.
+    needed = np.column_stack([np.zeros(len(proba)), mass[:, :-1]]) < sure - 1e-9
+    sets = np.empty_like(needed)
+    np.put_along_axis(sets, order, needed, axis=1)
+    return sets
+
+
+def _share_with_interval(hits: Any, level: float) -> Estimate:
+    n_hits, n = int(hits.sum()), len(hits)
+    lower, upper = beta_interval(n_hits + 0.5, n - n_hits + 0.5, level=level)
+    return Estimate(n_hits / n, float(lower), float(upper))
+
+
+def _mean_with_interval(values: FloatArray, level: float) -> Estimate:
+    mean, n = float(values.mean()), len(values)
+    half = float(norm.ppf(0.5 + level / 2) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else np.inf
+    return Estimate(mean, mean - half, mean + half)
+
+
+def _ece_with_interval(confidence: FloatArray, right: Any, n_bins: int, level: float) -> Estimate:
+    """Calibration error: sum over bins of the absolute sum of (right - confidence), over n."""
+    n, rng = len(confidence), np.random.default_rng(0)
+    gaps, which = right - confidence, _bins(confidence, n_bins)
+
+    def error(weights: Any) -> float:
+        return float(np.abs(np.bincount(which, weights * gaps, n_bins)).sum()) / n
+
+    resampled = [error(np.bincount(rng.integers(0, n, n), minlength=n)) for _ in range(N_RESAMPLES)]
+    lower, upper = np.quantile(resampled, [0.5 - level / 2, 0.5 + level / 2])
+    return Estimate(error(1.0), float(lower), float(upper))
+
+
+def _bins(confidence: FloatArray, n_bins: int) -> IntArray:
+    """Bin of each confidence; bins are (lower, upper], as published."""
+    # A confidence of 0 cannot be a maximum.
+    return np.ceil(confidence * n_bins).astype(np.int64).clip(1, n_bins) - 1
+
+
+class ReliabilityCurve(NamedTuple):
+    """Confidence and accuracy in bins of equal width; each field has shape (n_bins,).
+
+    Attributes
+    ----------
+    counts : integer array
+        Number of predictions with confidence in ``(k / n_bins, (k + 1) / n_bins]``.
+    confidence : array
+        Their mean confidence; NaN in an empty bin.
+    accuracy : array
+        Share of them that are right; NaN in an empty bin.
+    lower, upper : arrays
+        Bounds of the Jeffreys interval around ``accuracy``; in an empty bin, those of the prior.
+    """
+
+    counts: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+def reliability_curve(
+    proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15, level: float = 0.95
+) -> ReliabilityCurve:
+    """How often predictions made with a given confidence are right [1]_.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n, n_classes)
+        Predicted probabilities; the prediction is the argmax, its probability the confidence.
+    y : array-like of shape (n,)
+        Gold class values.
+    classes : sequence of length n_classes, optional
+        Class value of every column; default: the sorted values of ``y``.
+    n_bins : int, default=15
+    level : float in (0, 1), default=0.95
+        Probability mass of the interval around each accuracy [2]_.
+
+    Returns
+    -------
+    ReliabilityCurve
+
+    Raises
+    ------
+    AnnotationError
+        If shapes do not fit, rows of ``proba`` are not probabilities, ``y`` holds a value outside
+        ``classes``, or ``n_bins`` or ``level`` is out of its range.
+
+    References
+    ----------
+    .. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger. On calibration of modern neural
+       networks. ICML 2017, section 2.
+    .. [2] L. D. Brown, T. T. Cai and A. DasGupta. Interval estimation for a binomial proportion.
+       Statistical Science 16(2), 2001, section 3.1.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]], [0, 1, 1], n_bins=2)
+    >>> curve.counts, curve.confidence.round(3), curve.accuracy.round(3)
+    (array([0, 3]), array([nan, 0.8]), array([  nan, 0.667]))
+    """
+    if n_bins < 1:
+        raise AnnotationError(f"n_bins={n_bins!r} must be at least 1")
+    proba, codes = against_gold(proba, y, classes)
+    confidence = proba.max(axis=1)
+    which = _bins(confidence, n_bins)
+    counts = np.bincount(which, minlength=n_bins)
+    right = np.bincount(which, weights=decide(proba) == codes, minlength=n_bins)
+    total = np.bincount(which, weights=confidence, minlength=n_bins)
+    lower, upper = beta_interval(right + 0.5, counts - right + 0.5, level=level)
+    return ReliabilityCurve(counts, _share(total, counts), _share(right, counts), lower, upper)
+
+
+def expected_calibration_error(
+    proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15
+) -> float:
+    """Mean gap between confidence and accuracy over the bins of `reliability_curve` [1]_.
+
+    Parameters
+    ----------
+    proba, y, classes, n_bins
+        As in `reliability_curve`, which also raises the errors.
+
+    Returns
+    -------
+    float in [0, 1]
+        0: among the predictions made with confidence p, a share p is right. NaN if n is 0.
+
+    References
+    ----------
+    .. [1] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger. On calibration of modern neural
+       networks. ICML 2017, Eq. 3.
+
+    Examples
+    --------
+    >>> round(expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 3)
+    0.4
+    """
+    curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins)
+    n = curve.counts.sum()
+    if not n:
+        return float("nan")
+    return float(np.nansum(curve.counts * np.abs(curve.accuracy - curve.confidence)) / n)
+
+
+def _share(part: AnyArray, whole: IntArray) -> FloatArray:
+    """``part / whole``, NaN where ``whole`` is 0."""
+    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
