@@ -16,7 +16,8 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval
+from sklearn.base import clone
+from sklearn.utils._param_validation import HasMethods, Interval
 from torch import nn
 
 from manyhands.classifiers.cross_fitted.last_training import EnsembleTargets, fit_linear
@@ -40,6 +41,7 @@ from manyhands.fitting.latent import (
 )
 from manyhands.fitting.prediction import class_proba
 from manyhands.inference import DawidSkene
+from manyhands.inference.base import BaseAggregator
 from manyhands.linear.folds import deal_folds
 from manyhands.nn import (
     CrowdModule,
@@ -85,7 +87,9 @@ class CrossFittedEMClassifier(LatentClassClassifier):
         None is ``"mlp"`` with a dropout of .5 in the rounds and of .2 in the last training. Any
         other backbone is the same in both.
     n_rounds : int, default=5
-        Rounds of EM. With 0 there is only the last training, on the posterior of `DawidSkene`.
+        Rounds of EM. With 0 there is only the last training, on the posterior of ``aggregator``.
+    aggregator : aggregator, default=None
+        Truth inference that EM starts from; None is `DawidSkene`.
     n_folds : int, default=5
         Number of folds, each with its share of every (inferred) class. With fewer instances than
         this, each instance is a fold.
@@ -186,6 +190,7 @@ validation, patience, checkpoint
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
+        "aggregator": [None, HasMethods(["fit_predict_proba"])],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "n_networks": [Interval(Integral, 1, None, closed="left")],
         "linear": ["boolean"],
@@ -196,6 +201,7 @@ validation, patience, checkpoint
 
     backbone: Any = field(default=None, kw_only=False)
     n_rounds: int = 5
+    aggregator: BaseAggregator | None = None
     n_folds: int = 5
     n_networks: int = 5
     linear: bool = True
@@ -232,7 +238,7 @@ validation, patience, checkpoint
 
     def _prepare(self, fit: CrossFittedFit) -> Training:
         latent = self._latent(fit.table)
-        posterior = _dawid_skene_posterior(fit)[latent.instances]
+        posterior = _first_posterior(fit, self.aggregator)[latent.instances]
         targets = EnsembleTargets(self._balance, fit.features.device, self._set_class_prior)
         # From the first round on, the history decides by the class prior.
         targets.set(latent.spread(posterior), balancing_rng(0))
@@ -311,9 +317,10 @@ validation, patience, checkpoint
         self.member_weights_ = rounds.weights
 
 
-def _dawid_skene_posterior(fit: CrossFittedFit) -> FloatArray:
-    """Posterior by `DawidSkene`, shape (n_instances, n_classes)."""
+def _first_posterior(fit: CrossFittedFit, aggregator: BaseAggregator | None) -> FloatArray:
+    """Posterior that EM starts from, shape (n_instances, n_classes)."""
     with catch_warnings():
         # The class's notes say what happens with single annotations.
         simplefilter("ignore", NotIdentifiableWarning)
-        return set_random_states(DawidSkene(), fit.rng).fit(fit.table).posterior_
+        aggregator = DawidSkene() if aggregator is None else clone(aggregator)
+        return set_random_states(aggregator, fit.rng).fit(fit.table).posterior_

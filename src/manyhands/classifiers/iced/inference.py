@@ -44,6 +44,9 @@ class LabelInference:
         """Dawid-Skene with ``smoothing`` pseudo-annotations in each entry of a confusion matrix."""
         return DawidSkene(
             max_iter=self.max_iter,
+            tol=1e-5,
+            dependence=0,
+            accelerate=False,
             confusion_prior="diagonal",
             diagonal=1.0 / n_classes,
             prior_strength=self.smoothing * n_classes,
