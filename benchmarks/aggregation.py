@@ -1,9 +1,10 @@
-r"""Truth inference on real tables: accuracy and macro-F1 of every method, ours and crowd-kit's.
+r"""Truth inference on real tables: accuracy and calibration of every method, ours and crowd-kit's.
 
 Majority vote has two rows: ties to the first class, and ties shared equally by the tied classes
 (expected accuracy, and macro-F1 of the expected counts). Every other method is compared with both.
-Every method runs with its own defaults; no parameter is chosen by set. The sets are the 17
-aggregation sets, LabelMe, Music, Sentiment and Product. Below them are further sets with real
+Every method runs with its own defaults; no parameter is chosen by set. Methods whose posterior
+allows for dependence between annotators have a second row, with ``dependence=0``. The sets are the
+17 aggregation sets, LabelMe, Music, Sentiment and Product. Below them are further sets with real
 annotators, which nobody looked at while the defaults were made. Colposcopy and Reports Compendium
 are not among them: their reference label is the majority vote, with one tie rule or another.
 
@@ -42,6 +43,7 @@ from manyhands.datasets import (
 )
 from manyhands.datasets.base import data_home
 from manyhands.io import read_annotations, read_gold, write_atomically
+from manyhands.metrics import calibration
 from manyhands.registry import all_aggregators
 
 LOADERS = {
@@ -50,10 +52,12 @@ LOADERS = {
     "sentiment": load_sentiment,
     "product": load_product,
 }
+AS_PUBLISHED = ", dependence=0"
 LAST = ", last annotation of a pair"
 REPEATED = (f"zencrowd_us{LAST}",)
 MAJORITIES = ("MajorityVote", "MajorityVote, ties shared")
-FURTHER = ("cifar10n", "cifar10h, 3 an image")
+FURTHER = ("cifar10n", "cifar10h, 3 an image", "cifar10h")
+CALIBRATION = ("confidence", "log_loss", "ece", "brier", "coverage")
 CROWD_KIT = (
     *("MajorityVote", "Wawa", "ZeroBasedSkill", "DawidSkene", "OneCoinDawidSkene"),
     *("GLAD", "MACE", "KOS", "MMSR"),
@@ -103,18 +107,43 @@ def some_of(table: AnnotationTable, n: int) -> AnnotationTable:
     return table.take(np.sort(order[rank < n]))
 
 
-def systems() -> dict[str, Callable[[AnnotationTable], np.ndarray]]:
-    """Functions from a table to the label of every instance, or shares of classes (n, C)."""
-    ours = {name: lambda t, cls=cls: cls().fit_predict(t) for name, cls in all_aggregators()}
-    shared = MajorityVote(soft=False, ties="distribute")
-    ours[MAJORITIES[1]] = shared.fit_predict_proba
+class Found(NamedTuple):
+    """Inferred labels (n,) or shares of the classes (n, C), and posterior (n, C), if any."""
+
+    labels: np.ndarray
+    posterior: np.ndarray | None
+    facts: dict[str, float] = {}
+
+
+def fitted(model: Any, table: AnnotationTable) -> Found:
+    """Fit one of our methods."""
+    model.fit(table)
+    facts = {k: getattr(model, k, None) for k in ("dependence_", "dependence_se_", "n_subtypes_")}
+    known = {name.strip("_"): float(value) for name, value in facts.items() if value is not None}
+    return Found(model.labels_, model.posterior_, known)
+
+
+def shared_ties(table: AnnotationTable) -> Found:
+    """Majority vote whose ties are shared."""
+    shares = MajorityVote(soft=False, ties="distribute").fit_predict_proba(table)
+    return Found(shares, shares)
+
+
+def systems() -> dict[str, Callable[[AnnotationTable], Found]]:
+    """Methods by the name of their row."""
+    ours = {}
+    for name, cls in all_aggregators():
+        ours[name] = lambda t, cls=cls: fitted(cls(), t)
+        if "dependence" in cls().get_params():
+            ours[f"{name}{AS_PUBLISHED}"] = lambda t, cls=cls: fitted(cls(dependence=0), t)
+    ours[MAJORITIES[1]] = shared_ties
     try:
         import crowdkit.aggregation as peer
     except ImportError:
         return ours
     mend_crowd_kit()
     theirs = {
-        f"crowd-kit {name}": lambda t, name=name: crowd_kit_labels(getattr(peer, name), name, t)
+        f"crowd-kit {name}": lambda t, name=name: of_crowd_kit(getattr(peer, name), name, t)
         for name in CROWD_KIT
     }
     return ours | theirs
@@ -130,23 +159,29 @@ def mend_crowd_kit() -> None:
     )
 
 
-def crowd_kit_labels(cls: type, name: str, table: AnnotationTable) -> np.ndarray:
-    """Return crowd-kit's labels; an instance without annotations gets the first class."""
+def of_crowd_kit(cls: type, name: str, table: AnnotationTable) -> Found:
+    """Return crowd-kit's answer; an instance without annotations gets the first class."""
     import pandas
 
     frame = pandas.DataFrame(
         {"task": table.instance, "worker": table.annotator, "label": table.label.astype(int)}
     )
     options = {"random_state": 0} if name in ("MACE", "KOS", "MMSR") else {}
-    found = cls(**options).fit_predict(frame)
+    model = cls(**options).fit(frame)
     labels = np.zeros(table.n_instances, dtype=int)
-    labels[found.index.to_numpy()] = found.to_numpy()
-    return table.classes[labels]
+    labels[model.labels_.index.to_numpy()] = model.labels_.to_numpy()
+    posterior = None
+    shares = getattr(model, "probas_", None)
+    if shares is not None:
+        posterior = np.zeros((table.n_instances, table.n_classes))
+        posterior[:, 0] = 1.0
+        places = np.ix_(shares.index.to_numpy(), shares.columns.to_numpy())
+        posterior[shares.index.to_numpy()] = 0.0
+        posterior[places] = shares.fillna(0.0).to_numpy()
+    return Found(table.classes[labels], posterior)
 
 
-def run(
-    system: Callable[[AnnotationTable], np.ndarray], task: Task, limit: float
-) -> dict[str, Any]:
+def run(system: Callable[[AnnotationTable], Found], task: Task, limit: float) -> dict[str, Any]:
     """Score one system on one set, or say why there is no score."""
 
     def give_up(*_: Any) -> None:
@@ -156,7 +191,7 @@ def run(
     signal.setitimer(signal.ITIMER_VIRTUAL, limit)
     started = time.process_time()
     try:
-        labels = system(task.table)
+        found = system(task.table)
     except TimeoutError:
         return {"failed": f"more than {limit:.0f} CPU seconds"}
     except Exception as error:
@@ -164,7 +199,10 @@ def run(
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     seconds = time.process_time() - started
-    return {**score(labels[task.known], task), "seconds": round(seconds, 3)}
+    cell = {**score(found.labels[task.known], task), "seconds": round(seconds, 3)}
+    if found.posterior is not None:
+        cell |= calibrated(found.posterior[task.known], task)
+    return cell | found.facts
 
 
 def score(found: np.ndarray, task: Task) -> dict[str, float]:
@@ -180,6 +218,15 @@ def score(found: np.ndarray, task: Task) -> dict[str, float]:
     }
 
 
+def calibrated(posterior: np.ndarray, task: Task) -> dict[str, Any]:
+    """Return how well the probabilities of the instances with gold are calibrated."""
+    mass = posterior.sum(axis=1, keepdims=True)
+    found = calibration(posterior / mass, task.gold, classes=task.table.classes)
+    figures = {name: getattr(found, name) for name in CALIBRATION}
+    ece = {"ece_lower": found.ece.lower, "ece_upper": found.ece.upper}
+    return {name: figure.value for name, figure in figures.items()} | ece
+
+
 def page(records: dict[str, dict[str, Any]]) -> str:
     """Return the page in Markdown."""
     shown = [name for name in (*AGGREGATION_SETS, *LOADERS) if name in records]
@@ -192,9 +239,16 @@ def page(records: dict[str, dict[str, Any]]) -> str:
         "one run each (random ones with seed 0). Of equal maxima ours name the first class, "
         "crowd-kit's whichever its tables yield. The first class is often the most common, which "
         "flatters majority vote: its second row shares ties (expected accuracy). Sets "
-        "without gold for some instances are scored on the others.",
+        "without gold for some instances are scored on the others. Log loss (nats, probabilities "
+        "of at least 1e-12), calibration error (ECE, 15 bins), Brier score and the coverage of "
+        "90 %-sets are those of `manyhands.metrics.calibration`. Rows with `dependence=0` are the "
+        "published models, in which annotators err independently.",
         "",
         *summary(records, shown, names),
+        "",
+        "## Calibration of DawidSkene, set by set",
+        "",
+        *set_by_set(records, [*shown, *(n for n in FURTHER if n in records)]),
         "",
         *repeated(records),
         "## Accuracy, set by set",
@@ -204,6 +258,14 @@ def page(records: dict[str, dict[str, Any]]) -> str:
         "## Macro-F1, set by set",
         "",
         *by_set(records, shown, names, "macro_f1"),
+        "",
+        "## Log loss, set by set",
+        "",
+        *by_set(records, shown, names, "log_loss"),
+        "",
+        "## Calibration error, set by set",
+        "",
+        *by_set(records, shown, names, "ece"),
         "",
         "## Repeated pairs: last annotation only",
         "",
@@ -215,6 +277,10 @@ def page(records: dict[str, dict[str, Any]]) -> str:
         "independent of the annotators.",
         "",
         *by_set(records, [n for n in FURTHER if n in records], names, "accuracy"),
+        "",
+        "Log loss:",
+        "",
+        *by_set(records, [n for n in FURTHER if n in records], names, "log_loss"),
         "",
         "## Not finished",
         "",
@@ -232,9 +298,9 @@ def page(records: dict[str, dict[str, Any]]) -> str:
 def summary(records: dict[str, Any], shown: list[str], names: list[str]) -> list[str]:
     """Return rows of means over the sets; a method without some sets is compared on the others."""
     lines = [
-        "| method | sets | accuracy | macro-F1 | worst set against majority vote "
-        "| worst set against it, ties shared | CPU s |",
-        "|---|---|---|---|---|---|---|",
+        "| method | sets | accuracy | macro-F1 | log loss | ECE | Brier | coverage of 90 %-sets "
+        "| worst set against majority vote | worst set against it, ties shared | CPU s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     rows = []
     for system in names:
@@ -244,15 +310,46 @@ def summary(records: dict[str, Any], shown: list[str], names: list[str]) -> list
         worst = " | ".join(worst_gap(records, cells, majority) for majority in MAJORITIES)
         means = [np.mean([c[k] for c in cells.values()]) for k in ("accuracy", "macro_f1")]
         seconds = sum(c["seconds"] for c in cells.values())
-        row = f"{worst} | {seconds:.1f} |"
+        row = f"{' | '.join(mean_of(cells, key) for key in CALIBRATION[1:])} | {worst}"
         rows.append(
             (
                 len(cells),
                 means[0],
-                f"| {system} | {len(cells)} | {means[0]:.4f} | {means[1]:.4f} | {row}",
+                f"| {system} | {len(cells)} | {means[0]:.4f} | {means[1]:.4f} | {row} "
+                f"| {seconds:.1f} |",
             )
         )
     return lines + [text for *_, text in sorted(rows, key=lambda r: (-r[0], -r[1]))]
+
+
+def mean_of(cells: dict[str, Any], key: str) -> str:
+    """Return the mean over the sets, or a dash if some set lacks the figure."""
+    values = [cell.get(key) for cell in cells.values()]
+    return "-" if None in values else f"{np.mean(values):.3f}"
+
+
+def set_by_set(records: dict[str, Any], shown: list[str]) -> list[str]:
+    """Return DawidSkene's calibration on every set, before and after."""
+    lines = [
+        "Before → after allowing for dependence; rho is its estimate ± standard error.",
+        "",
+        "| set | rho | subtypes | accuracy | mean confidence | log loss "
+        "| ECE (95 % interval after) | Brier | coverage of 90 %-sets |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in shown:
+        after = records[name].get("DawidSkene", {})
+        before = records[name].get(f"DawidSkene{AS_PUBLISHED}", {})
+        if "log_loss" not in after or "log_loss" not in before:
+            continue
+        change = {
+            key: f"{before[key]:.3f} → {after[key]:.3f}" for key in ("accuracy", *CALIBRATION)
+        }
+        change["ece"] += f" ({after['ece_lower']:.3f} to {after['ece_upper']:.3f})"
+        rho = f"{after['dependence']:.2f} ± {after['dependence_se']:.2f}"
+        figures = " | ".join(change.values())
+        lines.append(f"| {name} | {rho} | {after['n_subtypes']:.0f} | {figures} |")
+    return lines
 
 
 def worst_gap(records: dict[str, Any], cells: dict[str, Any], majority: str) -> str:

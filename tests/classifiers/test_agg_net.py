@@ -156,7 +156,9 @@ def test_an_annotation_of_weight_zero_is_none():
 
 
 def dawid_skene(iterations):
-    return DawidSkene(iterations, 0.0, n_subtypes=1, confusion_prior=None)
+    return DawidSkene(
+        iterations, 0.0, n_subtypes=1, confusion_prior=None, dependence=0, accelerate=False
+    )
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 5, 20])

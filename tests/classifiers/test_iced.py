@@ -114,6 +114,9 @@ def test_without_synthesis_and_warm_up_it_is_dawid_skene_and_then_a_classifier(e
     ours = ICEDClassifier(em=em, prior=prior, synthesis=None, warm_up=None, **shared).fit(X, A)
     inference = FromVotesOrLabels(
         max_iter=50,
+        tol=1e-5,
+        dependence=0,
+        accelerate=False,
         confusion_prior="diagonal",
         diagonal=1 / 3,
         prior_strength=0.03,

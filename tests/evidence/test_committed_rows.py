@@ -32,7 +32,7 @@ KEYS = {
     "self_training/dasc2023_variants_cifar10h_dasc": "9eb97986f7a04fef",
     "self_training/dasc2023_sparse80_music_wdn_random": "ef3676c571f0ffc3",
     "iced/iced2022_rivals_sentiment_smote_on_ds_labels": "31e7e07ee8b8324c",
-    "aggregated/iced2022_table2_reports_ds_lr": "1bce147aa8710257",
+    "aggregated/iced2022_table2_reports_ds_lr": "5be2d6edd27afba0",
     "neucrowd/neucrowd2022_table3_hotel_neucrowd": "a8865b46ab5bc281",
     "soft_prob/neucrowd2022_curve_auc_labelme800_softprob": "2105a5cdec8c7834",
 }

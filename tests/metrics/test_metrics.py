@@ -102,7 +102,8 @@ def test_the_interval_covers_where_labels_are_inferred(n_classes, prior):
         found = annotator_reliability(table, DawidSkene().fit(table).posterior_)
         accuracy = truth.confusion.diagonal(axis1=1, axis2=2) @ prior
         inside += [(found.lower <= accuracy) & (accuracy <= found.upper)]
-    assert 0.92 < np.mean(inside) < 0.99
+    # Wider than with gold: the posterior also allows for shared mistakes.
+    assert 0.92 < np.mean(inside) < 0.997
 
 
 def test_only_observed_rows_count_each_once():

@@ -22,7 +22,13 @@ from manyhands.inference.em import (
     log_likelihoods,
     total_em_counts,
 )
-from manyhands.inference.probability import floored_log, has_settled, log_dirichlet, normalise_rows
+from manyhands.inference.probability import (
+    floored_log,
+    has_settled,
+    log_dirichlet,
+    log_prior,
+    normalise_rows,
+)
 from manyhands.inference.vote_sums import clamp_to_gold, vote_shares
 from manyhands.inference.votes import Votes, sum_over_shards
 from manyhands.typing import FloatArray
@@ -59,10 +65,9 @@ class Parameters:
         posterior = sum_subtypes(self.states(shard), shard.n_classes)
         return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
 
-    def log_joint(self, shard: Votes) -> FloatArray:
-        """Log p(class, annotations), shape (n, C)."""
-        log_prior, log_responses = self.logs
-        joint = log_likelihoods(shard, log_responses) + log_prior
+    def log_joint(self, shard: Votes, exponent: FloatArray | None) -> FloatArray:
+        """Log p(class, annotations), shape (n, C), before it is multiplied by ``exponent``."""
+        joint = log_likelihoods(shard, self.logs[1]) + log_prior(self.prior, exponent)
         return log_sum_subtypes(joint, shard.n_classes)
 
 

@@ -229,8 +229,9 @@ class DawidSkene(BaseAggregator):
         def rows(shard: Votes) -> FloatArray:
             if self.dependence == 0:
                 return self._model.posterior(shard)
-            joint = self._model.log_joint(shard)
-            return normalise_joint(shard, joint, self._exponent(shard))[0]
+            exponent = self._exponent(shard)
+            joint = self._model.log_joint(shard, exponent)
+            return normalise_joint(shard, joint, exponent)[0]
 
         posterior = np.empty((votes.n_instances, votes.n_classes))
         fill_rows(posterior, votes.shards(), rows)

@@ -13,7 +13,8 @@ Without gold, rho is found as in indirect inference [2]_. The *moment* m of a fi
 of the residuals of two annotators on the same instance (`residual_correlation`). It underestimates
 rho, because the posterior takes shared mistakes for the truth, the more so the fewer annotations
 there are. So tables like the given one are simulated from the fitted model, with rho = 0 and with
-`REFERENCE`, the model is fitted to them, and rho is read off the line through their moments.
+`REFERENCE`, the model is fitted to them, and rho is read off the line through their moments. (The
+moment grows faster than the line where rho is large, so a rho of .15 is read as .2.)
 
 Mistakes that nearly everybody makes leave no trace in the annotations. Gold labels show them: if
 some are given, rho is fitted to them (`refine`).
@@ -123,14 +124,24 @@ def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Depe
 
 
 def estimate(votes: Votes, run: Run, em: ConfusionEM) -> Dependence:
-    """Estimate the dependence between annotators from a fit without subtypes.
+    """Estimate the dependence between annotators from a fit without subtypes, and the prior."""
+    rho, se = measure(votes, run, em)
+    precision, prior = 1.0 / max(se, 1e-6) ** 2, 1.0 / PRIOR_SD**2
+    mean = (precision * rho + prior * PRIOR_MEAN) / (precision + prior)
+    in_range = float(np.clip(mean, 0.0, UPPER))
+    is_certain = rho > 2.0 * se or not np.isfinite(se)
+    return Dependence(in_range, float((precision + prior) ** -0.5), is_certain)
+
+
+def measure(votes: Votes, run: Run, em: ConfusionEM) -> tuple[float, float]:
+    """Estimate rho and its standard error, infinite if the annotations say nothing about it.
 
     The random numbers are always the same, so that the same table gives the same estimate.
     """
     rng = np.random.RandomState(0)
     sample = _sample(votes.answers, rng)
     if not sample.n_instances:
-        return UNKNOWN
+        return 0.0, np.inf
     fitted = _Fitted.of(votes, sample, run)
     observed, variance = residual_correlation(
         sample, fitted.parameters.posterior(sample), fitted.parameters.responses
@@ -143,15 +154,7 @@ def estimate(votes: Votes, run: Run, em: ConfusionEM) -> Dependence:
             moments[k] += value / n_tables
             variance += its_variance / n_tables**2 * (k == 0)
     excess, slope = observed - moments[0], max(moments[1] - moments[0], 1e-6) / REFERENCE
-    return _shrunk(excess / slope, float(np.sqrt(variance)) / slope)
-
-
-def _shrunk(rho: float, se: float) -> Dependence:
-    """Combine an estimate with the prior."""
-    precision, prior = 1.0 / max(se, 1e-6) ** 2, 1.0 / PRIOR_SD**2
-    mean = (precision * rho + prior * PRIOR_MEAN) / (precision + prior)
-    rho_in_range = float(np.clip(mean, 0.0, UPPER))
-    return Dependence(rho_in_range, float((precision + prior) ** -0.5), rho > 2.0 * se)
+    return float(excess / slope), float(np.sqrt(variance) / slope)
 
 
 def refine(found: Dependence, known: Votes, joint: FloatArray) -> Dependence:
@@ -224,13 +227,15 @@ class OwnRemoved:
         """Return the log probabilities of a shard, shape (n, C)."""
         parameters = self.run.parameters
         if not self.run.strength:
-            return parameters.log_joint(shard)
+            return parameters.log_joint(shard, np.ones(shard.n_instances))
         p = parameters.states(shard)
         joint = log_likelihoods(shard, self.change)
         joint *= p
         joint += log_likelihoods(shard, self.with_own)
         if self.run.learns_prior:
-            joint += np.log(self.run.counts.prior + 1.0 - p)
+            n = self.run.counts.prior
+            rest = n - p + np.minimum(n, 1.0)  # An instance alone in its class keeps it.
+            joint += np.log(rest, out=np.full_like(rest, -np.inf), where=n > 1e-9)
         else:
             joint += parameters.logs[0]
         return log_sum_subtypes(joint, shard.n_classes)

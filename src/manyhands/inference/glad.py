@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import normalise_joint
-from manyhands.inference.probability import floored_log, has_settled, normalise_rows
+from manyhands.inference.probability import has_settled, log_prior, normalise_rows
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
@@ -271,7 +271,7 @@ def e_step(
     x = alpha * beta
     log_others = np.log(votes.n_classes - 1.0)
     posterior, evidence = normalise_joint(
-        votes, weighted_votes(votes, x + log_others) + floored_log(prior), exponent
+        votes, weighted_votes(votes, x + log_others) + log_prior(prior, exponent), exponent
     )
     wrong = _total(votes, -0.5 * x - log_others) - _total_log_2cosh(votes, x)
     return posterior, float(evidence[votes.voted].sum()) + wrong

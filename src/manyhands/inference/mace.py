@@ -20,9 +20,9 @@ from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
-    floored_log,
     has_settled,
     log_dirichlet,
+    log_prior,
     normalise_rows,
 )
 from manyhands.inference.restarts import best_run
@@ -320,7 +320,7 @@ def _e_step(
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior (n, C) and evidence (n,); an annotation is evidence only for the class given."""
     joint = weighted_votes(votes, log_odds.ravel()[_cells(votes)])
-    joint += floored_log(prior)
+    joint += log_prior(prior, exponent)
     return normalise_joint(votes, joint, exponent)
 
 

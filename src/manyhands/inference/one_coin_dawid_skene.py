@@ -14,7 +14,13 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import normalise_joint
-from manyhands.inference.probability import floored_log, has_settled, log_dirichlet, normalise_rows
+from manyhands.inference.probability import (
+    floored_log,
+    has_settled,
+    log_dirichlet,
+    log_prior,
+    normalise_rows,
+)
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
@@ -150,15 +156,16 @@ class OneCoinDawidSkene(BaseAggregator):
         return posterior
 
     def _e_step(self, shard: Votes) -> FloatArray:
-        return normalise_joint(shard, self._log_joint(shard), self._exponent(shard))[0]
+        exponent = self._exponent(shard)
+        return normalise_joint(shard, self._log_joint(shard, exponent), exponent)[0]
 
-    def _log_joint(self, shard: Votes) -> FloatArray:
+    def _log_joint(self, shard: Votes, exponent: FloatArray | None = None) -> FloatArray:
         """Log p(class, annotations), shape (n, C)."""
         log_correct = floored_log(self.skill_)
         log_wrong = floored_log((1.0 - self.skill_) / (shard.n_classes - 1))
         joint = weighted_votes(shard, (log_correct - log_wrong)[shard.annotator])
         joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
-        joint += floored_log(self.class_prior_)
+        joint += log_prior(self.class_prior_, exponent)
         return joint
 
     def _expect(self, shard: Votes) -> Counts:

@@ -13,6 +13,10 @@ LOG_FLOOR = float(np.log(1e-100))
 """Replaces log 0 in a confusion matrix: one impossible annotation must not rule out all classes."""
 
 
+ABSENT = 1e-12
+"""Share up to which a class is absent."""
+
+
 def normalise_rows(counts: FloatArray) -> FloatArray:
     """Divide by the sum over the last axis; an empty row becomes uniform."""
     mass = counts.sum(axis=-1, keepdims=True)
@@ -23,6 +27,16 @@ def normalise_rows(counts: FloatArray) -> FloatArray:
 def floored_log(p: FloatArray) -> FloatArray:
     """Log p, with `LOG_FLOOR` in place of log 0."""
     return np.log(p, out=np.full_like(p, LOG_FLOOR), where=p > 0)
+
+
+def log_prior(prior: FloatArray, exponent: FloatArray | None) -> FloatArray:
+    """Log of a class prior, for a posterior that is raised to a power (or not: None).
+
+    A power would lift the floor of an absent class, whose log is therefore minus infinity.
+    """
+    if exponent is None:
+        return floored_log(prior)
+    return np.log(prior, out=np.full_like(prior, -np.inf), where=prior > ABSENT)
 
 
 def log_dirichlet(pseudo_counts: FloatArray, p: FloatArray) -> float:

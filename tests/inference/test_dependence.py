@@ -1,0 +1,308 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import log_softmax
+
+from manyhands import GLAD, IBCC, MACE, AnnotationTable, DawidSkene, OneCoinDawidSkene
+from manyhands.inference import dependence
+from manyhands.inference.confusion_em import ConfusionEM, Parameters
+from manyhands.inference.confusion_prior import ConfusionPrior
+from manyhands.inference.dependence import (
+    Dependence,
+    OwnRemoved,
+    exponents,
+    measure,
+    refine,
+    residual_correlation,
+)
+from manyhands.inference.em import EMCounts
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import make_votes
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+
+EM = ConfusionEM(ConfusionPrior("hierarchical", "auto", 0.7), "estimated", 100, 3e-5)
+MODELS = [DawidSkene, IBCC, GLAD, MACE, OneCoinDawidSkene]
+
+
+def correlated(rho, seed=0, n=600, r=15, per_instance=8):
+    """Three classes; annotators of an instance follow a shared random number with sqrt(rho)."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, n)
+    who = np.argsort(rng.random((n, r)), axis=1)[:, :per_instance]
+    skill = rng.uniform(0.55, 0.9, r)[who]
+    follows = rng.random(who.shape) < np.sqrt(rho)
+    u = np.where(follows, rng.random((n, 1)), rng.random(who.shape))
+    given_label = np.where(u < skill, y[:, None], (y[:, None] + 1 + (u > (1 + skill) / 2)) % 3)
+    A = np.full((n, r), -1)
+    np.put_along_axis(A, who, given_label, axis=1)
+    return A, y
+
+
+def fitted(A, **options):
+    votes = make_votes(AnnotationTable.from_matrix(A, **options))
+    return votes, EM.run(votes, votes.shards(), vote_shares(votes))
+
+
+def log_loss(posterior, y):
+    return -np.log(np.maximum(posterior[np.arange(len(y)), y], 1e-12)).mean()
+
+
+# -- the moment ------------------------------------------------------------------------------------
+
+
+def test_residual_correlation_by_hand():
+    """Both annotators are right with .8, and both are wrong: e = (-.8, .8) twice, s = (.4, .4).
+
+    The product of the residuals is 1.28, that of the standard deviations .32.
+    """
+    votes = make_votes(AnnotationTable.from_matrix([[1, 1]], classes=[0, 1]))
+    responses = np.array([[[0.8, 0.2], [0.2, 0.8]]] * 2)
+    value, _ = residual_correlation(votes, np.array([[1.0, 0.0]]), responses)
+    assert value == pytest.approx(1.28 / 0.32)
+
+
+def slow_correlation(votes, posterior, responses):
+    products, scales = [], []
+    weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
+    for i in range(votes.n_instances):
+        rows = range(votes.start[i], votes.start[i + 1])
+        product = scale = 0.0
+        for c in range(votes.n_classes):
+            for a in rows:
+                for b in rows:
+                    r, s = votes.annotator[a], votes.annotator[b]
+                    if r == s:
+                        continue
+                    e, f = (
+                        np.eye(votes.n_classes)[votes.response[k]] - responses[who, c]
+                        for k, who in ((a, r), (b, s))
+                    )
+                    sd, td = (np.sqrt(responses[k, c] * (1 - responses[k, c])) for k in (r, s))
+                    product += posterior[i, c] * weight[a] * weight[b] * (e @ f)
+                    scale += posterior[i, c] * weight[a] * weight[b] * (sd @ td)
+        products.append(product)
+        scales.append(scale)
+    value = sum(products) / sum(scales)
+    errors = np.array(products) - value * np.array(scales)
+    return value, (errors**2).sum() / sum(scales) ** 2
+
+
+@given(seed=st.integers(0, 99))
+@settings(max_examples=10)
+def test_residual_correlation_equals_slow_loops(seed):
+    """With weights and repeated pairs, whose own products do not count."""
+    rng = np.random.default_rng(seed)
+    instance = np.repeat(np.arange(5), 4)
+    annotator = np.sort(rng.integers(0, 4, (5, 4)), axis=1).ravel()
+    table = AnnotationTable.from_arrays(
+        instance, annotator, rng.integers(0, 3, 20), n_instances=5, n_annotators=4,
+        classes=range(3), duplicates="keep", weight=rng.uniform(0.5, 2.0, 20),
+    )  # fmt: skip
+    votes = make_votes(table)
+    posterior = rng.dirichlet(np.ones(3), size=5)
+    responses = rng.dirichlet(np.ones(3), size=(4, 3))
+    np.testing.assert_allclose(
+        residual_correlation(votes, posterior, responses),
+        slow_correlation(votes, posterior, responses),
+    )
+
+
+def test_the_moment_of_the_right_model_is_zero():
+    values = []
+    for seed in range(8):
+        A, y = correlated(0.0, seed)
+        votes, run = fitted(A)
+        values.append(residual_correlation(votes, np.eye(3)[y], run.parameters.responses)[0])
+    assert abs(np.mean(values)) < 0.01
+
+
+# -- rho -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.15, 0.3])
+def test_rho_is_recovered(rho):
+    found = [measure(*fitted(correlated(rho, seed)[0]), EM) for seed in range(4)]
+    values, errors = np.array(found).T
+    # The line through two moments overstates what lies between them.
+    assert -0.03 < values.mean() - rho < (0.08 if rho == 0.15 else 0.03)
+    assert 0.01 < errors.mean() < 0.06
+
+
+def test_little_evidence_leaves_the_prior():
+    A = np.array([[0, 1], [1, 1], [0, 0]])
+    model = DawidSkene().fit(A)
+    assert abs(model.dependence_ - dependence.PRIOR_MEAN) < 0.15
+    assert model.dependence_se_ > 0.1
+    single = DawidSkene().fit(np.array([[0, -1], [-1, 1], [1, -1]]))
+    assert single.dependence_ == pytest.approx(dependence.PRIOR_MEAN)
+
+
+def test_too_many_confusions_are_not_measured(monkeypatch):
+    A, _ = correlated(0.0)
+    assert OneCoinDawidSkene().fit(A).dependence_ < 0.15
+    monkeypatch.setattr(dependence, "N_PARAMETERS", 10)
+    model = OneCoinDawidSkene().fit(A)
+    assert (model.dependence_, model.dependence_se_) == (0.25, 0.15)
+
+
+def test_the_sample_stands_for_the_table(monkeypatch):
+    votes, run = fitted(correlated(0.3, n=1500)[0])
+    whole, _ = measure(votes, run, EM)
+    monkeypatch.setattr(dependence, "N_INSTANCES", 500)
+    part, error = measure(votes, run, EM)
+    assert abs(whole - part) < 3 * error
+    assert whole != part
+
+
+def test_the_order_of_the_rows_is_no_matter():
+    table = AnnotationTable.from_matrix(correlated(0.2, n=100)[0])
+    mixed = table.take(np.random.default_rng(0).permutation(table.n_annotations))
+    one, other = (DawidSkene().fit(t).posterior_ for t in (table, mixed))
+    np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_gold_shows_mistakes_that_nearly_everybody_makes():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    misled = rng.random(400) < 0.3
+    named = np.where(misled, 1 - y, y)[:, None]
+    A = np.where(rng.random((400, 7)) < 0.9, named, 1 - named)
+    without = DawidSkene().fit(A)
+    told = DawidSkene().fit(A, gold={i: y[i] for i in range(60)})
+    assert told.dependence_ > without.dependence_ + 0.2
+    assert log_loss(told.posterior_[60:], y[60:]) < log_loss(without.posterior_[60:], y[60:])
+    np.testing.assert_array_equal(told.labels_[:60], y[:60])
+    assert GLAD().fit(A, gold={i: y[i] for i in range(60)}).dependence_ > 0.3
+
+
+def test_refine_minimises_the_loss_of_gold():
+    votes = make_votes(AnnotationTable.from_matrix([[0, 0, 0]] * 20, classes=[0, 1]))
+    gold = np.repeat([0, 1], [14, 6])
+    joint = np.tile([4.0, 0.0], (20, 1))
+    found = refine(Dependence(0.2, 0.1), replace(votes, gold=gold), joint)
+
+    def loss(rho):
+        log_p = log_softmax(joint / (1 + 2 * rho), axis=1)
+        return -log_p[np.arange(20), gold].sum() + 0.5 * ((rho - 0.2) / 0.15) ** 2
+
+    grid = np.linspace(0, 1, 1001)
+    assert found.rho == pytest.approx(min(grid, key=loss), abs=2e-3)
+
+
+# -- the read-out ----------------------------------------------------------------------------------
+
+
+def test_exponents_by_hand():
+    """Three annotators; one asked twice; weights 2 and 2; weights .5, .5; one and an abstention."""
+    table = AnnotationTable.from_arrays(
+        [0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4], [0, 1, 2, 0, 0, 1, 0, 1, 0, 1, 0],
+        [0, 1, 1, 0, 1, 1, 0, 1, 0, 1, 1], n_instances=6, n_annotators=3, duplicates="keep",
+        weight=[1, 1, 1, 1, 1, 1, 2, 2, 0.5, 0.5, 1],
+    )  # fmt: skip
+    expected = [1 / 1.6, 2 / 3 / 1.3, 0.5 / 1.3, 1.0, 1.0, 1.0]
+    np.testing.assert_allclose(exponents(make_votes(table), 0.3), expected)
+    cells = np.array([["a", "unsure", "b"], ["a", "a", "b"]], dtype=object)
+    abstaining = AnnotationTable.from_matrix(cells, abstain="unsure")
+    votes = make_votes(abstaining, abstentions=True)
+    np.testing.assert_allclose(exponents(votes, 0.3), [1 / 1.3, 1 / 1.6])
+
+
+def test_own_annotations_are_removed_exactly_where_the_class_is_certain():
+    """Gold makes p 0 or 1, so the chord is exact: the counts without the instance."""
+    A, y = correlated(0.0, n=40, r=5, per_instance=3)
+    table = AnnotationTable.from_matrix(A)
+    votes = make_votes(table, gold=y)
+    run = EM.run(votes, votes.shards(), vote_shares(votes))
+    joint = OwnRemoved(run)(votes)
+    i, c = 7, y[7]
+    counts = run.counts.confusion + run.pseudo_counts
+    expected = np.log(run.counts.prior[c] - 1 + 1)
+    for r in np.flatnonzero(A[i] >= 0):
+        mine = counts[r, c].copy()
+        mine[A[i, r]] -= 1
+        expected += np.log(mine[A[i, r]] / mine.sum())
+    assert joint[i, c] == pytest.approx(expected)
+    other = (c + 1) % 3
+    expected = np.log(run.counts.prior[other] + 1)
+    for r in np.flatnonzero(A[i] >= 0):
+        expected += np.log(counts[r, other, A[i, r]] / counts[r, other].sum())
+    assert joint[i, other] == pytest.approx(expected)
+
+
+def test_without_a_prior_nothing_is_removed():
+    A, _ = correlated(0.0, n=40)
+    model = DawidSkene(confusion_prior=None, dependence=0.2).fit(A)
+    votes = make_votes(AnnotationTable.from_matrix(A))
+    power = exponents(votes, 0.2)
+    joint = model._model.log_joint(votes, power) * power[:, None]
+    np.testing.assert_allclose(model.posterior_, np.exp(log_softmax(joint, axis=1)))
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_a_number_tempers_the_published_posterior(cls):
+    A, _ = correlated(0.0, n=60, per_instance=4)
+    A[3] = -1
+    published, tempered = cls(dependence=0).fit(A), cls(dependence=0.3).fit(A)
+    power = np.where((A >= 0).any(axis=1), 1 / (1 + 3 * 0.3), 1.0)[:, None]
+    expected = published.predict_proba(A) ** power
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(tempered.predict_proba(A), expected, atol=1e-6)
+    assert (tempered.dependence_, tempered.dependence_se_) == (0.3, 0.0)
+    np.testing.assert_allclose(tempered.posterior_[3], tempered.class_prior_)
+    gold = cls(dependence=0.3).fit(A, gold={0: 2})
+    np.testing.assert_allclose(gold.posterior_[0], [0, 0, 1])
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_shared_mistakes_cost_less(cls):
+    A, y = correlated(0.3)
+    published, default = cls(dependence=0).fit(A), cls().fit(A)
+    assert log_loss(default.posterior_, y) < 0.75 * log_loss(published.posterior_, y)
+    assert (default.labels_ == y).mean() > (published.labels_ == y).mean() - 0.02
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_bad_dependence_is_refused(cls):
+    with pytest.raises(ValueError, match=r"'dependence' parameter .* must be"):
+        cls(dependence=1.5).fit([[0, 1], [1, 1]])
+
+
+# -- EM --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_subtypes", [1, 2])
+def test_over_relaxed_steps_reach_the_same_maximum_sooner(n_subtypes):
+    A, _ = correlated(0.1, n=300)
+    settings_ = {"tol": 1e-9, "max_iter": 500, "n_subtypes": n_subtypes, "dependence": 0}
+    plain = DawidSkene(accelerate=False, **settings_).fit(A)
+    fast = DawidSkene(**settings_).fit(A)
+    np.testing.assert_allclose(fast.posterior_, plain.posterior_, atol=1e-3)
+    assert fast.n_iter_ < plain.n_iter_
+
+
+@given(logs=arrays(float, 6, elements=st.floats(-3, 0)), step=st.floats(1, 10))
+@settings(max_examples=25)
+def test_a_step_beyond_by_definition(logs, step):
+    here = Parameters(np.array([0.5, 0.5]), np.full((1, 2, 2), 0.5))
+    p = np.exp(logs).reshape(3, 2)
+    p /= p.sum(axis=1, keepdims=True)
+    proposal = Parameters(p[0], p[None, 1:])
+    beyond = EM._beyond(here, proposal, step, 1)
+    for start, end, found in (
+        (here.prior, proposal.prior, beyond.prior),
+        (here.responses, proposal.responses, beyond.responses),
+    ):
+        expected = start * (end / start) ** step
+        np.testing.assert_allclose(found, expected / expected.sum(axis=-1, keepdims=True))
+
+
+def test_the_m_step_by_hand():
+    counts = EMCounts(np.array([1.0, 3.0]), np.array([[[1.0, 0.0], [1.0, 2.0]]]))
+    found = EM.m_step(counts, np.full((1, 2, 2), 0.5))
+    np.testing.assert_allclose(found.prior, [0.25, 0.75])
+    np.testing.assert_allclose(found.responses, [[[0.75, 0.25], [0.375, 0.625]]])
