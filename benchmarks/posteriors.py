@@ -24,9 +24,8 @@ from aggregation import AGGREGATION_SETS, LOADERS, load
 from scipy.special import log_softmax
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
-from manyhands.inference.confusion_em import ConfusionEM
-from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.dependence import (
+    DEFAULT_EM,
     PRIOR_MEAN,
     PRIOR_SD,
     UPPER,
@@ -52,7 +51,6 @@ FAMILIES = {
 }
 GRID = list(product((0.15, 0.2, 0.25, 0.3), (0.1, 0.15, 0.2), (0.3, 0.4, 0.5)))
 """Mean and standard deviation of the prior on rho, and its upper limit."""
-EM = ConfusionEM(ConfusionPrior("hierarchical", "auto", 0.7), "estimated", 100, 3e-5)
 
 
 class Case(NamedTuple):
@@ -74,10 +72,10 @@ def real_case(name: str) -> Case:
     task = load(name)
     votes = make_votes(task.table, abstentions=True)
     start = vote_shares(votes.answers)
-    one = EM.run(votes, votes.shards(), start)
-    rho, se = measure(votes, one, EM)
+    one = DEFAULT_EM.run(votes, votes.shards(), start)
+    rho, se = measure(votes, one, DEFAULT_EM)
     n_subtypes = DawidSkene().fit(task.table).n_subtypes_
-    run = one if n_subtypes == 1 else EM.run(votes, votes.shards(), start, n_subtypes)
+    run = one if n_subtypes == 1 else DEFAULT_EM.run(votes, votes.shards(), start, n_subtypes)
     joint = OwnRemoved(run)(votes)
     n = by_instance(votes.answers)
     of = partial(exponents, votes)
@@ -296,7 +294,8 @@ def repeated(seed: int, same: float) -> Crowd:
     again = np.where(rng.random(len(fresh)) < same, first.label, fresh)
     both = AnnotationTable.from_arrays(
         np.tile(first.instance, 2), np.tile(first.annotator, 2),
-        np.concatenate([first.label, again]), n_instances=len(y), n_annotators=40, classes=range(3), duplicates="keep",
+        np.concatenate([first.label, again]), n_instances=len(y), n_annotators=40,
+        classes=range(3), duplicates="keep",
     )  # fmt: skip
     return Crowd(both, y)
 
@@ -364,7 +363,7 @@ def counted() -> Iterator[str]:
         for seed in SEEDS:
             table, y = make(seed)
             votes = make_votes(table, abstentions=True)
-            run = EM.run(votes, votes.shards(), vote_shares(votes.answers))
+            run = DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes.answers))
             rho = DawidSkene(n_subtypes=1).fit(table).dependence_
             totals = by_instance(votes.answers), by_instance(votes)
             by_weight = [1.0 / (1.0 + np.maximum(n - 1.0, 0.0) * rho) for n in totals]

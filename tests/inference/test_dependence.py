@@ -9,8 +9,8 @@ from scipy.special import log_softmax
 
 from manyhands import GLAD, IBCC, MACE, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.inference import dependence
-from manyhands.inference.confusion_em import ConfusionEM, Parameters
-from manyhands.inference.confusion_prior import ConfusionPrior
+from manyhands.inference.confusion_em import Parameters
+from manyhands.inference.dependence import DEFAULT_EM as EM
 from manyhands.inference.dependence import (
     Dependence,
     OwnRemoved,
@@ -25,7 +25,6 @@ from manyhands.inference.votes import make_votes
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 
-EM = ConfusionEM(ConfusionPrior("hierarchical", "auto", 0.7), "estimated", 100, 3e-5)
 MODELS = [DawidSkene, IBCC, GLAD, MACE, OneCoinDawidSkene]
 
 
@@ -232,6 +231,42 @@ def test_own_annotations_are_removed_exactly_where_the_class_is_certain():
     for r in np.flatnonzero(A[i] >= 0):
         expected += np.log(counts[r, other, A[i, r]] / counts[r, other].sum())
     assert joint[i, other] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("how", ["weighted", "repeated", "families"])
+def test_what_weighted_annotations_added_is_removed(how):
+    """Against a loop."""
+    A, _ = correlated(0.0, n=12, r=4, per_instance=3)
+    table = AnnotationTable.from_matrix(A, classes=range(3))
+    if how == "families":
+        table = table.with_groups({2: "f", 3: "f"})
+    else:
+        rng = np.random.default_rng(0)
+        extra = rng.permutation(36)[:9] if how == "repeated" else []
+        rows = np.concatenate([np.arange(36), extra]).astype(int)
+        label = table.label[rows].copy()
+        label[36:] = rng.integers(0, 3, len(extra))
+        weight = rng.uniform(0.2, 2.0, 36) if how == "weighted" else None
+        table = AnnotationTable.from_arrays(
+            table.instance[rows], table.annotator[rows], label, n_instances=12, n_annotators=4,
+            classes=range(3), weight=weight, duplicates="keep",
+        )  # fmt: skip
+    votes = make_votes(table)
+    run = EM.run(votes, votes.shards(), vote_shares(votes))
+    p = run.parameters.posterior(votes)
+    counts = run.counts.confusion + run.pseudo_counts
+    n = run.counts.prior
+    expected = np.log(n - p + np.minimum(n, 1))
+    weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
+    for a in range(votes.n_annotations):
+        i, r, given_class = votes.instance[a], votes.annotator[a], votes.response[a]
+        own = np.flatnonzero((votes.instance == i) & (votes.annotator == r))
+        for c in range(3):
+            rest = counts[r, c].copy()
+            for b in own:
+                rest[votes.response[b]] -= weight[b] * p[i, c]
+            expected[i, c] += weight[a] * np.log(rest[given_class] / rest.sum())
+    np.testing.assert_allclose(OwnRemoved(run)(votes), expected)
 
 
 def test_without_a_prior_nothing_is_removed():

@@ -12,7 +12,7 @@ from manyhands import (
     OneCoinDawidSkene,
 )
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, SharedMistakesWarning
-from manyhands.inference import gold_corrected, gold_regression
+from manyhands.inference import gold_regression
 from manyhands.inference.families import family_weights
 from manyhands.inference.shared_mistakes import shared_mistakes
 from manyhands.inference.votes import make_votes
@@ -295,26 +295,6 @@ def test_gold_corrects_from_enough_on(groups, g, corrected):
     if not corrected:
         plain = DawidSkene().fit(A, gold=some_gold(y, g), groups=families)
         np.testing.assert_allclose(model.posterior_, plain.posterior_)
-
-
-def test_own_annotations_removed_computed_by_a_loop():
-    A, _ = with_machines(0, n=12, humans=2, machines=2)
-    table = AnnotationTable.from_matrix(A).with_groups({2: "f", 3: "f"})
-    votes = make_votes(table)
-    rng = np.random.default_rng(0)
-    posterior = rng.dirichlet([1, 1], 12)
-    w = np.array([1, 1, 1 / 1.8, 1 / 1.8])
-    counts = np.full((4, 2, 2), 0.5)
-    for i, r in np.ndindex(12, 4):
-        counts[r, :, A[i, r]] += w[r] * posterior[i]
-    expected = np.log(posterior.sum(axis=0) - posterior + 1)
-    for i, r in np.ndindex(12, 4):
-        for c in range(2):
-            without = counts[r, c].copy()
-            without[A[i, r]] -= w[r] * posterior[i, c]
-            expected[i, c] += w[r] * np.log(without[A[i, r]] / without.sum())
-    found = gold_corrected.own_removed(votes, posterior, counts, posterior.sum(axis=0))
-    np.testing.assert_allclose(found, expected)
 
 
 def test_regression_and_evidence_against_finite_differences():

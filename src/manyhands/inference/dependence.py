@@ -47,7 +47,7 @@ from manyhands.inference.em import EMCounts, em_counts, expect_and_count, log_li
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.vote_sums import by_instance, weight_of_pairs, weighted_votes
 from manyhands.inference.votes import Votes, sum_over_shards
-from manyhands.typing import FloatArray
+from manyhands.typing import FloatArray, IntArray
 
 DEPENDENCE = [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
 """Values of the parameter ``dependence``."""
@@ -76,6 +76,10 @@ N_PARAMETERS = 50_000_000
 EM_STEPS = 3
 """EM iterations on a simulated table, from the parameters it was drawn from. More change nothing
 that matters: on real tables, the moments after 3 and after 12 differ by less than .005."""
+
+
+DEFAULT_EM = ConfusionEM(ConfusionPrior("hierarchical", "auto", 0.7), "estimated", 100, 3e-5)
+"""EM with the defaults of `DawidSkene`."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +118,8 @@ def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Depe
     answers = votes.answers
     if answers.n_annotators * answers.n_classes**2 > N_PARAMETERS:
         return UNKNOWN
-    em = ConfusionEM(ConfusionPrior("hierarchical", "auto", 0.7), "estimated", 100, 3e-5)
-    run = em.run(answers, answers.shards(), start)
-    found = estimate(answers, run, em)
+    run = DEFAULT_EM.run(answers, answers.shards(), start)
+    found = estimate(answers, run, DEFAULT_EM)
     if answers.gold is None:
         return found
     known = answers.select(np.flatnonzero(answers.gold >= 0))
@@ -195,7 +198,7 @@ def exponents(votes: Votes, rho: float) -> FloatArray:
     answers = votes.answers
     n = by_instance(answers)
     independent = n
-    if answers.weight is not None or _has_repeated_pairs(answers):
+    if not counts_once(answers):
         weight = np.ones(answers.n_annotations) if answers.weight is None else answers.weight
         pairs = weight_of_pairs(answers)
         share = weight / pairs * np.minimum(pairs, 1.0)
@@ -209,19 +212,21 @@ class OwnRemoved:
 
     An annotation of probability p of state c has added p to N = n_rcl, the annotator's (expected
     and pseudo-)counts. Without it, log (N - p) is replaced by its chord between p = 0 and 1,
-    log N + p (log (N - 1) - log N), so that two matrix products do for all annotations. Without a
-    prior nothing is removed, as an annotator's only annotation of its kind would rule classes out.
+    log N + p (log (N - 1) - log N), so that two matrix products do for all annotations. Weighted
+    and repeated annotations have added other amounts, so they get logarithms of their own. Without
+    a prior nothing is removed, as an annotator's only annotation of its kind would rule classes
+    out.
     """
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.counts = run.counts.confusion + run.pseudo_counts
+        self.row = self.counts.sum(axis=2, keepdims=True)
         if run.strength:
-            counts = run.counts.confusion + run.pseudo_counts
-            row = counts.sum(axis=2, keepdims=True)
-            row_prior = np.minimum(run.pseudo_counts.sum(axis=2, keepdims=True), row)
-            self.with_own = np.log(counts / row)
-            rest = np.maximum(counts - 1.0, np.minimum(run.pseudo_counts, counts))
-            self.change = np.log(rest / np.maximum(row - 1.0, row_prior)) - self.with_own
+            row_prior = np.minimum(run.pseudo_counts.sum(axis=2, keepdims=True), self.row)
+            rest = np.maximum(self.counts - 1.0, np.minimum(run.pseudo_counts, self.counts))
+            self.with_own = np.log(self.counts / self.row)
+            self.change = np.log(rest / np.maximum(self.row - 1.0, row_prior)) - self.with_own
 
     def __call__(self, shard: Votes) -> FloatArray:
         """Return the log probabilities of a shard, shape (n, C)."""
@@ -229,9 +234,12 @@ class OwnRemoved:
         if not self.run.strength:
             return parameters.log_joint(shard, np.ones(shard.n_instances))
         p = parameters.states(shard)
-        joint = log_likelihoods(shard, self.change)
-        joint *= p
-        joint += log_likelihoods(shard, self.with_own)
+        if counts_once(shard):
+            joint = log_likelihoods(shard, self.change)
+            joint *= p
+            joint += log_likelihoods(shard, self.with_own)
+        else:
+            joint = self._each(shard, p)
         if self.run.learns_prior:
             n = self.run.counts.prior
             rest = n - p + np.minimum(n, 1.0)  # An instance alone in its class keeps it.
@@ -240,6 +248,19 @@ class OwnRemoved:
             joint += parameters.logs[0]
         return log_sum_subtypes(joint, shard.n_classes)
 
+    def _each(self, shard: Votes, states: FloatArray) -> FloatArray:
+        """Sum of the annotations' own logarithms, shape (n, S)."""
+        weight = np.ones(shard.n_annotations) if shard.weight is None else shard.weight
+        p = states[shard.instance]
+        given = self.counts[shard.annotator, :, shard.response]
+        given = given - weight_of_pairs(shard, same_class=True)[:, None] * p
+        row = self.row[shard.annotator, :, 0] - weight_of_pairs(shard)[:, None] * p
+        tiny = np.finfo(float).tiny
+        terms = np.log(np.maximum(given, tiny)) - np.log(np.maximum(row, tiny))
+        by_annotation = (weight, np.arange(len(weight)), shard.start)
+        shape = (shard.n_instances, shard.n_annotations)
+        return np.asarray(csr_array(by_annotation, shape=shape) @ terms)
+
 
 def residual_correlation(
     votes: Votes, posterior: FloatArray, responses: FloatArray
@@ -247,7 +268,8 @@ def residual_correlation(
     """Correlation of the residuals of two annotators on the same instance, and its variance.
 
     With e_r the one-hot response of annotator r minus its probabilities in class c, s_r their
-    standard deviations, and sums over pairs of different annotators of an instance i,
+    standard deviations, and sums over pairs of annotators of an instance i (of different families,
+    whose members' weights allow for what they share),
 
         m = sum_ic q_ic sum_rs e_r . e_s  /  sum_ic q_ic sum_rs s_r . s_s.
 
@@ -256,12 +278,12 @@ def residual_correlation(
     Parameters
     ----------
     votes : Votes
-        Without abstentions; an instance's annotations are sorted by annotator.
+        Without abstentions; an instance's annotations are sorted by family and annotator.
     posterior : array of shape (n, C)
     responses : array of shape (R, C, C)
         Indexed [annotator, true, given].
     """
-    new = np.flatnonzero(np.diff(votes.instance * np.int64(votes.n_annotators) + votes.annotator))
+    new = np.flatnonzero(np.diff(votes.instance * np.int64(votes.n_annotators) + _families(votes)))
     first = np.concatenate([[0], new + 1, [votes.n_annotations]])
     alone = replace(votes, start=first, gold=None, ones=None)
     instance = votes.instance[first[:-1]]
@@ -370,7 +392,7 @@ def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
     if len(several) > n:
         several = np.sort(rng.choice(several, n, replace=False))
     sample = replace(votes.select(several), gold=None)
-    order = np.lexsort((sample.response, sample.annotator, sample.instance))
+    order = np.lexsort((sample.response, sample.annotator, _families(sample), sample.instance))
     return replace(
         sample,
         annotator=sample.annotator[order],
@@ -379,10 +401,17 @@ def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
     )
 
 
-def _has_repeated_pairs(votes: Votes) -> bool:
-    """Whether an annotator has annotated an instance twice."""
+def _families(votes: Votes) -> IntArray:
+    """Code of each annotation's family; annotators without one have a code of their own."""
+    return votes.annotator if votes.family is None else votes.family[votes.annotator]
+
+
+def counts_once(votes: Votes) -> bool:
+    """Whether every annotation counts once: without weights, and one per instance and annotator."""
+    if votes.weight is not None:
+        return False
     pairs = votes.instance * np.int64(votes.n_annotators) + votes.annotator
     steps = np.diff(pairs)
     if (steps < 0).any():
         steps = np.diff(np.sort(pairs))
-    return bool((steps == 0).any())
+    return not (steps == 0).any()

@@ -7,18 +7,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import log_softmax, softmax
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import ALONE, RHO
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.dawid_skene import DawidSkene, split_into_subtypes
-from manyhands.inference.em import e_step, log_likelihoods, total_em_counts
+from manyhands.inference.confusion_em import Parameters
+from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, OwnRemoved
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.gold_regression import (
     Design,
@@ -26,12 +26,11 @@ from manyhands.inference.gold_regression import (
     maximum_a_posteriori,
     priors,
 )
-from manyhands.inference.probability import floored_log
+from manyhands.inference.probability import LOG_FLOOR
 from manyhands.inference.shared_mistakes import partitions
 from manyhands.inference.vote_sums import (
     by_instance,
     clamp_to_gold,
-    weight_of_pairs,
 )
 from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
 from manyhands.typing import FloatArray, IntArray
@@ -62,6 +61,8 @@ class GoldCorrected(BaseAggregator):
 
     Parameters
     ----------
+    dependence : float in [0, 1] or "auto", default="auto"
+        As in `DawidSkene`, for tables with too little gold to correct.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -115,7 +116,19 @@ class GoldCorrected(BaseAggregator):
 
     _warns_of_shared_mistakes = False
 
-    def __init__(self, *, ties: str = "first", random_state: Any = None) -> None:
+    _parameter_constraints: dict[str, list[Any]] = {
+        **BaseAggregator._parameter_constraints,
+        "dependence": DEPENDENCE,
+    }
+
+    def __init__(
+        self,
+        *,
+        dependence: float | str = "auto",
+        ties: str = "first",
+        random_state: Any = None,
+    ) -> None:
+        self.dependence = dependence
         self.ties = ties
         self.random_state = random_state
 
@@ -130,7 +143,7 @@ class GoldCorrected(BaseAggregator):
         families = self._given.groups
         has_families = families is not None and bool((families != ALONE).any())
         self.corrected_ = len(known) >= (LEAST_GOLD_WITH_FAMILIES if has_families else LEAST_GOLD)
-        self._plain = DawidSkene(abstentions="ignore")
+        self._plain = DawidSkene(dependence=self.dependence, abstentions="ignore")
         self._plain._infer(votes, start.copy(), rng)
         self.log_likelihood_ = self._plain.log_likelihood_
         self.n_iter_ = self._plain.n_iter_
@@ -216,10 +229,8 @@ class Base:
     joint : array of shape (n, C)
         Log posterior of the fitted instances up to a constant, without their own annotations'
         effect on the parameters and without their gold.
-    log_prior, log_confusion : arrays of shape (S,) and (R, S, C), or None
-        Parameters for new instances, by states; None for the votes.
-    n_subtypes : int
-        States of each class.
+    parameters : Parameters or None
+        Of Dawid-Skene; None for the votes.
     rho : float
         Correlation that the joint is tempered by.
     family : integer array of shape (R,) or None
@@ -228,20 +239,19 @@ class Base:
 
     name: str
     joint: FloatArray
-    log_prior: FloatArray | None = None
-    log_confusion: FloatArray | None = None
-    n_subtypes: int = 1
+    parameters: Parameters | None = None
     rho: float = 0.0
     family: IntArray | None = None
 
     def joint_of(self, votes: Votes) -> FloatArray:
         """Log posterior of new instances up to a constant, shape (n, C)."""
-        if self.log_confusion is None or self.log_prior is None:
+        if self.parameters is None:
             return np.zeros((votes.n_instances, votes.n_classes))
         votes = votes if self.family is None else with_families(votes, self.family)
-        shards = votes.shards()
-        joint = concatenate_rows(log_likelihoods(shard, self.log_confusion) for shard in shards)
-        return tempered(votes, sum_subtypes(joint + self.log_prior, self.n_subtypes), self.rho)
+        joint = concatenate_rows(
+            self.parameters.log_joint(shard, np.ones(shard.n_instances)) for shard in votes.shards()
+        )
+        return tempered(votes, _floored(joint), self.rho)
 
 
 def _bases(votes: Votes, start: FloatArray) -> list[Base]:
@@ -267,67 +277,17 @@ def _weighted_base(
 
 
 def _dawid_skene_base(name: str, votes: Votes, start: FloatArray) -> Base:
-    model = DawidSkene(abstentions="ignore")
-    model._infer(votes, start.copy(), np.random.RandomState(0))
-    shards, n_subtypes = votes.shards(), model.n_subtypes_
-    parameters = floored_log(model._model.prior), floored_log(model._model.responses)
-    states = concatenate_rows(e_step(shard, *parameters)[0] for shard in shards)
-    split = partial(split_into_subtypes, n_subtypes=n_subtypes)
-    counts = model._prior(shards, split, n_subtypes)[0] + total_em_counts(shards, states).confusion
-    n_of_state = states[votes.voted].sum(axis=0)
-    joint = concatenate_rows(
-        sum_subtypes(own_removed(shard, rows, counts, n_of_state), n_subtypes)
-        for shard, rows in zip_shards(votes.runs(SHARD), states)
-    )
-    log_prior = np.log(n_of_state + 1.0)
-    log_confusion = np.log(counts) - np.log(counts.sum(axis=2, keepdims=True))
-    return Base(name, joint, log_prior, log_confusion, n_subtypes)
+    """Default Dawid-Skene with the number of subtypes that has the greater evidence."""
+    shards = votes.shards()
+    runs = (DEFAULT_EM.run(votes, shards, start, n_subtypes) for n_subtypes in (1, 2))
+    run = max(runs, key=lambda run: run.evidence)
+    joint = concatenate_rows(map(OwnRemoved(run), shards))
+    return Base(name, _floored(joint), run.parameters)
 
 
-def sum_subtypes(joint: FloatArray, n_subtypes: int) -> FloatArray:
-    """Log of the sum over the subtypes of each class, shape (n, C)."""
-    if n_subtypes == 1:
-        return joint
-    summed: FloatArray = logsumexp(joint.reshape(len(joint), -1, n_subtypes), axis=2)
-    return summed
-
-
-def own_removed(
-    votes: Votes, posterior: FloatArray, counts: FloatArray, n_of_state: FloatArray
-) -> FloatArray:
-    """Log posterior whose parameters leave out the instance's own annotations, shape (n, S).
-
-    A state is a class, or a subtype of one.
-
-    Parameters
-    ----------
-    votes : Votes
-        Without abstentions.
-    posterior : array of shape (n, S)
-        Under which the instances were counted.
-    counts : array of shape (R, S, C)
-        Expected counts plus pseudo-counts, indexed [annotator, state, given].
-    n_of_state : array of shape (S,)
-        Expected instances of each state.
-    """
-    p = posterior[votes.instance]
-    same = weight_of_pairs(votes, same_class=True)[:, None] * p
-    pair = weight_of_pairs(votes)[:, None] * p
-    tiny = 1e-10
-    given = np.maximum(counts[votes.annotator, :, votes.response] - same, tiny)
-    asked = np.maximum(counts.sum(axis=2)[votes.annotator] - pair, 2 * tiny)
-    terms = np.log(given) - np.log(asked)
-    if votes.weight is not None:
-        terms *= votes.weight[:, None]
-    joint = np.log(np.maximum(n_of_state - posterior, 0.0) + 1.0)
-    joint += (
-        csr_matrix(
-            (np.ones(len(terms)), np.arange(len(terms)), votes.start),
-            shape=(votes.n_instances, len(terms)),
-        )
-        @ terms
-    )
-    return joint
+def _floored(joint: FloatArray) -> FloatArray:
+    """Give absent classes a finite logarithm, for the regressions."""
+    return np.maximum(joint, joint.max(axis=1, keepdims=True) + LOG_FLOOR)
 
 
 def tempered(votes: Votes, joint: FloatArray, rho: float) -> FloatArray:
@@ -370,7 +330,7 @@ def fit_regression(
     """Maximum a posteriori and its evidence, for one base and scale."""
     joint = log_softmax(base.joint[design.known], axis=1)
     features = hstack([csr_matrix(joint.reshape(-1, 1)), design.features], format="csr")
-    votes_only = base.log_confusion is None
+    votes_only = base.parameters is None
     mean, sd = priors(design, scale, joint.shape[1], features.shape[1], votes_only=votes_only)
     coefficients, evidence = maximum_a_posteriori(features, design.gold, mean, sd)
     return Regression(base, coefficients, evidence + log_mass)

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from manyhands.annotations import AnnotationTable
-from manyhands.inference.families import abstention_weights, family_weights
+from manyhands.inference.families import abstention_weights, family_codes, family_weights
 from manyhands.typing import FloatArray, IntArray
 
 SHARD = 100_000
@@ -54,6 +54,8 @@ class Votes:
     n_responses: int
     weight: FloatArray | None = None
     gold: IntArray | None = None
+    family: IntArray | None = None
+    """Family of each annotator, shape (R,), if families are declared."""
     ones: FloatArray | None = None
     """Array of ones, shared by the matrices of all shards."""
 
@@ -177,8 +179,10 @@ def make_votes(
     """
     instance, annotator, response = table.instance, table.annotator, table.label
     weight = None if table.weights is None else table.weights.astype(np.float64)
+    family = None
     if table.groups is not None:
         weight = table.weight * family_weights(table)
+        family = family_codes(table.groups)
     n_responses = table.n_classes
     if abstentions and len(table.abstentions):
         pairs = table.abstentions
@@ -208,6 +212,7 @@ def make_votes(
         n_responses,
         weight,
         gold,
+        family,
     )
 
 
