@@ -24,12 +24,12 @@ from aggregation import AGGREGATION_SETS, LOADERS, load
 from scipy.special import log_softmax
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands.inference.confusion_em import OwnRemoved
 from manyhands.inference.dependence import (
     DEFAULT_EM,
     PRIOR_MEAN,
     PRIOR_SD,
     UPPER,
-    OwnRemoved,
     exponents,
     measure,
 )

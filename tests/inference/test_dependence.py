@@ -9,11 +9,10 @@ from scipy.special import log_softmax
 
 from manyhands import GLAD, IBCC, MACE, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.inference import dependence
-from manyhands.inference.confusion_em import Parameters
+from manyhands.inference.confusion_em import OwnRemoved, Parameters
 from manyhands.inference.dependence import DEFAULT_EM as EM
 from manyhands.inference.dependence import (
     Dependence,
-    OwnRemoved,
     exponents,
     measure,
     refine,
@@ -23,7 +22,10 @@ from manyhands.inference.em import EMCounts
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 
-pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning"),
+    pytest.mark.filterwarnings("ignore::manyhands.exceptions.SharedMistakesWarning"),
+]
 
 MODELS = [DawidSkene, IBCC, GLAD, MACE, OneCoinDawidSkene]
 

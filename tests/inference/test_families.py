@@ -99,7 +99,7 @@ def test_a_unanimous_family_has_one_vote():
     one = AnnotationTable.from_matrix(np.stack([*people, copied], axis=1)).with_groups({})
     five = AnnotationTable.from_matrix(np.stack([*people, *[copied] * 5], axis=1))
     five = five.with_groups(dict.fromkeys(range(3, 8), "f"), rho=1)
-    for model in (MajorityVote(), OneCoinDawidSkene(prior_strength=0)):
+    for model in (MajorityVote(), OneCoinDawidSkene(prior_strength=0, dependence=0.2)):
         expected = model.fit(one).posterior_.copy()
         np.testing.assert_allclose(model.fit(five).posterior_, expected, atol=1e-6)
 

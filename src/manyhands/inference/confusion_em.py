@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from manyhands.inference.confusion_prior import ConfusionPrior, log_dirichlet_multinomial
 from manyhands.inference.em import (
@@ -29,7 +30,7 @@ from manyhands.inference.probability import (
     log_prior,
     normalise_rows,
 )
-from manyhands.inference.vote_sums import clamp_to_gold, vote_shares
+from manyhands.inference.vote_sums import clamp_to_gold, counts_once, vote_shares, weight_of_pairs
 from manyhands.inference.votes import Votes, sum_over_shards
 from manyhands.typing import FloatArray
 
@@ -205,6 +206,61 @@ class ConfusionEM:
         if self.prior.centre != "diagonal":
             n_fitted += n_states * (n_responses - 1)
         return float(bound - 0.5 * np.log(votes.total_weight) * n_fitted)
+
+
+class OwnRemoved:
+    """Log p(class, annotations) under parameters without the instance's own part.
+
+    An annotation of probability p of state c has added p to N = n_rcl, the annotator's (expected
+    and pseudo-)counts. Without it, log (N - p) is replaced by its chord between p = 0 and 1,
+    log N + p (log (N - 1) - log N), so that two matrix products do for all annotations. Weighted
+    and repeated annotations have added other amounts, so they get logarithms of their own. Without
+    a prior nothing is removed, as an annotator's only annotation of its kind would rule classes
+    out.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.counts = run.counts.confusion + run.pseudo_counts
+        self.row = self.counts.sum(axis=2, keepdims=True)
+        if run.strength:
+            row_prior = np.minimum(run.pseudo_counts.sum(axis=2, keepdims=True), self.row)
+            rest = np.maximum(self.counts - 1.0, np.minimum(run.pseudo_counts, self.counts))
+            self.with_own = np.log(self.counts / self.row)
+            self.change = np.log(rest / np.maximum(self.row - 1.0, row_prior)) - self.with_own
+
+    def __call__(self, shard: Votes) -> FloatArray:
+        """Return the log probabilities of a shard, shape (n, C)."""
+        parameters = self.run.parameters
+        if not self.run.strength:
+            return parameters.log_joint(shard, np.ones(shard.n_instances))
+        p = parameters.states(shard)
+        if counts_once(shard):
+            joint = log_likelihoods(shard, self.change)
+            joint *= p
+            joint += log_likelihoods(shard, self.with_own)
+        else:
+            joint = self._each(shard, p)
+        if self.run.learns_prior:
+            n = self.run.counts.prior
+            rest = n - p + np.minimum(n, 1.0)  # An instance alone in its class keeps it.
+            joint += np.log(rest, out=np.full_like(rest, -np.inf), where=n > 1e-9)
+        else:
+            joint += parameters.logs[0]
+        return log_sum_subtypes(joint, shard.n_classes)
+
+    def _each(self, shard: Votes, states: FloatArray) -> FloatArray:
+        """Sum of the annotations' own logarithms, shape (n, S)."""
+        weight = np.ones(shard.n_annotations) if shard.weight is None else shard.weight
+        p = states[shard.instance]
+        given = self.counts[shard.annotator, :, shard.response]
+        given = given - weight_of_pairs(shard, same_class=True)[:, None] * p
+        row = self.row[shard.annotator, :, 0] - weight_of_pairs(shard)[:, None] * p
+        tiny = np.finfo(float).tiny
+        terms = np.log(np.maximum(given, tiny)) - np.log(np.maximum(row, tiny))
+        by_annotation = (weight, np.arange(len(weight)), shard.start)
+        shape = (shard.n_instances, shard.n_annotations)
+        return np.asarray(csr_array(by_annotation, shape=shape) @ terms)
 
 
 def count_votes(

@@ -14,12 +14,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.confusion_em import ConfusionEM, Run
+from manyhands.inference.confusion_em import ConfusionEM, OwnRemoved, Run
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.dependence import (
     DEPENDENCE,
     Dependence,
-    OwnRemoved,
     estimate,
     refine,
 )

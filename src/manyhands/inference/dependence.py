@@ -37,15 +37,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.inference.confusion_em import (
     ConfusionEM,
+    OwnRemoved,
     Parameters,
     Run,
     count_votes,
-    log_sum_subtypes,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior
-from manyhands.inference.em import EMCounts, em_counts, expect_and_count, log_likelihoods
+from manyhands.inference.em import EMCounts, em_counts, expect_and_count
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import by_instance, weight_of_pairs, weighted_votes
+from manyhands.inference.vote_sums import by_instance, counts_once, weight_of_pairs, weighted_votes
 from manyhands.inference.votes import Votes, sum_over_shards
 from manyhands.typing import FloatArray, IntArray
 
@@ -207,61 +207,6 @@ def exponents(votes: Votes, rho: float) -> FloatArray:
     return per_annotator / (1.0 + np.maximum(independent - 1.0, 0.0) * rho)
 
 
-class OwnRemoved:
-    """Log p(class, annotations) under parameters without the instance's own part.
-
-    An annotation of probability p of state c has added p to N = n_rcl, the annotator's (expected
-    and pseudo-)counts. Without it, log (N - p) is replaced by its chord between p = 0 and 1,
-    log N + p (log (N - 1) - log N), so that two matrix products do for all annotations. Weighted
-    and repeated annotations have added other amounts, so they get logarithms of their own. Without
-    a prior nothing is removed, as an annotator's only annotation of its kind would rule classes
-    out.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.counts = run.counts.confusion + run.pseudo_counts
-        self.row = self.counts.sum(axis=2, keepdims=True)
-        if run.strength:
-            row_prior = np.minimum(run.pseudo_counts.sum(axis=2, keepdims=True), self.row)
-            rest = np.maximum(self.counts - 1.0, np.minimum(run.pseudo_counts, self.counts))
-            self.with_own = np.log(self.counts / self.row)
-            self.change = np.log(rest / np.maximum(self.row - 1.0, row_prior)) - self.with_own
-
-    def __call__(self, shard: Votes) -> FloatArray:
-        """Return the log probabilities of a shard, shape (n, C)."""
-        parameters = self.run.parameters
-        if not self.run.strength:
-            return parameters.log_joint(shard, np.ones(shard.n_instances))
-        p = parameters.states(shard)
-        if counts_once(shard):
-            joint = log_likelihoods(shard, self.change)
-            joint *= p
-            joint += log_likelihoods(shard, self.with_own)
-        else:
-            joint = self._each(shard, p)
-        if self.run.learns_prior:
-            n = self.run.counts.prior
-            rest = n - p + np.minimum(n, 1.0)  # An instance alone in its class keeps it.
-            joint += np.log(rest, out=np.full_like(rest, -np.inf), where=n > 1e-9)
-        else:
-            joint += parameters.logs[0]
-        return log_sum_subtypes(joint, shard.n_classes)
-
-    def _each(self, shard: Votes, states: FloatArray) -> FloatArray:
-        """Sum of the annotations' own logarithms, shape (n, S)."""
-        weight = np.ones(shard.n_annotations) if shard.weight is None else shard.weight
-        p = states[shard.instance]
-        given = self.counts[shard.annotator, :, shard.response]
-        given = given - weight_of_pairs(shard, same_class=True)[:, None] * p
-        row = self.row[shard.annotator, :, 0] - weight_of_pairs(shard)[:, None] * p
-        tiny = np.finfo(float).tiny
-        terms = np.log(np.maximum(given, tiny)) - np.log(np.maximum(row, tiny))
-        by_annotation = (weight, np.arange(len(weight)), shard.start)
-        shape = (shard.n_instances, shard.n_annotations)
-        return np.asarray(csr_array(by_annotation, shape=shape) @ terms)
-
-
 def residual_correlation(
     votes: Votes, posterior: FloatArray, responses: FloatArray
 ) -> tuple[float, float]:
@@ -404,14 +349,3 @@ def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
 def _families(votes: Votes) -> IntArray:
     """Code of each annotation's family; annotators without one have a code of their own."""
     return votes.annotator if votes.family is None else votes.family[votes.annotator]
-
-
-def counts_once(votes: Votes) -> bool:
-    """Whether every annotation counts once: without weights, and one per instance and annotator."""
-    if votes.weight is not None:
-        return False
-    pairs = votes.instance * np.int64(votes.n_annotators) + votes.annotator
-    steps = np.diff(pairs)
-    if (steps < 0).any():
-        steps = np.diff(np.sort(pairs))
-    return not (steps == 0).any()

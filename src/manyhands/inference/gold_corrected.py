@@ -16,9 +16,9 @@ from scipy.special import log_softmax, softmax
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import ALONE, RHO
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.confusion_em import Parameters
+from manyhands.inference.confusion_em import OwnRemoved, Parameters
 from manyhands.inference.dawid_skene import DawidSkene
-from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, OwnRemoved
+from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.gold_regression import (
     Design,

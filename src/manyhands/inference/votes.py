@@ -182,7 +182,7 @@ def make_votes(
     family = None
     if table.groups is not None:
         weight = table.weight * family_weights(table)
-        family = family_codes(table.groups)
+        family = family_codes(table.groups) if table.group_rho else None
     n_responses = table.n_classes
     if abstentions and len(table.abstentions):
         pairs = table.abstentions
