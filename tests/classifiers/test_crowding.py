@@ -598,13 +598,14 @@ def test_images_are_embedded_by_the_start(tmp_path):
 def test_the_start_is_the_baseline_to_the_bit():
     X, A, _ = make_crowd_problem()
     options = {"max_epochs": 4, "batch_size": 16, "random_state": 0, "device": "cpu"}
-    baseline = CrowdLayerClassifier(**options).fit(X, A)
+    start = {"init_scale": CrowdInGClassifier().init_scale}
+    baseline = CrowdLayerClassifier(**start, **options).fit(X, A)
     still = {"classifier_lr": 0.0, "generator_epochs": 1, "adversarial_epochs": 1}
-    for pretrainer in (None, CrowdLayerClassifier(**{**options, "random_state": None})):
+    for pretrainer in (None, CrowdLayerClassifier(**{**start, **options, "random_state": None})):
         model = CrowdInGClassifier(pretrainer=pretrainer, **still, **options).fit(X, A)
         np.testing.assert_array_equal(model.predict_proba(X), baseline.predict_proba(X))
-        start = model.history_.column("nll", "start")
-        np.testing.assert_array_equal(start, baseline.history_.column("nll"))
+        first = model.history_.column("nll", "start")
+        np.testing.assert_array_equal(first, baseline.history_.column("nll"))
 
 
 def test_a_pretrainer_of_its_own():

@@ -68,8 +68,16 @@ class Place:
             self.write(name, MODULE)
         self.rows = [self.row(name) for name in self.modules]
         reproduce(self.rows, self.results, jobs=1)
+        self.backdate()
         self.records = read_records(self.results)
         self.forget_fits()
+
+    def backdate(self):
+        """Move the runs into the past: times count in seconds, and the latest run counts."""
+        (packed,) = self.results.glob("*.jsonl")
+        lines = [json.loads(line) for line in packed.read_text(encoding="utf-8").splitlines()]
+        earlier = [json.dumps({**line, "started": "2026-01-01T00:00:00+00:00"}) for line in lines]
+        packed.write_text("\n".join(earlier) + "\n", encoding="utf-8")
 
     def write(self, name, source):
         (self.folder / f"{self.modules[name]}.py").write_text(source, encoding="utf-8")

@@ -1,5 +1,7 @@
 """Families of annotators: their weights, and where tables keep them."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -81,6 +83,18 @@ def test_abstentions_count_members_who_abstained():
     table = AnnotationTable.from_matrix(A, ["a", "b"], abstain="?").with_groups(["f"] * 4, rho=1)
     np.testing.assert_allclose(family_weights(table), 0.5)
     np.testing.assert_allclose(make_votes(table, abstentions=True).weight, 0.5)
+
+
+def test_rounding_errors_are_no_shared_mistakes():
+    y = np.arange(60) % 3
+    constant = np.broadcast_to(np.arange(5) % 3, (60, 5))
+    for A in (np.repeat(y[:, None], 5, axis=1), constant):
+        table = AnnotationTable.from_matrix(A)
+        assert shared_mistakes(table, [0, 1, 2])[0].z == 0.0
+        for cls in (DawidSkene, OneCoinDawidSkene):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                cls().fit(table)
 
 
 @methods

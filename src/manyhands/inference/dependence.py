@@ -70,7 +70,7 @@ N_SIMULATED = 1_000
 
 N_TABLES = 3
 
-N_PARAMETERS = 50_000_000
+N_PARAMETERS = 5_000_000
 """Entries of all confusion matrices beyond which rho is not measured."""
 
 EM_STEPS = 3

@@ -52,6 +52,9 @@ MOST_CUT = 15
 
 N_RESAMPLES = 100
 
+ROUNDING = 1e-9
+"""Standard error of the excess up to which it is rounding errors."""
+
 
 @dataclass(frozen=True)
 class SharedMistakes:
@@ -77,12 +80,14 @@ class SharedMistakes:
     @property
     def measurable(self) -> bool:
         """Whether both sides have enough instances with two annotations."""
-        return bool(np.isfinite(self.excess) and self.se > 0)
+        return bool(np.isfinite(self.excess))
 
     @property
     def z(self) -> float:
         """Excess in standard errors; nan if not measurable."""
-        return self.excess / self.se if self.measurable else np.nan
+        if not self.measurable or self.se > ROUNDING:
+            return self.excess / self.se
+        return 0.0  # Nobody errs, or everybody always gives the same class.
 
     def __str__(self) -> str:
         names = _listed(self.members)
