@@ -4,20 +4,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, f1_score
+from sklearn.model_selection import GridSearchCV, cross_validate
 
 from manyhands import AnnotationTable, DawidSkene, decide, make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import (
+    VOTE_SCORERS,
     accuracy,
     annotator_reliability,
     balanced_accuracy,
     brier_score,
+    corrected_vote_agreement,
     coverage_risk,
     expected_calibration_error,
     macro_f1,
     minority_recall,
+    paired_z,
     reliability_curve,
+    vote_agreement,
+    vote_agreement_scorer,
+    vote_information,
+    vote_recall,
 )
 
 TABLE = AnnotationTable.from_matrix(
@@ -293,3 +302,193 @@ def test_what_is_no_probability_is_named(measure):
         measure([[0.5, 0.3, 0.2]], [0])
     with pytest.raises(AnnotationError, match="y holds -1"):
         measure([[0.5, 0.5], [0.1, 0.9]], [0, -1], classes=[0, 1])
+
+
+# -- against votes ---------------------------------------------------------------------------------
+
+
+MEASURES = [vote_agreement, corrected_vote_agreement, vote_information, vote_recall]
+
+
+def crowd_of_all_kinds():
+    """Weights, a family, an abstention, pseudo-annotations and an instance without annotations."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    given = np.where(rng.random((60, 5)) < 0.7, y[:, None], rng.integers(0, 3, (60, 5)))
+    i, r = np.nonzero((rng.random((60, 5)) < 0.6) & (np.arange(60) > 0)[:, None])
+    table = AnnotationTable.from_arrays(
+        i, r, given[i, r], weight=rng.uniform(0.5, 2, len(i)), instances=np.arange(60)
+    ).with_groups({0: "family", 1: "family"})
+    pseudo = AnnotationTable.from_arrays(
+        [0, 0], [8, 9], [0, 1], instances=np.arange(60), classes=range(3)
+    )
+    return table, pseudo, rng.integers(0, 3, 60)
+
+
+def loops(table, h):
+    """The definitions, one annotation after the other."""
+    weight = table.weight.copy()
+    for k, (i, r) in enumerate(zip(table.instance, table.annotator, strict=True)):
+        members = {m for j, m in zip(table.instance, table.annotator, strict=True) if j == i}
+        if r in (0, 1):
+            weight[k] /= 1 + (len(members & {0, 1}) - 1) * 0.8
+    V = np.zeros((table.n_instances, 3))
+    for i, label, w in zip(table.instance, table.label, weight, strict=True):
+        V[i, label] += w
+    rows = [n for n in range(len(V)) if V[n].sum()]
+    agreement = np.mean([V[n, h[n]] / V[n].sum() for n in rows])
+    q = DawidSkene().fit_predict_proba(table)
+    T = np.array([[(q[:, c] * V[:, k]).sum() + 0.1 + (c == k) for k in range(3)] for c in range(3)])
+    W = np.linalg.pinv(T / T.sum(axis=1, keepdims=True), rcond=0.05)
+    corrected = sum(V[n, k] * W[k, h[n]] for n in rows for k in range(3)) / V.sum()
+    P = np.zeros((3, 3))
+    for n in rows:
+        P[h[n]] += V[n] / V[n].sum()
+    best = [(V[n] == V[n].max()) / (V[n] == V[n].max()).sum() for n in rows]
+    recall = [
+        sum(b[c] for b, n in zip(best, rows, strict=True) if h[n] == c) / sum(b[c] for b in best)
+        for c in range(3)
+    ]
+    P /= len(rows)
+    information = sum(
+        P[c, k] * np.log(P[c, k] / P[c].sum() / P[:, k].sum()) for c in range(3) for k in range(3)
+    )
+    return [agreement, corrected, information, np.mean(recall)]
+
+
+def test_measures_against_votes_are_their_definitions():
+    table, _, h = crowd_of_all_kinds()
+    found = [measure(h, table) for measure in MEASURES]
+    np.testing.assert_allclose(found, loops(table, h))
+
+
+def test_gaps_abstentions_pseudo_annotations_and_unannotated_instances_do_not_count():
+    table, pseudo, h = crowd_of_all_kinds()
+    expected = [measure(h, table) for measure in MEASURES]
+    more = table.with_added(pseudo.with_source("pseudo"))
+    np.testing.assert_allclose([measure(h, more) for measure in MEASURES], expected)
+    h[0] = (h[0] + 1) % 3
+    np.testing.assert_allclose([measure(h, table) for measure in MEASURES], expected)
+    plain = AnnotationTable.from_matrix([["a", "b"], ["b", "?"]], abstain="?")
+    assert vote_agreement(["a", "b"], plain) == pytest.approx(0.75)
+
+
+def test_probabilities_count_by_their_largest_class():
+    table, _, h = crowd_of_all_kinds()
+    proba = np.eye(3)[h] * 0.4 + 0.2
+    for measure in MEASURES:
+        assert measure(proba, table) == measure(h, table)
+
+
+@pytest.mark.parametrize("measure", [vote_agreement, corrected_vote_agreement])
+def test_values_of_instances_have_the_measure_for_their_mean(measure):
+    table, _, h = crowd_of_all_kinds()
+    each = measure(h, table, average=False)
+    assert each.shape == (60,)
+    np.testing.assert_array_equal(np.isnan(each), table.annotations_per_instance() == 0)
+    assert np.nanmean(each) == pytest.approx(measure(h, table))
+
+
+def test_the_correction_finds_the_accuracy_where_mistakes_are_independent():
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 4000)
+    confusion = np.array([[0.8, 0.2, 0.0], [0.1, 0.6, 0.3], [0.3, 0.0, 0.7]])
+    given = np.array([[rng.choice(3, p=confusion[c]) for _ in range(3)] for c in y])
+    table = AnnotationTable.from_matrix(given)
+    h = np.where(rng.random(4000) < 0.75, y, (y + 1) % 3)
+    gold = np.eye(3)[y]
+    assert corrected_vote_agreement(h, table, posterior=gold) == pytest.approx(0.75, abs=0.02)
+    assert vote_agreement(h, table) < 0.65
+
+
+def test_information_is_blind_to_names_and_recall_to_frequency():
+    table = AnnotationTable.from_matrix([[0, 0]] * 90 + [[1, 1]] * 10)
+    right = np.array([0] * 90 + [1] * 10)
+    assert vote_information(1 - right, table) == pytest.approx(vote_information(right, table))
+    assert vote_information(np.zeros(100, int), table) == 0.0
+    assert vote_agreement(np.zeros(100, int), table) == pytest.approx(0.9)
+    assert vote_recall(np.zeros(100, int), table) == 0.5
+    tied = AnnotationTable.from_matrix([[0, 1, 0], [0, 1, -1], [1, 1, -1]])
+    assert vote_recall([0, 0, 1], tied) == pytest.approx((1 + 1 / 1.5) / 2)
+    assert vote_recall([0, 0, 1], tied, shares="votes") == pytest.approx((1 + 6 / 11) / 2)
+
+
+def test_predictions_with_an_index_are_matched_by_it():
+    pd = pytest.importorskip("pandas")
+    table = AnnotationTable.from_arrays(["a", "b", "c"], [0, 0, 0], [0, 1, 1])
+    assert vote_agreement(pd.Series([1, 0, 1], index=["b", "a", "c"]), table) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("predicted", "message"),
+    [
+        ([0, 1], "predicted has 2 rows, but the table has 4 instances"),
+        ([0, 1, 7, 0], "7"),
+        ([0.0, np.nan, 1.0, 0.0], "predicted has no class in row 1"),
+        (np.full((4, 2), 0.4), "predicted is not a distribution in row 0"),
+        (np.full((4, 4), 0.25), "predicted has 4 columns, but the table has 2 classes"),
+        (np.zeros((4, 2, 2)), "predicted has shape"),
+    ],
+)
+@pytest.mark.parametrize("measure", MEASURES)
+def test_predictions_that_do_not_fit_are_refused(measure, predicted, message):
+    with pytest.raises(AnnotationError, match=message):
+        measure(predicted, TABLE)
+
+
+def test_other_bad_input_of_measures_against_votes_is_refused():
+    empty = TABLE.take(np.zeros(TABLE.n_annotations, dtype=bool))
+    with pytest.raises(AnnotationError, match="table is empty"):
+        vote_agreement([0, 0, 1, 1], empty)
+    with pytest.raises(AnnotationError, match="table is a list"):
+        vote_agreement([0], [[0]])
+    with pytest.raises(AnnotationError, match="posterior has shape"):
+        corrected_vote_agreement([0, 0, 1, 1], TABLE, posterior=[[0.5, 0.5]])
+    with pytest.raises(AnnotationError, match="shares='ties' is unknown"):
+        vote_recall([0, 0, 1, 1], TABLE, shares="ties")
+    with pytest.raises(AnnotationError, match="1 values that are not NaN"):
+        paired_z([np.nan, 0.5])
+
+
+def test_paired_z_by_hand():
+    assert paired_z([-1.0, np.nan, -1.0, 0.0, -1.0]) == -3.0
+    assert paired_z([0.0, 0.0]) == 0.0
+    assert paired_z([0.5, 0.5]) == np.inf
+
+
+class Threshold(ClassifierMixin, BaseEstimator):
+    """Class 1 above a threshold; learns nothing."""
+
+    def __init__(self, at=0.0):
+        self.at = at
+
+    def fit(self, X, y):
+        self.classes_ = np.array([0, 1])
+        return self
+
+    def predict(self, X):
+        return (np.asarray(X)[:, 0] > self.at).astype(int)
+
+
+@pytest.mark.parametrize("form", ["table", "matrix"])
+def test_scorers_serve_scikit_learns_searches(form):
+    X = np.linspace(-1, 1, 40)[:, None]
+    matrix = np.repeat((X > 0).astype(int), 3, axis=1)
+    matrix[::7, 0] = -1
+    y = AnnotationTable.from_matrix(matrix) if form == "table" else matrix
+    search = GridSearchCV(Threshold(), {"at": [-0.5, 0.0]}, scoring=vote_agreement_scorer)
+    assert search.fit(X, y).best_params_ == {"at": 0.0}
+    assert search.best_score_ == 1.0
+    scores = cross_validate(Threshold(), X[::-1], y[::-1], cv=4, scoring=VOTE_SCORERS)
+    for name in VOTE_SCORERS:
+        assert np.isfinite(scores[f"test_{name}"]).all()
+    assert repr(vote_agreement_scorer) == "VoteScorer(vote_agreement)"
+
+
+def test_scorers_match_rows_by_id_and_refuse_gold_labels():
+    pd = pytest.importorskip("pandas")
+    table = AnnotationTable.from_arrays(["a", "b", "c"], [0, 0, 0], [0, 1, 1])
+    X = pd.DataFrame({"x": [1.0, -1.0, 1.0]}, index=["c", "a", "b"])
+    assert vote_agreement_scorer(Threshold().fit(None, None), X, table) == 1.0
+    with pytest.raises(AnnotationError, match="use scoring='accuracy'"):
+        vote_agreement_scorer(Threshold().fit(None, None), X, [0, 1, 1])

@@ -1,4 +1,4 @@
-"""Quality of labels against gold, and of annotators against inferred labels (without torch)."""
+"""Quality of labels against gold or votes, of annotators against inferred labels (no torch)."""
 
 from manyhands.metrics.annotators import AnnotatorReliability, annotator_reliability
 from manyhands.metrics.calibration import (
@@ -18,21 +18,47 @@ from manyhands.metrics.gold import (
     macro_f1,
     minority_recall,
 )
+from manyhands.metrics.scorers import (
+    VOTE_SCORERS,
+    VoteScorer,
+    corrected_vote_agreement_scorer,
+    vote_agreement_scorer,
+    vote_information_scorer,
+    vote_recall_scorer,
+)
+from manyhands.metrics.votes import (
+    corrected_vote_agreement,
+    paired_z,
+    vote_agreement,
+    vote_information,
+    vote_recall,
+)
 
 __all__ = [
+    "VOTE_SCORERS",
     "AnnotatorReliability",
     "Calibration",
     "CoverageRisk",
     "Estimate",
     "ReliabilityCurve",
+    "VoteScorer",
     "accuracy",
     "annotator_reliability",
     "balanced_accuracy",
     "brier_score",
     "calibration",
+    "corrected_vote_agreement",
+    "corrected_vote_agreement_scorer",
     "coverage_risk",
     "expected_calibration_error",
     "macro_f1",
     "minority_recall",
+    "paired_z",
     "reliability_curve",
+    "vote_agreement",
+    "vote_agreement_scorer",
+    "vote_information",
+    "vote_information_scorer",
+    "vote_recall",
+    "vote_recall_scorer",
 ]

@@ -24,6 +24,7 @@ from manyhands.classifiers.self_training.rounds import SelfTraining, train_round
 from manyhands.exceptions import warn_caller
 from manyhands.fitting.reading import take_rows
 from manyhands.linear.folds import deal_folds
+from manyhands.metrics import paired_z
 from manyhands.training import History
 from manyhands.typing import AnyArray, BoolArray, FloatArray
 
@@ -135,19 +136,6 @@ class Guard:
             f"predicts, against {first['agreement']:.1%} in round {first['round']} "
             f"(z = {last['z']:.1f}). guard=False trains all rounds"
         )
-
-
-def paired_z(change: FloatArray) -> float:
-    """Mean of paired differences (m,) divided by its standard error; 0 where all are 0.
-
-    Examples
-    --------
-    >>> float(paired_z(np.array([-1.0, -1.0, 0.0, -1.0])))
-    -3.0
-    """
-    error = float(change.std(ddof=1)) / np.sqrt(len(change))
-    mean = float(change.mean())
-    return mean / error if error else float(np.sign(mean)) * np.inf if mean else 0.0
 
 
 def _is_guarded(model: Any) -> bool:
