@@ -154,6 +154,7 @@ def test_only_networks_need_torch_and_name_the_missing_extra():
     needing = [
         "manyhands.CoNALClassifier",
         "manyhands.load",
+        "manyhands.cross_predict",
         "manyhands.estimator_checks",
         "manyhands.all_classifiers()",
         "from manyhands.classifiers import CrowdLayerClassifier",

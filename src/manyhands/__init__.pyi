@@ -20,3 +20,4 @@ from .models import load as load
 from .registry import all_classifiers as all_classifiers
 from .report import render_report as render_report
 from .report import summarize as summarize
+from .selection import cross_predict as cross_predict

@@ -1,0 +1,326 @@
+"""Out-of-fold prediction: every instance by a model that saw neither it nor its annotations."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from numbers import Integral
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import joblib
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
+
+from manyhands._version import __version__
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import as_values, encode
+from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.fitting.reading import check_learnable, table_of, take_rows
+from manyhands.fitting.specification import UNCOMPARED
+from manyhands.io import write_atomically
+from manyhands.io.files import check_writable, remove_partial
+from manyhands.models import load
+from manyhands.selection.folds import deal_instances, instance_units
+from manyhands.training import ProgressBar
+from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.typing import FloatArray, IntArray
+
+
+class CrossPrediction(NamedTuple):
+    """What `cross_predict` returns.
+
+    Attributes
+    ----------
+    proba : array of shape (n_instances, n_classes)
+        Class probabilities in the order of the rows of X and of ``classes`` of the table.
+    folds : integer array of shape (n_instances,)
+        Fold of each instance, from 0: model k was not trained on the instances of fold k.
+    estimators : list of n_folds fitted estimators, or None
+        The models of the folds, if they were asked for.
+    """
+
+    proba: FloatArray
+    folds: IntArray
+    estimators: list[Any] | None
+
+
+def cross_predict(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    groups: Any = None,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+    folder: str | Path | None = None,
+    return_estimators: bool = False,
+    verbose: int = 0,
+) -> CrossPrediction:
+    """Predict every instance by a model trained on the other folds of instances.
+
+    An instance leaves with its features and all its annotations. Compare the result with the
+    annotations by `manyhands.metrics.vote_agreement` and its neighbours.
+
+    Parameters
+    ----------
+    estimator : classifier
+        With ``fit(X, table)`` and ``predict_proba``; a pipeline that ends in one, too. It is
+        cloned, never fitted in place.
+    X : as in ``fit``
+    y : AnnotationTable (matched with X by id), or array of shape (n_samples, n_annotators)
+        Instances without annotations are predicted like the others.
+    cv : int >= 2, or integer array of shape (n_samples,), default=5
+        Number of folds, or the fold of every instance, from 0. Folds hold about the same share of
+        each class by most votes; where possible, no annotator has all annotations in one. They
+        depend on the data, ``groups`` and ``random_state``, not on the estimator, so that
+        candidates can be compared instance by instance.
+    groups : None, "equal_rows" or sequence of shape (n_samples,), default=None
+        Instances that stay together, beside those with the same id; see `instance_units`.
+    random_state : int, RandomState or None, default=0
+        Seeds the folds and every unset ``random_state`` within the estimator, differently in each
+        fold.
+    n_jobs : int or None, default=None
+        Folds trained at once, in processes of joblib; None is 1 unless a ``joblib`` context says
+        otherwise, -1 is all cores.
+    folder : str, Path or None, default=None
+        Each fold's probabilities are written there, atomically, when they are known, in a file
+        whose name holds a digest of all that decides them: the estimator's parameters (but
+        ``device`` and ``verbose``), X, y, the folds and the seed. A later call with the same of
+        these reads the file instead of training. Several calls may share a folder.
+    return_estimators : bool, default=False
+        Keep the models of the folds, such as for `AveragedCrowdClassifier.of_fitted`. With
+        ``folder``, they are saved there and loaded again, so they need ``save``.
+    verbose : int, default=0
+        1 shows a progress bar of folds.
+
+    Returns
+    -------
+    CrossPrediction
+        ``proba``, ``folds`` and ``estimators``.
+
+    Raises
+    ------
+    AnnotationError
+        If X and y do not match or cannot be learnt from, ``cv`` or ``groups`` is unusable, the
+        estimator has a ``checkpoint`` (all folds would write one file), or ``folder`` is given
+        without an integer ``random_state``.
+    ModelFolderError
+        If a file of the folder cannot be read.
+    WriteError
+        If the folder cannot be written.
+
+    Examples
+    --------
+    >>> from manyhands import CrowdLayerClassifier, cross_predict, load_demo
+    >>> from manyhands.metrics import vote_agreement
+    >>> demo = load_demo()
+    >>> X, table = demo.X_train[:100], demo.annotations[:100]
+    >>> model = CrowdLayerClassifier(max_epochs=2, backbone="linear")
+    >>> found = cross_predict(model, X, table, cv=2)
+    >>> found.proba.shape
+    (100, 10)
+    >>> 0 < vote_agreement(found.proba, table) < 1
+    True
+    """
+    _check_estimator(estimator, random_state, folder, return_estimators)
+    table = table_of(X, y)
+    check_learnable(X, table)
+    seed = draw_seed(random_state)
+    folds = _read_folds(cv, X, table, groups, seed)
+    tasks = list(_tasks(estimator, X, table, folds, seed, folder, return_estimators))
+    proba = np.empty((table.n_instances, table.n_classes))
+    estimators: list[Any] = [None] * len(tasks)
+    for done in _run(tasks, n_jobs, verbose):
+        proba[folds == done.fold] = done.proba
+        estimators[done.fold] = done.model
+    return CrossPrediction(proba, folds, estimators if return_estimators else None)
+
+
+def _check_estimator(estimator: Any, random_state: Any, folder: Any, keep: bool) -> None:
+    name = type(estimator).__name__
+    if isinstance(estimator, type):
+        raise AnnotationError(
+            f"estimator={estimator.__name__} is a class; give an object, {estimator.__name__}()"
+        )
+    for method in ("fit", "predict_proba", *(["save"] if keep and folder is not None else [])):
+        if not hasattr(estimator, method):
+            raise AnnotationError(f"estimator {name} has no method {method!r}, which is needed")
+    for parameter, value in estimator.get_params().items():
+        if parameter.rpartition("__")[2] == "checkpoint" and value is not None:
+            raise AnnotationError(
+                f"estimator has {parameter}={str(value)!r}, which all folds would write; leave it "
+                "out and give folder=, from which finished folds are read again"
+            )
+    if folder is not None and not isinstance(random_state, Integral):
+        raise AnnotationError(
+            f"folder needs an integer random_state, got {random_state!r}: a resumed run must "
+            "repeat the random draws of the first"
+        )
+
+
+def _read_folds(cv: Any, X: Any, table: AnnotationTable, groups: Any, seed: int) -> IntArray:
+    """Deal the instances to folds, or check those given."""
+    if isinstance(cv, Integral) and not isinstance(cv, bool):
+        if cv < 2:
+            raise AnnotationError(f"cv={cv} leaves nothing to train on; use 2 folds or more")
+        units = instance_units(X, table, groups)
+        return deal_instances(table, int(cv), units, np.random.default_rng(seed))
+    folds = as_values(cv)
+    if folds.ndim != 1 or folds.dtype.kind not in "iu":
+        raise AnnotationError(
+            f"cv is a {type(cv).__name__}; give a number of folds, or an integer array with the "
+            "fold of every instance"
+        )
+    if groups is not None:
+        raise AnnotationError("cv already holds the folds; leave groups out, or give their number")
+    if len(folds) != table.n_instances:
+        raise AnnotationError(f"cv has {len(folds)} entries for {table.n_instances} instances")
+    found = np.unique(folds)
+    if len(found) < 2 or not np.array_equal(found, np.arange(len(found))):
+        raise AnnotationError(
+            f"cv holds the folds {found[:10].tolist()}; number them 0, 1, ... without gaps, two or "
+            "more"
+        )
+    return folds.astype(np.int64)
+
+
+# -- the folds' trainings -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One fold: what to train, on what, and where the result is kept."""
+
+    fold: int
+    estimator: Any
+    X: Any
+    table: AnnotationTable
+    folds: IntArray
+    path: Path | None
+    keep_model: bool
+
+
+class _Done(NamedTuple):
+    fold: int
+    proba: FloatArray
+    model: Any
+
+
+def _tasks(
+    estimator: Any,
+    X: Any,
+    table: AnnotationTable,
+    folds: IntArray,
+    seed: int,
+    folder: str | Path | None,
+    keep_model: bool,
+) -> Iterator[_Task]:
+    key = ""
+    if folder is not None:
+        folder = check_writable(folder)
+        key = _digest(estimator, X, table, folds, seed)
+    for fold in range(int(folds.max()) + 1):
+        copy = set_random_states(clone(estimator), np.random.default_rng([seed, fold]))
+        path = None if folder is None else Path(folder) / f"fold{fold}-{key[:16]}.npz"
+        yield _Task(fold, copy, X, table, folds, path, keep_model)
+
+
+def _digest(estimator: Any, X: Any, table: AnnotationTable, folds: IntArray, seed: int) -> str:
+    """Digest of all that decides the probabilities."""
+    parameters = {
+        name: type(value).__qualname__ if hasattr(value, "get_params") else value
+        for name, value in estimator.get_params().items()
+        if name.rpartition("__")[2] not in UNCOMPARED
+    }
+    columns = {
+        field.name: getattr(table, field.name)
+        for field in fields(table)
+        if field.name != "instance_order"
+    }
+    kind = f"{type(estimator).__module__}.{type(estimator).__qualname__}"
+    try:
+        return str(joblib.hash((__version__, kind, parameters, X, columns, folds, seed)))
+    except Exception as error:
+        raise AnnotationError(
+            f"folder needs an estimator and an X that can be pickled, to recognise them again "
+            f"({error}); leave folder out"
+        ) from error
+
+
+def _run(tasks: list[_Task], n_jobs: int | None, verbose: int) -> Iterator[_Done]:
+    """Yield the folds as they are done; those of an earlier call first."""
+    bar = ProgressBar("cross_predict") if verbose else None
+    kept = [done for done in map(_read, tasks) if done is not None]
+    missing = [task for task in tasks if task.fold not in {done.fold for done in kept}]
+    if bar is not None:
+        bar.before_stage("train", len(tasks), len(kept))
+    try:
+        yield from kept
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+        for number, done in enumerate(parallel(map(delayed(_train), missing)), len(kept) + 1):
+            if bar is not None:
+                bar.after_epoch({"epoch": number})
+            yield done
+    finally:
+        if bar is not None:
+            bar.after_training()
+
+
+def _train(task: _Task) -> _Done:
+    """Train on the other folds, predict this one, and write the result."""
+    started = perf_counter()
+    train, left = (
+        np.flatnonzero(rows) for rows in (task.folds != task.fold, task.folds == task.fold)
+    )
+    model = task.estimator.fit(take_rows(task.X, train), task.table[train])
+    proba = _in_order(model, model.predict_proba(take_rows(task.X, left)), task.table)
+    if task.path is not None:
+        path = task.path
+        if task.keep_model:
+            model.save(path.with_suffix(""))
+        remove_partial(path)
+        seconds = perf_counter() - started
+        write_atomically(path, lambda file: np.savez(file, proba=proba, seconds=seconds))
+    return _Done(task.fold, proba, model if task.keep_model else None)
+
+
+def _in_order(model: Any, given: Any, table: AnnotationTable) -> FloatArray:
+    """Probabilities with one column per class of the table; a class never seen gets 0."""
+    codes, _ = encode(
+        as_values(model.classes_), table.classes, argument="classes_", vocabulary_name="y's classes"
+    )
+    proba = np.zeros((len(given), table.n_classes))
+    proba[:, codes] = given
+    return proba
+
+
+def _read(task: _Task) -> _Done | None:
+    """Read what an earlier call wrote about the fold, if all that is wanted is there."""
+    path = task.path
+    if path is None or not path.exists():
+        return None
+    folder = path.with_suffix("")
+    if task.keep_model and not (folder / "model.json").exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            proba = content["proba"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ModelFolderError(
+            f"{str(path)!r} cannot be read ({error}); remove it, and the fold is trained again"
+        ) from error
+    expected = (int((task.folds == task.fold).sum()), task.table.n_classes)
+    if proba.shape != expected:
+        raise ModelFolderError(
+            f"{str(path)!r} holds probabilities of shape {proba.shape} where {expected} was "
+            "expected; remove it, and the fold is trained again"
+        )
+    if not task.keep_model:
+        return _Done(task.fold, proba, None)
+    own = getattr(task.estimator, "backbone", None)  # Read only if it is the user's own network.
+    return _Done(task.fold, proba, load(folder, backbone=own))

@@ -1,0 +1,240 @@
+"""Folds of instances: what belongs together leaves together, and every annotator stays heard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import as_values, missing_mask
+from manyhands.annotations.target import in_order_of_rows
+from manyhands.exceptions import AnnotationError
+from manyhands.linear.folds import deal_folds
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+SWAPS = 200
+"""Exchanges of each kind tried per unit of an annotator whose annotations all lie in one fold."""
+
+MINE = 4
+"""Units of such an annotator that are tried."""
+
+OTHERS = 4000
+"""Units of other folds among which partners are sought."""
+
+
+def instance_units(X: Any, table: AnnotationTable, groups: Any = None) -> IntArray:
+    """Number the units of instances that must be in one fold, shape (n_instances,).
+
+    Parameters
+    ----------
+    X : as in ``fit``
+        Its rows are the table's instances.
+    table : AnnotationTable
+        Instances with the same id always are one unit.
+    groups : None, "equal_rows" or sequence of shape (n_instances,), default=None
+        "equal_rows": instances with equal rows of X are a unit. A sequence names the group of
+        every instance, such as the patient or the document; None, NaN or "" means none. What
+        shares an id or a group, directly or through others, is one unit.
+
+    Raises
+    ------
+    AnnotationError
+        If ``groups`` has another length, or rows of X cannot be compared.
+    """
+    ids = np.unique(table.instances, return_inverse=True)[1]
+    if groups is None:
+        return ids
+    if isinstance(groups, str):
+        if groups != "equal_rows":
+            raise AnnotationError(
+                f"groups={groups!r} is unknown; use 'equal_rows', or name the group of every "
+                "instance"
+            )
+        other = _codes_of_rows(X)
+    else:
+        other = _codes_of_groups(in_order_of_rows(X, groups, argument="groups"))
+    if len(other) != len(ids):
+        raise AnnotationError(
+            f"groups has {len(other)} entries for {len(ids)} instances; give one per instance"
+        )
+    # Ids and groups are the two sides of a graph, in which every instance is an edge.
+    n = int(ids.max()) + 1
+    shape = (n + int(other.max()) + 1,) * 2
+    edges = csr_matrix((np.ones(len(ids)), (ids, n + other)), shape=shape)
+    return np.asarray(connected_components(edges, directed=False)[1])[ids]
+
+
+def _codes_of_groups(groups: Any) -> IntArray:
+    values = as_values(groups)
+    if values.ndim != 1:
+        raise AnnotationError(f"groups has shape {values.shape}; give one group per instance")
+    alone = missing_mask(values) | (values.astype(str) == "")
+    codes = np.empty(len(values), dtype=np.int64)
+    codes[~alone] = np.unique(values[~alone].astype(str), return_inverse=True)[1]
+    codes[alone] = len(values) + np.arange(alone.sum())
+    return np.unique(codes, return_inverse=True)[1]
+
+
+def _codes_of_rows(X: Any) -> IntArray:
+    """Number distinct rows of an array, a sparse matrix, a frame or a list of texts."""
+    keys: list[Any]
+    if hasattr(X, "tocsr"):
+        matrix = X.tocsr(copy=True)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        bounds = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
+        keys = [(matrix.indices[a:b].tobytes(), matrix.data[a:b].tobytes()) for a, b in bounds]
+    elif not hasattr(X, "__array__") and not isinstance(X, list | tuple):
+        raise AnnotationError(
+            f"groups='equal_rows' cannot compare the rows of a {type(X).__name__}; name the group "
+            "of every instance in groups="
+        )
+    else:
+        values = np.asarray(X)
+        values = np.ascontiguousarray(values.reshape(len(values), -1))
+        if values.dtype.kind == "f":
+            values = values + 0.0  # -0.0 and 0.0 are equal.
+        plain = values.dtype.kind != "O"
+        keys = [row.tobytes() if plain else tuple(row.tolist()) for row in values]
+    codes: dict[Any, int] = {}
+    return np.array([codes.setdefault(key, len(codes)) for key in keys], dtype=np.int64)
+
+
+def deal_instances(
+    table: AnnotationTable, n_folds: int, units: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Deal instances to folds of about equal size, unit by unit.
+
+    Every fold gets about the same share of each class (by most votes; ties to the first) and of the
+    instances without annotations. Then units are exchanged so that, where possible, no annotator's
+    annotations all lie in one fold: left out, the annotator would be unknown to the model. If
+    possible, units of one size and class are exchanged.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    n_folds : int
+    units : integer array of shape (n_instances,)
+        The unit of each instance, from 0 (`instance_units`).
+    rng : Generator
+
+    Returns
+    -------
+    integer array of shape (n_instances,)
+        Fold of each instance, from 0.
+
+    Raises
+    ------
+    AnnotationError
+        If there are fewer annotated units than folds.
+    """
+    counts = _unit_counts(table, units)
+    annotated = counts[:, :-1].any(axis=1)
+    if annotated.sum() < n_folds:
+        raise AnnotationError(
+            f"cv={n_folds} folds need as many annotated units of instances, and there are "
+            f"{int(annotated.sum())}; use fewer folds or smaller groups"
+        )
+    if len(counts) == len(units):
+        folds = deal_folds(counts, n_folds, rng)
+    else:
+        folds = _deal_whole(counts, n_folds, rng)
+    _spread_annotators(folds, n_folds, counts, _incidence(table, units, len(counts)), rng)
+    return folds[units]
+
+
+def _unit_counts(table: AnnotationTable, units: IntArray) -> FloatArray:
+    """Instances of each unit by most voted class; last: without annotations. (U, C + 1)."""
+    votes = table.observed.vote_counts()
+    labels = np.where(votes.any(axis=1), votes.argmax(axis=1), table.n_classes)
+    counts = np.zeros((int(units.max()) + 1, table.n_classes + 1))
+    np.add.at(counts, (units, labels), 1.0)
+    return counts
+
+
+def _deal_whole(counts: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Deal units of several sizes, largest first, each to the fold that has least of its kind."""
+    folds = np.empty(len(counts), dtype=np.int64)
+    held = np.zeros((n_folds, counts.shape[1]))
+    totals = np.maximum(counts.sum(axis=0), 1.0)
+    sizes = counts.sum(axis=1)
+    for unit in np.lexsort((rng.random(len(counts)), -sizes)):
+        of_its_kind = held @ (counts[unit] / totals)
+        size = held.sum(axis=1) * sizes[unit] / sizes.sum()
+        folds[unit] = np.argmin(of_its_kind + size)
+        held[folds[unit]] += counts[unit]
+    return folds
+
+
+def _incidence(table: AnnotationTable, units: IntArray, n_units: int) -> Any:
+    """Which annotator annotated which unit, as a sparse matrix of ones (R, U)."""
+    observed = table.observed
+    given = observed.take(observed.weight > 0)
+    shape = (table.n_annotators, n_units)
+    entries = np.ones(given.n_annotations), (given.annotator, units[given.instance])
+    matrix = csr_matrix(entries, shape=shape)
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def _spread_annotators(
+    folds: IntArray, n_folds: int, counts: FloatArray, given: Any, rng: np.random.Generator
+) -> None:
+    """Exchange units, in place, for annotators of two or more whose units share a fold."""
+    by_unit = given.T.tocsr()
+    held = np.zeros((given.shape[0], n_folds))
+    np.add.at(held, (_rows_of(given), folds[given.indices]), 1.0)
+    for annotator in np.flatnonzero(_confined(held)):
+        if not _confined(held[[annotator]])[0]:
+            continue  # An earlier exchange helped this one, too.
+        own = given.indices[given.indptr[annotator] : given.indptr[annotator + 1]]
+        for mine, other in _exchanges(own, folds, counts, rng):
+            if _try_exchange(mine, other, folds, held, by_unit):
+                break
+
+
+def _rows_of(matrix: Any) -> IntArray:
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def _confined(held: FloatArray) -> AnyArray:
+    """Annotators with several units, all in one fold; ``held`` counts units, (r, n_folds)."""
+    total = held.sum(axis=1)
+    return (total > 1) & (held.max(axis=1) == total)
+
+
+def _exchanges(
+    own: IntArray, folds: IntArray, counts: FloatArray, rng: np.random.Generator
+) -> list[tuple[int, int]]:
+    """Pairs of one of the annotator's units and one of another fold, alike ones first."""
+    mine = rng.permutation(own)[:MINE]
+    elsewhere = rng.permutation(np.flatnonzero(folds != folds[own[0]]))[:OTHERS]
+    alike, others = [], []
+    for unit in mine:
+        same_size = counts[elsewhere].sum(axis=1) == counts[unit].sum()
+        same = (counts[elsewhere] == counts[unit]).all(axis=1)
+        alike += [(int(unit), int(other)) for other in elsewhere[same][:SWAPS]]
+        others += [(int(unit), int(other)) for other in elsewhere[same_size & ~same][:SWAPS]]
+    return alike + others
+
+
+def _try_exchange(mine: int, other: int, folds: IntArray, held: FloatArray, by_unit: Any) -> bool:
+    """Exchange the folds of two units if fewer annotators are then confined to one fold."""
+    a, b = folds[mine], folds[other]
+    of_mine, of_other = (
+        by_unit.indices[by_unit.indptr[unit] : by_unit.indptr[unit + 1]] for unit in (mine, other)
+    )
+    touched = np.union1d(of_mine, of_other)
+    before = held[touched]
+    held[of_mine, a] -= 1
+    held[of_mine, b] += 1
+    held[of_other, b] -= 1
+    held[of_other, a] += 1
+    if _confined(held[touched]).sum() < _confined(before).sum():
+        folds[mine], folds[other] = b, a
+        return True
+    held[touched] = before
+    return False
