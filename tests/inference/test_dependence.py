@@ -139,6 +139,9 @@ def test_little_evidence_leaves_the_prior():
     model = DawidSkene().fit(A)
     assert abs(model.dependence_ - dependence.PRIOR_MEAN) < 0.15
     assert model.dependence_se_ > 0.1
+    one_family = DawidSkene().fit(correlated(0.0, n=50)[0], groups=["f"] * 15)
+    assert one_family.dependence_ == pytest.approx(dependence.PRIOR_MEAN)
+    assert np.isfinite(one_family.posterior_).all()
     single = DawidSkene().fit(np.array([[0, -1], [-1, 1], [1, -1]]))
     assert single.dependence_ == pytest.approx(dependence.PRIOR_MEAN)
 

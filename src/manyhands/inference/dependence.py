@@ -149,13 +149,16 @@ def measure(votes: Votes, run: Run, em: ConfusionEM) -> tuple[float, float]:
     observed, variance = residual_correlation(
         sample, fitted.parameters.posterior(sample), fitted.parameters.responses
     )
+    if not np.isfinite(variance):
+        return 0.0, np.inf
     moments = np.zeros(2)
     n_tables = min(N_TABLES, -(-N_SIMULATED // sample.n_instances))
     for _ in range(n_tables):
         for k, rho in enumerate((0.0, REFERENCE)):
             value, its_variance = fitted.simulated_correlation(sample, rho, em, rng)
             moments[k] += value / n_tables
-            variance += its_variance / n_tables**2 * (k == 0)
+            if rho == 0.0:
+                variance += its_variance / n_tables**2
     excess, slope = observed - moments[0], max(moments[1] - moments[0], 1e-6) / REFERENCE
     return float(excess / slope), float(np.sqrt(variance) / slope)
 

@@ -1,0 +1,133 @@
+r"""Do posteriors that allow for dependence make better training targets? Six sets, paired seeds.
+
+The rows are those of ``experiments/crowd_models.yaml``, with their data and protocols. "before"
+is the posterior with ``dependence=0``, under which the rows of record were run; "after" is the
+default, which estimates it.
+ICED's own inference is published and fixed; here "after" replaces it for comparison. Nothing is
+chosen on test data.
+
+    MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/soft_targets.py \
+        --records soft_targets.json --out docs/results/soft_targets.md
+
+Runs already in the records are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import datetime
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from manyhands import DawidSkene
+from manyhands.classifiers.iced.inference import LabelInference
+from manyhands.evidence.experiments.loading import load_rows
+from manyhands.evidence.running.cells import run_cell
+from manyhands.io import write_atomically
+
+ROOT = Path(__file__).parents[1]
+SETS = ("labelme", "music", "sentiment", "product", "colposcopy", "reports")
+SEEDS = range(3)
+ONE_SEED = {("cross_fitted", "sentiment")}
+"""A run takes minutes."""
+
+BEFORE = {"class": "DawidSkene", "params": {"dependence": 0, "accelerate": False, "tol": 1e-5}}
+AFTER = {"class": "DawidSkene", "params": {}}
+METHODS = {
+    "DL-DS, hard targets": ("aggregated/crowd_models_{}_dawid_skene", {"targets": "hard"}),
+    "DL-DS, soft targets": ("aggregated/crowd_models_{}_dawid_skene", {"targets": "soft"}),
+    "cross-fitted EM": ("cross_fitted/crowd_models_{}", {}),
+    "ICED": ("iced/crowd_models_{}", {}),
+}
+
+
+def accuracy(row: Any, method: str, when: str, seed: int) -> float:
+    """Test accuracy of one run after its last epoch."""
+    estimator = copy.deepcopy(row.estimator)
+    estimator["params"].update(METHODS[method][1])
+    if method != "ICED":
+        estimator["params"]["aggregator"] = BEFORE if when == "before" else AFTER
+    published = LabelInference.aggregator
+
+    def dependent(self: LabelInference, n_classes: int) -> DawidSkene:
+        return published(self, n_classes).set_params(dependence="auto")
+
+    chosen = dependent if method == "ICED" and when == "after" else published
+    with mock.patch.object(LabelInference, "aggregator", chosen):
+        record = run_cell(replace(row, estimator=estimator), seed)
+    if record.status != "done":
+        raise RuntimeError(f"{row.id} seed {seed}: {record.reason}")
+    return float(record.metrics["last epoch"]["accuracy"])
+
+
+def seeds_of(method: str, name: str) -> list[int]:
+    """Seeds of a method on a set."""
+    family = METHODS[method][0].split("/")[0]
+    return [0] if (family, name) in ONE_SEED else list(SEEDS)
+
+
+def page(records: dict[str, float]) -> str:
+    """Return the page in Markdown."""
+    lines = [
+        "# Posteriors as training targets",
+        "",
+        f"{datetime.date.today()}. Made by `benchmarks/soft_targets.py`: test accuracy before → "
+        "after the posterior of Dawid-Skene allows for dependence between annotators, and the mean "
+        f"paired difference ± sd over {len(SEEDS)} seeds, in points. Data and protocols are those "
+        "of [crowd_models](crowd_models.md), the accuracy that after the last epoch. ICED's "
+        "published inference is the one before; the other is tried here only.",
+        "",
+        "| method | " + " | ".join(SETS) + " |",
+        "|---" * (len(SETS) + 1) + "|",
+    ]
+    for method in METHODS:
+        cells = []
+        for name in SETS:
+            pairs = [
+                [records.get(f"{method}/{name}/{seed}/{when}") for when in ("before", "after")]
+                for seed in seeds_of(method, name)
+            ]
+            if any(None in pair for pair in pairs):
+                cells.append("-")
+                continue
+            before, after = 100 * np.array(pairs, dtype=float).T
+            gap = after - before
+            spread = f" ± {gap.std(ddof=1):.1f}" if len(gap) > 1 else " (one seed)"
+            cells.append(f"{before.mean():.1f} → {after.mean():.1f} ({gap.mean():+.1f}{spread})")
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    records = json.loads(arguments.records.read_text()) if arguments.records.exists() else {}
+    rows = {row.id: row for row in load_rows(ROOT / "experiments")}
+    for name in SETS:
+        for method, (pattern, _) in METHODS.items():
+            for seed in seeds_of(method, name):
+                for when in ("before", "after"):
+                    key = f"{method}/{name}/{seed}/{when}"
+                    if key in records:
+                        continue
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        records[key] = accuracy(rows[pattern.format(name)], method, when, seed)
+                    print(key, records[key], flush=True)
+                    write_atomically(arguments.records, json.dumps(records, indent=1) + "\n")
+                    write_atomically(arguments.out, page(records))
+    write_atomically(arguments.out, page(records))
+
+
+if __name__ == "__main__":
+    main()
