@@ -101,30 +101,31 @@ DS, COIN, READ = "Dawid-Skene", "One-coin Dawid-Skene", "Reading a data frame"
 VOTE, ALPHA = "Majority vote", "Krippendorff's alpha"
 OUR_DS, CK_DS = "inference:DawidSkene", "aggregation:DawidSkene"
 OUR_COIN, CK_COIN = "inference:OneCoinDawidSkene", "aggregation:OneCoinDawidSkene"
-ML = em(20, confusion_prior=None)
+PUBLISHED = {"confusion_prior": None, "dependence": 0, "accelerate": False}
+ML = em(20, **PUBLISHED)
 ONCE = {"n_restarts": 1, "random_state": 0}
 SYSTEMS = (
     System("floor", "The floor", "__main__:gather", {"n_iter": 20}, sizes=ALL, takes="blocks"),
     ours("ds", DS, OUR_DS, options=ML, sizes=ALL),
     ours("ds_shuffled", DS, OUR_DS, options=ML, sizes=ALL, against="ds", shuffled=True),
     peer("ds", DS, CK_DS, options=ck(20), sizes=ALL),
-    ours("ds_2", DS, OUR_DS, options=em(2, confusion_prior=None), sizes=(E7,)),
+    ours("ds_2", DS, OUR_DS, options=em(2, **PUBLISHED), sizes=(E7,)),
     peer("ds_2", DS, CK_DS, options=ck(2), sizes=(E7,)),
     ours("ds_default", DS, OUR_DS, sizes=ALL, against="ds"),
-    ours("coin", COIN, OUR_COIN, options=em(20, prior_strength=0.0)),
+    ours("coin", COIN, OUR_COIN, options=em(20, prior_strength=0.0, dependence=0)),
     peer("coin", COIN, CK_COIN, options=ck(20)),
     ours("coin_default", COIN, OUR_COIN, against="coin"),
-    ours("glad", "GLAD", "inference:GLAD", options=em(2)),
+    ours("glad", "GLAD", "inference:GLAD", options=em(2, dependence=0)),
     peer("glad", "GLAD", "aggregation:GLAD", options=ck(2), sizes=(E5,)),
     ours("glad_default", "GLAD", "inference:GLAD", against="glad"),
-    ours("mace", "MACE", "inference:MACE", options=em(10, **ONCE)),
+    ours("mace", "MACE", "inference:MACE", options=em(10, dependence=0, **ONCE)),
     peer("mace", "MACE", "aggregation:MACE", options={"n_iter": 10, **ONCE}),
     ours("mace_default", "MACE", "inference:MACE", options={"random_state": 0}, against="mace"),
     ours("kos", "KOS", "inference:KOS", options=em(20), classes=(2,)),
     peer("kos", "KOS", "aggregation:KOS", options={"n_iter": 20}, classes=(2,)),
     ours("vote", VOTE, "inference:MajorityVote"),
     peer("vote", VOTE, "aggregation:MajorityVote"),
-    ours("ibcc", "IBCC", "inference:IBCC", options=em(20)),
+    ours("ibcc", "IBCC", "inference:IBCC", options=em(20, dependence=0)),
     ours("ebcc", "EBCC", "inference:EBCC", options=em(20, **ONCE)),
     ours("alpha", ALPHA, "agreement:krippendorff_alpha"),
     peer("alpha", ALPHA, "metrics.data:alpha_krippendorff"),
