@@ -236,7 +236,11 @@ def test_kinds_are_read_off_the_classes():
     classifiers = dict(registry.all_classifiers())
     assert list(classifiers) == sorted(classifiers)
     wrappers = dict(registry.all_wrappers())
-    assert set(wrappers) == {"DASCClassifier", "SelfTrainingCrowdClassifier"}
+    assert set(wrappers) == {
+        "AveragedCrowdClassifier",
+        "DASCClassifier",
+        "SelfTrainingCrowdClassifier",
+    }
     others = {cls.__name__ for cls in (GraphCompleter, NeuCrowdEmbedding, TunedLogisticRegression)}
     assert not others & {*classifiers, *wrappers}
     assert set(classifiers) | set(wrappers) == {

@@ -4,13 +4,20 @@ import joblib
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manyhands import AnnotationTable, CrowdLayerClassifier, cross_predict
+from manyhands import AggregatedClassifier, AnnotationTable, CrowdLayerClassifier, cross_predict
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
-from manyhands.metrics import vote_agreement
+from manyhands.metrics import (
+    accuracy,
+    corrected_vote_agreement,
+    vote_agreement,
+    vote_information,
+)
 from manyhands.selection import deal_instances, instance_units
 
 QUICK = {"max_epochs": 2, "backbone": "linear", "device": "cpu"}
@@ -285,3 +292,48 @@ def test_unusable_estimators_are_refused(problem, tmp_path):
         cross_predict(model, *problem)
     with pytest.raises(AnnotationError, match="can be pickled"):
         cross_predict(Echo(constant=lambda: 0), *problem, folder=tmp_path)
+
+
+# -- where agreement misleads (docs/model_choice.md) -----------------------------------------------
+
+
+def test_in_sample_agreement_rewards_memorised_votes():
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    X = rng.normal(size=(300, 2)) + 1.5 * y[:, None]
+    given = np.where(rng.random((300, 1)) < 0.7, y[:, None], 1 - y[:, None])
+    table = AnnotationTable.from_matrix(given)
+    models = [AggregatedClassifier(backbone=KNeighborsClassifier(1))]
+    models += [AggregatedClassifier(backbone=LogisticRegression())]
+    memory, honest = (vote_agreement(m.fit(X, table).predict(X), table) for m in models)
+    assert memory == 1 > honest
+    memory, honest = (vote_agreement(cross_predict(m, X, table).proba, table) for m in models)
+    assert memory < honest
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_agreement_prefers_who_repeats_a_shared_mistake_and_information_parts_from_it(seed):
+    rng = np.random.default_rng(seed)
+    y = np.repeat([0, 1, 2], 200)
+    seen = np.where((y == 1) & (rng.random(600) < 0.6), 2, y)
+    given = np.where(rng.random((600, 3)) < 0.9, seen[:, None], rng.integers(0, 3, (600, 3)))
+    table = AnnotationTable.from_matrix(given)
+    right = np.where(rng.random(600) < 0.9, y, rng.integers(0, 3, 600))
+    repeats = np.where(right == 1, 2, right)
+    assert accuracy(y, right) > accuracy(y, repeats) + 0.2
+    for misled in (vote_agreement, corrected_vote_agreement):
+        assert misled(right, table) < misled(repeats, table)
+    assert vote_information(right, table) > vote_information(repeats, table)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_agreement_chooses_the_crowd_s_class_prior_rather_than_the_true_one(seed):
+    rng = np.random.default_rng(seed)
+    boat = rng.random(5000) < 0.4
+    odds = np.exp(2 * rng.normal(np.where(boat, 1.0, -1.0)))
+    given = rng.random((5000, 3)) < np.where(boat, 0.6, 0.1)[:, None]
+    table = AnnotationTable.from_matrix(given.astype(int))
+    priors = (0.4, given.mean())
+    true, crowd = ((odds * prior / (1 - prior) > 1).astype(int) for prior in priors)
+    assert accuracy(boat, true) > accuracy(boat, crowd)
+    assert vote_agreement(true, table) < vote_agreement(crowd, table)

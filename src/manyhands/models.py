@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands import registry
+from manyhands.fitting.members import read_members
 from manyhands.fitting.persistence import read_model
 
 if TYPE_CHECKING:
+    from manyhands.classifiers.averaged import AveragedCrowdClassifier
     from manyhands.fitting.classifier import BaseCrowdClassifier
 
 
-def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> BaseCrowdClassifier:
+def load(
+    folder: str | Path, *, device: str = "auto", backbone: Any = None
+) -> BaseCrowdClassifier | AveragedCrowdClassifier:
     """Read a model folder written by ``save``. No code in it is executed.
 
     Parameters
@@ -21,7 +25,7 @@ def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> B
     device : str
     backbone : nn.Module or callable, optional
         The network, if the model was trained with one of your own. The folder contains no code, so
-        you must pass it.
+        you must pass it. The members of an `AveragedCrowdClassifier` share it.
 
     Returns
     -------
@@ -32,4 +36,9 @@ def load(folder: str | Path, *, device: str = "auto", backbone: Any = None) -> B
     ModelFolderError
         If the folder is missing, truncated, of another version, or not a manyhands model.
     """
+    whole: AveragedCrowdClassifier | None = read_members(
+        folder, registry.get, lambda member: load(member, device=device, backbone=backbone)
+    )
+    if whole is not None:
+        return whole
     return read_model(folder, registry.get, device=device, backbone=backbone)

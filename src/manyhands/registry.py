@@ -33,7 +33,7 @@ def _predicts_proba(cls: type) -> bool:
 
 
 def _is_wrapper(cls: type) -> bool:
-    return _predicts_proba(cls) and "estimator" in signature(cls).parameters
+    return _predicts_proba(cls) and bool({"estimator", "estimators"} & {*signature(cls).parameters})
 
 
 _KINDS = {
@@ -41,7 +41,7 @@ _KINDS = {
     "classifier": _Kind(
         "manyhands.classifiers", lambda cls: _predicts_proba(cls) and not _is_wrapper(cls)
     ),
-    # A classifier that wraps another one, its ``estimator``.
+    # A classifier that wraps another one, its ``estimator``, or several, its ``estimators``.
     "wrapper": _Kind("manyhands.classifiers", _is_wrapper),
     # What fills in annotations without being a classifier.
     "completer": _Kind("manyhands.classifiers", _has_method("complete")),
@@ -132,7 +132,7 @@ def all_classifiers() -> list[tuple[str, type[Any]]]:
 
 
 def all_wrappers() -> list[tuple[str, type[Any]]]:
-    """List every classifier that wraps another (``estimator``) as (name, class), sorted by name."""
+    """List every classifier that wraps others as (name, class), sorted by name."""
     return _classes_of_kind("wrapper")
 
 

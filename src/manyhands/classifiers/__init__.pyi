@@ -1,5 +1,6 @@
 from .agg_net import AggNetClassifier as AggNetClassifier
 from .aggregated import AggregatedClassifier as AggregatedClassifier
+from .averaged import AveragedCrowdClassifier as AveragedCrowdClassifier
 from .co_teaching import CoTeachingClassifier as CoTeachingClassifier
 from .conal import CoNALClassifier as CoNALClassifier
 from .cross_fitted import CrossFittedEMClassifier as CrossFittedEMClassifier

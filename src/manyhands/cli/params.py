@@ -155,6 +155,13 @@ def parse_settings(
         elif isinstance(before, dict) and isinstance(value, str):
             value = {**before, "name": value}
         parameters[name] = value
+    for several, one in _LISTS.items():
+        if isinstance(parameters.get(several), str | list):
+            specs = parameters[several]
+            parameters[several] = [
+                _make_part(one, spec, [], reserved, protocol)
+                for spec in ([specs] if isinstance(specs, str) else specs)
+            ]
     for part in _EXAMPLES.keys() & {*parameters, *part_settings}:
         own = part_settings.get(part, [])
         parameters[part] = _make_part(part, parameters.get(part), own, reserved, protocol)
@@ -259,4 +266,6 @@ _EXAMPLES = {
     "selector": "confidence",
 }
 """An example of each, for error messages."""
+_LISTS = {"estimators": "estimator"}
+"""Parameters that are lists of such objects: ``estimators=[crowd-layer, conal]``."""
 _DEFAULTS = {"estimator": "crowd-layer", "sampler": "crowd-smote"}

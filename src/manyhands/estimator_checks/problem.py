@@ -26,12 +26,14 @@ def make_crowd_problem(
 
 
 def quick_clone(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdClassifier:
-    """Clone an estimator for a short fit; parameters that a wrapper lacks go to its estimator."""
+    """Clone an estimator for a short fit; parameters that a wrapper lacks go to what it wraps."""
     copy: BaseCrowdClassifier = clone(estimator)
     defaults = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
     own = copy.get_params(deep=False)
-    changed = {**defaults, **parameters}.items()
-    copy.set_params(**{name if name in own else f"estimator__{name}": v for name, v in changed})
+    members = [f"{number}__" for number in range(len(own.get("estimators", ())))]
+    for name, value in {**defaults, **parameters}.items():
+        prefixes = [""] if name in own else members or ["estimator__"]
+        copy.set_params(**{f"{prefix}{name}": value for prefix in prefixes})
     return copy
 
 

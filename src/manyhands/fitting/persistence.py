@@ -38,7 +38,7 @@ def read_model(
     device, backbone : as in `manyhands.load`
     """
     folder = Path(folder)
-    description = _read_description(folder)
+    description = read_description(folder)
     try:
         model = _make_estimator(description, find_class, backbone)
         for name, values in (("classes_", "classes"), ("annotators_", "annotators")):
@@ -66,11 +66,11 @@ def read_model(
         ) from error
     _restore_arrays(model, path, digest, pick_device(device), description["parameters"])
     # Last, as the errors above are more specific.
-    _check_unaltered(description, folder)
+    check_unaltered(description, folder)
     return model
 
 
-def _check_unaltered(description: dict[str, Any], folder: Path) -> None:
+def check_unaltered(description: dict[str, Any], folder: Path) -> None:
     """Refuse an altered description: with two classes swapped it would load and predict wrongly."""
     if description.get("checksum") != checksum(description):
         raise ModelFolderError(
@@ -79,7 +79,14 @@ def _check_unaltered(description: dict[str, Any], folder: Path) -> None:
         )
 
 
-def _read_description(folder: Path) -> dict[str, Any]:
+def read_description(folder: Path) -> dict[str, Any]:
+    """Read ``model.json``.
+
+    Raises
+    ------
+    ModelFolderError
+        If it is missing, truncated, foreign or of another version.
+    """
     path = folder / "model.json"
     if not path.is_file():
         raise ModelFolderError(

@@ -216,6 +216,9 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     if hasattr(copy, "estimator"):
         # A wrapper trains the classifier that it wraps.
         return copy.set_params(estimator=with_protocol(copy.clone_estimator(), name))
+    if hasattr(copy, "estimators"):
+        members = [with_protocol(member, name) for member in copy.clone_estimators()]
+        return copy.set_params(estimators=members)
     own = copy.get_params(deep=False)
     may_set = own if copy._protocol_parameters is None else copy._protocol_parameters
     if own.get("backbone") is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,8 @@ def save(model: Any, folder: str | Path) -> Path:
         if is_new:
             (folder / weights).unlink(missing_ok=True)
         raise
-    if previous not in (None, weights):
-        (folder / str(previous)).unlink(missing_ok=True)
+    if previous != weights:
+        remove_weights(folder, previous)
     return folder
 
 
@@ -104,12 +105,20 @@ def _as_list(values: Any) -> list[Any] | None:
 
 
 def current_weights(folder: Path) -> str | None:
-    """Name of the weights file of the model that a folder already holds, if any."""
+    """Name of the file, or of the folder of members, with the weights a folder already holds."""
     try:
         path = Path(json.loads((folder / "model.json").read_text(encoding="utf-8"))["weights"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return path.name if path.match("weights-*.safetensors") else None
+    return path.name if path.match("weights-*.safetensors") or path.match("members-*") else None
+
+
+def remove_weights(folder: Path, name: str | None) -> None:
+    """Remove what `current_weights` named."""
+    if name is not None and (folder / name).is_dir():
+        shutil.rmtree(folder / name)
+    elif name is not None:
+        (folder / name).unlink(missing_ok=True)
 
 
 def _check_loadable(model: Any) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import MissingExtraError, ModelFolderError, WriteError
 from manyhands.fitting import BaseCrowdClassifier
-from manyhands.fitting.saving import current_weights
+from manyhands.fitting.saving import current_weights, remove_weights
 from manyhands.io import read_features, write_atomically
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
@@ -99,8 +99,8 @@ def publish(folder: Path) -> None:
             os.replace(staged / name, folder / name)
         except OSError as error:
             raise WriteError(error.errno, explain(error, folder / name)) from error
-    for name in {"model.json", str(previous)} - names:
-        (folder / name).unlink(missing_ok=True)
+    for old in {"model.json", previous} - names:
+        remove_weights(folder, old)
 
 
 def keep_model(
@@ -131,7 +131,7 @@ def keep_model(
     summary = summarize(train, classifier=model, X=X, gold=gold_values, title=title)
     described = json.dumps(summary, indent=1, allow_nan=False)
     staged = folder / STAGING
-    if hasattr(model, "module_"):
+    if hasattr(model, "module_") or hasattr(model, "estimators_"):
         model.save(staged)
     write_atomically(staged / LABELS, content)
     write_atomically(staged / SUMMARY, described)

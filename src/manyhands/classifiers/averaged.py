@@ -1,0 +1,329 @@
+"""The mean of several classifiers' probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import get_tags
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
+from manyhands.exceptions import AnnotationError, all_or_nothing
+from manyhands.fitting import prediction
+from manyhands.fitting.context import Watch
+from manyhands.fitting.members import save_members
+from manyhands.fitting.parameters import refuse_classes
+from manyhands.fitting.reading import SET_WITH_FEATURES, read_target
+from manyhands.fitting.template import quiet_about_lost_classes, warn_of_lost_classes
+from manyhands.inference.probability import floored_log
+from manyhands.training import History
+from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+DEFAULT_MEMBERS = 5
+"""Number of classifiers if none are given."""
+
+
+def _members_have(method: str) -> Any:
+    """Make a method available where every member has it."""
+    return available_if(
+        lambda self: all(
+            hasattr(member, method)
+            for member in getattr(self, "estimators_", None) or self.clone_estimators()
+        )
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Average the class probabilities of several classifiers: methods, seeds or fold models.
+
+    Every member counts the same. `fit` trains them all on the same annotations. `of_fitted`
+    averages classifiers that are fitted already, such as the fold models of
+    `manyhands.cross_predict`.
+
+    Parameters
+    ----------
+    estimators : list of classifiers or None, default=None
+        They are cloned, never fitted in place. None: five of `CrowdLayerClassifier`, which differ
+        by their seeds. A parameter of the k-th is ``<k>__<name>`` in ``set_params``.
+    validation : None, float or (X, y_gold), default=None
+        Handed on to every member that has the parameter and no value of its own.
+    checkpoint : str, Path or None, default=None
+        File beside which every member that can keeps its own (``<stem>-member<k>``), from which a
+        later ``fit`` on the same data with the same parameters continues.
+    verbose : int, default=0
+        1 shows the members' progress bars.
+    random_state : int, RandomState or None, default=None
+        Seeds every member that has no seed of its own, each differently.
+
+    Attributes
+    ----------
+    estimators_ : list of fitted classifiers
+    classes_ : array of shape (n_classes,)
+    annotators_ : array of shape (n_annotators,)
+    history_ : History
+        Empty: every member has a ``history_`` of its own.
+
+    Notes
+    -----
+    `predict` names the most probable class by the mean probabilities, whatever ``decision`` a
+    member has. A classifier of your own can be a member if it has ``fit(X, table)``,
+    ``predict_proba``, ``classes_`` and scikit-learn's ``get_params``. Methods about annotations
+    need members that have them, and `save` needs members of this library.
+
+    Examples
+    --------
+    >>> from manyhands import AveragedCrowdClassifier, CrowdLayerClassifier, load_demo
+    >>> demo = load_demo()
+    >>> member = CrowdLayerClassifier(max_epochs=1)
+    >>> model = AveragedCrowdClassifier([member, member], random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).predict_proba(demo.X_test[:4]).shape
+    (4, 10)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimators": [None, list, tuple],
+        "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
+        "checkpoint": [None, str, Path],
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+    }
+    _crowd_check_exemptions: ClassVar[Mapping[str, str]] = {
+        "check_history": "every member has a history of its own",
+        "check_every_parameter_moves": "that is for its members to show",
+        "check_new_annotators": "a mean over members of p(x) times confusions is no such product",
+    }
+
+    estimators: Any = field(default=None, kw_only=False)
+    validation: Any = None
+    checkpoint: str | Path | None = None
+    verbose: int = 0
+    random_state: Any = None
+
+    @classmethod
+    def of_fitted(cls, estimators: Sequence[Any]) -> Self:
+        """Average classifiers that are fitted already, which are not copied.
+
+        Parameters
+        ----------
+        estimators : sequence of fitted classifiers
+            With the same ``classes_``, ``annotators_`` and features.
+
+        Raises
+        ------
+        AnnotationError
+            If there are none, or they differ in one of these.
+        NotFittedError
+            If one is not fitted.
+        """
+        model = cls(list(estimators))
+        model._check_members()
+        for member in model.estimators:
+            check_is_fitted(member)
+        model._set_fitted(model.estimators)
+        return model
+
+    def clone_estimators(self) -> list[Any]:
+        """Return unfitted copies of ``estimators``."""
+        if self.estimators is None:
+            return [CrowdLayerClassifier() for _ in range(DEFAULT_MEMBERS)]
+        return [clone(member) for member in self.estimators]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters; with ``deep`` also the members, by their number, and their parameters."""
+        parameters: dict[str, Any] = super().get_params(deep=False)
+        if not deep or not isinstance(self.estimators, list | tuple):
+            return parameters
+        for number, member in enumerate(self.estimators):
+            parameters[str(number)] = member
+            if hasattr(member, "get_params") and not isinstance(member, type):
+                own = member.get_params(deep=True)
+                parameters |= {f"{number}__{name}": value for name, value in own.items()}
+        return parameters
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``<k>__<name>`` is one of the k-th member."""
+        for name in params:
+            if name.isdigit():
+                raise AnnotationError(
+                    f"{name} is a member; give all of them, set_params(estimators=[...]), or set "
+                    f"its parameters, {name}__<parameter>"
+                )
+        super().set_params(**params)
+        return self
+
+    # -- fit ------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, *, watch: Watch | None = None) -> Self:
+        """Train every member. A fit that fails leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : as in the members' ``fit``
+        y : AnnotationTable, or array of shape (n_samples, n_annotators) with -1/NaN missing
+        watch : Watch, optional
+            Handed on to members whose ``fit`` takes it.
+
+        Raises
+        ------
+        AnnotationError
+            For the reasons of the members' ``fit``; if there is no member, one is a class or has
+            no ``predict_proba``; if there is a ``checkpoint`` without an integer ``random_state``.
+        """
+        with all_or_nothing(self):
+            refuse_classes(self)
+            self._validate_params()
+            self._check_members()
+            table = read_target(X, y, type(self).__name__)
+            members = self._make_members()
+            with quiet_about_lost_classes():
+                for member in members:
+                    takes_watch = watch is not None and has_fit_parameter(member, "watch")
+                    member.fit(X, table, **({"watch": watch} if takes_watch else {}))
+            self._set_fitted(members)
+            warn_of_lost_classes(self, X, table)
+        return self
+
+    def _check_members(self) -> None:
+        members = self.estimators
+        if members is not None and not len(members):
+            raise AnnotationError("estimators is empty; give at least one classifier")
+        for number, member in enumerate(members or []):
+            if isinstance(member, type):
+                raise AnnotationError(
+                    f"estimators[{number}]={member.__name__} is a class; give an object, "
+                    f"{member.__name__}()"
+                )
+            for method in ("fit", "predict_proba"):
+                if not hasattr(member, method):
+                    raise AnnotationError(
+                        f"estimators[{number}] is a {type(member).__name__} without {method!r}; "
+                        "give classifiers"
+                    )
+        if self.checkpoint is not None and not isinstance(self.random_state, Integral):
+            raise AnnotationError(
+                f"checkpoint needs an integer random_state, got {self.random_state!r}: a resumed "
+                "run must repeat the random draws of the first"
+            )
+
+    def _make_members(self) -> list[Any]:
+        """Return unfitted copies with seeds and checkpoints of their own."""
+        rng = np.random.default_rng(draw_seed(self.random_state))
+        members = self.clone_estimators()
+        for number, member in enumerate(members):
+            set_random_states(member, rng)
+            own = member.get_params(deep=False)
+            if self.validation is not None and own.get("validation", 0) is None:
+                member.set_params(validation=self.validation)
+            if self.checkpoint is not None and "checkpoint" in own:
+                path = Path(self.checkpoint)
+                member.set_params(checkpoint=path.with_stem(f"{path.stem}-member{number}"))
+            if self.verbose and own.get("verbose") == 0:
+                member.set_params(verbose=self.verbose)
+        return members
+
+    def _set_fitted(self, members: list[Any]) -> None:
+        first = members[0]
+        for name in ("classes_", "annotators_", "n_features_in_", "feature_names_in_"):
+            values: list[Any] = [getattr(member, name, None) for member in members]
+            for number, value in enumerate(values):
+                if not np.array_equal(value, values[0]):
+                    raise AnnotationError(
+                        f"estimators[{number}] has other {name} than estimators[0]; average "
+                        "classifiers that were fitted on the same classes, annotators and features "
+                        "(folds of one table keep all)"
+                    )
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)  # Of an earlier fit.
+        self.estimators_ = members
+        self.history_ = History()
+        for name in ("classes_", "annotators_", "n_annotators_", *SET_WITH_FEATURES):
+            if hasattr(first, name):
+                setattr(self, name, getattr(first, name))
+
+    # -- prediction -----------------------------------------------------------------------------
+
+    def _mean(self, method: str, *args: Any) -> FloatArray:
+        """Mean of what the members' methods return; one array is held at a time."""
+        check_is_fitted(self, "estimators_")
+        total: Any = None
+        for member in self.estimators_:
+            part = getattr(member, method)(*args)
+            total = (
+                np.array(part, dtype=np.float64) if total is None else np.add(total, part, total)
+            )
+        return cast(FloatArray, total / len(self.estimators_))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Mean probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
+        return self._mean("predict_proba", X)
+
+    def predict(self, X: Any) -> AnyArray:
+        """Most probable true class, shape (n_samples,), in the original class values."""
+        proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
+        return cast(AnyArray, self.classes_[self._decide(proba)])
+
+    def _decide(self, proba: FloatArray) -> IntArray:
+        return proba.argmax(axis=1)
+
+    @_members_have("predict_annotation_proba")  # type: ignore[untyped-decorator]
+    def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
+        """Mean probability of every class as the annotation, (n_samples, n_annotators, n_classes).
+
+        Available if all members have the method.
+        """
+        return self._mean("predict_annotation_proba", X, annotators).astype(np.float32)
+
+    @_members_have("predict_observed_proba")  # type: ignore[untyped-decorator]
+    def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
+        """Mean probability of every class as each annotation, (n_annotations, n_classes).
+
+        Available if all members have the method.
+        """
+        return self._mean("predict_observed_proba", X, y).astype(np.float32)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy against gold labels, or mean log likelihood of annotations.
+
+        See `BaseCrowdClassifier.score`; the likelihood is that of the mean probabilities.
+        """
+        check_is_fitted(self, "estimators_")
+        if prediction.is_gold(y):
+            y = prediction.read_gold(X, y, self.classes_)
+            return float(super().score(X, y, sample_weight))
+        table = prediction.observed_annotations(X, y, self.classes_, sample_weight)
+        log_proba = floored_log(self.predict_observed_proba(X, table).astype(np.float64))
+        blocks = iter([(np.arange(table.n_annotations), log_proba)])
+        return prediction.mean_log_proba(blocks, table, self.classes_)
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the members into a folder, each as its own ``save`` does: no pickle.
+
+        Read it back with `manyhands.load`. If saving fails, the previous model survives.
+
+        Raises
+        ------
+        AnnotationError
+            If a member cannot be saved.
+        WriteError
+            If the folder cannot be written.
+        """
+        check_is_fitted(self, "estimators_")
+        return save_members(type(self).__name__, self.estimators_, folder)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        members = self.clone_estimators()
+        tags.input_tags.sparse = all(get_tags(member).input_tags.sparse for member in members)
+        return tags
