@@ -330,7 +330,7 @@ def test_agreement_prefers_who_repeats_a_shared_mistake_and_information_parts_fr
 def test_agreement_chooses_the_crowd_s_class_prior_rather_than_the_true_one(seed):
     rng = np.random.default_rng(seed)
     boat = rng.random(5000) < 0.4
-    odds = np.exp(2 * rng.normal(np.where(boat, 1.0, -1.0)))
+    odds = np.exp(rng.normal(np.where(boat, 0.5, -0.5)))
     given = rng.random((5000, 3)) < np.where(boat, 0.6, 0.1)[:, None]
     table = AnnotationTable.from_matrix(given.astype(int))
     priors = (0.4, given.mean())
