@@ -303,7 +303,7 @@ def test_in_sample_agreement_rewards_memorised_votes():
     X = rng.normal(size=(300, 2)) + 1.5 * y[:, None]
     given = np.where(rng.random((300, 1)) < 0.7, y[:, None], 1 - y[:, None])
     table = AnnotationTable.from_matrix(given)
-    models = [AggregatedClassifier(backbone=KNeighborsClassifier(1))]
+    models = [AggregatedClassifier(backbone=KNeighborsClassifier(1), targets="hard")]
     models += [AggregatedClassifier(backbone=LogisticRegression())]
     memory, honest = (vote_agreement(m.fit(X, table).predict(X), table) for m in models)
     assert memory == 1 > honest
