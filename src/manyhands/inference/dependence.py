@@ -62,7 +62,7 @@ UPPER = 0.5
 REFERENCE = 0.3
 """Rho of the simulated tables with dependence."""
 
-N_INSTANCES, N_CELLS = 10_000, 4_000_000
+N_INSTANCES, N_CELLS = 5_000, 2_000_000
 """Greatest size of the sample: instances, and annotations x squared number of classes."""
 
 N_SIMULATED = 1_000
