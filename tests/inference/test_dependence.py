@@ -188,7 +188,7 @@ def test_refine_minimises_the_loss_of_gold():
     votes = make_votes(AnnotationTable.from_matrix([[0, 0, 0]] * 20, classes=[0, 1]))
     gold = np.repeat([0, 1], [14, 6])
     joint = np.tile([4.0, 0.0], (20, 1))
-    found = refine(Dependence(0.2, 0.1), replace(votes, gold=gold), joint)
+    found = refine(Dependence(0.2, 0.1), replace(votes, gold=gold), lambda _: joint.copy())
 
     def loss(rho):
         log_p = log_softmax(joint / (1 + 2 * rho), axis=1)
@@ -196,6 +196,36 @@ def test_refine_minimises_the_loss_of_gold():
 
     grid = np.linspace(0, 1, 1001)
     assert found.rho == pytest.approx(min(grid, key=loss), abs=2e-3)
+    p = np.exp([-loss(rho) for rho in grid])
+    assert found.se == pytest.approx(np.sqrt(p @ (grid - found.rho) ** 2 / p.sum()), rel=0.02)
+
+
+def test_gold_and_many_annotators_leave_an_honest_error():
+    """Near rho = 0 the design effect of 80 annotators must not turn negative."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 150)
+    A = np.where(rng.random((150, 80)) < 0.55, y[:, None], 1 - y[:, None])
+    model = DawidSkene().fit(A, gold={i: y[i] for i in range(50)})
+    assert model.dependence_ < 0.1
+    assert 0.002 < model.dependence_se_ < 0.1
+
+
+def test_weights_of_the_user_do_not_make_dependence():
+    A, _ = correlated(0.0, n=400)
+    table = AnnotationTable.from_matrix(A)
+    weight = np.random.default_rng(0).uniform(0.3, 1, table.n_annotations)
+    columns = (table.instance, table.annotator, table.label)
+    weighted = AnnotationTable.from_arrays(*columns, weight=weight)
+    found = [DawidSkene().fit(t).dependence_ for t in (table, weighted)]
+    assert max(found) < 0.08
+
+
+def test_many_classes_are_measured():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 60, 600)
+    A = np.where(rng.random((600, 8)) < 0.75, y[:, None], rng.integers(0, 60, (600, 8)))
+    A[rng.random(A.shape) < 0.4] = -1
+    assert OneCoinDawidSkene().fit(A).dependence_ < 0.1
 
 
 # -- the read-out ----------------------------------------------------------------------------------
@@ -225,14 +255,14 @@ def test_own_annotations_are_removed_exactly_where_the_class_is_certain():
     joint = OwnRemoved(run)(votes)
     i, c = 7, y[7]
     counts = run.counts.confusion + run.pseudo_counts
-    expected = np.log(run.counts.prior[c] - 1 + 1)
+    expected = np.log(run.counts.prior[c] - 1)
     for r in np.flatnonzero(A[i] >= 0):
         mine = counts[r, c].copy()
         mine[A[i, r]] -= 1
         expected += np.log(mine[A[i, r]] / mine.sum())
     assert joint[i, c] == pytest.approx(expected)
     other = (c + 1) % 3
-    expected = np.log(run.counts.prior[other] + 1)
+    expected = np.log(run.counts.prior[other])
     for r in np.flatnonzero(A[i] >= 0):
         expected += np.log(counts[r, other, A[i, r]] / counts[r, other].sum())
     assert joint[i, other] == pytest.approx(expected)
@@ -261,7 +291,7 @@ def test_what_weighted_annotations_added_is_removed(how):
     p = run.parameters.posterior(votes)
     counts = run.counts.confusion + run.pseudo_counts
     n = run.counts.prior
-    expected = np.log(n - p + np.minimum(n, 1))
+    expected = np.log(np.maximum(n - p, 0.5 * np.minimum(n, 1)))
     weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
     for a in range(votes.n_annotations):
         i, r, given_class = votes.instance[a], votes.annotator[a], votes.response[a]

@@ -224,10 +224,11 @@ class OwnRemoved:
         self.counts = run.counts.confusion + run.pseudo_counts
         self.row = self.counts.sum(axis=2, keepdims=True)
         if run.strength:
-            row_prior = np.minimum(run.pseudo_counts.sum(axis=2, keepdims=True), self.row)
-            rest = np.maximum(self.counts - 1.0, np.minimum(run.pseudo_counts, self.counts))
+            self.floor = np.minimum(run.pseudo_counts, self.counts)
+            self.row_floor = np.minimum(run.pseudo_counts.sum(axis=2, keepdims=True), self.row)
+            rest = np.maximum(self.counts - 1.0, self.floor)
             self.with_own = np.log(self.counts / self.row)
-            self.change = np.log(rest / np.maximum(self.row - 1.0, row_prior)) - self.with_own
+            self.change = np.log(rest / np.maximum(self.row - 1.0, self.row_floor)) - self.with_own
 
     def __call__(self, shard: Votes) -> FloatArray:
         """Return the log probabilities of a shard, shape (n, C)."""
@@ -243,7 +244,7 @@ class OwnRemoved:
             joint = self._each(shard, p)
         if self.run.learns_prior:
             n = self.run.counts.prior
-            rest = n - p + np.minimum(n, 1.0)  # An instance alone in its class keeps it.
+            rest = np.maximum(n - p, 0.5 * np.minimum(n, 1.0))  # One alone in its class keeps it.
             joint += np.log(rest, out=np.full_like(rest, -np.inf), where=n > 1e-9)
         else:
             joint += parameters.logs[0]
@@ -256,8 +257,9 @@ class OwnRemoved:
         given = self.counts[shard.annotator, :, shard.response]
         given = given - weight_of_pairs(shard, same_class=True)[:, None] * p
         row = self.row[shard.annotator, :, 0] - weight_of_pairs(shard)[:, None] * p
-        tiny = np.finfo(float).tiny
-        terms = np.log(np.maximum(given, tiny)) - np.log(np.maximum(row, tiny))
+        given = np.maximum(given, self.floor[shard.annotator, :, shard.response])
+        row = np.maximum(row, self.row_floor[shard.annotator, :, 0])
+        terms = np.log(given) - np.log(row)
         by_annotation = (weight, np.arange(len(weight)), shard.start)
         shape = (shard.n_instances, shard.n_annotations)
         return np.asarray(csr_array(by_annotation, shape=shape) @ terms)

@@ -191,7 +191,7 @@ class DawidSkene(BaseAggregator):
         """Numbers of subtypes to compare."""
         if self.n_subtypes != "auto":
             return (int(self.n_subtypes),)
-        is_needed = self.dependence != "auto" or found.is_certain
+        is_needed = self.dependence != "auto" or found.is_plausible
         return (1, 2) if prior.is_used and is_needed else (1,)
 
     def _read_out(
@@ -199,9 +199,8 @@ class DawidSkene(BaseAggregator):
     ) -> None:
         """Set the posterior; ``out`` is overwritten, to save the memory of a second array."""
         joint = OwnRemoved(run)
-        if self.dependence == "auto" and votes.gold is not None:
-            known = votes.select(np.flatnonzero(votes.gold >= 0))
-            found = refine(found, known, joint(known))
+        if self.dependence == "auto":
+            found = refine(found, votes, joint)
         self.dependence_, self.dependence_se_ = found.rho, found.se
 
         def rows(shard: Votes) -> FloatArray:

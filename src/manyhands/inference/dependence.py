@@ -26,6 +26,7 @@ some are given, rho is fitted to them (`refine`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
 
@@ -45,7 +46,13 @@ from manyhands.inference.confusion_em import (
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.em import EMCounts, em_counts, expect_and_count
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import by_instance, counts_once, weight_of_pairs, weighted_votes
+from manyhands.inference.vote_sums import (
+    by_instance,
+    counts_once,
+    vote_shares,
+    weight_of_pairs,
+    weighted_votes,
+)
 from manyhands.inference.votes import Votes, sum_over_shards
 from manyhands.typing import FloatArray, IntArray
 
@@ -63,7 +70,13 @@ REFERENCE = 0.3
 """Rho of the simulated tables with dependence."""
 
 N_INSTANCES, N_CELLS = 5_000, 2_000_000
-"""Greatest size of the sample: instances, and annotations x squared number of classes."""
+"""Greatest size of the sample: instances, and annotations x classes."""
+
+LEAST_INSTANCES = 10
+"""Instances with several annotations below which nothing is measured."""
+
+LIKELY = 1e-4
+"""Probability up to which a class of an instance is left out of the moment."""
 
 N_SIMULATED = 1_000
 """Instances to simulate in all, if that takes at most `N_TABLES` tables."""
@@ -90,17 +103,18 @@ class Dependence:
     ----------
     rho, se : float
         Estimate and its standard error.
-    is_certain : bool
-        Whether the moment is more than two standard errors above that of independent annotators.
-        True if the moment cannot be measured.
+    is_plausible : bool
+        Whether mistakes may be correlated: the moment is more than two standard errors above that
+        of independent annotators, or says nothing.
     """
 
     rho: float
     se: float
-    is_certain: bool = True
+    is_plausible: bool = True
 
 
-UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD)
+UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD, is_plausible=False)
+"""Of tables that are too large to measure, and to fit subtypes to in passing."""
 
 
 def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Dependence:
@@ -116,24 +130,22 @@ def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Depe
     if setting != "auto":
         return Dependence(float(setting), 0.0)
     answers = votes.answers
-    if answers.n_annotators * answers.n_classes**2 > N_PARAMETERS:
+    if _is_large(answers):
         return UNKNOWN
     run = DEFAULT_EM.run(answers, answers.shards(), start)
-    found = estimate(answers, run, DEFAULT_EM)
-    if answers.gold is None:
-        return found
-    known = answers.select(np.flatnonzero(answers.gold >= 0))
-    return refine(found, known, OwnRemoved(run)(known))
+    return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run))
 
 
 def estimate(votes: Votes, run: Run, em: ConfusionEM) -> Dependence:
     """Estimate the dependence between annotators from a fit without subtypes, and the prior."""
+    if _is_large(votes):
+        return UNKNOWN
     rho, se = measure(votes, run, em)
     precision, prior = 1.0 / max(se, 1e-6) ** 2, 1.0 / PRIOR_SD**2
     mean = (precision * rho + prior * PRIOR_MEAN) / (precision + prior)
     in_range = float(np.clip(mean, 0.0, UPPER))
-    is_certain = rho > 2.0 * se or not np.isfinite(se)
-    return Dependence(in_range, float((precision + prior) ** -0.5), is_certain)
+    is_plausible = rho > 2.0 * se or not np.isfinite(se)
+    return Dependence(in_range, float((precision + prior) ** -0.5), is_plausible)
 
 
 def measure(votes: Votes, run: Run, em: ConfusionEM) -> tuple[float, float]:
@@ -142,8 +154,12 @@ def measure(votes: Votes, run: Run, em: ConfusionEM) -> tuple[float, float]:
     The random numbers are always the same, so that the same table gives the same estimate.
     """
     rng = np.random.RandomState(0)
+    if votes.weight is not None and votes.family is None:
+        # Weights make the posterior more or less sure on purpose, which is not to be measured.
+        votes = replace(votes, weight=None, ones=None)
+        run = em.run(votes, votes.shards(), vote_shares(votes.answers))
     sample = _sample(votes.answers, rng)
-    if not sample.n_instances:
+    if sample.n_instances < LEAST_INSTANCES:
         return 0.0, np.inf
     fitted = _Fitted.of(votes, sample, run)
     observed, variance = residual_correlation(
@@ -151,44 +167,48 @@ def measure(votes: Votes, run: Run, em: ConfusionEM) -> tuple[float, float]:
     )
     if not np.isfinite(variance):
         return 0.0, np.inf
-    moments = np.zeros(2)
     n_tables = min(N_TABLES, -(-N_SIMULATED // sample.n_instances))
-    for _ in range(n_tables):
-        for k, rho in enumerate((0.0, REFERENCE)):
-            value, its_variance = fitted.simulated_correlation(sample, rho, em, rng)
-            moments[k] += value / n_tables
-            if rho == 0.0:
-                variance += its_variance / n_tables**2
-    excess, slope = observed - moments[0], max(moments[1] - moments[0], 1e-6) / REFERENCE
-    return float(excess / slope), float(np.sqrt(variance) / slope)
+    simulated = [
+        [fitted.simulated_correlation(sample, rho, em, rng) for rho in (0.0, REFERENCE)]
+        for _ in range(n_tables)
+    ]
+    (at_zero, at_reference), variances = np.mean(simulated, axis=0).T
+    slope = max(at_reference - at_zero, 1e-6) / REFERENCE
+    rho = (observed - at_zero) / slope
+    share = rho / REFERENCE  # The delta method: rho depends on all three moments.
+    variance += ((1 - share) ** 2 * variances[0] + share**2 * variances[1]) / n_tables
+    return float(rho), float(np.sqrt(variance) / slope)
 
 
-def refine(found: Dependence, known: Votes, joint: FloatArray) -> Dependence:
-    """Fit rho to the gold labels of some instances, with the estimate as its prior.
+def refine(found: Dependence, votes: Votes, log_joint: Callable[[Votes], FloatArray]) -> Dependence:
+    """Fit rho to the gold labels, with the estimate as the mean of its prior.
+
+    The prior is as wide as that of the estimate (`PRIOR_SD`), however certain the estimate is,
+    because gold shows mistakes that annotations cannot show. The standard error is the root mean
+    square distance from the mode under the posterior.
 
     Parameters
     ----------
     found : Dependence
-    known : Votes
-        Of the instances with gold.
-    joint : array of shape (n, C)
-        Their log p(class, annotations), to which neither their own annotations nor their gold has
-        contributed.
+    votes : Votes
+    log_joint : callable
+        From votes (n instances) to log p(class, annotations), shape (n, C), without the instances'
+        own part in the parameters. (With gold this part is that of the known class.)
     """
-    gold = known.gold
-    if gold is None or not len(gold):
+    if votes.gold is None:
         return found
+    known = votes.select(np.flatnonzero(votes.gold >= 0))
+    joint, gold = log_joint(known), known.gold
+    rows = np.arange(known.n_instances)
 
     def loss(rho: float) -> float:
         log_p = log_softmax(exponents(known, rho)[:, None] * joint, axis=1)
-        surprise = -log_p[np.arange(len(gold)), gold].sum()
-        return float(surprise + 0.5 * ((rho - found.rho) / PRIOR_SD) ** 2)
+        return float(0.5 * ((rho - found.rho) / PRIOR_SD) ** 2 - log_p[rows, gold].sum())
 
-    best = minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded")
-    step = 0.02
-    curvature = (loss(best.x + step) - 2 * loss(best.x) + loss(best.x - step)) / step**2
-    se = min(max(curvature, 1e-9) ** -0.5, found.se)
-    return replace(found, rho=float(best.x), se=float(se))
+    best = float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x)
+    grid = np.linspace(0.0, 1.0, 101)
+    p = np.exp([loss(best) - loss(rho) for rho in grid])
+    return replace(found, rho=best, se=float(np.sqrt((p * (grid - best) ** 2).sum() / p.sum())))
 
 
 def exponents(votes: Votes, rho: float) -> FloatArray:
@@ -234,12 +254,20 @@ def residual_correlation(
     new = np.flatnonzero(np.diff(votes.instance * np.int64(votes.n_annotators) + _families(votes)))
     first = np.concatenate([[0], new + 1, [votes.n_annotations]])
     alone = replace(votes, start=first, gold=None, ones=None)
-    instance = votes.instance[first[:-1]]
-    per_instance = csr_array((np.ones(len(instance)), (instance, np.arange(len(instance)))))
-    squares, own = _squares(votes, responses), _squares(alone, responses)
+    # Only likely classes, as there may be hundreds; then each member of each of their instances.
+    instance, label = np.nonzero(posterior > LIKELY)
+    bounds = np.searchsorted(first, votes.start)
+    pair, member = _members(bounds[instance], bounds[instance + 1])
+    all_ = _squares(votes, instance, label, responses)
+    own = _squares(alone, member, label[pair], responses)
+    q = posterior[instance, label]
     product, scale = (
-        (posterior * (all_ - per_instance @ mine)).sum(axis=1)
-        for all_, mine in zip(squares, own, strict=True)
+        np.bincount(
+            instance,
+            q * (whole - np.bincount(pair, part, len(instance))),
+            minlength=votes.n_instances,
+        )
+        for whole, part in zip(all_, own, strict=True)
     )
     total = float(scale.sum())
     if total < 1e-9:  # Nobody can err.
@@ -248,18 +276,30 @@ def residual_correlation(
     return value, float(((product - value * scale) ** 2).sum()) / total**2
 
 
-def _squares(votes: Votes, responses: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Squared lengths of the sums of residuals and of standard deviations, both (n, C)."""
-    weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
-    n, (r, c, k) = votes.n_instances, responses.shape
-    given = csr_array((weight, votes.annotator, votes.start), shape=(n, r))
+def _members(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
+    """Concatenate the ranges from start to end; return the number of each range, too."""
+    length = end - start
+    number = np.repeat(np.arange(len(length)), length)
+    offset = np.cumsum(length) - length
+    return number, np.arange(len(number)) - offset[number] + start[number]
 
-    def sums(of_annotators: FloatArray) -> FloatArray:
-        return np.asarray(given @ of_annotators.reshape(r, c * k)).reshape(n, c, k)
 
-    residual = weighted_votes(votes)[:, None, :] - sums(responses)
-    spread = sums(np.sqrt(responses * (1.0 - responses)))
-    return np.einsum("nck,nck->nc", residual, residual), np.einsum("nck,nck->nc", spread, spread)
+def _squares(
+    votes: Votes, rows: IntArray, classes: IntArray, responses: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Squared lengths of the sums of residuals and of standard deviations, if a row is of a class.
+
+    ``rows`` and ``classes`` have shape (p,), as have both results.
+    """
+    r, c, k = responses.shape
+    chosen = replace(votes, gold=None).select(rows)
+    column = chosen.annotator * np.int64(c) + np.repeat(classes, np.diff(chosen.start))
+    weight = np.ones(chosen.n_annotations) if chosen.weight is None else chosen.weight
+    given = csr_array((weight, column, chosen.start), shape=(len(rows), r * c))
+    flat = responses.reshape(r * c, k)
+    residual = weighted_votes(chosen) - given @ flat
+    spread = given @ np.sqrt(flat * (1.0 - flat))
+    return np.einsum("pk,pk->p", residual, residual), np.einsum("pk,pk->p", spread, spread)
 
 
 @dataclass(frozen=True)
@@ -335,7 +375,7 @@ def _minus(counts: EMCounts, part: EMCounts) -> EMCounts:
 def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
     """Random instances with several annotations; annotations in the order of the annotators."""
     several = np.flatnonzero(np.diff(votes.start) > 1)
-    per_instance = max(np.diff(votes.start).mean(), 1.0) * votes.n_classes**2
+    per_instance = max(np.diff(votes.start).mean(), 1.0) * votes.n_classes
     n = min(N_INSTANCES, int(N_CELLS / per_instance) + 1)
     if len(several) > n:
         several = np.sort(rng.choice(several, n, replace=False))
@@ -347,6 +387,10 @@ def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
         response=sample.response[order],
         weight=None if sample.weight is None else sample.weight[order],
     )
+
+
+def _is_large(votes: Votes) -> bool:
+    return votes.n_annotators * votes.n_classes**2 > N_PARAMETERS
 
 
 def _families(votes: Votes) -> IntArray:

@@ -18,7 +18,7 @@ from manyhands.annotations.groups import ALONE, RHO
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.confusion_em import OwnRemoved, Parameters
 from manyhands.inference.dawid_skene import DawidSkene
-from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE
+from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.gold_regression import (
     Design,
@@ -27,9 +27,8 @@ from manyhands.inference.gold_regression import (
     priors,
 )
 from manyhands.inference.probability import LOG_FLOOR
-from manyhands.inference.shared_mistakes import partitions
+from manyhands.inference.shared_mistakes import partitions, warn_of_shared_mistakes
 from manyhands.inference.vote_sums import (
-    by_instance,
     clamp_to_gold,
 )
 from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
@@ -147,9 +146,12 @@ class GoldCorrected(BaseAggregator):
         self._plain._infer(votes, start.copy(), rng)
         self.log_likelihood_ = self._plain.log_likelihood_
         self.n_iter_ = self._plain.n_iter_
+        self.dependence_, self.dependence_se_ = self._plain.dependence_, self._plain.dependence_se_
         self.base_weights_: dict[str, float] = {}
         if not self.corrected_:
             self.posterior_, self.class_prior_ = self._plain.posterior_, self._plain.class_prior_
+            if not has_families:
+                warn_of_shared_mistakes(self._given)
             return
         self._families = None if families is None or not has_families else family_codes(families)
         self._annotators = np.unique(votes.annotator[np.isin(votes.instance, known)])
@@ -251,7 +253,7 @@ class Base:
         joint = concatenate_rows(
             self.parameters.log_joint(shard, np.ones(shard.n_instances)) for shard in votes.shards()
         )
-        return tempered(votes, _floored(joint), self.rho)
+        return tempered(votes, _floored(joint), self.rho) if self.rho else _floored(joint)
 
 
 def _bases(votes: Votes, start: FloatArray) -> list[Base]:
@@ -291,10 +293,8 @@ def _floored(joint: FloatArray) -> FloatArray:
 
 
 def tempered(votes: Votes, joint: FloatArray, rho: float) -> FloatArray:
-    """Divide by the design effect 1 + (n - 1) rho of n annotations (the sum of their weights)."""
-    n = by_instance(votes)
-    tempered_joint: FloatArray = joint / (1.0 + np.maximum(n - 1.0, 0.0) * rho)[:, None]
-    return tempered_joint
+    """Allow for mistakes that correlate by rho."""
+    return joint * exponents(votes, rho)[:, None]
 
 
 def with_families(votes: Votes, family: IntArray) -> Votes:

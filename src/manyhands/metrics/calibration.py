@@ -150,9 +150,9 @@ def calibration(
     return Calibration(
         n=len(codes),
         accuracy=_share_with_interval(right, level),
-        confidence=_mean_with_interval(confidence, level),
-        log_loss=_mean_with_interval(-np.log(np.maximum(proba[rows, codes], FLOOR)), level),
-        brier=_mean_with_interval(((proba - truth) ** 2).sum(axis=1), level),
+        confidence=_mean_with_interval(confidence, level, 1.0),
+        log_loss=_mean_with_interval(-np.log(np.maximum(proba[rows, codes], FLOOR)), level, np.inf),
+        brier=_mean_with_interval(((proba - truth) ** 2).sum(axis=1), level, 2.0),
         ece=_ece_with_interval(confidence, right, n_bins, level),
         coverage=_share_with_interval(sets[rows, codes], level),
         set_size=float(sets.sum(axis=1).mean()),
@@ -178,10 +178,11 @@ def _share_with_interval(hits: Any, level: float) -> Estimate:
     return Estimate(n_hits / n, float(lower), float(upper))
 
 
-def _mean_with_interval(values: FloatArray, level: float) -> Estimate:
+def _mean_with_interval(values: FloatArray, level: float, greatest: float) -> Estimate:
+    """Mean of values between 0 and ``greatest``."""
     mean, n = float(values.mean()), len(values)
     half = float(norm.ppf(0.5 + level / 2) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else np.inf
-    return Estimate(mean, mean - half, mean + half)
+    return Estimate(mean, max(mean - half, 0.0), min(mean + half, greatest))
 
 
 def _ece_with_interval(confidence: FloatArray, right: Any, n_bins: int, level: float) -> Estimate:
@@ -265,8 +266,8 @@ def reliability_curve(
     >>> curve.counts, curve.confidence.round(3), curve.accuracy.round(3)
     (array([0, 3]), array([nan, 0.8]), array([  nan, 0.667]))
     """
-    if n_bins < 1:
-        raise AnnotationError(f"n_bins={n_bins!r} must be at least 1")
+    if not isinstance(n_bins, int | np.integer) or n_bins < 1:
+        raise AnnotationError(f"n_bins={n_bins!r} must be a whole number of at least 1")
     proba, codes = against_gold(proba, y, classes)
     confidence = proba.max(axis=1)
     which = _bins(confidence, n_bins)
