@@ -238,6 +238,8 @@ SIMULATIONS: dict[str, dict[str, Any]] = {
     "10 × 4": {"n_classes": 10, "per_instance": 4},
     "10 × 3": {"n_classes": 10, "per_instance": 3},
     "10 × 4, 200 annotators": {"n_classes": 10, "per_instance": 4, "n_annotators": 200},
+    "50 × 5": {"n_classes": 50, "per_instance": 5, "n_annotators": 20},
+    "100 × 5": {"n_classes": 100, "per_instance": 5, "n_annotators": 20},
     "2 × 5, 99:1": {"n_classes": 2, "per_instance": 5, "skew": 0.99},
     "4 × 8, 40 % spammers": {"n_classes": 4, "per_instance": 8, "kind": "spam"},
     "3 × 8, 20 % adversaries": {"n_classes": 3, "per_instance": 8, "kind": "adversaries"},
