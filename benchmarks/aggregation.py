@@ -169,11 +169,14 @@ def of_crowd_kit(cls: type, name: str, table: AnnotationTable) -> Found:
         {"task": table.instance, "worker": table.annotator, "label": table.label.astype(int)}
     )
     options = {"random_state": 0} if name in ("MACE", "KOS", "MMSR") else {}
-    model = cls(**options).fit(frame)
+    model = cls(**options)
+    found = model.fit_predict(frame)
     labels = np.zeros(table.n_instances, dtype=int)
-    labels[model.labels_.index.to_numpy()] = model.labels_.to_numpy()
+    labels[found.index.to_numpy()] = found.to_numpy()
     posterior = None
     shares = getattr(model, "probas_", None)
+    if shares is None and hasattr(model, "predict_proba"):  # Wawa and ZeroBasedSkill.
+        shares = model.predict_proba(frame)
     if shares is not None:
         posterior = np.zeros((table.n_instances, table.n_classes))
         posterior[:, 0] = 1.0
