@@ -78,10 +78,8 @@ LEAST_INSTANCES = 10
 LIKELY = 1e-4
 """Probability up to which a class of an instance is left out of the moment."""
 
-N_SIMULATED = 1_000
-"""Instances to simulate in all, if that takes at most `N_TABLES` tables."""
-
-N_TABLES = 3
+N_SIMULATED, N_TABLES = 1_000, 3
+"""Instances to simulate in all, and the greatest number of tables for it."""
 
 N_PARAMETERS = 5_000_000
 """Entries of all confusion matrices beyond which rho is not measured."""
@@ -114,7 +112,7 @@ class Dependence:
 
 
 UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD, is_plausible=False)
-"""Of tables that are too large to measure, and to fit subtypes to in passing."""
+"""Of tables whose confusion matrices say nothing, and which have no use for subtypes."""
 
 
 def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Dependence:
@@ -130,7 +128,7 @@ def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Depe
     if setting != "auto":
         return Dependence(float(setting), 0.0)
     answers = votes.answers
-    if _is_large(answers):
+    if not _is_measurable(answers):
         return UNKNOWN
     run = DEFAULT_EM.run(answers, answers.shards(), start)
     return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run))
@@ -138,7 +136,7 @@ def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Depe
 
 def estimate(votes: Votes, run: Run, em: ConfusionEM) -> Dependence:
     """Estimate the dependence between annotators from a fit without subtypes, and the prior."""
-    if _is_large(votes):
+    if not _is_measurable(votes):
         return UNKNOWN
     rho, se = measure(votes, run, em)
     precision, prior = 1.0 / max(se, 1e-6) ** 2, 1.0 / PRIOR_SD**2
@@ -389,8 +387,11 @@ def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
     )
 
 
-def _is_large(votes: Votes) -> bool:
-    return votes.n_annotators * votes.n_classes**2 > N_PARAMETERS
+def _is_measurable(votes: Votes) -> bool:
+    """Whether confusion matrices fit in memory, and rows have an annotation each on average."""
+    is_small = votes.n_annotators * votes.n_classes**2 <= N_PARAMETERS
+    n_rows = int(np.count_nonzero(np.bincount(votes.annotator))) * votes.n_classes
+    return is_small and votes.n_annotations >= n_rows
 
 
 def _families(votes: Votes) -> IntArray:
