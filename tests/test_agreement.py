@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from sklearn.metrics import cohen_kappa_score
 
 from manyhands import AnnotationTable, DawidSkene
@@ -29,9 +28,7 @@ from manyhands.agreement import (
     percent_agreement,
     spammer_score,
     summary,
-    weighted,
 )
-from manyhands.agreement.weighted import class_counts
 from manyhands.exceptions import AnnotationError
 
 SCALARS = [
@@ -886,14 +883,3 @@ def test_python_in_the_page_prints_what_stands_there(capsys):
     for code, printed in blocks:
         exec(compile(code, str(page), "exec"), {})
         assert capsys.readouterr().out == printed
-
-
-@given(A=arrays(np.int64, (6, 5), elements=st.integers(-1, 3)))
-def test_counting_by_sorting_and_in_an_array_agree(A):
-    table = AnnotationTable.from_matrix(A, classes=range(4))
-    dense = class_counts(table, least=2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(weighted, "DENSE", 0)
-        by_sorting = class_counts(table, least=2)
-    np.testing.assert_array_equal(dense.votes.toarray(), by_sorting.votes.toarray())
-    np.testing.assert_array_equal(dense.votes.indices, by_sorting.votes.indices)

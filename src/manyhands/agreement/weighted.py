@@ -85,29 +85,19 @@ def sparse(
     return coo_matrix((data, (rows, columns)), shape=shape).tocsr()
 
 
-DENSE = 8
-"""Positions per entry up to which all are counted in one array."""
-
-
 def _counted(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Sparse:
-    """Count each position in an array of all; if it would be large, sort the positions."""
+    """Count each position: sorting numbers is faster than sorting a sparse matrix."""
     n_rows, n_columns = shape
     dtype: Any = np.int32 if n_rows * n_columns <= np.iinfo(np.int32).max else np.int64
     # In place where possible: allocation costs more than the arithmetic.
     places = np.multiply(rows, n_columns, dtype=dtype)
     places += columns
-    if n_rows * n_columns <= DENSE * len(places):
-        totals = np.bincount(places)
-        found = np.flatnonzero(totals).astype(dtype, copy=False)
-        counts = totals[found].astype(np.float64)
-    else:
-        places.sort()
-        is_first = np.ones(len(places), dtype=bool)
-        np.not_equal(places[1:], places[:-1], out=is_first[1:])
-        first = np.flatnonzero(is_first)
-        counts = np.diff(first, append=len(places)).astype(np.float64)
-        found = places[first]
-    row, column = np.divmod(found, dtype(max(n_columns, 1)))
+    places.sort()
+    is_first = np.ones(len(places), dtype=bool)
+    np.not_equal(places[1:], places[:-1], out=is_first[1:])
+    first = np.flatnonzero(is_first)
+    counts = np.diff(first, append=len(places)).astype(np.float64)
+    row, column = np.divmod(places[first], dtype(max(n_columns, 1)))
     start = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_rows))])
     return csr_matrix((counts, column, start), shape=shape)
 
