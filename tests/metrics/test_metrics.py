@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.stats import beta
+from scipy.stats import beta, norm
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, f1_score
 from sklearn.model_selection import GridSearchCV, cross_validate
@@ -16,6 +16,7 @@ from manyhands.metrics import (
     annotator_reliability,
     balanced_accuracy,
     brier_score,
+    calibration,
     corrected_vote_agreement,
     coverage_risk,
     expected_calibration_error,
@@ -263,6 +264,72 @@ def test_calibration_error_against_a_loop(given_, n_bins):
     assert found == pytest.approx(expected)
     counts = reliability_curve(proba, y, classes=classes, n_bins=n_bins).counts
     assert counts.sum() == len(y)
+
+
+def test_calibration_by_hand():
+    """Confidence .8, .9, .6, .7, right but for the last; 85 %-sets have 2, 1, 2 and 2 classes."""
+    proba = np.array([[0.8, 0.2], [0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])
+    found = calibration(proba, ["a", "a", "b", "a"], sure=0.85, n_bins=1, level=0.9)
+    assert (found.n, found.accuracy.value, found.confidence.value) == (4, 0.75, 0.75)
+    assert found.log_loss.value == pytest.approx(-np.log([0.8, 0.9, 0.6, 0.3]).mean())
+    brier = 2 * np.array([0.2, 0.1, 0.4, 0.7]) ** 2
+    assert found.brier.value == pytest.approx(brier.mean())
+    half = norm.ppf(0.95) * brier.std(ddof=1) / 2
+    assert found.brier[1:] == pytest.approx((max(brier.mean() - half, 0), brier.mean() + half))
+    assert found.accuracy[1:] == pytest.approx(beta.ppf([0.05, 0.95], 3.5, 1.5))
+    assert (found.coverage.value, found.set_size) == (1.0, 1.75)
+    assert found.ece.value == pytest.approx(0.0)  # A single bin: .75 right and .75 sure.
+    assert found.ece.lower >= 0.0
+    assert "coverage of 85%-sets  1.000" in str(found)
+
+
+@given(probabilities_and_gold(), st.sampled_from([0.3, 0.8, 1.0]))
+def test_sure_sets_against_a_loop(given_, sure):
+    proba, y = given_
+    covered, sizes = [], []
+    for row, gold in zip(proba, y, strict=True):
+        order = list(np.argsort(-row, kind="stable"))
+        chosen = [order.pop(0)]
+        while row[chosen].sum() < sure - 1e-9:
+            chosen.append(order.pop(0))
+        covered.append(gold in chosen)
+        sizes.append(len(chosen))
+    found = calibration(proba, y, classes=range(proba.shape[1]), sure=sure)
+    assert found.coverage.value == pytest.approx(np.mean(covered))
+    assert found.set_size == pytest.approx(np.mean(sizes))
+    assert found.ece.value == pytest.approx(
+        expected_calibration_error(proba, y, classes=range(proba.shape[1]))
+    )
+
+
+def test_intervals_of_calibrated_probabilities_cover():
+    inside = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        proba = rng.dirichlet(np.ones(3), size=300)
+        y = (proba.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)
+        found = calibration(proba, y, classes=range(3))
+        inside.append(found.accuracy.lower <= found.confidence.value <= found.accuracy.upper)
+        assert found.coverage.upper > 0.9
+    assert np.mean(inside) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sure": 0}, "sure=0"),
+        ({"sure": "most"}, "sure='most'"),
+        ({"n_bins": 2.5}, "n_bins=2.5"),
+        ({"n_bins": 10**9}, "n_bins=1000000000"),
+        ({"level": 95}, "level=95"),
+        ({"y": []}, "gold labels"),
+    ],
+)
+def test_what_calibration_refuses(arguments, message):
+    y = arguments.pop("y", [0, 1])
+    proba = np.full((len(y), 2), 0.5)
+    with pytest.raises(AnnotationError, match=message):
+        calibration(proba, y, classes=[0, 1], **arguments)
 
 
 def test_coverage_and_risk_by_hand():

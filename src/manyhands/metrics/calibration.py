@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.stats import norm
 
 from manyhands.decision.labels import decide
 from manyhands.exceptions import AnnotationError
-from manyhands.metrics.gold import against_gold
+from manyhands.metrics.gold import against_gold, squared_distances
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -25,6 +26,9 @@ __all__ = [
 
 FLOOR = 1e-12
 """Least probability whose logarithm is taken."""
+
+MOST_BINS = 100_000
+"""More bins than this are a mistake, and would fill the memory."""
 
 N_RESAMPLES = 500
 """Bootstrap samples for the interval of the calibration error."""
@@ -137,7 +141,7 @@ def calibration(
     >>> found.accuracy.value, round(found.log_loss.value, 3), found.coverage.value
     (0.75, 0.4, 1.0)
     """
-    if not 0 < sure <= 1:
+    if not isinstance(sure, Real) or not 0 < sure <= 1:
         raise AnnotationError(f"sure={sure!r} must lie in (0, 1], such as 0.9")
     curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins, level=level)
     proba, codes = against_gold(proba, y, classes)
@@ -145,15 +149,14 @@ def calibration(
         raise AnnotationError("y is empty; calibration needs gold labels")
     rows = np.arange(len(codes))
     right, confidence = decide(proba) == codes, proba.max(axis=1)
-    truth = np.arange(proba.shape[1]) == codes[:, None]
     sets = _sure_sets(proba, sure)
     return Calibration(
         n=len(codes),
         accuracy=_share_with_interval(right, level),
         confidence=_mean_with_interval(confidence, level, 1.0),
         log_loss=_mean_with_interval(-np.log(np.maximum(proba[rows, codes], FLOOR)), level, np.inf),
-        brier=_mean_with_interval(((proba - truth) ** 2).sum(axis=1), level, 2.0),
-        ece=_ece_with_interval(confidence, right, n_bins, level),
+        brier=_mean_with_interval(squared_distances(proba, codes), level, 2.0),
+        ece=_ece_with_interval(right - confidence, _bins(confidence, n_bins), level),
         coverage=_share_with_interval(sets[rows, codes], level),
         set_size=float(sets.sum(axis=1).mean()),
         sure=sure,
@@ -185,17 +188,25 @@ def _mean_with_interval(values: FloatArray, level: float, greatest: float) -> Es
     return Estimate(mean, max(mean - half, 0.0), min(mean + half, greatest))
 
 
-def _ece_with_interval(confidence: FloatArray, right: Any, n_bins: int, level: float) -> Estimate:
-    """Calibration error: sum over bins of the absolute sum of (right - confidence), over n."""
-    n, rng = len(confidence), np.random.default_rng(0)
-    gaps, which = right - confidence, _bins(confidence, n_bins)
-
-    def error(weights: Any) -> float:
-        return float(np.abs(np.bincount(which, weights * gaps, n_bins)).sum()) / n
-
-    resampled = [error(np.bincount(rng.integers(0, n, n), minlength=n)) for _ in range(N_RESAMPLES)]
+def _ece_with_interval(gaps: FloatArray, which: IntArray, level: float) -> Estimate:
+    """Calibration error from right - confidence and the bin of every prediction."""
+    n, rng = len(gaps), np.random.default_rng(0)
+    resampled = [
+        _calibration_error(gaps, which, np.bincount(rng.integers(0, n, n), minlength=n))
+        for _ in range(N_RESAMPLES)
+    ]
     lower, upper = np.quantile(resampled, [0.5 - level / 2, 0.5 + level / 2])
-    return Estimate(error(1.0), float(lower), float(upper))
+    return Estimate(_calibration_error(gaps, which), float(lower), float(upper))
+
+
+def _calibration_error(gaps: FloatArray, which: IntArray, weights: Any = 1.0) -> float:
+    """Sum over bins of the absolute sum of right - confidence, over n (Guo et al., Eq. 3)."""
+    return float(np.abs(np.bincount(which, weights * gaps)).sum()) / len(gaps)
+
+
+def _check_bins(n_bins: Any) -> None:
+    if not isinstance(n_bins, int | np.integer) or not 1 <= n_bins <= MOST_BINS:
+        raise AnnotationError(f"n_bins={n_bins!r} must be a whole number from 1 to {MOST_BINS:,}")
 
 
 def _bins(confidence: FloatArray, n_bins: int) -> IntArray:
@@ -266,8 +277,7 @@ def reliability_curve(
     >>> curve.counts, curve.confidence.round(3), curve.accuracy.round(3)
     (array([0, 3]), array([nan, 0.8]), array([  nan, 0.667]))
     """
-    if not isinstance(n_bins, int | np.integer) or n_bins < 1:
-        raise AnnotationError(f"n_bins={n_bins!r} must be a whole number of at least 1")
+    _check_bins(n_bins)
     proba, codes = against_gold(proba, y, classes)
     confidence = proba.max(axis=1)
     which = _bins(confidence, n_bins)
@@ -303,11 +313,12 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 3)
     0.4
     """
-    curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins)
-    n = curve.counts.sum()
-    if not n:
+    _check_bins(n_bins)
+    proba, codes = against_gold(proba, y, classes)
+    if not len(codes):
         return float("nan")
-    return float(np.nansum(curve.counts * np.abs(curve.accuracy - curve.confidence)) / n)
+    confidence = proba.max(axis=1)
+    return _calibration_error((decide(proba) == codes) - confidence, _bins(confidence, n_bins))
 
 
 def _share(part: AnyArray, whole: IntArray) -> FloatArray:

@@ -163,8 +163,13 @@ def brier_score(proba: Any, y: Any, *, classes: Any = None) -> float:
     proba, codes = against_gold(proba, y, classes)
     if not len(codes):
         return float("nan")
+    return float(squared_distances(proba, codes).mean())
+
+
+def squared_distances(proba: FloatArray, codes: IntArray) -> FloatArray:
+    """Squared distance of each row (n, C) from the truth, shape (n,)."""
     truth = np.arange(proba.shape[1]) == codes[:, None]
-    return float(((proba - truth) ** 2).sum(axis=1).mean())
+    return np.asarray(((proba - truth) ** 2).sum(axis=1))
 
 
 class CoverageRisk(NamedTuple):
