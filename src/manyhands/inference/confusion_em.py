@@ -30,7 +30,7 @@ from manyhands.inference.probability import (
     log_prior,
     normalise_rows,
 )
-from manyhands.inference.vote_sums import clamp_to_gold, counts_once, vote_shares, weight_of_pairs
+from manyhands.inference.vote_sums import clamp_to_gold, vote_shares, weight_of_pairs
 from manyhands.inference.votes import Votes, sum_over_shards
 from manyhands.typing import FloatArray
 
@@ -236,7 +236,7 @@ class OwnRemoved:
         if not self.run.strength:
             return parameters.log_joint(shard, np.ones(shard.n_instances))
         p = parameters.states(shard)
-        if counts_once(shard):
+        if shard.counts_once:
             joint = log_likelihoods(shard, self.change)
             joint *= p
             joint += log_likelihoods(shard, self.with_own)

@@ -14,7 +14,7 @@ of the residuals of two annotators on the same instance (`residual_correlation`)
 rho, because the posterior takes shared mistakes for the truth, the more so the fewer annotations
 there are. So tables like the given one are simulated from the fitted model, with rho = 0 and with
 `REFERENCE`, the model is fitted to them, and rho is read off the line through their moments. (The
-moment grows faster than the line where rho is large, so a rho of .15 is read as .2.)
+moment grows more slowly the larger rho is, so a rho of .15 is read as .2.)
 
 Mistakes that nearly everybody makes leave no trace in the annotations. Gold labels show them: if
 some are given, rho is fitted to them (`refine`).
@@ -48,7 +48,6 @@ from manyhands.inference.em import EMCounts, em_counts, expect_and_count
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.vote_sums import (
     by_instance,
-    counts_once,
     vote_shares,
     weight_of_pairs,
     weighted_votes,
@@ -85,8 +84,8 @@ N_PARAMETERS = 5_000_000
 """Entries of all confusion matrices beyond which rho is not measured."""
 
 EM_STEPS = 3
-"""EM iterations on a simulated table, from the parameters it was drawn from. More change nothing
-that matters: on real tables, the moments after 3 and after 12 differ by less than .005."""
+"""EM iterations on a simulated table. They start from the parameters it was drawn from, and so come
+close to where EM would end."""
 
 
 DEFAULT_EM = ConfusionEM(ConfusionPrior("hierarchical", "auto", 0.7), "estimated", 100, 3e-5)
@@ -212,14 +211,15 @@ def refine(found: Dependence, votes: Votes, log_joint: Callable[[Votes], FloatAr
 def exponents(votes: Votes, rho: float) -> FloatArray:
     """Power of each instance's probabilities, shape (n,).
 
-    Abstentions do not count: they hardly tell the classes apart. Annotations of one annotator, or
-    an annotation with a weight above 1, count as one annotator but once or more in the log
-    probability. Weights below 1 count as parts of an annotator.
+    Repeated annotations of one annotator together count as one annotator, and so does an annotation
+    with a weight above 1. As they stand several times in the log probability, the power is lower
+    by that factor. Weights below 1 count as parts of an annotator. Abstentions do not count: they
+    hardly tell the classes apart.
     """
     answers = votes.answers
     n = by_instance(answers)
     independent = n
-    if not counts_once(answers):
+    if not answers.counts_once:
         weight = np.ones(answers.n_annotations) if answers.weight is None else answers.weight
         pairs = weight_of_pairs(answers)
         share = weight / pairs * np.minimum(pairs, 1.0)

@@ -69,17 +69,6 @@ def weight_of_pairs(votes: Votes, *, same_class: bool = False) -> FloatArray:
     return np.bincount(pair, weight)[pair].astype(np.float64, copy=False)
 
 
-def counts_once(votes: Votes) -> bool:
-    """Whether every annotation counts once: without weights, and one per instance and annotator."""
-    if votes.weight is not None:
-        return False
-    pairs = votes.instance * np.int64(votes.n_annotators) + votes.annotator
-    steps = np.diff(pairs)
-    if (steps < 0).any():
-        steps = np.diff(np.sort(pairs))
-    return not (steps == 0).any()
-
-
 def _times(weight: FloatArray | None, value: FloatArray | None) -> FloatArray | None:
     if weight is None or value is None:
         return weight if value is None else value

@@ -97,6 +97,17 @@ class Votes:
         )
 
     @cached_property
+    def counts_once(self) -> bool:
+        """Whether there are no weights, and one annotation per instance and annotator."""
+        if self.weight is not None:
+            return False
+        pairs = self.instance * np.int64(self.n_annotators) + self.annotator
+        steps = np.diff(pairs)
+        if (steps < 0).any():
+            steps = np.diff(np.sort(pairs))
+        return not (steps == 0).any()
+
+    @cached_property
     def voted(self) -> Any:
         """Mask of the instances with an annotation or gold, shape (n,)."""
         voted = np.diff(self.start) > 0
