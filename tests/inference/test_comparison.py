@@ -44,9 +44,9 @@ def test_ties_shared_do_not_depend_on_the_order_of_the_classes():
 
 def test_all_methods_are_compared():
     A, y = crowd(60)
-    assert {s.method for s in compare_aggregators(A, gold=y)} == {
-        name for name, _ in all_aggregators()
-    }
+    known = {name for name, _ in all_aggregators()}
+    # No method sees the gold, without which this one is DawidSkene.
+    assert {s.method for s in compare_aggregators(A, gold=y)} == known - {"GoldCorrected"}
 
 
 def test_held_out_likelihood_by_hand():

@@ -97,6 +97,9 @@ class BaseAggregator(BaseEstimator):
     _compares_annotators = True
     """Whether the method learns about annotators from the annotations of others."""
 
+    _needs_gold = False
+    """Whether the method does nothing of its own without gold."""
+
     _warns_of_shared_mistakes = True
     """Whether shared mistakes of undeclared families would mislead the method."""
 

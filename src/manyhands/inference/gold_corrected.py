@@ -15,6 +15,7 @@ from scipy.special import log_softmax, softmax
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import ALONE, RHO
+from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.confusion_em import OwnRemoved, Parameters
 from manyhands.inference.dawid_skene import DawidSkene
@@ -114,6 +115,7 @@ class GoldCorrected(BaseAggregator):
     """
 
     _warns_of_shared_mistakes = False
+    _needs_gold = True
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -141,7 +143,8 @@ class GoldCorrected(BaseAggregator):
         known = np.flatnonzero((np.diff(votes.start) > 0) & (_gold_of(votes) >= 0))
         families = self._given.groups
         has_families = families is not None and bool((families != ALONE).any())
-        self.corrected_ = len(known) >= (LEAST_GOLD_WITH_FAMILIES if has_families else LEAST_GOLD)
+        least = LEAST_GOLD_WITH_FAMILIES if has_families else LEAST_GOLD
+        self.corrected_ = len(known) >= least
         self._plain = DawidSkene(dependence=self.dependence, abstentions="ignore")
         self._plain._infer(votes, start.copy(), rng)
         self.log_likelihood_ = self._plain.log_likelihood_
@@ -150,6 +153,12 @@ class GoldCorrected(BaseAggregator):
         self.base_weights_: dict[str, float] = {}
         if not self.corrected_:
             self.posterior_, self.class_prior_ = self._plain.posterior_, self._plain.class_prior_
+            warn_caller(
+                f"{len(known)} annotated instances have gold labels, and {least} are needed to "
+                "correct Dawid-Skene, so the result is that of DawidSkene. Give more gold (gold=, "
+                "on the command line --known)",
+                NotIdentifiableWarning,
+            )
             if not has_families:
                 warn_of_shared_mistakes(self._given)
             return
