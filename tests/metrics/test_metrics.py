@@ -19,6 +19,7 @@ from manyhands.metrics import (
     calibration,
     corrected_vote_agreement,
     coverage_risk,
+    estimate_accuracy,
     expected_calibration_error,
     macro_f1,
     minority_recall,
@@ -559,3 +560,64 @@ def test_scorers_match_rows_by_id_and_refuse_gold_labels():
     assert vote_agreement_scorer(Threshold().fit(None, None), X, table) == 1.0
     with pytest.raises(AnnotationError, match="use scoring='accuracy'"):
         vote_agreement_scorer(Threshold().fit(None, None), X, [0, 1, 1])
+
+
+@pytest.mark.parametrize("measure", [vote_agreement, vote_information, vote_recall])
+def test_a_measure_is_the_mean_of_its_values_by_instance(measure):
+    y = np.random.default_rng(0).integers(0, 3, 60)
+    table = make_crowd(y, annotations_per_instance=3, random_state=0)
+    table = AnnotationTable.from_matrix(
+        np.pad(table.to_matrix(), [(0, 1), (0, 0)], constant_values=-1)
+    )
+    predicted = np.append(np.where(np.arange(60) % 4, y, 0), 0)
+    each = measure(predicted, table, average=False)
+    assert each.shape == (61,)
+    assert np.isnan(each[60])
+    assert np.nanmean(each) == pytest.approx(measure(predicted, table))
+
+
+def test_values_of_information_are_its_derivative_by_an_instance_s_weight():
+    """Repeating an instance moves the sum N * MI as its value says, up to terms of order 1/N."""
+    y = np.random.default_rng(1).integers(0, 3, 300)
+    table = make_crowd(y, annotations_per_instance=2, random_state=1)
+    predicted = np.where(np.arange(300) % 5, y, 0)
+    each = vote_information(predicted, table, average=False)
+    for row in (0, 1, 2, 7, 11):
+        more = np.append(np.arange(300), row)
+        change = 301 * vote_information(predicted[more], table[more]) - each.sum()
+        assert change == pytest.approx(each[row], abs=0.02)
+
+
+def test_accuracy_is_estimated_between_agreements_and_corrections():
+    table = AnnotationTable.from_matrix([[0, 0, 1], [1, 1, -1], [0, 1, -1], [1, 1, 1]] * 25)
+    predicted = np.array([0, 1, 1, 0] * 25)
+    q = DawidSkene().fit_predict_proba(table)
+    votes = np.array([[1, 0], [0, 1], [0.5, 0.5], [0, 1]] * 25)
+    rows = np.arange(100)
+    agreements = [belief[rows, predicted] for belief in (votes, q)]
+    corrected = [
+        corrected_vote_agreement(predicted, table, posterior=belief, average=False)
+        for belief in (votes, q)
+    ]
+    means = [each.mean() for each in agreements + corrected]
+    found = estimate_accuracy(predicted, table)
+    assert found.value == pytest.approx(np.clip(np.mean(means), 0, 1))
+    low = min(each.mean() - 0.2 * each.std(ddof=1) for each in agreements)
+    high = max(each.mean() + 0.2 * each.std(ddof=1) for each in corrected)
+    assert (found.low, found.high) == pytest.approx((low, min(high, 1)))
+
+
+@pytest.mark.parametrize("share", [0.6, 0.75, 0.9])
+def test_the_interval_covers_models_whose_mistakes_are_independent(share):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 4, 600)
+    table = make_crowd(y, annotations_per_instance=3, random_state=0)
+    predicted = np.where(rng.random(600) < share, y, rng.integers(0, 4, 600))
+    found = estimate_accuracy(predicted, table)
+    assert found.low < accuracy(y, predicted) < found.high
+    assert found.high - found.low < 0.35
+
+
+def test_accuracy_of_one_instance_is_unknown():
+    found = estimate_accuracy([0], AnnotationTable.from_matrix([[0, 0]], classes=[0, 1]))
+    assert (found.low, found.high) == (0, 1)

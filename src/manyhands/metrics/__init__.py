@@ -1,5 +1,6 @@
 """Quality of labels against gold or votes, of annotators against inferred labels (no torch)."""
 
+from manyhands.metrics.accuracy_estimate import AccuracyEstimate, estimate_accuracy
 from manyhands.metrics.annotators import AnnotatorReliability, annotator_reliability
 from manyhands.metrics.calibration import (
     Calibration,
@@ -36,6 +37,7 @@ from manyhands.metrics.votes import (
 
 __all__ = [
     "VOTE_SCORERS",
+    "AccuracyEstimate",
     "AnnotatorReliability",
     "Calibration",
     "CoverageRisk",
@@ -50,6 +52,7 @@ __all__ = [
     "corrected_vote_agreement",
     "corrected_vote_agreement_scorer",
     "coverage_risk",
+    "estimate_accuracy",
     "expected_calibration_error",
     "macro_f1",
     "minority_recall",

@@ -25,16 +25,17 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import as_values, encode, missing_mask
-from manyhands.annotations.target import matched
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.dawid_skene import DawidSkene
-from manyhands.inference.inputs import check_annotations
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import weighted_votes
-from manyhands.inference.votes import make_votes
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.metrics.vote_shares import (
+    majority_shares,
+    matched_codes,
+    row_shares,
+    vote_weights,
+)
+from manyhands.typing import FloatArray, IntArray
 
 __all__ = [
     "corrected_vote_agreement",
@@ -102,8 +103,8 @@ def vote_agreement(
     >>> float(vote_agreement([0, 1, 0], table))
     0.5
     """
-    table, codes = _matched(predicted, table)
-    shares = _row_shares(_votes(table))
+    table, codes = matched_codes(predicted, table)
+    shares = row_shares(vote_weights(table))
     each = _at(shares, codes)
     return float(np.nanmean(each)) if average else each
 
@@ -161,8 +162,8 @@ def corrected_vote_agreement(
     >>> round(float(corrected_vote_agreement([0, 0, 1, 1] * 100, table)), 2)
     1.0
     """
-    table, codes = _matched(predicted, table)
-    votes = _votes(table)
+    table, codes = matched_codes(predicted, table)
+    votes = vote_weights(table)
     confusion = crowd_confusion(table, posterior)
     gains = np.linalg.pinv(confusion, rcond=RCOND)
     totals = votes.sum(axis=1)
@@ -172,7 +173,21 @@ def corrected_vote_agreement(
     return float(np.nanmean(each)) if average else each
 
 
-def vote_information(predicted: Any, table: AnnotationTable) -> float:
+@overload
+def vote_information(
+    predicted: Any, table: AnnotationTable, *, average: Literal[True] = ...
+) -> float: ...
+@overload
+def vote_information(
+    predicted: Any, table: AnnotationTable, *, average: Literal[False]
+) -> FloatArray: ...
+@overload
+def vote_information(
+    predicted: Any, table: AnnotationTable, *, average: bool
+) -> float | FloatArray: ...
+def vote_information(
+    predicted: Any, table: AnnotationTable, *, average: bool = True
+) -> float | FloatArray:
     r"""Mutual information of predicted classes and annotations, in nats (MI).
 
     .. math:: \sum_{hl} P_{hl} \log \frac{P_{hl}}{P_{h \cdot} P_{\cdot l}},
@@ -187,11 +202,15 @@ def vote_information(predicted: Any, table: AnnotationTable) -> float:
     ----------
     predicted, table
         As in `vote_agreement`.
+    average : bool, default=True
+        False gives every instance's term of the sum, times N, for `paired_z`: up to a constant, its
+        influence on MI.
 
     Returns
     -------
-    float
-        At least 0, at most the entropy of the vote shares.
+    float, or array of shape (n_instances,)
+        At least 0, at most the entropy of the vote shares. The array is NaN for instances without
+        annotations; MI is the mean of the other entries.
 
     Raises
     ------
@@ -204,19 +223,51 @@ def vote_information(predicted: Any, table: AnnotationTable) -> float:
     >>> round(vote_information([1, 1, 0, 0], table), 3)
     0.693
     """
-    table, codes = _matched(predicted, table)
-    shares = _row_shares(_votes(table))
+    table, codes = matched_codes(predicted, table)
+    shares = row_shares(vote_weights(table))
     joint = _class_sums(codes, np.nan_to_num(shares))
     joint /= joint.sum()
     independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
     cells = joint > 0
-    information = float((joint[cells] * np.log(joint[cells] / independent[cells])).sum())
-    return max(information, 0.0)
+    gains = np.zeros_like(joint)
+    gains[cells] = np.log(joint[cells] / independent[cells])
+    if not average:
+        each: FloatArray = (shares * gains[codes]).sum(axis=1)
+        return each
+    return max(float((joint * gains).sum()), 0.0)
 
 
+@overload
 def vote_recall(
-    predicted: Any, table: AnnotationTable, *, shares: Literal["majority", "votes"] = "majority"
-) -> float:
+    predicted: Any,
+    table: AnnotationTable,
+    *,
+    shares: Literal["majority", "votes"] = ...,
+    average: Literal[True] = ...,
+) -> float: ...
+@overload
+def vote_recall(
+    predicted: Any,
+    table: AnnotationTable,
+    *,
+    shares: Literal["majority", "votes"] = ...,
+    average: Literal[False],
+) -> FloatArray: ...
+@overload
+def vote_recall(
+    predicted: Any,
+    table: AnnotationTable,
+    *,
+    shares: Literal["majority", "votes"] = ...,
+    average: bool,
+) -> float | FloatArray: ...
+def vote_recall(
+    predicted: Any,
+    table: AnnotationTable,
+    *,
+    shares: Literal["majority", "votes"] = "majority",
+    average: bool = True,
+) -> float | FloatArray:
     r"""Mean over classes of the recall against vote shares, in place of balanced accuracy.
 
     .. math:: \frac{1}{C} \sum_c \frac{\sum_n S_{nc} [h_n = c]}{\sum_n S_{nc}}
@@ -231,11 +282,14 @@ def vote_recall(
     shares : {"majority", "votes"}, default="majority"
         S. "majority": 1 for the class with most votes, ties shared equally. "votes": the share of
         the votes.
+    average : bool, default=True
+        False gives every instance's share in the sum, times N, for `paired_z`.
 
     Returns
     -------
-    float in [0, 1]
-        Classes with no share of any instance are left out of the mean.
+    float in [0, 1], or array of shape (n_instances,)
+        Classes with no share of any instance are left out of the mean. The array is NaN for
+        instances without annotations; the recall is the mean of the other entries.
 
     Raises
     ------
@@ -250,13 +304,15 @@ def vote_recall(
     """
     if shares not in ("majority", "votes"):
         raise AnnotationError(f"shares={shares!r} is unknown; use 'majority' or 'votes'")
-    table, codes = _matched(predicted, table)
-    given = _votes(table)
-    if shares == "majority":
-        given = (given == given.max(axis=1, keepdims=True)) & (given > 0)
-    target = np.nan_to_num(_row_shares(given.astype(np.float64)))
-    hits, mass = np.diag(_class_sums(codes, target)), target.sum(axis=0)
-    return float((hits[mass > 0] / mass[mass > 0]).mean())
+    table, codes = matched_codes(predicted, table)
+    given = majority_shares(table) if shares == "majority" else row_shares(vote_weights(table))
+    mass = np.nansum(given, axis=0)
+    if average:
+        hits = np.diag(_class_sums(codes, np.nan_to_num(given)))
+        return float((hits[mass > 0] / mass[mass > 0]).mean())
+    n, n_classes = (~np.isnan(given[:, 0])).sum(), (mass > 0).sum()
+    worth = np.divide(n / n_classes, mass, out=np.zeros_like(mass), where=mass > 0)
+    return _at(given, codes) * worth[codes]
 
 
 def paired_z(difference: Any) -> float:
@@ -315,19 +371,8 @@ def crowd_confusion(table: AnnotationTable, posterior: Any = None) -> FloatArray
             f"posterior has shape {q.shape}, but the table has {table.n_instances} instances and "
             f"{table.n_classes} classes"
         )
-    counts = q.T @ _votes(table) + CELL_PRIOR + np.eye(table.n_classes)
+    counts = q.T @ vote_weights(table) + CELL_PRIOR + np.eye(table.n_classes)
     return normalise_rows(counts)
-
-
-def _votes(table: AnnotationTable) -> FloatArray:
-    """Weighted votes, shape (n_instances, n_classes)."""
-    return weighted_votes(make_votes(table))
-
-
-def _row_shares(votes: FloatArray) -> FloatArray:
-    """Divide rows by their sums; NaN where there are no votes."""
-    totals = votes.sum(axis=1, keepdims=True)
-    return np.divide(votes, totals, out=np.full(votes.shape, np.nan), where=totals > 0)
 
 
 def _at(shares: FloatArray, codes: IntArray) -> FloatArray:
@@ -340,52 +385,3 @@ def _class_sums(codes: IntArray, shares: FloatArray) -> FloatArray:
     sums = np.zeros((shares.shape[1], shares.shape[1]))
     np.add.at(sums, codes, shares)
     return sums
-
-
-def _matched(predicted: Any, table: AnnotationTable) -> tuple[AnnotationTable, IntArray]:
-    """The observed annotations in the order of the predictions, and the predicted class codes."""
-    if not isinstance(table, AnnotationTable):
-        raise AnnotationError(
-            f"table is a {type(table).__name__}; give an AnnotationTable, such as "
-            "AnnotationTable.from_matrix(matrix)"
-        )
-    table = matched(table, predicted, argument="table", rows_argument="predicted").observed
-    check_annotations(table, argument="table")
-    codes = predicted_codes(predicted, table.classes)
-    if len(codes) != table.n_instances:
-        raise AnnotationError(
-            f"predicted has {len(codes)} rows, but the table has {table.n_instances} instances; "
-            "predict every instance, or select those predicted with table[rows]"
-        )
-    return table, codes
-
-
-def predicted_codes(predicted: Any, classes: AnyArray) -> IntArray:
-    """Codes of predicted class values (n,), or of the most probable classes (n, n_classes).
-
-    Raises
-    ------
-    AnnotationError
-        If a value is missing or unknown, rows are no distributions, or columns are not the classes.
-    """
-    if np.ndim(predicted) == 2:
-        proba = as_posterior(predicted, argument="predicted")
-        if proba.shape[1] != len(classes):
-            raise AnnotationError(
-                f"predicted has {proba.shape[1]} columns, but the table has {len(classes)} "
-                "classes; give one column per class, in the order of table.classes"
-            )
-        return proba.argmax(axis=1)
-    values = as_values(predicted)
-    if values.ndim != 1:
-        raise AnnotationError(
-            f"predicted has shape {values.shape}; give class probabilities "
-            "(n_instances, n_classes) or class values (n_instances,)"
-        )
-    missing = missing_mask(values)
-    if missing.any():
-        raise AnnotationError(
-            f"predicted has no class in row {int(np.argmax(missing))} and "
-            f"{int(missing.sum()) - 1} more; leave such rows out of it and of the table"
-        )
-    return encode(values, classes, argument="predicted", vocabulary_name="the table's classes")[0]

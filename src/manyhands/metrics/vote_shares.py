@@ -1,0 +1,84 @@
+"""What a metric without gold reads: votes, their shares, and the classes that were predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.target import matched
+from manyhands.decision.labels import as_posterior
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.inputs import check_annotations
+from manyhands.inference.vote_sums import weighted_votes
+from manyhands.inference.votes import make_votes
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+
+def vote_weights(table: AnnotationTable) -> FloatArray:
+    """Weighted votes, shape (n_instances, n_classes)."""
+    return weighted_votes(make_votes(table))
+
+
+def majority_shares(table: AnnotationTable) -> FloatArray:
+    """Majority vote with ties shared, (n_instances, n_classes); NaN where there are no votes."""
+    votes = vote_weights(table)
+    winners = (votes == votes.max(axis=1, keepdims=True)) & (votes > 0)
+    return row_shares(winners.astype(np.float64))
+
+
+def row_shares(votes: FloatArray) -> FloatArray:
+    """Divide rows by their sums; NaN where there are no votes."""
+    totals = votes.sum(axis=1, keepdims=True)
+    return np.divide(votes, totals, out=np.full(votes.shape, np.nan), where=totals > 0)
+
+
+def matched_codes(predicted: Any, table: AnnotationTable) -> tuple[AnnotationTable, IntArray]:
+    """The observed annotations in the order of the predictions, and the predicted class codes."""
+    if not isinstance(table, AnnotationTable):
+        raise AnnotationError(
+            f"table is a {type(table).__name__}; give an AnnotationTable, such as "
+            "AnnotationTable.from_matrix(matrix)"
+        )
+    table = matched(table, predicted, argument="table", rows_argument="predicted").observed
+    check_annotations(table, argument="table")
+    codes = predicted_codes(predicted, table.classes)
+    if len(codes) != table.n_instances:
+        raise AnnotationError(
+            f"predicted has {len(codes)} rows, but the table has {table.n_instances} instances; "
+            "predict every instance, or select those predicted with table[rows]"
+        )
+    return table, codes
+
+
+def predicted_codes(predicted: Any, classes: AnyArray) -> IntArray:
+    """Codes of predicted class values (n,), or of the most probable classes (n, n_classes).
+
+    Raises
+    ------
+    AnnotationError
+        If a value is missing or unknown, rows are no distributions, or columns are not the classes.
+    """
+    if np.ndim(predicted) == 2:
+        proba = as_posterior(predicted, argument="predicted")
+        if proba.shape[1] != len(classes):
+            raise AnnotationError(
+                f"predicted has {proba.shape[1]} columns, but the table has {len(classes)} "
+                "classes; give one column per class, in the order of table.classes"
+            )
+        return proba.argmax(axis=1)
+    values = as_values(predicted)
+    if values.ndim != 1:
+        raise AnnotationError(
+            f"predicted has shape {values.shape}; give class probabilities "
+            "(n_instances, n_classes) or class values (n_instances,)"
+        )
+    missing = missing_mask(values)
+    if missing.any():
+        raise AnnotationError(
+            f"predicted has no class in row {int(np.argmax(missing))} and "
+            f"{int(missing.sum()) - 1} more; leave such rows out of it and of the table"
+        )
+    return encode(values, classes, argument="predicted", vocabulary_name="the table's classes")[0]
