@@ -9,7 +9,13 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manyhands import AggregatedClassifier, AnnotationTable, CrowdLayerClassifier, cross_predict
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    AveragedCrowdClassifier,
+    CrowdLayerClassifier,
+    cross_predict,
+)
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.metrics import (
@@ -337,3 +343,41 @@ def test_agreement_chooses_the_crowd_s_class_prior_rather_than_the_true_one(seed
     true, crowd = ((odds * prior / (1 - prior) > 1).astype(int) for prior in priors)
     assert accuracy(boat, true) > accuracy(boat, crowd)
     assert vote_agreement(true, table) < vote_agreement(crowd, table)
+
+
+# -- predictions after every epoch -----------------------------------------------------------------
+
+
+def test_epochs_are_those_of_shorter_trainings(problem, tmp_path):
+    X, table = problem
+    model = CrowdLayerClassifier(**{**QUICK, "max_epochs": 4})
+    plain = cross_predict(model, X, table, cv=3)
+    found = cross_predict(model, X, table, cv=3, return_epochs=True, folder=tmp_path)
+    np.testing.assert_array_equal(found.proba, plain.proba)
+    assert found.epochs.shape == (4, len(X))
+    for epoch in (1, 3, 4):
+        short = cross_predict(model.set_params(max_epochs=epoch), X, table, cv=3)
+        np.testing.assert_array_equal(found.epochs[epoch - 1], short.proba.argmax(axis=1))
+    model.set_params(max_epochs=4)
+    again = cross_predict(model, X, table, cv=3, return_epochs=True, folder=tmp_path)
+    np.testing.assert_array_equal(again.epochs, found.epochs)
+    assert again.seconds == pytest.approx(found.seconds)
+    assert cross_predict(model, X, table, cv=3, folder=tmp_path).epochs is None
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        AggregatedClassifier(backbone=LogisticRegression()),
+        AveragedCrowdClassifier([CrowdLayerClassifier(**QUICK)] * 2),
+        Echo(),
+    ],
+    ids=["no network", "several networks", "no watch"],
+)
+def test_what_is_not_one_network_of_one_stage_has_no_epochs(model, problem, tmp_path):
+    X, table = problem
+    for _ in range(2):
+        assert (
+            cross_predict(model, X, table, cv=2, return_epochs=True, folder=tmp_path).epochs is None
+        )
+    assert len(list(tmp_path.glob("*.npz"))) == 2

@@ -1,4 +1,5 @@
 from .classifier import BaseCrowdClassifier as BaseCrowdClassifier
+from .context import Followed as Followed
 from .context import Watch as Watch
 from .protocols import PROTOCOLS as PROTOCOLS
 from .protocols import training_protocol as training_protocol

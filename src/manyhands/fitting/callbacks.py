@@ -12,7 +12,13 @@ from manyhands.annotations.target import in_order_of_rows
 from manyhands.decision.rules import is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
-from manyhands.fitting.monitors import AnnotationMonitor, GoldMonitor, Watcher
+from manyhands.fitting.monitors import (
+    AnnotationMonitor,
+    Follower,
+    GoldMonitor,
+    Predictor,
+    Watcher,
+)
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import n_rows, read_features, refuse_names_of_columns
 from manyhands.training import (
@@ -96,7 +102,16 @@ def _watchers(model: Any, fit: Fit[Any, Any]) -> list[Callback]:
         shape = getattr(part[0], "shape", None)
         if shape is None or fit.features.is_dataset or shape[1:] == fit.features.input_shape:
             watchers.append(Monitor(Watcher(name, _gold_monitor(model, fit, name, part))))
+    followed = fit.watch.followed
+    if followed is not None:
+        features = Features(read_features(model, followed.X, reset=False), fit.features.device)
+        watchers.append(Monitor(Follower(followed, _predictor(model, fit, features))))
     return watchers
+
+
+def _predictor(model: Any, fit: Fit[Any, Any], features: Features) -> Predictor:
+    decide = None if is_posterior(model._rule) else model._decide
+    return Predictor(fit.module, features, PREDICT_BATCH, decide)
 
 
 def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldMonitor:
@@ -121,10 +136,5 @@ def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldM
             "leave out rows without gold labels"
         )
     codes, _ = encode(gold, model.classes_, argument=f"{name}'s y_gold", vocabulary_name="classes_")
-    return GoldMonitor(
-        fit.module,
-        Features(X, fit.features.device),
-        torch.from_numpy(codes),
-        PREDICT_BATCH,
-        decide=None if is_posterior(model._rule) else model._decide,
-    )
+    features = Features(X, fit.features.device)
+    return GoldMonitor(_predictor(model, fit, features), torch.from_numpy(codes))

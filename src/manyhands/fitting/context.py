@@ -10,9 +10,26 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.training import AnnotationBatches, Features, History
+from manyhands.typing import IntArray
 
 Module = TypeVar("Module")
 State = TypeVar("State")
+
+
+@dataclass(eq=False)
+class Followed:
+    """Instances whose predicted classes are kept after every epoch: ``Watch(followed=...)``.
+
+    Parameters
+    ----------
+    X : as in ``predict``
+    codes : list of integer arrays of shape (n,)
+        Filled by the fit: the predicted class codes after each epoch, of every stage and of every
+        network that the fit trains.
+    """
+
+    X: Any
+    codes: list[IntArray] = field(default_factory=list)
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -45,10 +62,14 @@ class Watch:
     """
 
     y_train: Any
+    followed: Followed | None
     sets: Mapping[str, tuple[Any, Any]]
 
-    def __init__(self, y_train: Any = None, **sets: tuple[Any, Any]) -> None:
+    def __init__(
+        self, y_train: Any = None, *, followed: Followed | None = None, **sets: tuple[Any, Any]
+    ) -> None:
         object.__setattr__(self, "y_train", y_train)
+        object.__setattr__(self, "followed", followed)
         object.__setattr__(self, "sets", sets)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
+from manyhands.fitting.context import Followed
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.nn import CrowdModule
 from manyhands.objectives import crowd_nll
@@ -107,15 +108,13 @@ def _columns(
     return torch.from_numpy(place).to(device), annotator, label, weight
 
 
-class GoldMonitor:
-    """``validation_accuracy``: share of gold labels predicted correctly.
+class Predictor:
+    """Predictions of a network that is in training.
 
     Parameters
     ----------
     module : CrowdModule
     features : Features
-    gold : integer tensor of shape (n,)
-        Class codes.
     batch_size : int
     decide : callable (proba) -> codes, optional
         Rule of ``predict``, unless that is the most probable class.
@@ -125,21 +124,15 @@ class GoldMonitor:
         self,
         module: CrowdModule,
         features: Features,
-        gold: Tensor,
         batch_size: int,
         decide: Callable[[FloatArray], IntArray] | None = None,
     ) -> None:
         self.module = module
         self.features = features
-        self.gold = gold
         self.batch_size = batch_size
         self.decide = decide
 
     @torch.inference_mode()
-    def __call__(self) -> dict[str, float]:
-        """Evaluate the module as it is."""
-        return {"validation_accuracy": self.accuracy_of(self.predicted())}
-
     def predicted(self) -> Tensor:
         """Class codes, shape (n,)."""
         self.module.eval()
@@ -150,6 +143,35 @@ class GoldMonitor:
             return logits.argmax(dim=1).cpu()
         proba = logits.double().softmax(dim=1).cpu().numpy()
         return torch.from_numpy(self.decide(proba))
+
+    def quietly_predicted(self) -> Tensor:
+        """Class codes, shape (n,); the modules' modes and the random generators are restored."""
+        modes = [(part, part.training) for part in self.module.modules()]
+        # A backbone or a Dataset may draw random numbers even in prediction.
+        with isolated_rng(0, self.features.device):
+            predicted = self.predicted()
+        for part, mode in modes:
+            part.training = mode
+        return predicted
+
+
+class GoldMonitor:
+    """``validation_accuracy``: share of gold labels predicted correctly.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    gold : integer tensor of shape (n,)
+        Class codes.
+    """
+
+    def __init__(self, predictor: Predictor, gold: Tensor) -> None:
+        self.predictor = predictor
+        self.gold = gold
+
+    def __call__(self) -> dict[str, float]:
+        """Evaluate the module as it is."""
+        return {"validation_accuracy": self.accuracy_of(self.predictor.predicted())}
 
     def accuracy_of(self, predicted: Tensor) -> float:
         """Share of correct codes."""
@@ -163,19 +185,26 @@ class Watcher:
         self.name = name
         self.gold = gold
 
-    @torch.inference_mode()
     def __call__(self) -> dict[str, float]:
-        """Evaluate, and restore the modules' modes and the random generators."""
-        modes = [(part, part.training) for part in self.gold.module.modules()]
-        # A backbone or a Dataset may draw random numbers even in prediction.
-        with isolated_rng(0, self.gold.features.device):
-            predicted = self.gold.predicted()
-        for part, mode in modes:
-            part.training = mode
+        """Evaluate, leaving the training as it was."""
+        predicted = self.gold.predictor.quietly_predicted()
         return {
             f"{self.name}_accuracy": self.gold.accuracy_of(predicted),
             f"{self.name}_macro_f1": _macro_f1(self.gold.gold.numpy(), predicted.numpy()),
         }
+
+
+class Follower:
+    """Keeps the predicted classes of `Followed` instances, without affecting the training."""
+
+    def __init__(self, followed: Followed, predictor: Predictor) -> None:
+        self.followed = followed
+        self.predictor = predictor
+
+    def __call__(self) -> dict[str, float]:
+        """Predict; there is nothing to log."""
+        self.followed.codes.append(self.predictor.quietly_predicted().numpy())
+        return {}
 
 
 def _macro_f1(gold: IntArray, predicted: IntArray) -> float:

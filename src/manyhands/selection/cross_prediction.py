@@ -14,11 +14,13 @@ import joblib
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import has_fit_parameter
 
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode
 from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.fitting.context import Followed, Watch
 from manyhands.fitting.reading import check_learnable, table_of, take_rows
 from manyhands.fitting.specification import UNCOMPARED
 from manyhands.io import write_atomically
@@ -41,11 +43,20 @@ class CrossPrediction(NamedTuple):
         Fold of each instance, from 0: model k was not trained on the instances of fold k.
     estimators : list of n_folds fitted estimators, or None
         The models of the folds, if they were asked for.
+    epochs : integer array of shape (n_epochs, n_instances), or None
+        The predicted classes (codes of the table's classes) after every epoch, if they were asked
+        for and the estimator is one network trained in one stage. Folds that were trained for more
+        epochs than others are cut at the end.
+    seconds : float
+        Time spent on training and predicting, summed over the folds, those of an earlier call
+        included.
     """
 
     proba: FloatArray
     folds: IntArray
     estimators: list[Any] | None
+    epochs: IntArray | None = None
+    seconds: float = 0.0
 
 
 def cross_predict(
@@ -59,6 +70,7 @@ def cross_predict(
     n_jobs: int | None = None,
     folder: str | Path | None = None,
     return_estimators: bool = False,
+    return_epochs: bool = False,
     verbose: int = 0,
 ) -> CrossPrediction:
     """Predict every instance by a model trained on the other folds of instances.
@@ -95,6 +107,8 @@ def cross_predict(
     return_estimators : bool, default=False
         Keep the models of the folds, such as for `AveragedCrowdClassifier.of_fitted`. With
         ``folder``, they are saved there and loaded again, so they need ``save``.
+    return_epochs : bool, default=False
+        Predict the left-out instances after every epoch, too. The training stays as it is.
     verbose : int, default=0
         1 shows a progress bar of folds.
 
@@ -132,13 +146,27 @@ def cross_predict(
     check_learnable(X, table)
     seed = draw_seed(random_state)
     folds = _read_folds(cv, X, table, groups, seed)
-    tasks = list(_tasks(estimator, X, table, folds, seed, folder, return_estimators))
+    wanted = _Wanted(return_estimators, return_epochs)
+    tasks = list(_tasks(estimator, X, table, folds, seed, folder, wanted))
     proba = np.empty((table.n_instances, table.n_classes))
-    estimators: list[Any] = [None] * len(tasks)
-    for done in _run(tasks, n_jobs, verbose):
+    results = sorted(_run(tasks, n_jobs, verbose), key=lambda done: done.fold)
+    for done in results:
         proba[folds == done.fold] = done.proba
-        estimators[done.fold] = done.model
-    return CrossPrediction(proba, folds, estimators if return_estimators else None)
+    estimators = [done.model for done in results] if return_estimators else None
+    seconds = sum(done.seconds for done in results)
+    return CrossPrediction(proba, folds, estimators, _all_epochs(results, folds), seconds)
+
+
+def _all_epochs(results: list[_Done], folds: IntArray) -> IntArray | None:
+    """Put the folds' predictions after every epoch together; None if a fold has none."""
+    n_epochs = min(0 if done.epochs is None else len(done.epochs) for done in results)
+    if not n_epochs:
+        return None
+    codes = np.empty((n_epochs, len(folds)), dtype=np.int64)
+    for done in results:
+        if done.epochs is not None:
+            codes[:, folds == done.fold] = done.epochs[:n_epochs]
+    return codes
 
 
 def _check_estimator(estimator: Any, random_state: Any, folder: Any, keep: bool) -> None:
@@ -192,6 +220,13 @@ def _read_folds(cv: Any, X: Any, table: AnnotationTable, groups: Any, seed: int)
 # -- the folds' trainings -------------------------------------------------------------------------
 
 
+class _Wanted(NamedTuple):
+    """What is wanted beside the probabilities."""
+
+    models: bool
+    epochs: bool
+
+
 @dataclass(frozen=True)
 class _Task:
     """One fold: what to train, on what, and where the result is kept."""
@@ -202,13 +237,15 @@ class _Task:
     table: AnnotationTable
     folds: IntArray
     path: Path | None
-    keep_model: bool
+    wanted: _Wanted
 
 
 class _Done(NamedTuple):
     fold: int
     proba: FloatArray
     model: Any
+    epochs: IntArray | None
+    seconds: float
 
 
 def _tasks(
@@ -218,7 +255,7 @@ def _tasks(
     folds: IntArray,
     seed: int,
     folder: str | Path | None,
-    keep_model: bool,
+    wanted: _Wanted,
 ) -> Iterator[_Task]:
     key = ""
     if folder is not None:
@@ -227,7 +264,7 @@ def _tasks(
     for fold in range(int(folds.max()) + 1):
         copy = set_random_states(clone(estimator), np.random.default_rng([seed, fold]))
         path = None if folder is None else Path(folder) / f"fold{fold}-{key[:16]}.npz"
-        yield _Task(fold, copy, X, table, folds, path, keep_model)
+        yield _Task(fold, copy, X, table, folds, path, wanted)
 
 
 def _digest(estimator: Any, X: Any, table: AnnotationTable, folds: IntArray, seed: int) -> str:
@@ -277,26 +314,49 @@ def _train(task: _Task) -> _Done:
     train, left = (
         np.flatnonzero(rows) for rows in (task.folds != task.fold, task.folds == task.fold)
     )
-    model = task.estimator.fit(take_rows(task.X, train), task.table[train])
-    proba = _in_order(model, model.predict_proba(take_rows(task.X, left)), task.table)
+    unseen = take_rows(task.X, left)
+    followed = Followed(unseen)
+    options = {"watch": Watch(followed=followed)} if _can_follow(task) else {}
+    model = task.estimator.fit(take_rows(task.X, train), task.table[train], **options)
+    proba = _in_order(model, model.predict_proba(unseen), task.table)
+    epochs = _epochs(model, followed, task.table)
+    seconds = perf_counter() - started
     if task.path is not None:
         path = task.path
-        if task.keep_model:
+        if task.wanted.models:
             model.save(path.with_suffix(""))
         remove_partial(path)
-        seconds = perf_counter() - started
-        write_atomically(path, lambda file: np.savez(file, proba=proba, seconds=seconds))
-    return _Done(task.fold, proba, model if task.keep_model else None)
+        content: dict[str, Any] = {"proba": proba, "seconds": seconds}
+        if task.wanted.epochs:
+            content["epochs"] = np.empty((0, len(left))) if epochs is None else epochs
+        write_atomically(path, lambda file: np.savez_compressed(file, **content))
+    return _Done(task.fold, proba, model if task.wanted.models else None, epochs, seconds)
+
+
+def _can_follow(task: _Task) -> bool:
+    return task.wanted.epochs and has_fit_parameter(task.estimator, "watch")
+
+
+def _epochs(model: Any, followed: Followed, table: AnnotationTable) -> IntArray | None:
+    """Predictions after every epoch, (n_epochs, n), if the model is one network of one stage."""
+    history = getattr(model, "history_", None) or []
+    stages = {row.get("stage") for row in history}
+    if not followed.codes or len(followed.codes) != len(history) or len(stages) != 1:
+        return None
+    return _class_codes(model, table)[np.stack(followed.codes)].astype(np.int16)
 
 
 def _in_order(model: Any, given: Any, table: AnnotationTable) -> FloatArray:
     """Probabilities with one column per class of the table; a class never seen gets 0."""
-    codes, _ = encode(
-        as_values(model.classes_), table.classes, argument="classes_", vocabulary_name="y's classes"
-    )
     proba = np.zeros((len(given), table.n_classes))
-    proba[:, codes] = given
+    proba[:, _class_codes(model, table)] = given
     return proba
+
+
+def _class_codes(model: Any, table: AnnotationTable) -> IntArray:
+    """Codes of the model's classes among the table's."""
+    values = as_values(model.classes_)
+    return encode(values, table.classes, argument="classes_", vocabulary_name="y's classes")[0]
 
 
 def _read(task: _Task) -> _Done | None:
@@ -305,22 +365,28 @@ def _read(task: _Task) -> _Done | None:
     if path is None or not path.exists():
         return None
     folder = path.with_suffix("")
-    if task.keep_model and not (folder / "model.json").exists():
+    if task.wanted.models and not (folder / "model.json").exists():
         return None
     try:
         with np.load(path, allow_pickle=False) as content:
             proba = content["proba"]
+            epochs = content.get("epochs")
+            seconds = float(content["seconds"])
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise ModelFolderError(
             f"{str(path)!r} cannot be read ({error}); remove it, and the fold is trained again"
         ) from error
+    if task.wanted.epochs and epochs is None:
+        return None
     expected = (int((task.folds == task.fold).sum()), task.table.n_classes)
     if proba.shape != expected:
         raise ModelFolderError(
             f"{str(path)!r} holds probabilities of shape {proba.shape} where {expected} was "
             "expected; remove it, and the fold is trained again"
         )
-    if not task.keep_model:
-        return _Done(task.fold, proba, None)
+    if epochs is not None and not (task.wanted.epochs and len(epochs)):
+        epochs = None
+    if not task.wanted.models:
+        return _Done(task.fold, proba, None, epochs, seconds)
     own = getattr(task.estimator, "backbone", None)  # Read only if it is the user's own network.
-    return _Done(task.fold, proba, load(folder, backbone=own))
+    return _Done(task.fold, proba, load(folder, backbone=own), epochs, seconds)

@@ -124,7 +124,7 @@ def _fit(model: Any, data: Data, seed: int, watch: tuple[str, ...]) -> list[dict
 
     parts = {"valid": (data.X_valid, data.y_valid), "test": (data.X_test, data.y_test)}
     _seed_everything(seed)
-    watched = {name: part for name, part in parts.items() if part[1] is not None}
+    watched: dict[str, Any] = {name: part for name, part in parts.items() if part[1] is not None}
     if "train" in watch:
         watched["train"] = _training_gold(data)
     options: dict[str, Any] = {}
