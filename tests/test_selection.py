@@ -3,7 +3,7 @@
 import joblib
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -14,17 +14,21 @@ from manyhands import (
     AnnotationTable,
     AveragedCrowdClassifier,
     CrowdLayerClassifier,
+    DawidSkene,
     cross_predict,
+    make_crowd,
+    select,
 )
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
 from manyhands.metrics import (
     accuracy,
     corrected_vote_agreement,
     vote_agreement,
     vote_information,
 )
-from manyhands.selection import deal_instances, instance_units
+from manyhands.selection import deal_instances, instance_units, selecting
+from manyhands.selection.criteria import GOLD_TO_SETTLE, guarded_epoch
 
 QUICK = {"max_epochs": 2, "backbone": "linear", "device": "cpu"}
 
@@ -258,7 +262,7 @@ def test_a_damaged_file_is_named(problem, tmp_path):
 def test_progress_is_shown_on_standard_error(problem, capsys):
     X, table = problem
     cross_predict(Echo(), X, table, cv=3, verbose=1)
-    assert "cross_predict" in capsys.readouterr().err
+    assert "Echo" in capsys.readouterr().err
     cross_predict(Echo(), X, table, cv=3)
     assert not capsys.readouterr().err
 
@@ -381,3 +385,250 @@ def test_what_is_not_one_network_of_one_stage_has_no_epochs(model, problem, tmp_
             cross_predict(model, X, table, cv=2, return_epochs=True, folder=tmp_path).epochs is None
         )
     assert len(list(tmp_path.glob("*.npz"))) == 2
+
+
+# -- choosing --------------------------------------------------------------------------------------
+
+
+class Fixed(ClassifierMixin, BaseEstimator):
+    """Predicts the class in a column of X; all columns are known from the start."""
+
+    def __init__(self, column=0, n_rounds=1, class_prior=None, fails=False):
+        self.column, self.n_rounds, self.class_prior = column, n_rounds, class_prior
+        self.fails = fails
+
+    def fit(self, X, y):
+        if self.fails:
+            raise AnnotationError("cannot be trained")
+        self.classes_ = y.classes
+        return self
+
+    def predict_proba(self, X):
+        return np.eye(len(self.classes_))[np.asarray(X)[:, self.column].astype(int)]
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def noisy(y, share_right, rng, n_classes=3):
+    return np.where(rng.random(len(y)) < share_right, y, rng.integers(0, n_classes, len(y)))
+
+
+@pytest.fixture
+def contest():
+    """600 instances of 3 classes, whose columns of X are classes right to different degrees."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 600)
+    X = np.column_stack([noisy(y, share, rng) for share in (0.5, 0.9, 0.1, 0.7)])
+    return X, make_crowd(y, annotations_per_instance=3, random_state=0), y
+
+
+def test_select_chooses_the_most_accurate_and_says_how_accurate(contest):
+    X, table, y = contest
+    named = {f"column {k}": Fixed(k) for k in range(4)}
+    found = select(named, X, table, cv=3)
+    assert found.best_ == "column 1"
+    assert [row.candidate for row in found.table_] == [f"column {k}" for k in (1, 3, 0, 2)]
+    assert found.tied_ == ["column 1"]
+    assert found.warnings_ == []
+    for row in found.table_:
+        right = accuracy(y, X[:, int(row.candidate[-1])])
+        assert row.low < right < row.high
+        assert row.estimate == pytest.approx(right, abs=0.15)
+        assert row.epoch is None
+    best, second = found.table_[0], found.table_[1]
+    assert best.score == pytest.approx((best.agreement + best.corrected) / 2)
+    assert best.z == 0 < 1 < second.z
+    np.testing.assert_array_equal(found.oof_proba_.argmax(axis=1), X[:, 1])
+    np.testing.assert_array_equal(found.estimator_.predict(X), X[:, 1])
+    assert len(found.estimator_.estimators_) == 3
+    assert "best by agreement: column 1" in repr(found)
+    assert found.table_.to_frame()["candidate"].tolist() == [row.candidate for row in found.table_]
+
+
+def test_equal_candidates_are_tied(contest):
+    X, table, _ = contest
+    found = select([Fixed(1), Fixed(1), Fixed(0)], X, table, cv=2)
+    assert found.tied_ == ["fixed", "fixed 2"]
+    assert "tied with it (z <= 1): fixed 2" in repr(found)
+
+
+def test_the_best_are_averaged_or_trained_again(contest):
+    X, table, _ = contest
+    named = {name: Fixed(k) for name, k in {"a": 0, "b": 1, "d": 3}.items()}
+    two = select(named, X, table, cv=2, average=2)
+    assert [model.column for model in two.estimator_.estimators_] == [1, 1, 3, 3]
+    mean = (np.eye(3)[X[:, 1]] + np.eye(3)[X[:, 3]]) / 2
+    np.testing.assert_allclose(two.oof_proba_, mean)
+    assert select(named, X, table, cv=2, refit=True).estimator_.column == 1
+    both = select(named, X, table, cv=2, average=2, refit=True).estimator_
+    assert [model.column for model in both.estimators_] == [1, 3]
+
+
+def test_a_candidate_that_fails_is_named_and_the_others_compete(contest):
+    X, table, _ = contest
+    with pytest.warns(ModelChoiceWarning, match="broken cannot be trained"):
+        found = select({"fine": Fixed(1), "broken": Fixed(fails=True)}, X, table, cv=2)
+    assert found.best_ == "fine"
+    assert found.table_[-1].error == "cannot be trained"
+    assert "! broken" in repr(found)
+    with pytest.raises(AnnotationError, match="no candidate can be trained; a cannot"):
+        select({"a": Fixed(fails=True)}, X, table, cv=2)
+
+
+def test_balanced_prefers_who_knows_the_rare_class():
+    rng = np.random.default_rng(0)
+    y = (rng.random(600) < 0.1).astype(int)
+    careful = np.where((y == 0) & (rng.random(600) < 0.4), 1, y)
+    X = np.column_stack([np.zeros(600), careful])
+    table = make_crowd(y, annotations_per_instance=3, random_state=0)
+    named = {"always 0": Fixed(0), "careful": Fixed(1)}
+    with pytest.warns(ModelChoiceWarning, match="never predicts 1"):
+        assert select(named, X, table, cv=2).best_ == "always 0"
+    assert select(named, X, table, cv=2, criterion="balanced").best_ == "careful"
+    assert select(named, X, table, cv=2, criterion="information").best_ == "careful"
+
+
+def test_few_instances_are_warned_of(contest):
+    X, table, _ = contest
+    with pytest.warns(ModelChoiceWarning, match="only 100 instances have annotations"):
+        select([Fixed(1), Fixed(0)], X[:100], table[np.arange(100)], cv=2)
+
+
+def shared_mistakes(share):
+    """A crowd that takes most of class 1 for class 2, and models that do so more or less."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 200)
+    seen = np.where((y == 1) & (rng.random(600) < share), 2, y)
+    given = np.where(rng.random((600, 3)) < 0.9, seen[:, None], rng.integers(0, 3, (600, 3)))
+    columns = []
+    for skill in (0.6, 0.7, 0.8, 0.9):
+        right = noisy(y, skill, rng)
+        columns += [right, np.where(right == 1, 2, right)]
+    return np.column_stack(columns), AnnotationTable.from_matrix(given)
+
+
+def test_the_alarm_is_raised_where_most_annotators_share_a_mistake():
+    X, table = shared_mistakes(0.8)
+    named = {f"{'repeats' if k % 2 else 'right'} {k // 2}": Fixed(k) for k in range(8)}
+    with pytest.warns(ModelChoiceWarning) as caught:
+        found = select(named, X, table, cv=2)
+    assert found.best_ == "repeats 3"
+    (text,) = [text for text in found.warnings_ if "order the candidates differently" in text]
+    assert text in [str(each.message) for each in caught]
+    assert "Agreement chooses repeats 3, information right 3" in text
+    assert "2 against 1" in text
+    assert "until on 29 of them" in text
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_the_alarm_is_silent_where_mistakes_are_few_or_candidates_are(contest):
+    X, table = shared_mistakes(0.0)
+    named = {str(k): Fixed(k) for k in range(8)}
+    assert not any("differently" in text for text in select(named, X, table, cv=2).warnings_)
+    X, table = shared_mistakes(0.8)
+    five = {str(k): Fixed(k) for k in range(3, 8)}
+    assert not any("differently" in text for text in select(five, X, table, cv=2).warnings_)
+
+
+def test_gold_labels_that_settle_a_choice_do_so_with_power_80_percent():
+    from scipy.stats import binom, binomtest
+
+    n = GOLD_TO_SETTLE
+    rejected = [k for k in range(n + 1) if k > n / 2 and binomtest(k, n).pvalue < 0.08]
+    assert binom.sf(rejected[0] - 1, n, 0.75) > 0.78
+
+
+def test_rounds_of_one_em_are_refused_and_priors_warned_of(contest):
+    X, table, _ = contest
+    with pytest.raises(AnnotationError, match="'one' and 'two' differ only in n_rounds"):
+        select({"one": Fixed(n_rounds=1), "two": Fixed(n_rounds=2)}, X, table)
+    with pytest.raises(AnnotationError, match="differ only in aggregator__max_iter"):
+        select([AggregatedClassifier(DawidSkene(max_iter=n)) for n in (1, 100)], X, table)
+    select({"one": Fixed(0, n_rounds=1), "two": Fixed(1, n_rounds=2)}, X, table, cv=2)
+    with pytest.warns(ModelChoiceWarning, match="differ only in the class prior"):
+        select({"a": Fixed(), "b": Fixed(class_prior=[1, 2, 3])}, X, table, cv=2)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "options", "message"),
+    [
+        ([], {}, "candidates is empty"),
+        ("conal", {}, "is one candidate"),
+        ([Fixed], {}, "give an object"),
+        (["connal"], {}, "did you mean conal"),
+        ([Fixed()], {"criterion": "accuracy"}, "criterion='accuracy' is unknown"),
+        ([Fixed()], {"epochs": 3}, "epochs=3 is unknown"),
+        ([Fixed()], {"average": 2}, "from 1 to 1"),
+        ([Fixed()], {"average": True}, "average=True"),
+    ],
+)
+def test_select_refuses_what_it_cannot_use(contest, candidates, options, message):
+    X, table, _ = contest
+    with pytest.raises(AnnotationError, match=message):
+        select(candidates, X, table, **options)
+
+
+def test_the_guard_takes_an_earlier_epoch_only_if_it_is_better_by_more_than_one_error():
+    def values(codes):
+        return np.where(np.isnan(given), np.nan, codes == 1)
+
+    given = np.array([1.0] * 100 + [np.nan])
+    last = np.repeat([0, 1], [30, 71])
+    ahead = np.repeat([0, 1], [28, 73])  # z = 2 / sqrt(2 * .98 * 100 / 99) = 1.42
+    mixed = ahead.copy()
+    mixed[-8:-1] = 0  # Better in two, worse in seven.
+    assert guarded_epoch(np.stack([last, ahead, last]), values) == 2
+    narrowly = ahead.copy()
+    narrowly[-2] = 0  # Better in two, worse in one: z = .57.
+    assert guarded_epoch(np.stack([narrowly, last]), values) is None
+    assert guarded_epoch(np.stack([mixed, last]), values) is None
+    assert guarded_epoch(np.stack([last, ahead]), values) is None
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_a_candidate_that_overtrains_is_stopped_early(monkeypatch, problem):
+    X, table = problem
+    model = CrowdLayerClassifier(**{**QUICK, "max_epochs": 4})
+    monkeypatch.setattr(selecting, "guarded_epoch", lambda epochs, values: 2)
+    monkeypatch.setattr(selecting, "paired_z", lambda difference: 1.5)
+    found = select({"crowd layer": model}, X, table, cv=2)
+    assert found.table_[0].epoch == 2
+    short = cross_predict(clone(model).set_params(max_epochs=2), X, table, cv=2)
+    np.testing.assert_array_equal(found.oof_proba_, short.proba)
+    monkeypatch.setattr(selecting, "paired_z", lambda difference: 0.5)
+    kept = select({"crowd layer": model}, X, table, cv=2)
+    assert kept.table_[0].epoch is None
+    whole = cross_predict(model, X, table, cv=2)
+    np.testing.assert_array_equal(kept.oof_proba_, whole.proba)
+    assert select({"a": model}, X, table, cv=2, epochs="last").table_[0].epoch is None
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_select_goes_on_where_it_was_interrupted(problem, tmp_path, monkeypatch):
+    X, table = problem
+    named = {
+        name: CrowdLayerClassifier(**QUICK, init_scale=scale)
+        for name, scale in {"first": 1.0, "second": 2.0}.items()
+    }
+    fits = []
+    trained = CrowdLayerClassifier.fit
+
+    def counted(self, *args, **options):
+        fits.append(self.init_scale)
+        if len(fits) == fail_at:
+            raise KeyboardInterrupt
+        return trained(self, *args, **options)
+
+    monkeypatch.setattr(CrowdLayerClassifier, "fit", counted)
+    fail_at = 4
+    with pytest.raises(KeyboardInterrupt):
+        select(named, X, table, cv=2, folder=tmp_path)
+    fits.clear()
+    found = select(named, X, table, cv=2, folder=tmp_path)
+    assert fits == [2.0]
+    fits.clear()
+    again = select(named, X, table, cv=2, folder=tmp_path)
+    assert fits == []
+    np.testing.assert_array_equal(again.oof_proba_, found.oof_proba_)
+    np.testing.assert_array_equal(again.estimator_.predict(X), found.estimator_.predict(X))

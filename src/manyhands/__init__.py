@@ -34,6 +34,6 @@ __getattr__, __dir__, __all__ = attach(
         "models": ["load"],
         "registry": ["all_classifiers"],
         "report": ["render_report", "summarize"],
-        "selection": ["cross_predict"],
+        "selection": ["cross_predict", "select"],
     },
 )

@@ -21,3 +21,4 @@ from .registry import all_classifiers as all_classifiers
 from .report import render_report as render_report
 from .report import summarize as summarize
 from .selection import cross_predict as cross_predict
+from .selection import select as select

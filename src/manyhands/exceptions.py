@@ -12,6 +12,7 @@ __all__ = [
     "DivergenceError",
     "LostClassWarning",
     "MissingExtraError",
+    "ModelChoiceWarning",
     "ModelFolderError",
     "NotIdentifiableWarning",
     "SharedMistakesWarning",
@@ -55,6 +56,10 @@ class NotIdentifiableWarning(UserWarning):
 
 class SharedMistakesWarning(UserWarning):
     """Annotators agree beyond what their skills explain, so their mistakes are not independent."""
+
+
+class ModelChoiceWarning(UserWarning):
+    """There is a reason to doubt a choice among models that was made without gold labels."""
 
 
 class LostClassWarning(UserWarning):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import narwhals as nw
 
@@ -55,32 +55,39 @@ class MethodScore:
     accuracy_ties_shared: float | None = None
 
 
+Row = TypeVar("Row", bound=Any)
+
+
 @dataclass(frozen=True, repr=False)
-class ScoreTable:
-    """Scores of several methods on one annotation table.
+class BaseScoreTable(Generic[Row]):
+    """Rows of scores, best first. A subclass names its columns.
 
     Iterating and indexing give the rows. When printed, or shown in a notebook, the table omits
-    scores that no method has and lists the methods that failed below it.
+    scores that no row has and lists what failed below it.
 
     Attributes
     ----------
-    rows : tuple of MethodScore
-        Best first; methods without scores are last.
+    rows : tuple
+        Dataclasses, whose first field is a name; ``error`` says why there are no scores.
     """
 
-    rows: tuple[MethodScore, ...]
+    rows: tuple[Row, ...]
+
+    _row: ClassVar[type]
+    _headings: ClassVar[Mapping[str, str]]
+    _title: ClassVar[str]
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[MethodScore]:
+    def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
 
-    def __getitem__(self, position: int) -> MethodScore:
+    def __getitem__(self, position: int) -> Row:
         return self.rows[position]
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
-        """Return a data frame with one row per method and one column per field of `MethodScore`.
+        """Return a data frame with one row per method and one column per field of a row.
 
         Parameters
         ----------
@@ -92,24 +99,28 @@ class ScoreTable:
             If the backend is not installed.
         """
         rows = [asdict(row) for row in self.rows]
-        names = [field.name for field in fields(MethodScore)]
+        names = [field.name for field in fields(self._row)]
         columns = {name: [row[name] for row in rows] for name in names}
         try:
             return nw.from_dict(columns, backend=backend).to_native()
         except ImportError as error:
             raise_missing_extra(f"to_frame(backend={backend!r})", "io", error)
 
-    def _shown(self) -> list[str]:
-        return [key for key in HEADINGS if any(getattr(row, key) is not None for row in self.rows)]
+    def _name(self, row: Row) -> str:
+        return str(getattr(row, fields(self._row)[0].name))
+
+    def _figures(self) -> tuple[list[str], list[list[Any]]]:
+        """Header and rows, without the columns in which all rows are empty."""
+        shown = [
+            key for key in self._headings if any(getattr(row, key) is not None for row in self.rows)
+        ]
+        header = [fields(self._row)[0].name, *(self._headings[key] for key in shown)]
+        scored = [row for row in self.rows if row.error is None]
+        return header, [[self._name(row), *(getattr(row, key) for key in shown)] for row in scored]
 
     def __repr__(self) -> str:
-        shown = self._shown()
-        lines = [["method", *(HEADINGS[key] for key in shown)]]
-        lines += [
-            [row.method, *(_figure(getattr(row, key)) for key in shown)]
-            for row in self.rows
-            if row.error is None
-        ]
+        header, rows = self._figures()
+        lines = [header, *([name, *map(_figure, values)] for name, *values in rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = [
             "  ".join([name.ljust(widths[0]), *map(str.rjust, figures, widths[1:])])
@@ -118,19 +129,23 @@ class ScoreTable:
         return "\n".join([*text, *self._errors()])
 
     def _repr_html_(self) -> str:
-        shown = self._shown()
-        rows = [
-            [row.method, *(getattr(row, key) for key in shown)]
-            for row in self.rows
-            if row.error is None
-        ]
-        table = html_table("", ["method", *(HEADINGS[key] for key in shown)], rows)
+        table = html_table("", *self._figures())
         errors = [[error] for error in self._errors()]
-        return block("Methods compared", table, html_table("", [""], errors) if errors else "")
+        return block(self._title, table, html_table("", [""], errors) if errors else "")
 
     def _errors(self) -> list[str]:
-        return [f"! {row.method}: {row.error}" for row in self.rows if row.error is not None]
+        return [f"! {self._name(row)}: {row.error}" for row in self.rows if row.error is not None]
 
 
-def _figure(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+class ScoreTable(BaseScoreTable[MethodScore]):
+    """Scores of several methods on one annotation table; methods without scores are last."""
+
+    _row = MethodScore
+    _headings = HEADINGS
+    _title = "Methods compared"
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "" if value is None else str(value)

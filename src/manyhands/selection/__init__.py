@@ -2,5 +2,17 @@
 
 from manyhands.selection.cross_prediction import CrossPrediction, cross_predict
 from manyhands.selection.folds import deal_instances, instance_units
+from manyhands.selection.result import CandidateScore, CandidateTable, Selection
+from manyhands.selection.selecting import SHORT_LIST, select
 
-__all__ = ["CrossPrediction", "cross_predict", "deal_instances", "instance_units"]
+__all__ = [
+    "SHORT_LIST",
+    "CandidateScore",
+    "CandidateTable",
+    "CrossPrediction",
+    "Selection",
+    "cross_predict",
+    "deal_instances",
+    "instance_units",
+    "select",
+]

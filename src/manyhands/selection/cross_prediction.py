@@ -145,7 +145,7 @@ def cross_predict(
     table = table_of(X, y)
     check_learnable(X, table)
     seed = draw_seed(random_state)
-    folds = _read_folds(cv, X, table, groups, seed)
+    folds = read_folds(cv, X, table, groups, seed)
     wanted = _Wanted(return_estimators, return_epochs)
     tasks = list(_tasks(estimator, X, table, folds, seed, folder, wanted))
     proba = np.empty((table.n_instances, table.n_classes))
@@ -191,7 +191,7 @@ def _check_estimator(estimator: Any, random_state: Any, folder: Any, keep: bool)
         )
 
 
-def _read_folds(cv: Any, X: Any, table: AnnotationTable, groups: Any, seed: int) -> IntArray:
+def read_folds(cv: Any, X: Any, table: AnnotationTable, groups: Any, seed: int) -> IntArray:
     """Deal the instances to folds, or check those given."""
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         if cv < 2:
@@ -291,7 +291,7 @@ def _digest(estimator: Any, X: Any, table: AnnotationTable, folds: IntArray, see
 
 def _run(tasks: list[_Task], n_jobs: int | None, verbose: int) -> Iterator[_Done]:
     """Yield the folds as they are done; those of an earlier call first."""
-    bar = ProgressBar("cross_predict") if verbose else None
+    bar = ProgressBar(type(tasks[0].estimator).__name__) if verbose else None
     kept = [done for done in map(_read, tasks) if done is not None]
     missing = [task for task in tasks if task.fold not in {done.fold for done in kept}]
     if bar is not None:

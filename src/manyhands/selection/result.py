@@ -1,0 +1,119 @@
+"""What `manyhands.select` returns: one row per candidate, the choice, and what to doubt in it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from manyhands.inference.scores import BaseScoreTable
+from manyhands.typing import FloatArray
+
+HEADINGS = {
+    "score": "score",
+    "error_of_score": "± SE",
+    "z": "z behind",
+    "agreement": "A",
+    "corrected": "B",
+    "information": "MI",
+    "estimate": "accuracy",
+    "low": "from",
+    "high": "to",
+    "epoch": "epoch",
+    "seconds": "seconds",
+}
+"""Columns of a printed `CandidateTable`, and their headings."""
+
+
+@dataclass(frozen=True)
+class CandidateScore:
+    """One candidate, judged by its predictions out of fold.
+
+    Attributes
+    ----------
+    candidate : str
+    score, error_of_score : float or None
+        The criterion, and its standard error over instances. None if training failed, as for all
+        figures.
+    z : float or None
+        How far the candidate is behind the best: the mean paired difference of the criterion by
+        its standard error. The best has 0; those up to 1 are tied with it.
+    agreement, corrected, information : float or None
+        `manyhands.metrics.vote_agreement` (A), `corrected_vote_agreement` (B) and
+        `vote_information` (MI, in nats).
+    estimate, low, high : float or None
+        `manyhands.metrics.estimate_accuracy`.
+    epoch : int or None
+        Number of epochs if training was shortened; None if the last epoch is kept.
+    seconds : float or None
+        Time spent on training and predicting, summed over the folds.
+    error : str or None
+        Why there are no figures.
+    """
+
+    candidate: str
+    score: float | None = None
+    error_of_score: float | None = None
+    z: float | None = None
+    agreement: float | None = None
+    corrected: float | None = None
+    information: float | None = None
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    epoch: int | None = None
+    seconds: float | None = None
+    error: str | None = None
+
+
+class CandidateTable(BaseScoreTable[CandidateScore]):
+    """The candidates, best first; those that could not be trained are last."""
+
+    _row = CandidateScore
+    _headings = HEADINGS
+    _title = "Candidates compared"
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The result of `manyhands.select`.
+
+    Attributes
+    ----------
+    best_ : str
+        Name of the candidate with the highest score.
+    estimator_ : fitted classifier
+        The fold models of the best candidates, averaged (an `AveragedCrowdClassifier`), or what
+        ``refit`` asked for.
+    oof_proba_ : array of shape (n_instances, n_classes)
+        Probabilities out of fold, by the best candidate, or the mean of the best ``average``.
+    table_ : CandidateTable
+    tied_ : list of str
+        Candidates with z <= 1, the best first: the annotations do not tell them apart.
+    warnings_ : list of str
+        Reasons to doubt the choice.
+    criterion_ : str
+    """
+
+    best_: str
+    estimator_: Any
+    oof_proba_: FloatArray
+    table_: CandidateTable
+    tied_: list[str]
+    warnings_: list[str]
+    criterion_: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain values, such as for ``json.dumps`` and `summarize`."""
+        return {
+            "best": self.best_,
+            "criterion": self.criterion_,
+            "tied": list(self.tied_),
+            "warnings": list(self.warnings_),
+            "candidates": [asdict(row) for row in self.table_],
+        }
+
+    def __repr__(self) -> str:
+        lines = [repr(self.table_), f"best by {self.criterion_}: {self.best_}"]
+        if len(self.tied_) > 1:
+            lines.append(f"tied with it (z <= 1): {', '.join(self.tied_[1:])}")
+        return "\n".join([*lines, *(f"! {text}" for text in self.warnings_)])

@@ -1,0 +1,363 @@
+"""`select`: choose among classifiers without gold labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers import AveragedCrowdClassifier
+from manyhands.exceptions import (
+    AnnotationError,
+    DivergenceError,
+    ModelChoiceWarning,
+    warn_caller,
+)
+from manyhands.fitting.reading import check_learnable, table_of
+from manyhands.fitting.template import quiet_about_lost_classes
+from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.metrics import (
+    corrected_vote_agreement,
+    estimate_accuracy,
+    paired_z,
+    vote_agreement,
+    vote_information,
+)
+from manyhands.registry import find_classifier, get, short_name
+from manyhands.selection.criteria import (
+    Values,
+    doubts,
+    guarded_epoch,
+    make_criterion,
+    never_predicted,
+    refuse_rounds,
+)
+from manyhands.selection.cross_prediction import CrossPrediction, cross_predict, read_folds
+from manyhands.selection.result import CandidateScore, CandidateTable, Selection
+from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.typing import FloatArray, IntArray
+
+__all__ = ["SHORT_LIST", "select"]
+
+SHORT_LIST = (
+    "AggNetClassifier",
+    "TraceRegClassifier",
+    "MaxMIGClassifier",
+    "CoNALClassifier",
+    "CrowdLayerClassifier",
+    "AggregatedClassifier",
+    "DoctorNetClassifier",
+)
+"""Candidates if none are given: quick, and unlike one another."""
+
+CRITERIA = ("agreement", "balanced", "information")
+
+TIED = 1.0
+"""Standard errors behind the best up to which a candidate counts as tied."""
+
+
+def select(
+    candidates: Mapping[str, Any] | Iterable[Any] | None,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    criterion: Literal["agreement", "balanced", "information"] = "agreement",
+    epochs: Literal["guarded", "last"] = "guarded",
+    average: int = 1,
+    refit: bool = False,
+    groups: Any = None,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+    folder: str | Path | None = None,
+    verbose: int = 0,
+) -> Selection:
+    """Choose among classifiers without gold labels, and estimate how accurate the choice is.
+
+    Every candidate predicts every instance by a model that saw neither the instance nor its
+    annotations (`cross_predict`). The candidate is chosen whose predictions agree best with the
+    annotations. Its fold models, which are trained already, are averaged.
+
+    Parameters
+    ----------
+    candidates : dict of name to classifier, iterable of classifiers or of names, or None
+        They are cloned, never fitted in place. Names are those of the command line, such as
+        "conal". None: seven quick methods with their default parameters.
+    X : as in ``fit``
+    y : AnnotationTable (matched with X by id), or array of shape (n_samples, n_annotators)
+    cv, groups, n_jobs, folder
+        As in `cross_predict`. With a folder, an interrupted call goes on where it stopped.
+    criterion : {"agreement", "balanced", "information"}, default="agreement"
+        "agreement": the mean of `vote_agreement` (A) and `corrected_vote_agreement` (B).
+        "balanced": `vote_recall` against majority votes, in place of balanced accuracy.
+        "information": `vote_information` (MI), which a shared mistake of most annotators does not
+        deceive, and which cannot tell two swapped classes.
+    epochs : {"guarded", "last"}, default="guarded"
+        "guarded": train for fewer epochs if that is better by more than one standard error of the
+        paired differences. The shorter training is run, and must be better itself. It concerns
+        candidates with ``max_epochs`` that are one network trained in one stage.
+    average : int, default=1
+        Number of best candidates that are averaged.
+    refit : bool, default=False
+        False: average the fold models. True: train the best candidates again on all instances.
+    random_state : int, RandomState or None, default=0
+        Seeds the folds, and every unset ``random_state`` within the candidates.
+    verbose : int, default=0
+        1 shows a progress bar per candidate.
+
+    Returns
+    -------
+    Selection
+        ``best_``, ``estimator_``, ``oof_proba_``, ``table_``, ``tied_``, ``warnings_``.
+
+    Raises
+    ------
+    AnnotationError
+        If a parameter is unusable, two candidates differ only in rounds of EM (which agreement
+        cannot choose), X and y do not match, or no candidate can be trained.
+
+    Warns
+    -----
+    ModelChoiceWarning
+        If there are fewer than 200 annotated instances; if agreement and information order six or
+        more candidates differently (most annotators may share a mistake); if a class is never
+        predicted; if candidates differ only in the class prior; if a candidate fails.
+
+    Notes
+    -----
+    The estimated accuracy (`estimate_accuracy`) speaks of instances like the annotated ones and
+    assumes that annotators' mistakes are independent of the model's. The best of many candidates
+    looks a little better than it is.
+
+    Examples
+    --------
+    >>> from manyhands import CrowdLayerClassifier, load_demo, select
+    >>> demo = load_demo()
+    >>> candidates = {
+    ...     f"{epochs} epochs": CrowdLayerClassifier(max_epochs=epochs, backbone="linear")
+    ...     for epochs in (1, 10)
+    ... }
+    >>> found = select(candidates, demo.X_train, demo.annotations, cv=2, epochs="last")
+    >>> found.best_
+    '10 epochs'
+    >>> found.estimator_.predict(demo.X_test).shape
+    (500,)
+    """
+    named = name_candidates(candidates)
+    _check_options(named, criterion, epochs, average)
+    warnings = refuse_rounds(named)
+    table = table_of(X, y)
+    check_learnable(X, table)
+    # Given to cross_predict, which draws from it, the same folds come out as there.
+    seed = int(random_state) if isinstance(random_state, Integral) else draw_seed(random_state)
+    folds = read_folds(cv, X, table, groups, draw_seed(seed))
+    posterior = DawidSkene().fit_predict_proba(table)
+    contest = _Contest(
+        X, table, folds, seed, posterior, make_criterion(criterion, table, posterior), average
+    )
+    options = {"n_jobs": n_jobs, "folder": folder, "verbose": verbose}
+    with quiet_about_lost_classes():
+        for name, estimator in named.items():
+            contest.enter(name, estimator, epochs == "guarded", options)
+    selection = contest.close(criterion, refit, warnings)
+    for text in selection.warnings_:
+        warn_caller(text, ModelChoiceWarning)
+    return selection
+
+
+def name_candidates(candidates: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Any]:
+    """Name the candidates; those given without names by their class, with a number if needed.
+
+    Raises
+    ------
+    AnnotationError
+        If there are none, or one is unknown or a class.
+    """
+    if candidates is None:
+        candidates = [get(name)() for name in SHORT_LIST]
+    if isinstance(candidates, str) or not isinstance(candidates, Iterable):
+        raise AnnotationError(
+            f"candidates={candidates!r} is one candidate; give several, as a list or a dict"
+        )
+    if not isinstance(candidates, Mapping):
+        given = [find_classifier(each)() if isinstance(each, str) else each for each in candidates]
+        names = [short_name(type(each)) for each in given]
+        numbers = [names[:place].count(name) for place, name in enumerate(names)]
+        candidates = {
+            f"{name} {number + 1}" if number else name: each
+            for name, number, each in zip(names, numbers, given, strict=True)
+        }
+    if not candidates:
+        raise AnnotationError("candidates is empty; give at least one, or None for a short list")
+    for name, each in candidates.items():
+        if isinstance(each, type) or not hasattr(each, "get_params"):
+            raise AnnotationError(
+                f"candidate {name!r} is {each!r}; give an object with scikit-learn's parameters, "
+                "such as CoNALClassifier()"
+            )
+    return {str(name): each for name, each in candidates.items()}
+
+
+def _check_options(named: dict[str, Any], criterion: str, epochs: str, average: int) -> None:
+    if criterion not in CRITERIA:
+        raise AnnotationError(f"criterion={criterion!r} is unknown; use one of {list(CRITERIA)}")
+    if epochs not in ("guarded", "last"):
+        raise AnnotationError(f"epochs={epochs!r} is unknown; use 'guarded' or 'last'")
+    if isinstance(average, bool) or not 1 <= average <= len(named):
+        raise AnnotationError(
+            f"average={average!r} of {len(named)} candidates; give a number from 1 to {len(named)}"
+        )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A candidate after its training; ``found`` loses the models of those that are not kept."""
+
+    estimator: Any
+    found: CrossPrediction
+    codes: IntArray
+    values: FloatArray
+    score: CandidateScore
+
+
+class _Contest:
+    """Trains candidates one after another, and keeps the models of the best."""
+
+    def __init__(
+        self,
+        X: Any,
+        table: AnnotationTable,
+        folds: IntArray,
+        seed: int,
+        posterior: FloatArray,
+        values: Values,
+        average: int,
+    ) -> None:
+        self.X, self.table, self.folds, self.seed = X, table, folds, seed
+        self.posterior, self.values, self.average = posterior, values, average
+        self.entries: dict[str, _Entry] = {}
+        self.failures: dict[str, str] = {}
+
+    def enter(self, name: str, estimator: Any, guarded: bool, options: dict[str, Any]) -> None:
+        """Train a candidate, and let go of models that no longer lead."""
+        try:
+            self.entries[name] = self._judge(name, estimator, guarded, options)
+        except (AnnotationError, DivergenceError) as error:
+            self.failures[name] = str(error)
+            return
+        for other in self._ranked()[self.average :]:
+            entry = self.entries[other]
+            self.entries[other] = replace(entry, found=entry.found._replace(estimators=None))
+
+    def _ranked(self) -> list[str]:
+        """Names, best first."""
+        return sorted(self.entries, key=lambda name: -_mean(self.entries[name].values))
+
+    def _judge(self, name: str, estimator: Any, guarded: bool, options: dict[str, Any]) -> _Entry:
+        guarded = guarded and "max_epochs" in estimator.get_params(deep=False)
+        found = self._predict(estimator, options, return_epochs=guarded)
+        entry = self._rate(name, estimator, found, None)
+        epoch = None if found.epochs is None else guarded_epoch(found.epochs, self.values)
+        if epoch is None:
+            return entry
+        shorter = clone(estimator).set_params(max_epochs=epoch)
+        again = self._predict(shorter, options)
+        again = again._replace(seconds=found.seconds + again.seconds)
+        shorter_entry = self._rate(name, shorter, again, epoch)
+        better = paired_z(shorter_entry.values - entry.values) > TIED
+        return shorter_entry if better else entry
+
+    def _predict(
+        self, estimator: Any, options: dict[str, Any], return_epochs: bool = False
+    ) -> CrossPrediction:
+        return cross_predict(
+            estimator,
+            self.X,
+            self.table,
+            cv=self.folds,
+            random_state=self.seed,
+            return_estimators=True,
+            return_epochs=return_epochs,
+            **options,
+        )
+
+    def _rate(self, name: str, estimator: Any, found: CrossPrediction, epoch: int | None) -> _Entry:
+        codes, table = found.proba.argmax(axis=1), self.table
+        predicted, values = table.classes[codes], self.values(codes)
+        estimate = estimate_accuracy(predicted, table, posterior=self.posterior)
+        known = values[~np.isnan(values)]
+        score = CandidateScore(
+            name,
+            score=_mean(values),
+            error_of_score=float(known.std(ddof=1) / np.sqrt(len(known))),
+            agreement=vote_agreement(predicted, table),
+            corrected=corrected_vote_agreement(predicted, table, posterior=self.posterior),
+            information=vote_information(predicted, table),
+            estimate=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
+            epoch=epoch,
+            seconds=found.seconds,
+        )
+        return _Entry(estimator, found._replace(epochs=None), codes, values, score)
+
+    def close(self, criterion: str, refit: bool, warnings: list[str]) -> Selection:
+        """Rank the candidates, and make the classifier."""
+        failed = [f"{name} cannot be trained: {error}" for name, error in self.failures.items()]
+        if not self.entries:
+            raise AnnotationError(f"no candidate can be trained; {failed[0]}")
+        ranked = self._ranked()
+        scores = self._scores(ranked)
+        chosen = ranked[: self.average]
+        entries = [self.entries[name] for name in ranked]
+        warnings = [
+            *warnings,
+            *failed,
+            *doubts(
+                {name: self.entries[name].codes for name in self.entries},
+                {row.candidate: (row.agreement or 0) + (row.corrected or 0) for row in scores},
+                {row.candidate: row.information or 0.0 for row in scores},
+                self.table,
+            ),
+            *never_predicted(entries[0].codes, self.table),
+        ]
+        failures = [CandidateScore(name, error=text) for name, text in self.failures.items()]
+        return Selection(
+            best_=ranked[0],
+            estimator_=self._estimator(chosen, refit),
+            oof_proba_=np.mean([self.entries[name].found.proba for name in chosen], axis=0),
+            table_=CandidateTable((*scores, *failures)),
+            tied_=[row.candidate for row in scores if row.z is not None and row.z <= TIED],
+            warnings_=warnings,
+            criterion_=criterion,
+        )
+
+    def _scores(self, ranked: list[str]) -> list[CandidateScore]:
+        best = self.entries[ranked[0]].values
+        return [
+            replace(entry.score, z=paired_z(best - entry.values))
+            for entry in (self.entries[name] for name in ranked)
+        ]
+
+    def _estimator(self, chosen: list[str], refit: bool) -> Any:
+        if not refit:
+            models = [
+                model for name in chosen for model in self.entries[name].found.estimators or []
+            ]
+            return AveragedCrowdClassifier.of_fitted(models)
+        rng = np.random.default_rng(self.seed)
+        fitted = [
+            set_random_states(clone(self.entries[name].estimator), rng).fit(self.X, self.table)
+            for name in chosen
+        ]
+        return fitted[0] if len(fitted) == 1 else AveragedCrowdClassifier.of_fitted(fitted)
+
+
+def _mean(values: FloatArray) -> float:
+    return float(np.nanmean(values))
