@@ -139,6 +139,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
         "load_demo",
         "make_crowd",
         "render_report",
+        "select",
         "summarize",
     }
 

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import manyhands
-from manyhands import load_demo
+from manyhands import CoNALClassifier, load_demo
 from manyhands.agreement import krippendorff_alpha
 from manyhands.cli import main
 from manyhands.cli.app import app
@@ -1302,3 +1302,78 @@ def test_parts_that_are_models_are_named(method, settings, saved_as, tmp_path):
         result = CliRunner().invoke(app, command)
         assert result.exit_code != 0
         assert message in str(result.output) + str(result.exception)
+
+
+# -- select ----------------------------------------------------------------------------------------
+
+QUICK_METHODS = ("--methods", "conal,crowd-layer", "--cv", "2")
+
+
+FEW = pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+
+
+def select_arguments(*more, out="chosen"):
+    files = ("--features", "X.npy", "--annotations", "A.csv")
+    return ["select", *files, "--out", out, *QUICK_METHODS, *more]
+
+
+@FEW
+def test_select_prints_the_table_and_saves_a_model_that_predicts(home):
+    shown = done(*select_arguments("--gold", "gold.csv"))
+    for text in ("crowd-layer", "conal", "z behind", "chosen:", "against gold"):
+        assert text in shown.stdout
+    assert not (home / "chosen" / "folds").exists()
+    done("predict", "chosen", "X.npy", "--out", "predicted.csv")
+    page = Path(done_json("report", "chosen")["report"]).read_text(encoding="utf-8")
+    assert "Methods compared" in page
+    assert "was chosen among" in page
+
+
+@FEW
+def test_select_says_the_same_to_programs(home):
+    result = done_json(*select_arguments("--criterion", "balanced", "--average", 2))
+    assert result["selection"]["criterion"] == "balanced"
+    assert {row["candidate"] for row in result["selection"]["candidates"]} == {
+        "conal",
+        "crowd-layer",
+    }
+    assert result["splits"] == {}
+    saved = json.loads((home / "chosen" / "summary.json").read_text())["selection"]
+    assert saved == result["selection"]
+
+
+@FEW
+def test_select_goes_on_after_an_interruption(home, monkeypatch):
+    trained, fits = CoNALClassifier.fit, []
+
+    def interrupted(self, *args, **options):
+        fits.append(1)
+        if len(fits) == 2:
+            raise KeyboardInterrupt
+        return trained(self, *args, **options)
+
+    monkeypatch.setattr(CoNALClassifier, "fit", interrupted)
+    assert run(*select_arguments()).exit_code != 0
+    assert len(list((home / "chosen" / "folds").glob("*.npz"))) == 1
+    done(*select_arguments())
+    assert len(fits) == 3  # The finished fold is not trained again.
+
+
+@FEW
+def test_method_auto_selects_over_the_short_list(home, monkeypatch):
+    from manyhands.selection import selecting
+
+    monkeypatch.setattr(selecting, "SHORT_LIST", ("CoNALClassifier", "CrowdLayerClassifier"))
+    files = ("--features", "X.npy", "--annotations", "A.csv", "--out", "out")
+    result = done_json("fit", *files, "--method", "auto")
+    assert len(result["selection"]["candidates"]) == 2
+    for more in (("--set", "lr=1"), ("--seeds", "2"), ("--protocol", "conal_music")):
+        refused = run("fit", *files, "--method", "auto", *more)
+        assert refused.exit_code == 3
+        assert f"{more[0]} goes with one method" in refused.stderr
+
+
+def test_select_refuses_an_unknown_method(home):
+    refused = run("select", *select_arguments()[1:7], "--methods", "conal,agnet")
+    assert refused.exit_code == 3
+    assert "did you mean agg-net?" in refused.stderr

@@ -88,6 +88,22 @@ def history(n=12):
     ]
 
 
+def compared():
+    """The result of `select` over three methods."""
+    from manyhands.selection import CandidateScore, CandidateTable, Selection
+
+    figures = {"score": 0.8, "estimate": 0.85, "low": 0.7, "high": 0.95, "seconds": 1.0}
+    rows = (
+        CandidateScore("<b>one</b>", **figures, z=0.0),
+        CandidateScore("two", **figures, z=0.5),
+        CandidateScore("three", error="cannot be trained"),
+    )
+    tied = ["<b>one</b>", "two"]
+    return Selection(
+        tied[0], None, np.empty(0), CandidateTable(rows), tied, ["Doubt it"], "balanced"
+    )
+
+
 @pytest.fixture(scope="module")
 def full():
     """A summary with every section."""
@@ -108,6 +124,7 @@ def full():
         classifier=classifier,
         X=numbered(table),
         gold=gold,
+        selection=compared(),
         title="Every section",
     )
 
@@ -163,7 +180,7 @@ def test_the_dict_is_plain_json(full):
     assert list(full) == [
         *("version", "generator", "title", "limits", "methods", "data", "classes", "labels"),
         *("annotators", "unexpected", "common_confusions", "learnt_confusion", "training"),
-        *("gold", "warnings"),
+        *("gold", "selection", "warnings"),
     ]
 
 
@@ -746,3 +763,17 @@ def test_histograms_of_counts_hold_everything():
         assert sum(b["count"] for b in bins) == 500
         assert len(bins) <= 20
         assert all(b["to"] + 1 == c["from"] for b, c in pairwise(bins))
+
+
+def test_the_comparison_of_methods_is_shown_with_its_doubts():
+    table = np.array([[0, 0, 1], [1, 1, 1], [0, -1, 0]])
+    summary = summarize(table, selection=compared())
+    assert summary["selection"]["candidates"][1]["z"] == 0.5
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    page = render_report(summary)
+    for text in ("Doubt it.", "cannot be trained", '<td class="n">85', "tell it apart from"):
+        assert text in page
+    assert "<b>one</b>" not in page.replace("&lt;b&gt;one&lt;/b&gt;", "")
+    assert summarize(table)["selection"] is None
+    with pytest.raises(AnnotationError, match="selection is a str"):
+        summarize(table, selection="best")

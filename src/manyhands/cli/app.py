@@ -11,6 +11,7 @@ from manyhands.cli.commands.aggregate import aggregate
 from manyhands.cli.commands.describe import agreement, describe
 from manyhands.cli.commands.fit import demo, fit
 from manyhands.cli.commands.model import predict, report
+from manyhands.cli.commands.select import select
 from manyhands.cli.errors import EXIT_CODES
 from manyhands.cli.evidence import register
 from manyhands.cli.output import say
@@ -39,6 +40,6 @@ def top(
         raise typer.Exit
 
 
-for command in (demo, describe, agreement, aggregate, fit, predict, report):
+for command in (demo, describe, agreement, aggregate, fit, select, predict, report):
     app.command()(command)
 register(app)

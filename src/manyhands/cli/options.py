@@ -112,6 +112,16 @@ ModelFolder = Annotated[
 
 FEATURES = ".npy, .npz (arrays X, task), CSV, TSV or Parquet."
 
+Features = Annotated[Path, typer.Option(parser=some_path, metavar="FILE", help=FEATURES)]
+Annotations = Annotated[
+    Path,
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="CSV, TSV, Parquet (one row per annotation) or .npy (instances x annotators).",
+    ),
+]
+
 
 def table_options(
     task: str,

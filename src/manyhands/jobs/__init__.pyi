@@ -8,3 +8,4 @@ from .gold import training_part as training_part
 from .outputs import OUTPUTS as OUTPUTS
 from .outputs import predict_file as predict_file
 from .outputs import report_folder as report_folder
+from .selection import run_selection as run_selection

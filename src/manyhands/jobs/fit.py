@@ -98,7 +98,7 @@ def run_job(
                 record["protocols"][protocol] = {
                     "seconds": seconds,
                     "epoch": _kept_epoch(model),
-                    "splits": _measure(model, X, table, gold, train),
+                    "splits": measure_splits(model, X, table, gold, train),
                 }
                 if i == j == 0:
                     keep_model(model, X, train, place, gold=gold, keep_formulas=keep_formulas)
@@ -109,16 +109,21 @@ def run_job(
         _clear_checkpoints(place)
     return {
         "method": type(estimator).__name__,
-        "data": {
-            "instances": int((train.annotations_per_instance() > 0).sum()),
-            "annotators": int((train.annotations_per_annotator() > 0).sum()),
-            "annotations": train.n_annotations,
-            "classes": train.n_classes,
-        },
+        "data": count_data(train),
         "seeds": seeds,
         "left_out": table.n_annotations - train.n_annotations,
         "records": records,
         "table": _mean_and_sd(records),
+    }
+
+
+def count_data(train: AnnotationTable) -> dict[str, int]:
+    """Count what a job was trained on."""
+    return {
+        "instances": int((train.annotations_per_instance() > 0).sum()),
+        "annotators": int((train.annotations_per_annotator() > 0).sum()),
+        "annotations": train.n_annotations,
+        "classes": train.n_classes,
     }
 
 
@@ -178,8 +183,8 @@ def _kept_epoch(model: BaseCrowdClassifier) -> int | None:
     return getattr(model, "best_epoch_", last.get("epoch"))
 
 
-def _measure(
-    model: BaseCrowdClassifier,
+def measure_splits(
+    model: Any,
     X: Any,
     table: AnnotationTable,
     gold: GoldRows | None,

@@ -19,7 +19,6 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import MissingExtraError, ModelFolderError, WriteError
-from manyhands.fitting import BaseCrowdClassifier
 from manyhands.fitting.saving import current_weights, remove_weights
 from manyhands.io import read_features, write_atomically
 from manyhands.io.csv_files import csv_text
@@ -104,7 +103,7 @@ def publish(folder: Path) -> None:
 
 
 def keep_model(
-    model: BaseCrowdClassifier,
+    model: Any,
     X: Any,
     train: AnnotationTable,
     folder: Path,
@@ -112,6 +111,7 @@ def keep_model(
     gold: GoldRows | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
+    selection: dict[str, Any] | None = None,
 ) -> None:
     """Write model, inferred labels and summary into a job's folder, for `publish`."""
     # posterior_ combines annotations and features, if the method infers it.
@@ -128,7 +128,9 @@ def keep_model(
         codes = np.where(annotated, gold.codes, -1)
         values = np.array([*train.classes.tolist(), None], dtype=object)
         gold_values = values[codes]
-    summary = summarize(train, classifier=model, X=X, gold=gold_values, title=title)
+    summary = summarize(
+        train, classifier=model, X=X, gold=gold_values, title=title, selection=selection
+    )
     described = json.dumps(summary, indent=1, allow_nan=False)
     staged = folder / STAGING
     if hasattr(model, "module_") or hasattr(model, "estimators_"):

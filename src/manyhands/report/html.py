@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SECTIONS = (
     ("data", "Data at a glance"),
     ("gold", "Against gold labels"),
+    ("selection", "Methods compared"),
     ("classes", "Classes"),
     ("labels", "Inferred labels"),
     ("annotators", "Annotators"),

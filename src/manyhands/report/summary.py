@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from manyhands._version import __version__
+from manyhands.exceptions import AnnotationError
 from manyhands.report.annotators import annotators_section
 from manyhands.report.confusions import common_section, learnt_section
 from manyhands.report.data import classes_section, data_section
@@ -33,6 +35,7 @@ def summarize(
     labels: Any = None,
     posterior: Any = None,
     gold: Any = None,
+    selection: Any = None,
     title: str | None = None,
 ) -> Summary:
     """Summarise annotations, inferred labels and annotators in one dict.
@@ -55,6 +58,8 @@ def summarize(
     posterior : array-like of shape (n_instances, n_classes), optional
     gold : array-like of shape (n_instances,), optional
         Gold class values; None, NaN or -1 where unknown. The sections that use them say so.
+    selection : Selection or its ``to_dict()``, optional
+        Result of `manyhands.select`, for the comparison of methods.
     title : str, optional
         Heading of the report.
 
@@ -93,6 +98,7 @@ def summarize(
         "title": "Annotation report" if title is None else str(title),
         "limits": dict(LIMITS),
         **_sections(inputs),
+        "selection": _selection_section(selection),
     }
     summary["warnings"] = find_warnings(inputs, summary)
     plain: Summary = plain_values(summary)
@@ -116,6 +122,20 @@ def _sections(inputs: Inputs) -> Summary:
         "training": training_section(inputs.classifier),
         "gold": gold_section(inputs),
     }
+
+
+def _selection_section(selection: Any) -> dict[str, Any] | None:
+    """The comparison of candidates as `manyhands.select` describes it."""
+    if selection is None:
+        return None
+    described = (
+        selection if isinstance(selection, Mapping) else getattr(selection, "to_dict", dict)()
+    )
+    if not {"best", "criterion", "tied", "warnings", "candidates"} <= {*described}:
+        raise AnnotationError(
+            f"selection is a {type(selection).__name__}; give the result of manyhands.select(...)"
+        )
+    return dict(described)
 
 
 def plain_values(value: Any) -> Any:

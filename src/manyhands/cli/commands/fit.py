@@ -7,11 +7,13 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from manyhands.cli.commands.select import Files, choose, say_data
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
-    FEATURES,
     Abstain,
+    Annotations,
     Classes,
+    Features,
     Gold,
     Groups,
     Json,
@@ -33,7 +35,6 @@ from manyhands.cli.params import (
     merge_settings,
     parse_settings,
     refuse_overwriting,
-    some_path,
 )
 from manyhands.exceptions import AnnotationError
 
@@ -43,17 +44,12 @@ RESERVED = {
 }
 """Parameters that --set refuses, and what to do instead."""
 
-Features = Annotated[Path, typer.Option(parser=some_path, metavar="FILE", help=FEATURES)]
-Annotations = Annotated[
-    Path,
-    typer.Option(
-        parser=some_path,
-        metavar="FILE",
-        help="CSV, TSV, Parquet (one row per annotation) or .npy (instances x annotators).",
-    ),
-]
 Method = Annotated[
-    str, typer.Option(help="conal, crowd-layer, aggregated, ...; an unknown name lists all.")
+    str,
+    typer.Option(
+        help="conal, crowd-layer, aggregated, ...; auto is 'select' over a short list; an unknown "
+        "name lists all."
+    ),
 ]
 Protocol = Annotated[
     str,
@@ -110,6 +106,7 @@ def fit(
     Example: ... --set max_epochs=25 --set backbone.hidden=[256,128]
     Example: ... --protocol dasc_labelme --set max_epochs=50
     Example: ... --method dasc --set estimator=conal --set n_rounds=3
+    Example: ... --method auto
     """
     from manyhands.fitting import with_protocol
     from manyhands.io import read_aligned
@@ -118,6 +115,11 @@ def fit(
 
     refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
     options = table_options(task, worker, label, duplicates, classes, abstain, skip, groups)
+    if method == "auto":
+        _refuse_beside_auto(protocol != "default", bool(settings), seeds > 1, holdout is not None)
+        files = Files(features, annotations, gold, out, options, keep_formulas)
+        choose(None, files, json=json, random_state=seed)
+        return
     kind = find_classifier(method)
     own = parse_settings(settings or [], kind, reserved=RESERVED, protocol=protocol)
     if isinstance(own.get("validation"), list | dict | str):
@@ -144,15 +146,21 @@ def fit(
     say(f"model, labels.csv, summary.json: {out}  (next: manyhands report {out})")
 
 
+def _refuse_beside_auto(protocol: bool, settings: bool, seeds: bool, holdout: bool) -> None:
+    """Refuse options that need a method."""
+    given = {"--protocol": protocol, "--set": settings, "--seeds": seeds, "--holdout": holdout}
+    for option, is_given in given.items():
+        if is_given:
+            raise AnnotationError(
+                f"{option} goes with one method, and --method auto chooses among several; leave "
+                f"{option} out, or name a method"
+            )
+
+
 def _print_job(result: dict[str, Any]) -> None:
     """Print the training data, and the scores if there is gold."""
-    data, seeds = result["data"], result["seeds"]
-    say(
-        f"{result['method']}: {data['annotations']:,} annotations of {data['instances']:,} "
-        f"instances by {data['annotators']:,} annotators"
-    )
-    if result["left_out"]:
-        say(f"left out: {result['left_out']:,} annotations of rows outside the train split")
+    seeds = result["seeds"]
+    say_data(result["method"], result)
     rows = [
         [
             f"{protocol}, {visible(split)} ({metrics['n']['mean']:,.0f})",

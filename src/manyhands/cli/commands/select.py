@@ -1,0 +1,198 @@
+"""The command `select`: choose among methods without gold labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from manyhands.cli.errors import reported
+from manyhands.cli.options import (
+    Abstain,
+    Annotations,
+    Classes,
+    Features,
+    Gold,
+    Groups,
+    Json,
+    KeepFormulas,
+    Label,
+    OutFolder,
+    Repeated,
+    Seed,
+    Skip,
+    Task,
+    Worker,
+    read_gold_option,
+    table_options,
+)
+from manyhands.cli.output import print_json, print_table, say, show, visible
+from manyhands.cli.params import Duplicates, refuse_overwriting
+
+
+class Criterion(StrEnum):
+    """What the choice is made by; see `manyhands.select`."""
+
+    agreement = "agreement"
+    balanced = "balanced"
+    information = "information"
+
+
+Methods = Annotated[
+    Optional[str],  # noqa: UP045 - typer reads this at run time
+    typer.Option(
+        metavar="NAME,NAME,...",
+        help="Methods to compare, such as conal,agg-net,max-mig. Default: seven quick ones.",
+    ),
+]
+Folds = Annotated[int, typer.Option("--cv", min=2, help="Number of folds of instances.")]
+By = Annotated[
+    Criterion,
+    typer.Option(
+        help="agreement: accuracy; balanced: every class counts the same; information: not "
+        "deceived by mistakes that most annotators share."
+    ),
+]
+Average = Annotated[int, typer.Option(min=1, help="Number of best methods to average.")]
+Refit = Annotated[
+    bool, typer.Option("--refit", help="Train the best again on everything, not average its folds.")
+]
+Jobs = Annotated[int, typer.Option(help="Folds trained at once; -1 is all cores.")]
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a selection reads and writes."""
+
+    features: Path
+    annotations: Path
+    gold: Path | None
+    out: Path
+    options: dict[str, Any]
+    keep_formulas: bool
+
+
+@reported
+def select(
+    features: Features,
+    annotations: Annotations,
+    out: OutFolder,
+    methods: Methods = None,
+    cv: Folds = 5,
+    criterion: By = Criterion.agreement,
+    average: Average = 1,
+    refit: Refit = False,
+    gold: Gold = None,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.error,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    groups: Groups = None,
+    keep_formulas: KeepFormulas = False,
+    json: Json = False,
+) -> None:
+    """Choose among methods without gold labels, and keep the best.
+
+    Every method predicts every row by a model that saw neither the row nor its annotations. The
+    method is kept whose predictions agree best with the annotations, with an estimate of its
+    accuracy. --gold only evaluates, and leaves out the annotations of rows outside 'train'. An
+    interrupted run goes on when the same command is given again.
+
+    Example: manyhands select --features X.npy --annotations A.csv --out model
+    Example: ... --methods conal,agg-net,trace-reg --cv 3 --jobs 2
+    """
+    options = table_options(task, worker, label, duplicates, classes, abstain, skip, groups)
+    refuse_overwriting(_outputs(out), [features, annotations, gold, classes])
+    choose(
+        None if methods is None else [name.strip() for name in methods.split(",")],
+        Files(features, annotations, gold, out, options, keep_formulas),
+        json=json,
+        cv=cv,
+        criterion=criterion.value,
+        average=average,
+        refit=refit,
+        random_state=seed,
+        n_jobs=jobs,
+    )
+
+
+def _outputs(out: Path) -> list[Path]:
+    from manyhands.jobs import OUTPUTS
+
+    return [out / name for name in OUTPUTS]
+
+
+def choose(methods: list[str] | None, files: Files, *, json: bool, **options: Any) -> None:
+    """Run the selection job, and print its result."""
+    from manyhands.io import read_aligned
+    from manyhands.jobs import match_gold, run_selection
+
+    rows, table = read_aligned(files.features, files.annotations, **files.options)
+    gold_file = read_gold_option(files.gold, files.options["classes"])
+    result = run_selection(
+        methods,
+        rows.frame,
+        table,
+        files.out,
+        gold=None if gold_file is None else match_gold(gold_file, table),
+        keep_formulas=files.keep_formulas,
+        verbose=0 if json else 1,
+        **options,
+    )
+    if json:
+        print_json(result)
+        return
+    _print_selection(result)
+    say(f"model, labels.csv, summary.json: {files.out}  (next: manyhands report {files.out})")
+
+
+def say_data(name: str, result: dict[str, Any]) -> None:
+    """Print what a job was trained on."""
+    data = result["data"]
+    say(
+        f"{name}: {data['annotations']:,} annotations of {data['instances']:,} instances by "
+        f"{data['annotators']:,} annotators"
+    )
+    if result["left_out"]:
+        say(f"left out: {result['left_out']:,} annotations of rows outside the train split")
+
+
+def _print_selection(result: dict[str, Any]) -> None:
+    chosen = result["selection"]
+    say_data("select", result)
+    print_table(
+        f"by {chosen['criterion']} with the annotations, out of fold",
+        ["method", "score", "z behind", "accuracy (estimated)", "epochs", "seconds"],
+        [_cells(row) for row in chosen["candidates"]],
+    )
+    say(f"chosen: {visible(chosen['best'])}")
+    if len(chosen["tied"]) > 1:
+        say(f"tied with it (z at most 1): {visible(', '.join(chosen['tied'][1:]))}")
+    say("accuracy is estimated for rows like the annotated ones; shared mistakes are not seen")
+    rows = [
+        [f"{visible(split)} ({metrics['n']:,})", metrics["accuracy"], metrics["macro_f1"]]
+        for split, metrics in result["splits"].items()
+    ]
+    if rows:
+        print_table("against gold", ["split (instances)", "accuracy", "macro-F1"], rows)
+
+
+def _cells(row: dict[str, Any]) -> list[Any]:
+    if row["error"] is not None:
+        return [row["candidate"], "failed", "", "", "", ""]
+    return [
+        row["candidate"],
+        f"{row['score']:.3f}",
+        f"{row['z']:.1f}",
+        f"{row['estimate']:.2f} ({row['low']:.2f} to {row['high']:.2f})",
+        "all" if row["epoch"] is None else show(row["epoch"]),
+        f"{row['seconds']:.1f}",
+    ]

@@ -1,0 +1,79 @@
+"""The selection job: choose among methods without gold, save the chosen model, and evaluate it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from manyhands.annotations import AnnotationTable
+from manyhands.jobs.fit import count_data, measure_splits
+from manyhands.jobs.gold import (
+    GoldRows,
+    training_part,
+    warn_of_columns_of_gold,
+    warn_of_unannotated_rows,
+)
+from manyhands.jobs.outputs import job_folder, keep_model, publish
+from manyhands.selection import select
+
+FOLDS = "folds"
+"""Folder within the job's, in which finished folds wait for an interrupted job's resumption."""
+
+
+def run_selection(
+    candidates: Mapping[str, Any] | Iterable[Any] | None,
+    X: Any,
+    table: AnnotationTable,
+    folder: str | Path,
+    *,
+    gold: GoldRows | None = None,
+    keep_formulas: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Choose among candidates with `manyhands.select`, and save the chosen model in a folder.
+
+    Parameters
+    ----------
+    candidates, **options : as in `manyhands.select`
+    X, table, folder, gold, keep_formulas : as in `run_job`
+        An interrupted job goes on from its finished folds when it is run again.
+
+    Returns
+    -------
+    dict
+        ``data`` and ``left_out`` as `run_job` returns them, ``selection`` (`Selection.to_dict`),
+        and ``splits`` (split -> metrics of the chosen model; empty without gold).
+
+    Raises
+    ------
+    AnnotationError
+        For the reasons of `manyhands.select`.
+    WriteError
+        For the reasons of `run_job`.
+    """
+    train = training_part(table, gold)
+    warn_of_unannotated_rows(table, gold)
+    if gold is not None:
+        warn_of_columns_of_gold(X, table, gold)
+    with job_folder(folder) as place:
+        found = select(candidates, X, train, folder=place / FOLDS, **options)
+        chosen = found.to_dict()
+        keep_model(
+            found.estimator_,
+            X,
+            train,
+            place,
+            gold=gold,
+            keep_formulas=keep_formulas,
+            selection=chosen,
+        )
+        publish(place)
+        shutil.rmtree(place / FOLDS, ignore_errors=True)
+    return {
+        "data": count_data(train),
+        "left_out": table.n_annotations - train.n_annotations,
+        "selection": chosen,
+        "splits": measure_splits(found.estimator_, X, table, gold, train),
+    }
