@@ -23,6 +23,7 @@ from pytest_socket import SocketConnectBlockedError
 import manyhands
 
 SOURCE = Path(manyhands.__file__).parent
+ROOT = Path(__file__).parents[1]
 MODULES = {
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
     for path in sorted(SOURCE.rglob("*.py"))
@@ -90,6 +91,13 @@ def test_no_class_inherits_more_than_three_deep():
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_is_no_longer_than_400_lines(name):
     assert len(MODULES[name].read_text(encoding="utf-8").splitlines()) <= 400
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: files are not listed")
+def test_the_repository_has_fewer_than_600_files():
+    command = ["git", "-c", "safe.directory=*", "ls-files"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert 0 < len(listed.stdout.splitlines()) < 600
 
 
 STUBS = [name for name, path in MODULES.items() if path.with_suffix(".pyi").exists()]

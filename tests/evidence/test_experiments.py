@@ -214,6 +214,10 @@ def test_a_paper_with_its_rows(write, tmp_path):
         ("points: [{n: 5}, {n: 6}]", "points: {n: 5}", 45, "write a list of mappings"),
         ("title: A paper", "titel: A paper", 1, r"a paper has no 'titel' \(did you mean title"),
         ("rows:\n- for", "rows: x\nlet2:\n- for", 46, "not a list of mappings"),
+        ("  points: [{n", "  sheet: f2\n  points: [{n", 45, "no sheet 'f2'; it has none"),
+        ("claims:", "sheets: {f2: Two}\nclaims:", 55, "no figure has sheet: f2"),
+        ("claims:", "sheets: {f1: One}\nclaims:", 55, "the sheet 'f1' is taken"),
+        ("claims:", "sheets: [f2]\nclaims:", 55, "write id: title"),
         ("music]}\n  id: better", "demo]}\n  id: better", 59, "no row 'conal/p_demo_conal'"),
     ],
 )  # fmt: skip

@@ -21,7 +21,6 @@ from manyhands.evidence.experiments.papers import (
 )
 from manyhands.evidence.experiments.rows import Row
 from manyhands.evidence.pages.document import Figure, to_html, to_markdown
-from manyhands.evidence.pages.drawings import log_ticks
 from manyhands.evidence.pages.page import make_page, write_results
 from manyhands.evidence.pages.verdicts import judge, paired_interval
 from manyhands.evidence.records.adoptions import latest_records
@@ -499,20 +498,6 @@ def test_a_band_ends_with_a_logarithmic_axis():
     assert [pair.split(",")[1] for pair in band.split()[2:]] == ["216", "216"]
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (1.0, 1.0, [1, 2]),
-        (3.0, 40.0, [2, 5, 10, 20, 50]),
-        (1.0, 1000.0, [1, 10, 100, 1000]),
-        (0.02, 9.0, [0.01, 0.1, 1, 10]),
-        (1e-12, 1.0, [1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1]),
-    ],
-)
-def test_ticks_of_a_logarithmic_axis_enclose_it(low, high, ticks):
-    assert log_ticks(low, high) == ticks
-
-
 def test_panels_and_lines_are_those_of_the_table_or_the_figures_choice():
     rows = [
         make_row(f"{column}_{label}", label=label, column=column)
@@ -610,6 +595,48 @@ def test_a_table_of_many_places_has_some_with_the_first_and_last(n, shown):
     assert svg.count("<circle") == (n if n <= 30 else 0)
     (points,) = re.findall(r'<polyline[^>]* points="([^"]*)"', svg)
     assert len(points.split()) == n
+
+
+def test_figures_of_a_sheet_share_a_drawing(tmp_path):
+    """It stands ahead of their numbers, wherever the file describes them."""
+    row = make_row("first")
+    records = [
+        note(row, k, round=[0, 1], imbalance=[1.0 + k, 3.0], loss=[9.0, 4.0]) for k in (0, 1)
+    ]
+    alone = FigurePlan(
+        "f1", "Alone", "history", "loss", LAST, "round", "round", *[()] * 3, table="t1"
+    )
+    one = replace(alone, id="f2a", title="One", metric="imbalance", log=True, sheet="f2")
+    other = replace(alone, id="f2b", title="Other", sheet="f2")
+    empty = replace(alone, id="f3", title="Empty", metric="nothing", sheet="f3")
+    paper = make_paper(figures=(one, alone, other, empty), sheets={"f2": "Both", "f3": "None"})
+    page = make_page(paper, [row], records)
+    sections = {s.title: s for s in page.sections if s.title in ("Both", "One", "Alone", "Other")}
+    assert list(sections) == ["Both", "One", "Other", "Alone"]
+    drawn = {
+        title: [block for block in section.blocks if isinstance(block, Figure)]
+        for title, section in sections.items()
+    }
+    assert {title: len(found) for title, found in drawn.items()} == {
+        "Both": 1, "One": 0, "Other": 0, "Alone": 1,
+    }  # fmt: skip
+    (sheet,) = drawn["Both"]
+    assert re.findall(r'class="title"[^>]*>([^<]*)<', sheet.svg) == ["One", "Set", "Other", "Set"]
+    assert sheet.caption == (
+        "Both. Lines: mean over seeds; bands: ± one standard deviation. "
+        "A logarithmic axis cuts bands and leaves out 0 and less."
+    )
+    # Two narrow drawings stand side by side; each keeps its own description.
+    assert sheet.drawing.height < 2 * drawn["Alone"][0].drawing.height
+    assert "One: imbalance by round" in sheet.svg
+    assert "Other: loss by round" in sheet.svg
+    # Without a finished run there is no sheet, and the figure says what is missing.
+    (none,) = [s for s in page.sections if s.title in ("None", "Empty")]
+    assert none.title == "Empty"
+    written = write_results(paper, [row], records, tmp_path)
+    assert {path.name for path in written} == {"p.md", "p.html", "p-f1.svg", "p-f2.svg"}
+    assert (tmp_path / "p-f2.svg").read_text() == sheet.svg
+    assert sheet.svg.strip() in (tmp_path / "p.html").read_text()
 
 
 def test_a_figure_of_histories_is_reproducible(tmp_path):

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError, MissingExtraError
 from manyhands.report import render_report, summarize, write_report
-from manyhands.report.charts import count_bars, curves, nice_ticks
+from manyhands.report.charts import count_bars, curves, log_ticks, nice_ticks
 from manyhands.report.data import count_histogram
 from manyhands.report.html import SECTIONS
 from manyhands.report.limits import LIMITS
@@ -753,6 +753,20 @@ def test_ticks_enclose_and_are_round():
         assert ticks[0] <= low + 1e-6 * span
         assert high - 1e-6 * span <= ticks[-1]
         assert 2 <= len(ticks) <= 8
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (1.0, 1.0, [1, 2]),
+        (3.0, 40.0, [2, 5, 10, 20, 50]),
+        (1.0, 1000.0, [1, 10, 100, 1000]),
+        (0.02, 9.0, [0.01, 0.1, 1, 10]),
+        (1e-12, 1.0, [1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1]),
+    ],
+)
+def test_ticks_of_a_logarithmic_axis_enclose_it(low, high, ticks):
+    assert log_ticks(low, high) == ticks
 
 
 def test_histograms_of_counts_hold_everything():

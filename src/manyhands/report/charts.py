@@ -20,6 +20,9 @@ WIDTH, HEIGHT = 330, 176
 WIDEST_BAR = 44
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 12, 38
 
+MOST_DECADES = 8
+"""Most ticks of a logarithmic axis, one per power of ten."""
+
 Bins = Sequence[dict[str, Any]]
 
 
@@ -85,6 +88,26 @@ def nice_ticks(
         round(k * step, 15 - math.ceil(math.log10(max(abs(low), abs(high), step))))
         for k in range(first, last + 1)
     ]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten that enclose [low, high], above 0; with 2 and 5 times them on a short axis.
+
+    Examples
+    --------
+    >>> log_ticks(1.7, 30), log_ticks(2, 700)
+    ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 10.0, 100.0, 1000.0])
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    last = max(last, first + 1)
+    step = math.ceil((last - first) / MOST_DECADES)
+    powers = range(first, last + step, step)
+    if high / low > 100:
+        return [float(f"1e{power}") for power in powers]
+    ticks = [float(f"{m}e{power}") for power in powers for m in (1, 2, 5)]
+    start = max(k for k, tick in enumerate(ticks) if tick <= low)
+    stop = next(k for k, tick in enumerate(ticks) if tick >= high and k > start)
+    return ticks[start : stop + 1]
 
 
 def _range_name(b: dict[str, Any]) -> str:

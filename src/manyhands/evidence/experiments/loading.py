@@ -7,6 +7,7 @@
     let: {...}        # named values; see `manyhands.evidence.experiments.expansion`
     tables: [...]     # with their rows; see `manyhands.evidence.experiments.tables`
     figures: [...]    # see `manyhands.evidence.experiments.plans`
+    sheets: {...}     # titles of drawings that several figures share
     rows: [...]       # rows that no table describes
     claims: [...]     # see `manyhands.evidence.experiments.claims`
 
@@ -45,7 +46,7 @@ from manyhands.evidence.objects import did_you_mean
 from manyhands.exceptions import AnnotationError
 
 _PARTS = ("tables", "figures", "rows", "claims")
-_PAPER = ("title", "citation", "unavailable", *_PARTS)
+_PAPER = ("title", "citation", "unavailable", "sheets", *_PARTS)
 _OF_PAPERS = ("title", *_PARTS)
 """Keys that no row has: a file with one of them describes a paper."""
 
@@ -234,23 +235,24 @@ def _read_paper(document: Document, rows: Sequence[str]) -> Paper:
     fields = document.mapping(
         (),
         required=["title", "citation"],
-        optional={"tables": [], "figures": [], "claims": [], "unavailable": {}},
+        optional={"tables": [], "figures": [], "sheets": {}, "claims": [], "unavailable": {}},
     )
     for name in ("title", "citation"):
         document.text((name,))
-    unavailable = fields["unavailable"]
-    if not isinstance(unavailable, dict):
-        document.fail(("unavailable",), f"unavailable is {unavailable!r}; write name: reason")
-    check_texts(document, ("unavailable",), unavailable, list(unavailable), ())
+    for name, form in (("unavailable", "name: reason"), ("sheets", "id: title")):
+        if not isinstance(fields[name], dict):
+            document.fail((name,), f"{name} is {fields[name]!r}; write {form}")
+        check_texts(document, (name,), fields[name], list(fields[name]), ())
     tables = tuple(read_table(document, where) for where in places(document, "tables"))
     plans = {plan.id for plan in tables}
     figures = tuple(
-        read_figure(document, where, rows, plans) for where in places(document, "figures")
+        read_figure(document, where, rows, plans, fields["sheets"])
+        for where in places(document, "figures")
     )
     claims = tuple(read_claim(document, where, rows) for where in places(document, "claims"))
-    check_ids(document)
-    key = document.path.stem
-    return Paper(key, fields["title"], fields["citation"], tables, figures, claims, unavailable)
+    check_ids(document, figures, fields["sheets"])
+    own = {name: fields[name] for name in ("title", "citation", "unavailable", "sheets")}
+    return Paper(document.path.stem, **own, tables=tables, figures=figures, claims=claims)
 
 
 def _check_rows(paper: Paper, rows: Iterable[tuple[Row, Document]]) -> None:

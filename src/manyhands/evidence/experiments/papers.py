@@ -62,7 +62,7 @@ class Level:
 class FigurePlan:
     """A figure of a paper; its ``kind`` is lines, matrices, history or profile.
 
-    See `manyhands.evidence.experiments.plans`.
+    Figures of one ``sheet`` are drawn in one file. See `manyhands.evidence.experiments.plans`.
     """
 
     id: str
@@ -80,6 +80,7 @@ class FigurePlan:
     log: bool = False
     stage: str | None = None
     x_absent: float | None = None
+    sheet: str = ""
 
     def place(self, row: Row) -> Any:
         """Return a row's value on the x axis, or ``x_absent`` if the row has none."""
@@ -105,7 +106,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper's tables, figures and claims; ``unavailable``: what nobody can run, and why."""
+    """A paper's tables, figures and claims.
+
+    ``unavailable``: what nobody can run, and why. ``sheets``: titles of drawings that several
+    figures share.
+    """
 
     key: str
     title: str
@@ -114,6 +119,7 @@ class Paper:
     figures: tuple[FigurePlan, ...] = ()
     claims: tuple[Claim, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    sheets: Mapping[str, str] = field(default_factory=dict)
 
 
 def paper_of(row: Row) -> str:

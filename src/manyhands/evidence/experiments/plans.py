@@ -44,6 +44,8 @@
         panels:
           - {row: conal/chu2021_synthetic, extra: true_common, title: true}
           - {row: conal/chu2021_synthetic, extra: learnt_common, title: learnt}
+        sheet: common                 # any figure may share a drawing with others; optional
+    sheets: {common: "Common confusion, by data set"}   # titles of such drawings
 
 `manyhands.evidence.experiments.tables` says how a table describes its rows.
 """
@@ -106,9 +108,13 @@ def read_table(document: Document, where: Where) -> TablePlan:
 
 
 def read_figure(
-    document: Document, where: Where, rows: Sequence[str], tables: Iterable[str]
+    document: Document,
+    where: Where,
+    rows: Sequence[str],
+    tables: Iterable[str],
+    sheets: Iterable[str],
 ) -> FigurePlan:
-    """Read and check a figure; ``rows`` and ``tables`` are the ids that it may name."""
+    """Read and check a figure; ``rows``, ``tables`` and ``sheets`` are the ids that it may name."""
     given = document.at(where)
     kind = given.get("kind") if isinstance(given, dict) else None
     if kind not in FIGURES:
@@ -119,7 +125,7 @@ def read_figure(
             "a figure of kind history draws every epoch and chooses none; leave selection out",
         )
     required, optional = FIGURES[kind]
-    required = ["id", "title", "kind", *required]
+    required, optional = ["id", "title", "kind", *required], {**optional, "sheet": ""}
     fields = document.mapping(where, required=required, optional=optional)
     texts = [name for name in (*required, "metric") if name in fields and name != "panels"]
     check_texts(document, where, fields, texts, [name for name in _PARTS if name in fields])
@@ -128,6 +134,8 @@ def read_figure(
         document.check_metric((*where, "metric"), fields["metric"])
     if fields.get("x_absent") is not None:
         document.number((*where, "x_absent"), -1e300)
+    if fields["sheet"]:
+        _check_known(document, (*where, "sheet"), fields["sheet"], sheets)
     if kind in CURVES:
         _check_curves(document, where, fields, tables)
     panels = tuple(
@@ -144,15 +152,19 @@ def read_figure(
 def _check_curves(
     document: Document, where: Where, fields: Mapping[str, Any], tables: Iterable[str]
 ) -> None:
-    table = fields["table"]
-    if table not in tables:
-        listed = f"it has {', '.join(sorted(tables))}" if tables else "it has none"
-        hint = did_you_mean(table, tables)
-        document.fail((*where, "table"), f"this file has no table {table!r}{hint}; {listed}")
+    _check_known(document, (*where, "table"), fields["table"], tables)
     if not isinstance(fields.get("log", False), bool):
         document.fail((*where, "log"), f"log is {fields['log']!r}; write true or false")
     if fields.get("stage") is not None:
         check_texts(document, where, fields, ("stage",), ())
+
+
+def _check_known(document: Document, where: Where, name: str, known: Iterable[str]) -> None:
+    """Refuse the name of a table or sheet that the file lacks."""
+    if name not in known:
+        listed = f"it has {', '.join(sorted(known))}" if known else "it has none"
+        hint = did_you_mean(str(name), known)
+        document.fail(where, f"this file has no {where[-1]} {name!r}{hint}; {listed}")
 
 
 def _read_level(document: Document, where: Where) -> Level:
@@ -200,11 +212,20 @@ def check_texts(
                 document.fail((*where, name, i), f"{name} holds {value!r}; write texts, quoted")
 
 
-def check_ids(document: Document) -> None:
+def check_ids(document: Document, figures: Sequence[FigurePlan], sheets: Iterable[str]) -> None:
     """Refuse repeated ids and ids with "/", since rows and file names contain them."""
+    taken = "is taken, or has a '/'; choose another"
     seen: set[str] = set()
     for where in [*places(document, "tables"), *places(document, "figures")]:
         name = document.at((*where, "id"))
         if name in seen or "/" in name:
-            document.fail((*where, "id"), f"the id {name!r} is taken, or has a '/'; choose another")
+            document.fail((*where, "id"), f"the id {name!r} {taken}")
         seen.add(name)
+    alone = {figure.id for figure in figures if not figure.sheet}
+    for name in sheets:
+        if name in alone or "/" in name:
+            document.fail(("sheets", name), f"the sheet {name!r} {taken}")
+        if all(figure.sheet != name for figure in figures):
+            document.fail(
+                ("sheets", name), f"no figure has sheet: {name}; add it, or drop the sheet"
+            )

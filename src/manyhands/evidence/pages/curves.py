@@ -60,7 +60,7 @@ def curve_blocks(
         )
         top = 100.0 if is_share(plan.metric) else math.inf
         drawing = draw_lines(panels, description, bands=True, log=plan.log, top=top)
-        blocks.append(Figure(file, drawing, _curve_caption(plan)))
+        blocks.append(Figure(file, drawing, plan.title, _legend(plan)))
     if tables:
         stage = f", stage {plan.stage}" if plan.stage else ""
         reading = (
@@ -82,11 +82,12 @@ def _lacking(
     return absent + [level.extra for level in plan.levels if not levels[level.label]]
 
 
-def _curve_caption(plan: FigurePlan) -> str:
-    caption = f"{plan.title}. Lines: mean over seeds; bands: ± one standard deviation"
-    # A logarithmic axis has no place for 0, and a mean less its standard deviation may be negative.
-    axis = "; logarithmic axis, which cuts bands and leaves out 0 and less" if plan.log else ""
-    return f"{caption}{axis}."
+def _legend(plan: FigurePlan) -> list[str]:
+    legend = ["Lines: mean over seeds; bands: ± one standard deviation."]
+    if plan.log:
+        # It has no place for 0, and a mean less its standard deviation may be negative.
+        legend.append("A logarithmic axis cuts bands and leaves out 0 and less.")
+    return legend
 
 
 def _curves(

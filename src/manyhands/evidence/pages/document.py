@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import raise_missing_extra
+
+if TYPE_CHECKING:
+    from manyhands.evidence.pages.drawings import Drawing
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,19 @@ class Figure:
     """A drawing: a file beside a Markdown page, inline in an HTML page."""
 
     file: str
-    svg: str
-    caption: str
+    drawing: Drawing
+    title: str
+    legend: Sequence[str]
+
+    @property
+    def svg(self) -> str:
+        """The drawing as a whole SVG document."""
+        return self.drawing.svg
+
+    @property
+    def caption(self) -> str:
+        """The title, and sentences on how to read the drawing."""
+        return " ".join([f"{self.title}.", *self.legend])
 
 
 Block = Heading | Paragraph | Items | Table | Figure
@@ -93,8 +107,9 @@ def _block_markdown(block: Block) -> str:
         case Table(header, rows):
             lines = [header, ["---"] * len(header), *rows]
             return "\n".join(f"| {' | '.join(_escape(cell) for cell in line)} |" for line in lines)
-        case Figure(file, _, caption):
-            return f"![{_escape(caption)}]({file})\n\n{_escape(caption)}"
+        case Figure():
+            caption = _escape(block.caption)
+            return f"![{caption}]({block.file})\n\n{caption}"
 
 
 def _escape(text: Any) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from markupsafe import Markup
 
-from manyhands.report.charts import nice_ticks
+from manyhands.report.charts import log_ticks, nice_ticks
 from manyhands.report.words import short
 
 WIDTH, HEIGHT = 380, 260
@@ -23,11 +23,11 @@ COLOURS = 8
 ACROSS = 3
 """Panels of lines side by side."""
 
+SHEET, HEADING = 1330, 26
+"""Width of a sheet of drawings, and height of the title of each."""
+
 MOST_DOTS = 30
 """Points of a line that are marked; more would hide it."""
-
-DECADES = 8
-"""Ticks of a logarithmic axis."""
 
 STYLE = Markup("""<style>
 .figure { --ink: #16191d; --quiet: #58626d; --rule: #dde1e6; --paper: #ffffff; --heat: #2a6cb0;
@@ -55,6 +55,27 @@ fill: var(--quiet); }
         for k in range(COLOURS)
     )
 )
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Shapes within a width and a height in pixels; ``description`` is the alternative text."""
+
+    width: int
+    height: int
+    shapes: Markup
+    description: str
+
+    @property
+    def svg(self) -> str:
+        """The drawing as a whole SVG document."""
+        return str(
+            Markup(
+                '<svg xmlns="http://www.w3.org/2000/svg" class="figure" viewBox="0 0 {0} {1}" '
+                'width="{0}" height="{1}" role="img" aria-label="{2}">\n{3}\n'
+                '<rect class="back" width="{0}" height="{1}"/>\n{4}\n</svg>\n'
+            ).format(self.width, self.height, self.description, STYLE, self.shapes)
+        )
 
 
 @dataclass(frozen=True)
@@ -118,7 +139,7 @@ def draw_lines(
     bands: bool = False,
     log: bool = False,
     top: float = math.inf,
-) -> str:
+) -> Drawing:
     """Draw panels of lines side by side on one scale, with one legend beneath.
 
     Parameters
@@ -137,8 +158,7 @@ def draw_lines(
 
     Returns
     -------
-    str
-        A whole SVG document.
+    Drawing
     """
     points = [p for panel in panels for line in panel.series.values() for p in line]
     xs = Scale(_x_ticks([p.x for p in points]))
@@ -158,27 +178,7 @@ def draw_lines(
     height = HEIGHT * math.ceil(len(panels) / ACROSS)
     legend, legend_height = _legend(names, levels, width)
     parts.append(_moved(0, legend, height))
-    return _document(width, height + legend_height, parts, description)
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten that enclose [low, high], above 0; with 2 and 5 times them on a short axis.
-
-    Examples
-    --------
-    >>> log_ticks(1.7, 30), log_ticks(2, 700)
-    ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 10.0, 100.0, 1000.0])
-    """
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    last = max(last, first + 1)
-    step = math.ceil((last - first) / DECADES)
-    powers = range(first, last + step, step)
-    if high / low > 100:
-        return [float(f"1e{power}") for power in powers]
-    ticks = [float(f"{m}e{power}") for power in powers for m in (1, 2, 5)]
-    start = max(k for k, tick in enumerate(ticks) if tick <= low)
-    stop = next(k for k, tick in enumerate(ticks) if tick >= high and k > start)
-    return ticks[start : stop + 1]
+    return Drawing(width, height + legend_height, Markup("\n").join(parts), description)
 
 
 def _x_ticks(xs: Sequence[float]) -> list[float]:
@@ -200,7 +200,7 @@ def _y_ticks(
     return nice_ticks(min(*ends, *heights), min(top, max(*ends, *heights)), 5)
 
 
-def draw_matrices(panels: Sequence[Matrix], description: str) -> str:
+def draw_matrices(panels: Sequence[Matrix], description: str) -> Drawing:
     """Draw square matrices side by side, in lines, as heat maps; 0 is blank and 1 is full.
 
     Parameters
@@ -211,8 +211,7 @@ def draw_matrices(panels: Sequence[Matrix], description: str) -> str:
 
     Returns
     -------
-    str
-        A whole SVG document.
+    Drawing
     """
     parts, left, top, right, bottom = [], 0, 0, 0, 0
     for panel in panels:
@@ -223,7 +222,22 @@ def draw_matrices(panels: Sequence[Matrix], description: str) -> str:
         parts.append(_moved(left, _heat_map(panel), top))
         left += width
         right, bottom = max(right, left), max(bottom, top + TOP + NAMES + size * CELL)
-    return _document(right, bottom, parts, description)
+    return Drawing(right, bottom, Markup("\n").join(parts), description)
+
+
+def gather(drawings: Mapping[str, Drawing]) -> Drawing:
+    """Put drawings, title -> drawing, on one sheet: side by side, in lines."""
+    parts, left, top, right, bottom = [], 0, 0, 0, 0
+    for title, drawing in drawings.items():
+        width = max(drawing.width, NAMES + 7 * len(title))
+        if left and left + width > SHEET:
+            left, top = 0, bottom
+        parts.append(_moved(left, _text(NAMES, 18, title, "title", "start"), top))
+        parts.append(_moved(left, drawing.shapes, top + HEADING))
+        left += width
+        right, bottom = max(right, left), max(bottom, top + HEADING + drawing.height)
+    description = ". ".join(drawing.description for drawing in drawings.values())
+    return Drawing(right, bottom, Markup("\n").join(parts), description)
 
 
 def _panel_of_lines(
@@ -374,13 +388,3 @@ def _y(value: float, scale: Scale) -> float:
 
 def _round(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
-
-
-def _document(width: int, height: int, parts: Sequence[Markup], description: str) -> str:
-    return str(
-        Markup(
-            '<svg xmlns="http://www.w3.org/2000/svg" class="figure" viewBox="0 0 {0} {1}" '
-            'width="{0}" height="{1}" role="img" aria-label="{2}">\n{3}\n'
-            '<rect class="back" width="{0}" height="{1}"/>\n{4}\n</svg>\n'
-        ).format(width, height, description, STYLE, Markup("\n").join(parts))
-    )

@@ -1,4 +1,4 @@
-"""A paper's figures: points over parameters, and heat maps; curves are in `curves`."""
+"""A paper's figures: points over parameters, heat maps, and sheets; curves are in `curves`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from manyhands.evidence.pages.document import (
     Section,
     Table,
 )
-from manyhands.evidence.pages.drawings import Lines, Matrix, Point, draw_lines, draw_matrices
+from manyhands.evidence.pages.drawings import (
+    Lines,
+    Matrix,
+    Point,
+    draw_lines,
+    draw_matrices,
+    gather,
+)
 from manyhands.evidence.pages.verdicts import by_seed
 from manyhands.evidence.pages.words import (
     DASH,
@@ -33,6 +40,34 @@ from manyhands.evidence.records.records import SHARES, Record
 if TYPE_CHECKING:
     from manyhands.evidence.experiments.papers import FigurePlan, Paper
     from manyhands.evidence.experiments.rows import Row
+
+
+def figure_sections(
+    paper: Paper, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
+) -> list[Section]:
+    """Draw all figures of a paper; those of a sheet follow it, without a drawing of their own."""
+    sections: list[Section] = []
+    for file in dict.fromkeys(figure_file(paper, plan) for plan in paper.figures):
+        plans = [plan for plan in paper.figures if figure_file(paper, plan) == file]
+        found = [figure_section(paper, plan, rows, runs) for plan in plans]
+        sheet = plans[0].sheet
+        sections += _on_a_sheet(paper.sheets[sheet], found) if sheet else found
+    return sections
+
+
+def _on_a_sheet(title: str, sections: Sequence[Section]) -> list[Section]:
+    """Gather the drawings of sections in one, ahead of what else the sections have."""
+    drawn = [block for section in sections for block in section.blocks if isinstance(block, Figure)]
+    if not drawn:
+        return [*sections]
+    legend = dict.fromkeys(sentence for figure in drawn for sentence in figure.legend)
+    drawing = gather({figure.title: figure.drawing for figure in drawn})
+    sheet = Section(title, [Figure(drawn[0].file, drawing, title, list(legend))])
+    rest = [
+        Section(section.title, [b for b in section.blocks if not isinstance(b, Figure)])
+        for section in sections
+    ]
+    return [sheet, *(section for section in rest if section.blocks)]
 
 
 def figure_section(
@@ -67,9 +102,9 @@ def _lines(
     tables.insert(0, Paragraph(f"{measure}, by {plan.x_label}: mean ± sd (seeds)."))
     if not panels:
         return [Paragraph("No finished run yet."), *tables]
-    caption = f"{plan.title}. Points: mean over seeds; bars: ± one standard deviation."
+    legend = ["Points: mean over seeds; bars: ± one standard deviation."]
     description = f"{plan.title}: {measure} by {plan.x_label}; the table beneath has the numbers"
-    return [Figure(file, draw_lines(panels, description), caption), *tables]
+    return [Figure(file, draw_lines(panels, description), plan.title, legend), *tables]
 
 
 def _series(
@@ -105,7 +140,6 @@ def _points_table(
 
 
 def _matrices(plan: FigurePlan, file: str, runs: Mapping[str, Sequence[Record]]) -> list[Block]:
-
     panels, missing, seeds = [], [], set[int]()
     for panel in plan.panels:
         found = [run for run in runs.get(panel.row, []) if panel.extra in run.extra]
@@ -119,8 +153,8 @@ def _matrices(plan: FigurePlan, file: str, runs: Mapping[str, Sequence[Record]])
     blocks: list[Block] = []
     if panels:
         of = ", ".join(map(str, sorted(seeds)))
-        caption = f"{plan.title}. Rows: true class; columns: given class; seed {of}."
-        blocks.append(Figure(file, draw_matrices(panels, plan.title), caption))
+        legend = [f"Rows: true class; columns: given class; seed {of}."]
+        blocks.append(Figure(file, draw_matrices(panels, plan.title), plan.title, legend))
     if missing:
         blocks.append(Items("No finished run with:", missing))
     return blocks

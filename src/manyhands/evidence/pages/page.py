@@ -52,7 +52,8 @@ def write_results(
         Those of other papers are left out.
     records : iterable of Record
     out : str or Path
-        Folder; gets ``<paper>.md``, ``<paper>.html`` and ``<paper>-<figure>.svg``.
+        Folder; gets ``<paper>.md``, ``<paper>.html`` and ``<paper>-<figure>.svg``, or
+        ``<paper>-<sheet>.svg`` with several figures.
     formats : sequence of {"md", "html"}
     adoptions : Adoptions, optional
         Which runs of earlier code count as of later code.
@@ -119,9 +120,9 @@ def make_page(
     sections = [table_section(paper, plan, of_paper, runs) for plan in paper.tables]
     if paper.figures:
         # Drawing needs markupsafe, of the extra 'report'; a page without figures does not.
-        from manyhands.evidence.pages.figures import figure_section
+        from manyhands.evidence.pages.figures import figure_sections
 
-        sections += [figure_section(paper, plan, of_paper, runs) for plan in paper.figures]
+        sections += figure_sections(paper, of_paper, runs)
     if paper.claims:
         sections.append(_claim_section(paper, own, runs))
     sections.append(gap_section(list(own.values()), latest, paper.unavailable))

@@ -89,5 +89,5 @@ def in_order(planned: Sequence[str], found: Iterable[str]) -> list[str]:
 
 
 def figure_file(paper: Paper, plan: FigurePlan) -> str:
-    """Name the file of a figure."""
-    return f"{paper.key}-{plan.id}.svg"
+    """Name the file of a figure's drawing, which is that of its sheet if it is on one."""
+    return f"{paper.key}-{plan.sheet or plan.id}.svg"
