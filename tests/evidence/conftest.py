@@ -20,19 +20,19 @@ def experiments():
     return load_experiments(EXPERIMENTS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def paper(experiments, request):
-    """The paper that a module of tests names as its ``PAPER``."""
-    return experiments[1][request.module.PAPER]
+    """The paper that a class or module of tests names as its ``PAPER``."""
+    return experiments[1][(request.cls or request.module).PAPER]
 
 
-@pytest.fixture(scope="module")
-def mine(experiments, request):
+@pytest.fixture(scope="class")
+def mine(experiments, paper):
     """Its rows."""
-    return [row for row in experiments[0] if row.paper == request.module.PAPER]
+    return [row for row in experiments[0] if row.paper == paper.key]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def by_id(mine):
     """Its rows by the second part of their ids, without the paper's key."""
     return {row.id.partition("/")[2].partition("_")[2]: row for row in mine}

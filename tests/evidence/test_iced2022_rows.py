@@ -54,7 +54,7 @@ WARMED_UP_ON = {"Trad-I": TRAINING_SIZES, "Trad-II": (2043, 103, 507), "ICED-w":
 """Instances of Table 3."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def printed(mine):
     """Accuracy and F1 of Table 2, by label."""
     rows = {(row.label, row.column): row for row in mine if row.table == "iced2022/table2"}
