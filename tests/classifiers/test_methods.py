@@ -208,8 +208,13 @@ def test_annotations_of_one_class_can_be_scored():
     ones = np.where(A == 1, 1, -1)
     some = (ones >= 0).any(axis=1)
     table = AnnotationTable.from_matrix(ones[some], classes=[0, 1, 2])
-    assert model.score(X[some], table) == pytest.approx(model.score(X[some], ones[some]))
-    assert model.score(X[some], table) < 0
+    likelihood = model.annotation_log_likelihood(X[some], table)
+    assert likelihood == pytest.approx(model.annotation_log_likelihood(X[some], ones[some]))
+    assert likelihood < 0
+    says_one = np.mean(model.predict(X[some]) == 1)
+    assert model.score(X[some], table) == model.score(X[some], ones[some]) == says_one
+    # A table that holds one class only, as its vocabulary says, too.
+    assert model.score(X[some], AnnotationTable.from_matrix(ones[some])) == says_one
 
 
 def test_labels_of_one_class_are_told_before_a_scikit_learn_classifier_is():
@@ -376,7 +381,7 @@ def test_a_weight_of_two_is_twice_the_annotation_and_zero_is_none():
 
 
 def test_grid_search_needs_no_gold(demo):
-    """With a table as y, the default score is the likelihood of the left-out rows' annotations."""
+    """With a table as y, the default score is agreement with the left-out rows' annotations."""
     search = GridSearchCV(
         CrowdLayerClassifier(max_epochs=4, random_state=0), {"lr": [1e-6, 1e-2]}, cv=2
     ).fit(demo.X_train, demo.annotations)
@@ -384,17 +389,18 @@ def test_grid_search_needs_no_gold(demo):
 
 
 @pytest.mark.parametrize("second", [None, LogisticRegression(max_iter=300)])
-def test_score_against_annotations_by_hand(second):
+def test_likelihood_of_annotations_by_hand(second):
     X, A, y = make_crowd_problem()
     model = AggregatedClassifier(DawidSkene(), second, **QUICK).fit(X, A)
     assert model.score(X, y) == np.mean(model.predict(X) == y)
     proba = model.predict_annotation_proba(X)
     rows, columns = np.nonzero(A >= 0)
     expected = np.log(proba[rows, columns, A[rows, columns]]).mean()
-    assert model.score(X, A) == pytest.approx(expected, rel=1e-5)
-    assert model.score(X, AnnotationTable.from_matrix(A)) == pytest.approx(expected, rel=1e-5)
+    likelihood = model.annotation_log_likelihood
+    assert likelihood(X, A) == pytest.approx(expected, rel=1e-5)
+    assert likelihood(X, AnnotationTable.from_matrix(A)) == pytest.approx(expected, rel=1e-5)
     with pytest.warns(UserWarning, match=r"5, 6, 7, \.\.\. \(5\) were not seen in fit"):
-        wider = model.score(X, np.hstack([A, A]))
+        wider = likelihood(X, np.hstack([A, A]))
     new = model.predict_proba(X) @ model.pooled_confusion_
     assert wider == pytest.approx((expected + np.log(new[rows, A[rows, columns]]).mean()) / 2)
 

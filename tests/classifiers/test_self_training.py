@@ -68,7 +68,8 @@ def test_no_round_is_the_estimator():
     model = SelfTrainingCrowdClassifier(base(), n_rounds=0).fit(X, A)
     np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
     assert model.augmented_annotations_.equals(AnnotationTable.from_matrix(A))
-    assert model.score(X, A) == plain.score(X, A)
+    likelihood = model.annotation_log_likelihood(X, A)
+    assert likelihood == plain.annotation_log_likelihood(X, A)
 
 
 def test_a_round_by_hand():
@@ -897,11 +898,12 @@ def test_an_estimator_of_ones_own_needs_little():
         model.fit(X, A)
 
 
-def test_scores_are_of_what_was_observed():
+def test_the_likelihood_is_of_what_was_observed():
     X, A, _ = make_crowd_problem()
     model = DASCClassifier(base(), n_rounds=1, random_state=0).fit(X, A)
     augmented = model.augmented_annotations_
-    assert model.score(X, augmented) == model.score(X, augmented.observed)
+    likelihood = model.annotation_log_likelihood
+    assert likelihood(X, augmented) == likelihood(X, augmented.observed)
 
 
 def test_marks_survive_a_file_and_are_not_lost_unseen(tmp_path):

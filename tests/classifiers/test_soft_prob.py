@@ -99,7 +99,7 @@ def test_everyone_is_expected_to_say_what_the_classifier_says():
         np.testing.assert_allclose(given, np.stack([proba, proba], axis=1), atol=1e-6)
         rows, columns = np.nonzero(A >= 0)
         by_hand = np.log(proba[rows, A[rows, columns]]).mean()
-        assert model.score(X, A) == pytest.approx(by_hand, rel=1e-5)
+        assert model.annotation_log_likelihood(X, A) == pytest.approx(by_hand, rel=1e-5)
         with pytest.warns(UserWarning, match="99"):
             new = model.predict_annotation_proba(X, [99])
         np.testing.assert_allclose(new[:, 0], proba, atol=1e-6)

@@ -321,7 +321,8 @@ def test_instances_may_be_dicts_and_outputs_may_have_logits(tokens, classifier, 
     assert (model.predict_proba(arrays) == proba).all()
     again = classifier(Named(), **ONE_EPOCH).fit(arrays, A)
     assert again.predict_proba(arrays).shape == proba.shape
-    assert model.score(arrays, A) == model.score(Items(ids), A)
+    likelihood = model.annotation_log_likelihood
+    assert likelihood(arrays, A) == likelihood(Items(ids), A)
     loaded = load(model.save(tmp_path / "model"), backbone=Named())
     assert (loaded.predict_proba(arrays) == proba).all()
     arrays["attention_mask"].flags.writeable = False  # As pandas returns its columns.

@@ -369,7 +369,7 @@ def test_pairs_are_cells_of_the_grid(model):
         observed, grid[table.instance, table.annotator], rtol=1e-4, atol=1e-6
     )
     expected = np.log(observed[np.arange(len(observed)), table.label].astype(float)).mean()
-    assert model.score(X, table) == pytest.approx(expected, rel=1e-5)
+    assert model.annotation_log_likelihood(X, table) == pytest.approx(expected, rel=1e-5)
     positions = np.arange(3)
     by_grid = Fake(grid, range(3))
     assert summarize(table, classifier=model, X=X)["unexpected"]["n"] == table.n_annotations
@@ -408,20 +408,21 @@ def test_batches_of_instances_equal_all_at_once(monkeypatch):
     X, A, _ = make_crowd_problem()
     A[::4] = -1
     model = CrowdLayerClassifier(**SMALL).fit(X, A)
-    whole, score = model.predict_observed_proba(X, A), model.score(X, A)
+    whole, likelihood = model.predict_observed_proba(X, A), model.annotation_log_likelihood(X, A)
     monkeypatch.setattr("manyhands.fitting.prediction.PREDICT_BATCH", 7)
     np.testing.assert_allclose(model.predict_observed_proba(X, A), whole, rtol=1e-5)
-    assert model.score(X, A) == pytest.approx(score, rel=1e-6)
+    assert model.annotation_log_likelihood(X, A) == pytest.approx(likelihood, rel=1e-6)
 
 
-def test_weights_count_in_the_score():
+def test_weights_count_in_the_likelihood():
     X, A, _ = make_crowd_problem()
     model = CrowdLayerClassifier(**SMALL).fit(X, A)
     table = AnnotationTable.from_matrix(A)
     weights = np.linspace(0.5, 4, table.n_annotations)
     given = model.predict_observed_proba(X, table)[np.arange(table.n_annotations), table.label]
     expected = (weights * np.log(given)).sum() / weights.sum()
-    assert model.score(X, replace(table, weights=weights)) == pytest.approx(expected, rel=1e-5)
+    weighted = replace(table, weights=weights)
+    assert model.annotation_log_likelihood(X, weighted) == pytest.approx(expected, rel=1e-5)
 
 
 class Stranger(LogisticRegression):

@@ -15,9 +15,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from manyhands.annotations.digests import InstanceDigests
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.exceptions import AnnotationError, all_or_nothing
-from manyhands.fitting import prediction
+from manyhands.fitting import scoring
 from manyhands.fitting.context import Watch
 from manyhands.fitting.members import save_members
 from manyhands.fitting.parameters import refuse_classes
@@ -43,7 +44,9 @@ def _members_have(method: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class AveragedCrowdClassifier(
+    scoring.ScoreMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
+):
     """Average the class probabilities of several classifiers: methods, seeds or fold models.
 
     Every member counts the same. `fit` trains them all on the same annotations. `of_fitted`
@@ -190,6 +193,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
                     takes_watch = watch is not None and has_fit_parameter(member, "watch")
                     member.fit(X, table, **({"watch": watch} if takes_watch else {}))
             self._set_fitted(members)
+            self.training_instances_ = InstanceDigests.of(y, table)
             warn_of_lost_classes(self, X, table)
         return self
 
@@ -246,6 +250,9 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
             delattr(self, name)  # Of an earlier fit.
         self.estimators_ = members
         self.history_ = History()
+        seen = [m.training_instances_ for m in members if hasattr(m, "training_instances_")]
+        if seen:
+            self.training_instances_ = InstanceDigests.union(seen)
         for name in ("classes_", "annotators_", "n_annotators_", *SET_WITH_FEATURES):
             if hasattr(first, name):
                 setattr(self, name, getattr(first, name))
@@ -291,19 +298,17 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
         """
         return self._mean("predict_observed_proba", X, y).astype(np.float32)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy against gold labels, or mean log likelihood of annotations.
+    @_members_have("predict_observed_proba")  # type: ignore[untyped-decorator]
+    def annotation_log_likelihood(self, X: Any, y: Any) -> float:
+        """Log likelihood of the observed annotations under the mean probabilities; mean, in nats.
 
-        See `BaseCrowdClassifier.score`; the likelihood is that of the mean probabilities.
+        Available if all members have ``predict_observed_proba``.
         """
         check_is_fitted(self, "estimators_")
-        if prediction.is_gold(y):
-            y = prediction.read_gold(X, y, self.classes_)
-            return float(super().score(X, y, sample_weight))
-        table = prediction.observed_annotations(X, y, self.classes_, sample_weight)
+        table = scoring.observed_annotations(X, y, self.classes_)
         log_proba = floored_log(self.predict_observed_proba(X, table).astype(np.float64))
         blocks = iter([(np.arange(table.n_annotations), log_proba)])
-        return prediction.mean_log_proba(blocks, table, self.classes_)
+        return scoring.mean_log_proba(blocks, table)
 
     # -- saving ---------------------------------------------------------------------------------
 

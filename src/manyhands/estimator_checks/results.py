@@ -18,7 +18,9 @@ from manyhands.estimator_checks.problem import (
     make_crowd_problem,
     quick_clone,
 )
+from manyhands.exceptions import ModelChoiceWarning
 from manyhands.fitting import BaseCrowdClassifier
+from manyhands.metrics import accuracy, vote_agreement
 from manyhands.models import load
 from manyhands.typing import FloatArray
 
@@ -146,6 +148,28 @@ def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
         np.testing.assert_array_equal(fitted.confusion_, loaded.confusion_)
 
 
+def check_score(estimator: BaseCrowdClassifier) -> None:
+    """``score`` is agreement with annotations, and warns of training instances; or accuracy."""
+    X, A, y = make_crowd_problem(n=60)
+    table = AnnotationTable.from_matrix(A, instances=[f"img{i}" for i in range(60)])
+    fitted = quick_clone(estimator).fit(X[:48], table[:48])
+    predicted = fitted.predict(X[48:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ModelChoiceWarning)
+        score = fitted.score(X[48:], table[48:])
+        assert score == fitted.score(X[48:], A[48:]) == vote_agreement(predicted, table[48:])
+        assert fitted.score(X[48:], y[48:]) == accuracy(y[48:], predicted)
+        if hasattr(fitted, "predict_observed_proba"):
+            given = fitted.predict_observed_proba(X[48:], table[48:])
+            own = given[np.arange(len(given)), table[48:].label].astype(float)
+            likelihood = fitted.annotation_log_likelihood(X[48:], table[48:])
+            np.testing.assert_allclose(likelihood, np.log(own).mean(), rtol=1e-4)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted.score(X[47:], table[47:])
+    assert [w.category for w in caught] == [ModelChoiceWarning], "in sample, and no warning"
+
+
 def check_cross_validation(estimator: BaseCrowdClassifier) -> None:
     """A table passes as y through scikit-learn's ``cross_validate``."""
     X, A, _ = make_crowd_problem()
@@ -169,7 +193,9 @@ def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         proba = fitted.predict_annotation_proba(X, [3, 99])
-        score = fitted.score(X, AnnotationTable.from_matrix(A, annotators=[0, 1, 2, 3, 99]))
+        likelihood = fitted.annotation_log_likelihood(
+            X, AnnotationTable.from_matrix(A, annotators=[0, 1, 2, 3, 99])
+        )
     assert any("99" in str(warning.message) for warning in caught), "no warning names 99"
     assert proba.shape == (len(X), 2, 3)
     np.testing.assert_allclose(proba.sum(axis=2), 1.0, rtol=1e-5)
@@ -185,7 +211,7 @@ def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
     every[:, 4] = expected
     rows, columns = np.nonzero(A >= 0)
     by_hand = np.log(every[rows, columns, A[rows, columns]]).mean()
-    np.testing.assert_allclose(score, by_hand, rtol=1e-4)
+    np.testing.assert_allclose(likelihood, by_hand, rtol=1e-4)
 
 
 def check_class_balance(estimator: BaseCrowdClassifier) -> None:

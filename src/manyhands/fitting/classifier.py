@@ -19,7 +19,7 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
-from manyhands.fitting import prediction, template
+from manyhands.fitting import prediction, scoring, template
 from manyhands.fitting.callbacks import make_callbacks
 from manyhands.fitting.context import AnyFit, Watch
 from manyhands.fitting.optimizer import make_adam
@@ -36,6 +36,7 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaseCrowdClassifier(  # type: ignore[call-arg]
+    scoring.ScoreMixin,
     ClassifierMixin,
     TransformerMixin,
     BaseEstimator,
@@ -104,6 +105,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         annotations in that class. It is what the model expects of a new annotator.
     heard_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
+    training_instances_ : InstanceDigests
+        By which `score` recognises training instances. It is not saved.
     best_epoch_ : int
         With ``validation``: the epoch (from 1) that was kept.
     best_stage_ : str
@@ -353,32 +356,16 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         check_is_fitted(self, "module_")
         return prediction.apply(self, self.module_.classifier.embed, X).cpu().numpy()
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy against gold labels, or how well annotations are explained.
+    def annotation_log_likelihood(self, X: Any, y: Any) -> float:
+        """Mean log likelihood, in nats, of the observed annotations (without pseudo-annotations).
 
-        Parameters
-        ----------
-        X : as in `fit`
-        y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
-            (n_samples, n_annotators) array, for the mean log likelihood of the observed
-            annotations (pseudo-annotations excluded). ``GridSearchCV`` and ``cross_validate``
-            maximise the latter where there are no gold labels. New annotators are treated as in
-            `predict_annotation_proba`.
-        sample_weight : array of shape (n_samples,), optional
-            For accuracy only.
-
-        Raises
-        ------
-        AnnotationError
-            If a class was not present in `fit`.
+        It rates calibration and the model of the annotators; to choose among models, see `score`.
+        Parameters and errors are those of `predict_observed_proba`.
         """
-        if prediction.is_gold(y):
-            y = prediction.read_gold(X, y, self.classes_)
-            return float(super().score(X, y, sample_weight))
-        table = prediction.observed_annotations(X, y, self.classes_, sample_weight)
+        table = scoring.observed_annotations(X, y, self.classes_)
         columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
         blocks = self._observed_log_proba(X, table, columns[table.annotator])
-        return prediction.mean_log_proba(blocks, table, self.classes_)
+        return scoring.mean_log_proba(blocks, table)
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.

@@ -10,15 +10,11 @@ import torch
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
-from manyhands.annotations.target import in_order_of_rows, matched
-from manyhands.exceptions import AnnotationError
-from manyhands.fitting.reading import check_rows, read_features
-from manyhands.inference.inputs import check_annotations
+from manyhands.fitting.reading import read_features
 from manyhands.inference.probability import floored_log
 from manyhands.nn import CrowdModule
 from manyhands.training import Features
-from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+from manyhands.typing import FloatArray, IntArray
 
 PREDICT_BATCH = 1024
 """Number of instances that a network predicts at once."""
@@ -159,57 +155,3 @@ def new_annotator_proba(model: Any, logits: Tensor) -> FloatArray:
     proba = logits.double().softmax(dim=1).cpu().numpy()
     pooled = getattr(model, "pooled_confusion_", None)
     return cast(FloatArray, proba if pooled is None else proba @ pooled)
-
-
-# -- the inputs and the result of `score` ---------------------------------------------------------
-
-
-def is_gold(y: Any) -> bool:
-    """Whether a target is one gold label per row, rather than annotations."""
-    return not isinstance(y, AnnotationTable) and np.ndim(y) < 2
-
-
-def read_gold(X: Any, y: Any, classes: AnyArray) -> Any:
-    """Gold labels of the rows of X; refused if some are missing."""
-    y = in_order_of_rows(X, y)
-    gold = as_values(y)
-    unknown = missing_mask(gold)
-    if MISSING not in classes:
-        unknown = unknown | equal_mask(gold, MISSING)
-    if unknown.any():
-        raise AnnotationError(
-            f"y has no gold label in row {np.flatnonzero(unknown)[0]} "
-            f"({np.asarray(gold[unknown]).tolist()[0]!r}); leave out such rows"
-        )
-    return y
-
-
-def observed_annotations(
-    X: Any, y: Any, classes: AnyArray, sample_weight: Any = None
-) -> AnnotationTable:
-    """Annotations of X to evaluate; pseudo-annotations are excluded, as a model made them."""
-    if sample_weight is not None:
-        raise AnnotationError(
-            "sample_weight applies to gold labels; give annotations their weights in the table "
-            "instead"
-        )
-    if isinstance(y, AnnotationTable):
-        table = matched(y, X)
-    else:
-        matrix = as_values(in_order_of_rows(X, y))
-        table = AnnotationTable.from_matrix(matrix, classes=classes)
-    check_rows(X, table)
-    table = table.observed
-    check_annotations(table, argument="y")
-    return table
-
-
-def mean_log_proba(
-    blocks: Iterator[tuple[IntArray, FloatArray]], table: AnnotationTable, classes: AnyArray
-) -> float:
-    """Mean log probability of a table's annotations, from the blocks of `observed_log_proba`."""
-    codes, _ = encode(table.classes, classes, argument="y", vocabulary_name="classes_")
-    labels, log_likelihood = codes[table.label], np.empty(table.n_annotations)
-    for rows, log_proba in blocks:
-        log_likelihood[rows] = log_proba[np.arange(len(rows)), labels[rows]]
-    return float(np.average(log_likelihood, weights=table.weight))

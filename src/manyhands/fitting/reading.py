@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import as_values, resolve
 from manyhands.annotations.ids import (
     are_shuffled,
@@ -339,14 +340,18 @@ def check_learnable(X: Any, table: AnnotationTable) -> None:
         )
 
 
-def set_vocabularies(model: Any, table: AnnotationTable) -> None:
-    """Discard an earlier fit, and set the classes and annotators of this one."""
+def set_vocabularies(model: Any, y: Any, table: AnnotationTable) -> None:
+    """Discard an earlier fit; set the classes, annotators and instances of this one.
+
+    ``table`` is what was read from ``y``.
+    """
     check_rule(model._rule, table.n_classes)
     for name in [n for n in vars(model) if n.endswith("_") and n not in SET_WITH_FEATURES]:
         delattr(model, name)
     model.classes_ = np.array(table.classes)
     model.annotators_ = np.array(table.annotators)
     model.n_annotators_ = table.n_annotators
+    model.training_instances_ = InstanceDigests.of(y, table)
 
 
 def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:

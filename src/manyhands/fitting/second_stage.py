@@ -100,7 +100,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         check_learnable(X, table)
         warn_of_telling_columns(X, table)
         X = as_fitted(self, X, reset=True)
-        set_vocabularies(self, table)
+        set_vocabularies(self, y, table)
         rng = np.random.default_rng(draw_seed(self.random_state))
         self.estimator_, belief = self._fit_second_stage(X, table, rng)
         set_annotator_attributes(self, table, belief)

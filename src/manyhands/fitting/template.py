@@ -75,7 +75,7 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annotat
     warn_of_telling_columns(X, table)
     X = read_features(model, X, reset=True)
     check_learnable(X, table)
-    set_vocabularies(model, table)
+    set_vocabularies(model, y, table)
     device = pick_device(model.device)
     seed = draw_seed(model.random_state)
     with isolated_rng(seed, device):

@@ -22,6 +22,7 @@ from manyhands.metrics.gold import (
 from manyhands.metrics.scorers import (
     VOTE_SCORERS,
     VoteScorer,
+    annotation_log_likelihood_scorer,
     corrected_vote_agreement_scorer,
     vote_agreement_scorer,
     vote_information_scorer,
@@ -45,6 +46,7 @@ __all__ = [
     "ReliabilityCurve",
     "VoteScorer",
     "accuracy",
+    "annotation_log_likelihood_scorer",
     "annotator_reliability",
     "balanced_accuracy",
     "brier_score",

@@ -7,6 +7,7 @@ Examples
     GridSearchCV(CrowdLayerClassifier(), {"lr": [1e-3, 1e-2]}, scoring=vote_agreement_scorer)
     cross_validate(model, X, table, scoring=VOTE_SCORERS)  # all of them, by name
     cross_validate(model, X, table, scoring=VOTE_SCORERS["vote_recall"])
+    cross_validate(model, X, table, scoring=annotation_log_likelihood_scorer)
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import as_values
 from manyhands.annotations.target import in_order_of_rows, matched
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, ModelChoiceWarning, warn_caller
 from manyhands.metrics.votes import (
     corrected_vote_agreement,
     vote_agreement,
@@ -31,6 +33,7 @@ from manyhands.metrics.votes import (
 __all__ = [
     "VOTE_SCORERS",
     "VoteScorer",
+    "annotation_log_likelihood_scorer",
     "corrected_vote_agreement_scorer",
     "vote_agreement_scorer",
     "vote_information_scorer",
@@ -43,8 +46,9 @@ class VoteScorer:
     """Score a fitted classifier by its predictions against annotations.
 
     Give it as ``scoring`` to `cross_validate`, `GridSearchCV` and the like. Larger is better. The
-    annotations must be of instances that the classifier was **not** fitted on; scikit-learn's folds
-    see to that, unless one instance stands in several rows.
+    annotations must be of instances that the classifier was **not** fitted on: in sample, the
+    figure means nothing. scikit-learn's folds see to that, unless one instance stands in several
+    rows.
 
     Parameters
     ----------
@@ -68,12 +72,77 @@ class VoteScorer:
         ------
         AnnotationError
             If y is one label per row, which scikit-learn's own scorers compare, or does not fit X.
+
+        Warns
+        -----
+        ModelChoiceWarning
+            If a classifier of this library (or the last step of a pipeline) was fitted on some of
+            these instances; see `BaseCrowdClassifier.score`.
         """
         table = _annotations(estimator, X, y)
+        warn_of_training_instances(estimator, y, table)
         return float(self.measure(np.asarray(estimator.predict(X)), table))
 
     def __repr__(self) -> str:
         return f"VoteScorer({self.measure.__name__})"
+
+
+def annotation_log_likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
+    """Mean log likelihood, in nats, of annotations under a fitted classifier.
+
+    It rates calibration and the model of the annotators rather than the classes predicted, and
+    orders classifiers far worse than `vote_agreement_scorer` does (``docs/model_choice.md``).
+
+    Parameters
+    ----------
+    estimator : fitted classifier with ``annotation_log_likelihood``
+        Or a Pipeline that ends in one.
+    X : as in ``predict``
+    y : AnnotationTable (matched with X by id), or array of shape (n_samples, n_annotators)
+
+    Raises
+    ------
+    AnnotationError
+        If the classifier has no such method, or y does not fit X.
+    """
+    if hasattr(estimator, "steps"):
+        X, estimator = estimator[:-1].transform(X), estimator.steps[-1][1]
+    if not hasattr(estimator, "annotation_log_likelihood"):
+        raise AnnotationError(
+            f"{type(estimator).__name__} has no annotation_log_likelihood; use "
+            "scoring=vote_agreement_scorer, which needs only predict"
+        )
+    return float(estimator.annotation_log_likelihood(X, y))
+
+
+def warn_of_training_instances(estimator: Any, y: Any, table: AnnotationTable) -> None:
+    """Warn if a fitted classifier is measured on annotated instances of its training.
+
+    Parameters
+    ----------
+    estimator : fitted classifier, or Pipeline or search with one
+        It is silent if it has no ``training_instances_``.
+    y : AnnotationTable or array
+        Annotations as the user gave them.
+    table : AnnotationTable
+        The same, as read.
+    """
+    while hasattr(estimator, "steps") or hasattr(estimator, "best_estimator_"):
+        ends = hasattr(estimator, "steps")
+        estimator = estimator.steps[-1][1] if ends else estimator.best_estimator_
+    training = getattr(estimator, "training_instances_", None)
+    if training is None:
+        return
+    scored = InstanceDigests.of(y, table)
+    n_shared = training.n_shared(scored)
+    if n_shared:
+        warn_caller(
+            f"{type(estimator).__name__} was fitted on {n_shared:,} of the {len(scored.ids):,} "
+            "annotated instances that it is measured on; in sample, agreement with annotations "
+            "means nothing, because it rewards memorised votes. Measure by left-out instances: "
+            "cross_validate, GridSearchCV, or manyhands.cross_predict",
+            ModelChoiceWarning,
+        )
 
 
 def _annotations(estimator: Any, X: Any, y: Any) -> AnnotationTable:

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from manyhands.annotations.digests import InstanceDigests
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.self_training.checks import check_parameters
 from manyhands.classifiers.self_training.guard import Guard
@@ -24,6 +25,7 @@ from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Watch
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
+from manyhands.fitting.scoring import ScoreMixin
 from manyhands.fitting.template import warn_of_lost_classes
 from manyhands.sampling.selectors import Selector
 from manyhands.training import History
@@ -36,7 +38,7 @@ def _kept_estimator_has(method: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class BaseSelfTraining(ScoreMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Base of classifiers that train another classifier in rounds.
 
     A subclass says what selects the annotations to add, in `_make_selector`. Once fitted, the
@@ -120,6 +122,7 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             guard.warn(type(self).__name__)
             training.unpredicted.warn(type(self).__name__)
             self._set_fitted(kept, training.history, guard.history)
+            self.training_instances_ = InstanceDigests.of(y, table)
             if hasattr(self.estimator_, "predict"):
                 warn_of_lost_classes(self.estimator_, X, table)
         return self
@@ -166,10 +169,13 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         return cast(FloatArray, self.estimator_.predict_observed_proba(X, y))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy against gold labels, or mean log likelihood of annotations."""
-        check_is_fitted(self, "estimator_")
-        return float(self.estimator_.score(X, y, sample_weight))
+    @_kept_estimator_has("annotation_log_likelihood")  # type: ignore[untyped-decorator]
+    def annotation_log_likelihood(self, X: Any, y: Any) -> float:
+        """Mean log likelihood, in nats, of the observed annotations.
+
+        Available if the estimator has the method.
+        """
+        return float(self.estimator_.annotation_log_likelihood(X, y))
 
     def save(self, folder: str | Path) -> Path:
         """Write the classifier of the kept round. `manyhands.load` returns that classifier.

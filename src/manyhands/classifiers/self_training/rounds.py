@@ -289,7 +289,7 @@ def _warm_start(estimator: Any, previous: Any) -> Any:
 def _validation_measures(validation: Any, fit: SelfTraining) -> dict[str, float]:
     """How well the round explains held-out annotations, or predicts gold labels."""
     if fit.held is not None:
-        return {"validation_nll": -float(fit.model.score(fit.X, fit.held))}
+        return {"validation_nll": -float(fit.model.annotation_log_likelihood(fit.X, fit.held))}
     if isinstance(validation, tuple | list):
         return {"validation_accuracy": float(fit.model.score(*validation))}
     return {}
