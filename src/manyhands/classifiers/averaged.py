@@ -44,9 +44,7 @@ def _members_have(method: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AveragedCrowdClassifier(
-    scoring.ScoreMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator
-):
+class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Average the class probabilities of several classifiers: methods, seeds or fold models.
 
     Every member counts the same. `fit` trains them all on the same annotations. `of_fitted`
@@ -297,6 +295,8 @@ class AveragedCrowdClassifier(
         Available if all members have the method.
         """
         return self._mean("predict_observed_proba", X, y).astype(np.float32)
+
+    score = scoring.score
 
     @_members_have("predict_observed_proba")  # type: ignore[untyped-decorator]
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:

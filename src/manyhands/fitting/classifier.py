@@ -36,7 +36,6 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaseCrowdClassifier(  # type: ignore[call-arg]
-    scoring.ScoreMixin,
     ClassifierMixin,
     TransformerMixin,
     BaseEstimator,
@@ -355,6 +354,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """Embed instances: the backbone's last hidden layer, shape (n_samples, n_embedding)."""
         check_is_fitted(self, "module_")
         return prediction.apply(self, self.module_.classifier.embed, X).cpu().numpy()
+
+    score = scoring.score
 
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:
         """Mean log likelihood, in nats, of the observed annotations (without pseudo-annotations).

@@ -21,49 +21,46 @@ from manyhands.metrics.votes import vote_agreement
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 
-class ScoreMixin:
-    """Adds `score` to a classifier that has ``predict`` and ``classes_``."""
+def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """Accuracy against gold labels, or agreement with annotations.
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy against gold labels, or agreement with annotations.
+    Parameters
+    ----------
+    X : as in `fit`
+    y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
+        (n_samples, n_annotators) array, for `manyhands.metrics.vote_agreement` of
+        ``predict(X)``: the mean share of an instance's annotations that name its predicted
+        class (pseudo-annotations excluded). ``GridSearchCV`` and ``cross_validate`` maximise
+        the latter where there are no gold labels.
+    sample_weight : array of shape (n_samples,), optional
+        For accuracy only.
 
-        Parameters
-        ----------
-        X : as in `fit`
-        y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
-            (n_samples, n_annotators) array, for `manyhands.metrics.vote_agreement` of
-            ``predict(X)``: the mean share of an instance's annotations that name its predicted
-            class (pseudo-annotations excluded). ``GridSearchCV`` and ``cross_validate`` maximise
-            the latter where there are no gold labels.
-        sample_weight : array of shape (n_samples,), optional
-            For accuracy only.
+    Returns
+    -------
+    float in [0, 1]
 
-        Returns
-        -------
-        float in [0, 1]
+    Raises
+    ------
+    AnnotationError
+        If a class was not present in `fit`.
 
-        Raises
-        ------
-        AnnotationError
-            If a class was not present in `fit`.
-
-        Warns
-        -----
-        ModelChoiceWarning
-            If there are annotations of instances that the classifier was fitted on. **In sample,
-            agreement means nothing**, because it rewards memorised votes. Such instances have an
-            id of the training table; where ids are nothing but numbers of rows, their annotations
-            must be the same, too. A loaded model does not know its training instances, and never
-            warns.
-        """
-        check_is_fitted(self)
-        if is_gold(y):
-            y = read_gold(X, y, self.classes_)  # type: ignore[attr-defined]
-            predicted = self.predict(X)  # type: ignore[attr-defined]
-            return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-        table = observed_annotations(X, y, self.classes_, sample_weight)  # type: ignore[attr-defined]
-        warn_of_training_instances(self, y, table)
-        return vote_agreement(self.predict(X), table)  # type: ignore[attr-defined]
+    Warns
+    -----
+    ModelChoiceWarning
+        If there are annotations of instances that the classifier was fitted on. **In sample,
+        agreement means nothing**, because it rewards memorised votes. Such instances have an
+        id of the training table; where ids are nothing but numbers of rows, their annotations
+        must be the same, too. A loaded model does not know its training instances, and never
+        warns.
+    """
+    check_is_fitted(self)
+    if is_gold(y):
+        y = read_gold(X, y, self.classes_)
+        predicted = self.predict(X)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+    table = observed_annotations(X, y, self.classes_, sample_weight)
+    warn_of_training_instances(self, y, table)
+    return vote_agreement(self.predict(X), table)
 
 
 def is_gold(y: Any) -> bool:
@@ -101,10 +98,10 @@ def observed_annotations(
         matrix = as_values(in_order_of_rows(X, y))
         table = AnnotationTable.from_matrix(matrix, classes=classes)
     check_rows(X, table)
-    table = table.observed
-    check_annotations(table, argument="y")
     codes, _ = encode(table.classes, classes, argument="y", vocabulary_name="classes_")
-    return replace(table, label=codes[table.label], classes=classes)
+    table = replace(table.observed, label=codes[table.observed.label], classes=classes)
+    check_annotations(table, argument="y")
+    return table
 
 
 def mean_log_proba(blocks: Iterator[tuple[IntArray, FloatArray]], table: AnnotationTable) -> float:

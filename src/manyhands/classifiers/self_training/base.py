@@ -25,7 +25,7 @@ from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Watch
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
-from manyhands.fitting.scoring import ScoreMixin
+from manyhands.fitting.scoring import score
 from manyhands.fitting.template import warn_of_lost_classes
 from manyhands.sampling.selectors import Selector
 from manyhands.training import History
@@ -38,7 +38,7 @@ def _kept_estimator_has(method: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BaseSelfTraining(ScoreMixin, MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Base of classifiers that train another classifier in rounds.
 
     A subclass says what selects the annotations to add, in `_make_selector`. Once fitted, the
@@ -168,6 +168,8 @@ class BaseSelfTraining(ScoreMixin, MetaEstimatorMixin, ClassifierMixin, BaseEsti
         Available if the estimator has the method.
         """
         return cast(FloatArray, self.estimator_.predict_observed_proba(X, y))
+
+    score = score
 
     @_kept_estimator_has("annotation_log_likelihood")  # type: ignore[untyped-decorator]
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:
