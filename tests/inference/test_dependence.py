@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from manyhands.inference.dependence import (
 from manyhands.inference.em import EMCounts
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
+from manyhands.registry import all_aggregators
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning"),
@@ -28,6 +30,8 @@ pytestmark = [
 ]
 
 MODELS = [DawidSkene, IBCC, GLAD, MACE, OneCoinDawidSkene]
+TAKERS = [cls for _, cls in all_aggregators() if "dependence" in cls().get_params()]
+"""All methods with the parameter."""
 
 
 def correlated(rho, seed=0, n=600, r=15, per_instance=8):
@@ -336,10 +340,16 @@ def test_shared_mistakes_cost_less(cls):
     assert (default.labels_ == y).mean() > (published.labels_ == y).mean() - 0.02
 
 
-@pytest.mark.parametrize("cls", MODELS)
-def test_bad_dependence_is_refused(cls):
-    with pytest.raises(ValueError, match=r"'dependence' parameter .* must be"):
-        cls(dependence=1.5).fit([[0, 1], [1, 1]])
+@pytest.mark.parametrize("value", [1.5, -0.1, np.nan, "0.3", None, True, np.False_])
+@pytest.mark.parametrize("cls", TAKERS)
+def test_bad_dependence_is_refused(cls, value):
+    says = rf"'dependence' parameter of {cls.__name__} must be .*Got {re.escape(repr(value))}"
+    with pytest.raises(ValueError, match=says):
+        cls(dependence=value).fit([[0, 1], [1, 1]])
+
+
+def test_whole_numbers_are_numbers():
+    assert DawidSkene(dependence=1).fit([[0, 1], [1, 1]]).dependence_ == 1.0
 
 
 # -- EM --------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import log_softmax
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.confusion_em import (
     ConfusionEM,
@@ -45,6 +45,7 @@ from manyhands.inference.confusion_em import (
 )
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.em import EMCounts, em_counts, expect_and_count
+from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.vote_sums import (
     by_instance,
@@ -55,7 +56,7 @@ from manyhands.inference.vote_sums import (
 from manyhands.inference.votes import Votes, sum_over_shards
 from manyhands.typing import FloatArray, IntArray
 
-DEPENDENCE = [Interval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
+DEPENDENCE = [NumberInterval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
 """Values of the parameter ``dependence``."""
 
 PRIOR_MEAN, PRIOR_SD = 0.25, 0.15

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils._param_validation import Interval
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import (
@@ -23,6 +24,14 @@ from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.probability import normalise_rows
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+
+
+class NumberInterval(Interval):
+    """Constraint on a parameter: a number in an interval, and not True or False."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Tell whether a value is allowed."""
+        return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
 
 
 def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTable:
