@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.base import clone
 
-from manyhands import EBCC, MACE, AnnotationTable, DawidSkene, MajorityVote, WorkerClustering
+from manyhands import (
+    EBCC,
+    IBCC,
+    MACE,
+    AnnotationTable,
+    CrowdLab,
+    DawidSkene,
+    MajorityVote,
+    WorkerClustering,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import gold_codes
 from manyhands.inference.votes import Votes
@@ -264,6 +273,23 @@ def test_a_class_nobody_gave_is_no_trouble(cls):
     model = cls().fit(table)
     assert model.labels_.tolist() == [0, 1]
     assert np.isfinite(model.posterior_).all()
+
+
+@pytest.mark.parametrize("class_prior", ["estimated", "uniform"])
+@methods
+def test_a_class_nobody_gave_is_improbable_unless_gold_names_it(cls, class_prior):
+    A, _ = crowd(n=60)
+    model = with_known(cls, class_prior=class_prior, n_restarts=2)
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 3])
+    model.fit(table)
+    # IBCC gives every class a pseudo-instance. CrowdLab shares the doubt in an annotation equally
+    # among all other classes.
+    doubt = 1 - getattr(model, "agreement_", 1.0)
+    most = {IBCC: 1 / 60, CrowdLab: doubt / 3}.get(cls, 0.0)
+    assert model.posterior_[:, 3].max() <= most + 1e-9
+    model.fit(table, gold={0: 3})
+    np.testing.assert_allclose(model.posterior_[0], [0, 0, 0, 1], atol=1e-9)
+    assert model.class_prior_[3] > 0
 
 
 @methods

@@ -372,7 +372,7 @@ def test_a_step_beyond_by_definition(logs, step):
     p = np.exp(logs).reshape(3, 2)
     p /= p.sum(axis=1, keepdims=True)
     proposal = Parameters(p[0], p[None, 1:])
-    beyond = EM._beyond(here, proposal, step, 1)
+    beyond = EM._beyond(here, proposal, step, here.prior)
     for start, end, found in (
         (here.prior, proposal.prior, beyond.prior),
         (here.responses, proposal.responses, beyond.responses),
@@ -383,6 +383,6 @@ def test_a_step_beyond_by_definition(logs, step):
 
 def test_the_m_step_by_hand():
     counts = EMCounts(np.array([1.0, 3.0]), np.array([[[1.0, 0.0], [1.0, 2.0]]]))
-    found = EM.m_step(counts, np.full((1, 2, 2), 0.5))
+    found = EM.m_step(counts, np.full((1, 2, 2), 0.5), np.full(2, 0.5))
     np.testing.assert_allclose(found.prior, [0.25, 0.75])
     np.testing.assert_allclose(found.responses, [[[0.75, 0.25], [0.375, 0.625]]])

@@ -33,10 +33,11 @@ def over_three(A, **options):
     return AnnotationTable.from_matrix(A, classes=range(3), **options)
 
 
-def slow_expectations(A, known, spam):
+def slow_expectations(A, known, spam, true_classes=range(3)):
     """Sum over every true class and every choice of who spams, as the model is written.
 
-    ``known`` (R,) and ``spam`` (R, C): weights of knowing, and of spamming a class.
+    ``known`` (R,) and ``spam`` (R, C): weights of knowing, and of spamming a class. The prior is
+    uniform over ``true_classes``.
     """
     n_classes = spam.shape[1]
     posterior = np.zeros((len(A), n_classes))
@@ -45,8 +46,8 @@ def slow_expectations(A, known, spam):
     for i, row in enumerate(A):
         who = np.flatnonzero(row >= 0)
         cases = []
-        for true, spams in product(range(n_classes), product([0, 1], repeat=len(who))):
-            p = 1 / n_classes
+        for true, spams in product(true_classes, product([0, 1], repeat=len(who))):
+            p = 1 / len(true_classes)
             for r, s in zip(who, spams, strict=True):
                 p *= spam[r, row[r]] if s else known[r] * (row[r] == true)
             cases.append((true, spams, p))
@@ -102,7 +103,7 @@ def slow_vb(A, n_iter):
                 strategy = digamma(spammed[r, c] + 10) - digamma(s + 30)
                 spam[r, c] = np.exp(digamma(s + 0.5) - digamma(k + s + 1) + strategy)
         spam_mean = (spammed.sum(axis=1) + 0.5) / ((knew + spammed).sum(axis=1) + 1)
-        posterior, knew, spammed, _ = slow_expectations(A, known, spam)
+        posterior, knew, spammed, _ = slow_expectations(A, known, spam, np.unique(A[A >= 0]))
     return posterior, spam_mean
 
 

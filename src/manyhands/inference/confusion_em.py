@@ -30,7 +30,12 @@ from manyhands.inference.probability import (
     log_prior,
     normalise_rows,
 )
-from manyhands.inference.vote_sums import clamp_to_gold, vote_shares, weight_of_pairs
+from manyhands.inference.vote_sums import (
+    clamp_to_gold,
+    uniform_prior,
+    vote_shares,
+    weight_of_pairs,
+)
 from manyhands.inference.votes import Votes, sum_over_shards
 from manyhands.typing import FloatArray
 
@@ -133,13 +138,14 @@ class ConfusionEM:
         split = partial(split_into_subtypes, n_subtypes=n_subtypes)
         vote_counts = sum_over_shards(count_votes, shards, split).confusion
         pseudo_counts, strength = self.prior.pseudo_counts(vote_counts, votes.n_classes)
+        classes = uniform_prior(votes)
 
         def expect(parameters: Parameters) -> tuple[EMCounts, float]:
             counts = sum_over_shards(expect_and_count, shards, *parameters.logs, hard=self.hard)
             log_prior = log_dirichlet(pseudo_counts, parameters.responses)
             return counts, counts.log_likelihood + log_prior
 
-        m_step = partial(self.m_step, pseudo_counts=pseudo_counts, n_subtypes=n_subtypes)
+        m_step = partial(self.m_step, pseudo_counts=pseudo_counts, classes=classes)
         parameters = m_step(total_em_counts(shards, start, split))
         counts, objective = expect(parameters)
         history, step = [objective], 1.0
@@ -147,7 +153,7 @@ class ConfusionEM:
             proposal = m_step(counts)
             if self.accelerate and not self.hard:
                 step = min(step * STEP_GROWTH, GREATEST_STEP)
-            trial = proposal if step == 1 else self._beyond(parameters, proposal, step, n_subtypes)
+            trial = proposal if step == 1 else self._beyond(parameters, proposal, step, classes)
             trial_counts, objective = expect(trial)
             if step > 1 and objective < history[-1]:
                 step, trial = 1.0, proposal
@@ -167,27 +173,28 @@ class ConfusionEM:
         return replace(run, evidence=self._evidence(votes, run)) if strength else run
 
     def m_step(
-        self, counts: EMCounts, pseudo_counts: FloatArray, n_subtypes: int = 1
+        self, counts: EMCounts, pseudo_counts: FloatArray, classes: FloatArray
     ) -> Parameters:
-        """Parameters that fit the expected counts."""
+        """Parameters that fit the expected counts; ``classes`` (C,) as in `_constrained`."""
         responses = normalise_rows(counts.confusion + pseudo_counts)
-        return Parameters(self._constrained(counts.prior, n_subtypes), responses)
+        return Parameters(self._constrained(counts.prior, classes), responses)
 
-    def _constrained(self, prior: FloatArray, n_subtypes: int) -> FloatArray:
-        """Shares of the states; if classes are uniform, only those of subtypes are estimated."""
+    def _constrained(self, prior: FloatArray, classes: FloatArray) -> FloatArray:
+        """Shares of the states; if classes are uniform, theirs are those of ``classes`` (C,)."""
         if self.class_prior == "uniform":
-            prior = normalise_rows(prior.reshape(-1, n_subtypes)).ravel()
+            by_class = normalise_rows(prior.reshape(len(classes), -1))
+            prior = (classes[:, None] * by_class).ravel()
         return normalise_rows(prior)
 
     def _beyond(
-        self, here: Parameters, proposal: Parameters, step: float, n_subtypes: int
+        self, here: Parameters, proposal: Parameters, step: float, classes: FloatArray
     ) -> Parameters:
         """Go ``step`` times as far as from here to the proposal, in log parameters [1]_."""
         prior, responses = (
             _scaled_exp(start + step * (end - start))
             for start, end in zip(here.logs, proposal.logs, strict=True)
         )
-        return Parameters(self._constrained(prior, n_subtypes), normalise_rows(responses))
+        return Parameters(self._constrained(prior, classes), normalise_rows(responses))
 
     def _evidence(self, votes: Votes, run: Run) -> float:
         """Lower bound on the log evidence of the annotations, confusion matrices integrated out.

@@ -49,6 +49,7 @@ class DawidSkene(BaseAggregator):
     diagonal : float in (0, 1), default=0.7
         Probability of a correct annotation at the centre of the "diagonal" prior.
     class_prior : {"estimated", "uniform"}, default="estimated"
+        "uniform" is over the classes that somebody gave or gold names.
     n_subtypes : int or "auto", default="auto"
         Kinds of instances within a class, each with its own confusions. 1 is the published model.
         2 separates clear instances from those that mislead many annotators at once, whose mistakes

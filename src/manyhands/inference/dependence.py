@@ -342,7 +342,7 @@ class _Fitted:
         parameters = self.parameters
         for _ in range(EM_STEPS):
             counts = self.rest + expect_and_count(drawn, *parameters.logs)
-            parameters = em.m_step(counts, pseudo_counts)
+            parameters = em.m_step(counts, pseudo_counts, self.parameters.prior)
         return residual_correlation(drawn, parameters.posterior(drawn), parameters.responses)
 
     def draw(self, sample: Votes, rho: float, rng: np.random.RandomState) -> Votes:

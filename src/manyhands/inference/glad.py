@@ -22,6 +22,7 @@ from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
     probability_correct,
+    uniform_prior,
     weighted_votes,
 )
 from manyhands.inference.votes import Votes, concatenate_rows, zip_shards
@@ -53,6 +54,7 @@ class GLAD(BaseAggregator):
     tol : float, default=1e-5
         Stop when the penalised log likelihood per annotation grows by less.
     class_prior : {"uniform", "estimated"}, default="uniform"
+        "uniform" is the published model, over the classes that somebody gave or gold names.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
         independent; 0 is the published model. "auto" estimates it from the annotations, or from
@@ -128,9 +130,8 @@ class GLAD(BaseAggregator):
         self._measure_dependence(votes, start)
         model = _Model(votes)
         theta = np.full(votes.n_annotators + votes.n_instances, PRIOR_MEAN)
-        prior = np.full(votes.n_classes, 1.0 / votes.n_classes)
-        if self.class_prior == "estimated":
-            prior = known_prior(votes, start)
+        estimated = self.class_prior == "estimated"
+        prior = known_prior(votes, start) if estimated else uniform_prior(votes)
         theta, prior, history = self._em(model, theta, prior, model.p_correct(start))
         self.posterior_ = model.posterior(theta, prior, self._exponent)
         self.class_prior_ = prior

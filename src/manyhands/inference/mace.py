@@ -30,6 +30,7 @@ from manyhands.inference.vote_sums import (
     by_annotator_and_class,
     expected_accuracy,
     probability_correct,
+    uniform_prior,
     weighted_votes,
 )
 from manyhands.inference.votes import Votes, concatenate_rows, sum_over_shards
@@ -62,8 +63,9 @@ class MACE(BaseAggregator):
     smoothing : float, default=0.01
         Total number of pseudo-annotations added to the counts, in equal parts per class ("em").
     class_prior : {"estimated", "uniform"}, default="estimated"
-        "uniform" is the published model. If classes are skewed, it takes many annotators for
-        spammers, and is far less accurate than majority vote. "estimated" finds fewer instances of
+        "uniform" is the published model, over the classes that somebody gave or gold names. If
+        classes are skewed, it takes many annotators for spammers, and is far less accurate than
+        majority vote. "estimated" finds fewer instances of
         a rare class, and follows a majority of spammers who always give the same class.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
@@ -158,7 +160,9 @@ class MACE(BaseAggregator):
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
         shards, given = votes.shards(), by_annotator_and_class(votes)
-        agreed, classes = _agreement(votes, start), known_prior(votes, start)
+        agreed = _agreement(votes, start)
+        is_estimated = self.class_prior == "estimated"
+        classes = known_prior(votes, start) if is_estimated else uniform_prior(votes)
 
         def runs() -> Iterator[Run]:
             yield self._run(shards, given, _first_fractions(votes) * agreed, classes)
@@ -194,14 +198,15 @@ class MACE(BaseAggregator):
         history: list[float] = []
         for _ in range(self.max_iter):
             annotators = self._m_step(known, given)
-            prior = classes if self.class_prior == "estimated" else np.ones_like(classes)
-            prior = normalise_rows(prior)
+            prior = normalise_rows(classes)
             expected = sum_over_shards(_expect, shards, annotators.log_odds, prior)
             log_all_spam = float((given * annotators.log_spam).sum())
             history.append(expected.evidence + log_all_spam + annotators.log_prior)
             if has_settled(history, self.tol * given.sum()):
                 break
-            known, classes = annotators.known_if_correct * expected.agreed, expected.classes
+            known = annotators.known_if_correct * expected.agreed
+            if self.class_prior == "estimated":
+                classes = expected.classes
         return Run(annotators, prior, history)
 
     def _m_step(self, known: FloatArray, given: FloatArray) -> Annotators:

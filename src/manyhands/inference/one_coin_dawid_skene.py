@@ -25,6 +25,7 @@ from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
     probability_correct,
+    uniform_prior,
     vote_shares,
     weighted_votes,
 )
@@ -64,6 +65,7 @@ class OneCoinDawidSkene(BaseAggregator):
         Pseudo-annotations of each annotator (a Beta prior), correct as often as the crowd agrees
         with its vote shares; 0 is maximum likelihood.
     class_prior : {"estimated", "uniform"}, default="estimated"
+        "uniform" is over the classes that somebody gave or gold names.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
         independent; 0 is the published model. "auto" estimates it from the annotations, or from
@@ -131,10 +133,10 @@ class OneCoinDawidSkene(BaseAggregator):
         given = by_annotator(votes)
         agreement = sum_over_shards(_agreement, shards) / given.sum()
         pseudo = self.prior_strength * np.array([agreement, 1.0 - agreement])
-        counts = _total_counts(shards, start)
+        counts, uniform = _total_counts(shards, start), uniform_prior(votes)
         history: list[float] = []
         for _ in range(self.max_iter):
-            prior = counts.prior if self.class_prior == "estimated" else np.ones_like(counts.prior)
+            prior = counts.prior if self.class_prior == "estimated" else uniform
             self.class_prior_ = normalise_rows(prior)
             hits_and_misses = np.column_stack([counts.hits, given - counts.hits]) + pseudo
             # Annotators without annotations get the crowd's agreement.

@@ -103,6 +103,14 @@ def _shares(shard: Votes) -> FloatArray:
     return np.divide(shares, mass, out=shares, where=mass > 0)
 
 
+def uniform_prior(votes: Votes) -> FloatArray:
+    """Equal shares of the classes that have votes or gold, shape (C,); the others get none."""
+    seen = np.bincount(votes.answers.response, minlength=votes.n_classes) > 0
+    if votes.gold is not None:
+        seen[votes.gold[votes.gold >= 0]] = True
+    return normalise_rows(seen.astype(np.float64))
+
+
 def clamp_to_gold(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Put all mass on the gold class where it is known, in place."""
     if votes.gold is not None:
