@@ -112,7 +112,13 @@ def measure(name: str, setting: dict[str, Any], seed: int) -> Found:
     """Fit once and compare the epochs of the adversarial phase with the state before it."""
     data, params = load(name), SETS[name][1]
     model = CrowdInGClassifier(
-        **{**params, **setting, "validation": HELD_OUT, "random_state": seed}
+        **{
+            **params,
+            **setting,
+            "validation": HELD_OUT,
+            "random_state": seed,
+            "monitor": "likelihood",
+        }
     )
     watch = Watch(test=(data.X_test, data.y_test))
     history = model.fit(data.X_train, data.annotations, watch=watch).history_

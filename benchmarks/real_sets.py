@@ -76,7 +76,9 @@ def run(dataset: Any, name: str, estimator: Any, seeds: range) -> dict[str, Any]
         record["last"].append(last.score(dataset.X_test, dataset.y_test))
         seconds.append(sum(row["seconds"] for row in last.history_))
         if target is dataset.annotations:
-            chosen = clone(estimator).set_params(random_state=seed, validation=HOLDOUT)
+            chosen = clone(estimator).set_params(
+                random_state=seed, validation=HOLDOUT, monitor="likelihood"
+            )
             chosen.fit(dataset.X_train, target)
             record["chosen"].append(chosen.score(dataset.X_test, dataset.y_test))
     return {**record, "seconds": float(np.median(seconds))}

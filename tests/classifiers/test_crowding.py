@@ -568,7 +568,8 @@ def test_a_crowd_layer_generator_begins_as_the_starts():
     found, expected = (m.predict_annotation_proba(X) for m in (model, model.pretrainer_))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert "generator" not in {row["stage"] for row in model.history_}
-    watched = CrowdInGClassifier(**QUICK | GAN, validation=0.2).fit(X, A)
+    likelihood = {"validation": 0.2, "monitor": "likelihood"}
+    watched = CrowdInGClassifier(**QUICK | GAN | likelihood).fit(X, A)
     assert np.isfinite(watched.history_.column("validation_nll")[-1])
 
 
@@ -697,6 +698,7 @@ def test_sampled_annotations_follow_the_predicted_distribution():
 def test_history_has_every_term_and_what_is_measured():
     X, A, _ = make_crowd_problem()
     options = QUICK | {"validation": 0.2, "max_epochs": 3, "entropy_threshold": 9.0}
+    options |= {"monitor": "likelihood"}
     model = CrowdInGClassifier(**options).fit(X, A)
     judged = {"real", "generated", "sparsity", "information"}
     learnt = {"generator_cost", "generator_information", "classifier_cost"}
@@ -721,6 +723,7 @@ def test_the_watchdog_hands_back_nothing_worse_than_the_start():
     # Rates at which everything that was learnt is soon lost.
     wild = {"generator_lr": 0.3, "classifier_lr": 0.3, "adversarial_epochs": 4}
     options = QUICK | {"max_epochs": 15, "entropy_threshold": 0.05, "discriminator_epochs": 2}
+    options |= {"monitor": "likelihood"}
     held = CrowdInGClassifier(validation=0.2, **wild, **options).fit(X, A)
     rows = [row for row in held.history_ if row["stage"] != "start"]
     judged = [row["validation_classifier_nll"] for row in rows]
@@ -745,7 +748,7 @@ def test_the_watchdog_judges_the_classifier_by_counted_confusions():
     table = AnnotationTable.from_matrix(A)
     seed = int(check_random_state(0).randint(np.iinfo(np.int32).max))
     learnt, held = hold_out(table, 0.2, np.random.default_rng(seed))
-    model = CrowdInGClassifier(validation=0.2, **options).fit(X, table)
+    model = CrowdInGClassifier(validation=0.2, monitor="likelihood", **options).fit(X, table)
     judged = model.history_.column("validation_classifier_nll")
     proba, (R, C) = model.pretrainer_.predict_proba(X), (A.shape[1], 3)
     counts = np.zeros((R, C, C))
@@ -787,6 +790,7 @@ def test_gold_validation_takes_the_last_generator():
     [
         {},
         {"validation": 0.2, "logging_policy": "epoch", "annotators_per_instance": 2},
+        {"validation": 0.2, "monitor": "likelihood"},
         {"two_steps": False, "class_balance": "resample", "lca_form": "row"},
     ],
 )
@@ -1037,10 +1041,11 @@ def test_a_classifier_that_does_not_learn_is_the_start_with_its_statistics():
         assert torch.equal(value, start[name]), name
 
 
-def test_held_out_annotations_are_not_generated():
+@pytest.mark.parametrize("monitor", ["agreement", "likelihood"])
+def test_held_out_annotations_are_not_generated(monitor):
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    model = CrowdInGClassifier(validation=0.3, **QUICK).fit(X, table)
+    model = CrowdInGClassifier(validation=0.3, monitor=monitor, **QUICK).fit(X, table)
     assert table.with_added(model.generated_annotations_).observed.equals(table)
 
 
@@ -1131,6 +1136,33 @@ def test_the_watchdog_epoch_by_epoch(improves):
         assert kept == (ADVERSARIAL, 2, 10 * len(ADVERSARIAL) + 2)
     else:
         assert kept == (GENERATOR, 2, 10 * len(DISCRIMINATOR) + 2)
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_the_watchdog_has_a_guard_where_agreement_judges(ahead):
+    module, values = torch.nn.Linear(1, 1), []
+    dog = Watchdog(module, "validation_agreement", higher_is_better=True, values=lambda: values[-1])
+
+    def run(stage, epoch, *agreements):
+        if epoch == 1:
+            dog.before_stage(stage, 3, 0)
+        torch.nn.init.constant_(module.weight, 10 * len(stage) + epoch)
+        values.append(np.array(agreements))
+        mean = values[-1].mean()
+        dog.after_epoch({"stage": stage, "epoch": epoch, "validation_agreement": mean})
+
+    start = 1.0, 0.5, 0.75, 0.5
+    run(GENERATOR, 1, *start)
+    run(GENERATOR, 2, *start)
+    run(DISCRIMINATOR, 1, *start)
+    # Differences 1 0 .75 .5 have z = 2.6; 1 -1 .75 -.5 have z = .13.
+    run(ADVERSARIAL, 1, *((0.0, 0.5, 0.0, 0.0) if ahead else (0.0, 1.0, 0.0, 1.0)))
+    dog.restore()
+    kept = dog.kept["stage"], dog.kept["epoch"], module.weight.item()
+    if ahead:
+        assert kept == (GENERATOR, 2, 10 * len(DISCRIMINATOR) + 1)
+    else:
+        assert kept == (ADVERSARIAL, 1, 10 * len(ADVERSARIAL) + 1)
 
 
 def test_annotators_per_instance_reach_the_cells(monkeypatch):

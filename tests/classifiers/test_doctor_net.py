@@ -328,7 +328,7 @@ def test_learnt_weights_survive_saving(tmp_path):
 
 def test_held_out_annotations_choose_the_heads_and_keep_the_weights():
     X, A, _ = make_crowd_problem()
-    options = LEARNED | {"max_epochs": 12, "lr": 0.1, "validation": 0.2}
+    options = LEARNED | {"max_epochs": 12, "lr": 0.1, "validation": 0.2, "monitor": "likelihood"}
     model = DoctorNetClassifier(**options).fit(X, A)
     history = model.history_
     nll = history.column("validation_nll")[:12]
@@ -346,9 +346,20 @@ def test_held_out_annotations_choose_the_heads_and_keep_the_weights():
 def test_patience_stops_the_heads_but_not_the_weights():
     X, A, _ = make_crowd_problem()
     options = LEARNED | {"max_epochs": 40, "lr": 0.1, "validation": 0.2, "patience": 2}
+    options |= {"monitor": "likelihood"}
     stages = [row["stage"] for row in DoctorNetClassifier(**options).fit(X, A).history_]
     assert stages.count("heads") < 40
     assert stages.count("weights") == 4
+
+
+def test_agreement_chooses_among_both_stages():
+    X, A, _ = make_crowd_problem()
+    options = LEARNED | {"max_epochs": 12, "lr": 0.1, "validation": 0.2}
+    model = DoctorNetClassifier(**options).fit(X, A)
+    assert len(model.history_.column("validation_agreement", "weights")) == 4
+    assert (model.best_stage_, model.best_epoch_) == ("weights", 4)  # The last; no epoch is ahead.
+    stopped = DoctorNetClassifier(**options, patience=1).fit(X, A)
+    assert len(stopped.history_.column("loss", "weights")) < 4
 
 
 def test_gold_labels_choose_among_both_stages():
@@ -383,7 +394,14 @@ def train_until(monkeypatch, stage, epoch, model, X, A):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [("heads", 2), ("heads", 3), ("weights", 2), ("weights", 4)])
-@pytest.mark.parametrize("options", [{}, {"validation": 0.2, "lr": 0.1, "patience": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"validation": 0.2, "lr": 0.1, "patience": 1, "monitor": "likelihood"},
+        {"validation": 0.5, "lr": 0.5},
+    ],
+)
 def test_resume_ends_in_the_same_weights(place, options, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     parameters = LEARNED | options

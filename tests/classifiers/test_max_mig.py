@@ -201,8 +201,9 @@ def test_known_confusions_are_recovered():
 def test_confusions_are_counted_before_an_epoch_is_judged():
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    model = MaxMIGClassifier(validation=0.2, **QUICK).fit(X, table)
-    held = MaxMIGClassifier(validation=0.2, **QUICK | {"max_epochs": 1}).fit(X, table)
+    options = QUICK | {"validation": 0.2, "monitor": "likelihood"}
+    model = MaxMIGClassifier(**options).fit(X, table)
+    held = MaxMIGClassifier(**options | {"max_epochs": 1}).fit(X, table)
     first = held.history_.column("validation_nll")[0]
     assert model.history_.column("validation_nll")[0] == first
     assert first < 1.5, "an identity that was never replaced would give mistakes no probability"

@@ -278,7 +278,7 @@ def test_validation_on_gold_keeps_the_most_accurate_epoch(demo):
 
 def test_validation_on_held_out_annotations_keeps_the_likeliest_epoch(demo):
     model = CrowdLayerClassifier(max_epochs=60, random_state=0, validation=0.2, patience=2, lr=1e-2)
-    model.fit(demo.X_train, demo.annotations)
+    model.set_params(monitor="likelihood").fit(demo.X_train, demo.annotations)
     nll = model.history_.column("validation_nll")
     assert model.best_epoch_ == int(nll.argmin()) + 1
     assert len(nll) == model.best_epoch_ + 2 < 60, "stops after two epochs without improvement"

@@ -893,6 +893,8 @@ def test_an_estimator_of_ones_own_needs_little():
     assert model.history_.column("n_added").tolist() == [0, 9, 9]
     assert model.classes_.tolist() == [0, 1, 2]
     assert model.n_annotators_ == 5
+    with pytest.raises(AnnotationError, match="Minimal has no annotation_log_likelihood"):
+        clone(model).set_params(validation=0.2).fit(X, A)
     model.set_params(estimator=Minimal(broken=True))
     with pytest.raises(AnnotationError, match="numbers that are not finite"):
         model.fit(X, A)

@@ -479,7 +479,7 @@ def test_seeds_and_holdout(home):
     several = fit_arguments("--seeds", "2", "--holdout", "0.2", "--gold", "gold.csv", out="several")
     result = done_json(*several)
     assert result["seeds"] == [0, 1]
-    assert set(result["table"]) == {"last epoch", "chosen on held-out annotations"}
+    assert set(result["table"]) == {"last epoch", "chosen on held-out instances"}
     for protocol, run_ in result["table"].items():
         runs = [record["protocols"][protocol]["splits"]["test"] for record in result["records"]]
         accuracies = [metrics["accuracy"] for metrics in runs]

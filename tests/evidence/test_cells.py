@@ -216,7 +216,8 @@ def test_the_protocols_of_a_cell(make_row, demo):
     assert record.metrics[LAST]["accuracy"] == last
     assert (record.metrics[LAST]["epoch"], record.metrics[LAST]["n_test"]) == (4, 500)
 
-    held = row.make_estimator(0).set_params(validation=0.1).fit(demo.X_train, demo.annotations)
+    held = row.make_estimator(0).set_params(validation=0.1, monitor="likelihood")
+    held.fit(demo.X_train, demo.annotations)
     assert record.metrics[HELD_OUT]["accuracy"] == accuracy(demo.y_test, held.predict(demo.X_test))
     assert record.metrics[HELD_OUT]["epoch"] == held.best_epoch_
 

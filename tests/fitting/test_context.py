@@ -66,7 +66,9 @@ def test_the_context_keeps_annotations_given_weighed_trained_on_and_held_out_apa
     table = AnnotationTable.from_matrix(A)
     weights = np.ones(table.n_annotations)
     weights[:10] = 0.0
-    model = Told(validation=0.2, **QUICK).fit(X, replace(table, weights=weights))
+    model = Told(validation=0.2, monitor="likelihood", **QUICK).fit(
+        X, replace(table, weights=weights)
+    )
     (fit,) = model.fits_
     n = table.n_annotations
     assert (fit.given.n_annotations, fit.whole.n_annotations) == (n, n - 10)

@@ -53,6 +53,7 @@ def train_until(monkeypatch, epoch, model, X, A):
         {},
         {"validation": 0.2},
         {"validation": 0.2, "patience": 1, "lr": 0.05},
+        {"validation": 0.2, "patience": 1, "lr": 0.05, "monitor": "likelihood"},
     ],
 )
 def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):

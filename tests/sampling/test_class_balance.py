@@ -434,6 +434,7 @@ def test_held_out_annotations_have_no_part_in_training(make):
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
     options = {"validation": 0.2, "max_epochs": 3, "patience": 100, "random_state": 0}
+    options |= {"monitor": "likelihood"}
     seed = int(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
     _, held = hold_out(table, 0.2, np.random.default_rng(seed))
     ids = set(zip(held.instance.tolist(), held.annotator.tolist(), strict=True))

@@ -51,7 +51,7 @@ class DoctorNetClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
         See `BaseCrowdClassifier`. The heads sit on the backbone's embedding. If your own network
         has no ``embed()``, all of it is the trunk and its output is the embedding.
     weighting : {"average", "learned"}, default="average"
@@ -79,10 +79,10 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
     ``history_`` logs ``nll`` in stage ``heads`` and ``average_nll`` in stage ``weights``. An
     annotator without annotations is expected to say what the others say on average.
 
-    If ``validation`` is a fraction of the annotations, the heads that explain the held-out
-    annotations best are kept. The weights are then learnt on top of them without early stopping, as
-    the weights do not change the likelihood of an annotation. With gold labels, the second stage
-    starts from the most accurate heads, and the most accurate epoch of both stages is kept.
+    With ``validation``, the second stage starts from the heads that are kept of the first, and the
+    epoch is chosen from both stages. With ``monitor="likelihood"``, the heads that explain the
+    held-out annotations best are kept. The weights are then learnt on top of them without early
+    stopping, as the weights do not change the likelihood of an annotation.
 
     References
     ----------
@@ -148,10 +148,12 @@ scaling, device, random_state, verbose, validation, patience, checkpoint
         callbacks, best = super()._callbacks(fit)
         if best is None or self.weighting == "average":
             return callbacks, best
-        best_heads = _BestHeads(fit.module, best.metric, higher_is_better=best.sign > 0)
+        best_heads = _BestHeads(
+            fit.module, best.metric, higher_is_better=best.sign > 0, values=best.values
+        )
         callbacks[callbacks.index(best)] = best_heads
         for place, callback in enumerate(callbacks):
-            if fit.held is not None and isinstance(callback, EarlyStopping):
+            if best.metric == "validation_nll" and isinstance(callback, EarlyStopping):
                 callbacks[place] = _StopHeads(
                     callback.metric, higher_is_better=False, patience=callback.patience
                 )
@@ -182,7 +184,8 @@ class _BestHeads(BestState):
     """The best epoch of the heads, with the weights that are then learnt on top of it.
 
     The likelihood of held-out annotations depends only on the heads, so it cannot choose among
-    epochs of the weights: the last is kept. Accuracy on gold labels chooses among those as well.
+    epochs of the weights: the last is kept. Agreement, and accuracy on gold labels, choose among
+    those as well.
     """
 
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:

@@ -98,7 +98,7 @@ def check_global_random_state_untouched(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
-    """Two fits with the same seed agree bit for bit, with and without held-out annotations."""
+    """Two fits with the same seed agree bit for bit, with and without held-out instances."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
         first = quick_clone(estimator, validation=validation).fit(X, A)
@@ -112,7 +112,7 @@ def check_history(estimator: BaseCrowdClassifier) -> None:
     fitted = quick_clone(estimator, validation=0.2).fit(X, A)
     assert fitted.history_
     for row in fitted.history_:
-        assert {"stage", "epoch", "loss", "seconds", "validation_nll"} <= set(row)
+        assert {"stage", "epoch", "loss", "seconds", "validation_agreement"} <= set(row)
         others = {"stage", "epoch", "loss", "seconds"}
         terms = [v for k, v in row.items() if k not in others and not k.startswith("validation")]
         assert terms, "no named loss term"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from manyhands.decision.rules import is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
 from manyhands.fitting.monitors import (
+    AgreementMonitor,
     AnnotationMonitor,
     Follower,
     GoldMonitor,
@@ -30,6 +32,7 @@ from manyhands.training import (
     Monitor,
     ProgressBar,
 )
+from manyhands.typing import FloatArray, IntArray
 
 
 class EpochClock(Callback):
@@ -61,12 +64,13 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
     callbacks: list[Callback] = [EpochClock(fit), Monitor(lambda: fit.facts)]
     best: BestState | None = None
     if model.validation is not None:
-        monitor, metric, higher = _validation(model, fit)
+        monitor, metric, higher, values = _validation(model, fit)
         best = BestState(
             fit.module,
             metric,
             higher_is_better=higher,
             last_stage_only=model._validates_last_stage_only,
+            values=values,
         )
         callbacks += [Monitor(monitor), best]
         if model.patience is not None:
@@ -86,13 +90,20 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
 
 def _validation(
     model: Any, fit: Fit[Any, Any]
-) -> tuple[AnnotationMonitor | GoldMonitor, str, bool]:
-    """Return the monitor that compares epochs, its metric, and whether higher is better."""
+) -> tuple[Callable[[], dict[str, float]], str, bool, Callable[[], FloatArray] | None]:
+    """Return the monitor that compares epochs, its metric, and whether higher is better.
+
+    Last, what the guard compares: the values of the instances, or None if there is no guard.
+    """
     if fit.held is None:
         gold = _gold_monitor(model, fit, "validation", model.validation)
-        return gold, "validation_accuracy", True
-    batches = AnnotationBatches(fit.features, fit.held, PREDICT_BATCH)
-    return AnnotationMonitor(fit.module, batches), "validation_nll", False
+        return gold, "validation_accuracy", True, None
+    if model.monitor == "likelihood":
+        batches = AnnotationBatches(fit.features, fit.held, PREDICT_BATCH)
+        return AnnotationMonitor(fit.module, batches), "validation_nll", False, None
+    rows = np.flatnonzero(fit.held.annotations_per_instance())
+    monitor = AgreementMonitor(_predictor(model, fit, fit.features, rows), fit.held)
+    return monitor, "validation_agreement", True, lambda: monitor.values
 
 
 def _watchers(model: Any, fit: Fit[Any, Any]) -> list[Callback]:
@@ -109,9 +120,11 @@ def _watchers(model: Any, fit: Fit[Any, Any]) -> list[Callback]:
     return watchers
 
 
-def _predictor(model: Any, fit: Fit[Any, Any], features: Features) -> Predictor:
+def _predictor(
+    model: Any, fit: Fit[Any, Any], features: Features, rows: IntArray | None = None
+) -> Predictor:
     decide = None if is_posterior(model._rule) else model._decide
-    return Predictor(fit.module, features, PREDICT_BATCH, decide)
+    return Predictor(fit.module, features, PREDICT_BATCH, decide, rows)
 
 
 def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldMonitor:

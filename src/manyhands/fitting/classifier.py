@@ -78,10 +78,15 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         1 shows a progress bar.
     validation : None, float or (X, y_gold), default=None
         None trains for a fixed number of epochs and keeps the last. A float holds out this fraction
-        of the annotations and keeps the epoch that explains them best. With gold labels, the epoch
-        most accurate on them is kept.
+        and chooses the epoch as ``monitor`` says. With gold labels, the epoch most accurate on
+        them is kept.
+    monitor : {"agreement", "likelihood"}, default="agreement"
+        With ``validation`` as a fraction. "agreement": hold out whole instances; keep the last
+        epoch, unless the epoch with the highest `vote_agreement` on them is better by a paired z
+        of more than 1. "likelihood": hold out single annotations, and keep the epoch that
+        explains them best.
     patience : int or None, default=None
-        With ``validation``: stop after this many epochs without improvement.
+        With ``validation``: stop after this many epochs without a new best one.
     checkpoint : str, Path or None, default=None
         File written after every epoch. A later ``fit`` on the same data with the same parameters
         resumes from it and reaches the same weights.
@@ -140,6 +145,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     random_state: Any = None
     verbose: int = 0
     validation: Any = None
+    monitor: str = "agreement"
     patience: int | None = None
     checkpoint: str | Path | None = None
 

@@ -90,7 +90,8 @@ class Fit(Generic[Module, State]):
     table : AnnotationTable
         The training part of ``whole``: all but ``held``.
     held : AnnotationTable or None
-        The part that ``validation`` holds out, if it is a fraction.
+        The part that ``validation`` holds out, if it is a fraction: all annotations of some
+        instances or, with ``monitor="likelihood"``, single ones.
     batches : AnnotationBatches
         Minibatches of ``table``, balanced by ``class_balance``.
     rng : Generator

@@ -1,4 +1,4 @@
-"""Measures taken after every epoch, on held-out annotations or gold labels."""
+"""Measures taken after every epoch: on held-out instances or annotations, on gold labels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.context import Followed
 from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.nn import CrowdModule
 from manyhands.objectives import crowd_nll
 from manyhands.training import AnnotationBatches, Features, isolated_rng
@@ -118,6 +119,8 @@ class Predictor:
     batch_size : int
     decide : callable (proba) -> codes, optional
         Rule of ``predict``, unless that is the most probable class.
+    rows : integer array of shape (n,), optional
+        The instances to predict; default: all.
     """
 
     def __init__(
@@ -126,18 +129,19 @@ class Predictor:
         features: Features,
         batch_size: int,
         decide: Callable[[FloatArray], IntArray] | None = None,
+        rows: IntArray | None = None,
     ) -> None:
         self.module = module
         self.features = features
         self.batch_size = batch_size
         self.decide = decide
+        self.rows = torch.from_numpy(np.arange(len(features)) if rows is None else rows)
 
     @torch.inference_mode()
     def predicted(self) -> Tensor:
         """Class codes, shape (n,)."""
         self.module.eval()
-        rows = torch.arange(len(self.features))
-        parts = [self.module(x) for x in self.features.batches(rows, self.batch_size)]
+        parts = [self.module(x) for x in self.features.batches(self.rows, self.batch_size)]
         logits = torch.cat(parts)
         if self.decide is None:
             return logits.argmax(dim=1).cpu()
@@ -176,6 +180,34 @@ class GoldMonitor:
     def accuracy_of(self, predicted: Tensor) -> float:
         """Share of correct codes."""
         return float((predicted == self.gold).double().mean())
+
+
+class AgreementMonitor:
+    """``validation_agreement``: `vote_agreement` of the network on held-out instances.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        Of the instances of ``held`` that have annotations, in the order of the table.
+    held : AnnotationTable
+
+    Attributes
+    ----------
+    values : array of shape (n,)
+        The agreement on every instance, after the last evaluation.
+    """
+
+    def __init__(self, predictor: Predictor, held: AnnotationTable) -> None:
+        self.predictor = predictor
+        shares = row_shares(vote_weights(held))
+        self.shares = shares[held.annotations_per_instance() > 0]
+        self.values: FloatArray = np.zeros(len(self.shares))
+
+    def __call__(self) -> dict[str, float]:
+        """Evaluate the module as it is."""
+        codes = self.predictor.predicted().numpy()
+        self.values = self.shares[np.arange(len(codes)), codes]
+        return {"validation_agreement": float(self.values.mean())}
 
 
 class Watcher:

@@ -26,6 +26,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "random_state": ["random_state"],
     "verbose": ["verbose"],
     "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
+    "monitor": [StrOptions({"agreement", "likelihood"})],
     "patience": [None, Interval(Integral, 1, None, closed="left")],
     "checkpoint": [None, str, Path],
 }
@@ -65,7 +66,7 @@ def check_parameters(model: Any) -> None:
     if model.patience is not None and model.validation is None:
         raise AnnotationError(
             f"patience={model.patience} needs something to watch; set validation to a fraction "
-            "of the annotations or to (X, y_gold)"
+            "or to (X, y_gold)"
         )
     if model.checkpoint is not None and not isinstance(model.random_state, Integral):
         raise AnnotationError(

@@ -26,7 +26,7 @@ from manyhands.io.files import check_writable
 
 FORMAT = "manyhands model"
 VERSION = 1
-NOT_SAVED = {"checkpoint", "validation"}
+NOT_SAVED = {"checkpoint", "monitor", "validation"}
 """Parameters that describe a run rather than the model."""
 
 

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, LostClassWarning, warn_caller
 from manyhands.fitting.context import Fit, Watch
+from manyhands.fitting.folds import hold_out_instances
 from manyhands.fitting.pooling import pool_confusions
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.reading import (
@@ -100,7 +101,7 @@ def _train(
     _run(model, fit, stages, callbacks)
     if best is not None:
         best.restore()
-        model.best_epoch_, model.best_stage_ = best.best["epoch"], best.best["stage"]
+        model.best_epoch_, model.best_stage_ = best.kept["epoch"], best.kept["stage"]
     model.history_ = fit.history
     model.module_ = fit.module.eval()
     with torch.inference_mode():
@@ -115,11 +116,12 @@ def _train(
 def _begin(
     model: Any, features: Features, given: AnnotationTable, rng: np.random.Generator, watch: Watch
 ) -> Fit[Any, Any]:
-    """Hold out annotations, and balance the others."""
+    """Hold out instances or annotations, and balance the others."""
     whole = table = drop_weightless(given)
     held: AnnotationTable | None = None
     if isinstance(model.validation, Real):
-        table, held = hold_out(whole, float(model.validation), rng)
+        split = hold_out if model.monitor == "likelihood" else hold_out_instances
+        table, held = split(whole, float(model.validation), rng)
     batches = AnnotationBatches(features, model._balanced(table, rng), model.batch_size)
     return Fit(features, given, whole, table, held, batches, rng, watch)
 

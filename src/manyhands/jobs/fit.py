@@ -53,8 +53,9 @@ def run_job(
         Used for evaluation, and to exclude the annotations of test rows from training.
     seeds : iterable of int
     holdout : float, optional
-        With every seed, fit a second time with this fraction of annotations held out, and choose
-        the epoch on them.
+        With every seed, fit a second time with this fraction of the instances (with
+        ``monitor="likelihood"``, and in self-training: of the annotations) held out, and choose the
+        epoch on them.
     keep_formulas : bool
         Whether ids such as ``=SUM(A1)`` are written as they are; see
         `manyhands.io.frames.write_table`.
@@ -140,7 +141,8 @@ def _protocols(
     estimator: BaseCrowdClassifier, holdout: float | None, train: AnnotationTable
 ) -> dict[str, Any]:
     """Map the name of each way to choose the epoch to its ``validation`` parameter."""
-    own = estimator.get_params(deep=False)["validation"]
+    parameters = estimator.get_params(deep=False)
+    own = parameters["validation"]
     protocols = {"last epoch" if own is None else "chosen on validation": own}
     if holdout is not None:
         n = train.n_annotations
@@ -149,7 +151,8 @@ def _protocols(
                 f"holdout={holdout} of {n} annotations leaves nothing to hold out or nothing to "
                 "train on; give a fraction such as 0.1"
             )
-        protocols["chosen on held-out annotations"] = holdout
+        held = "instances" if parameters.get("monitor") == "agreement" else "annotations"
+        protocols[f"chosen on held-out {held}"] = holdout
     return protocols
 
 

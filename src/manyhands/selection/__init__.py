@@ -1,7 +1,7 @@
 """Choosing among models without gold: predictions for instances that a model has not seen."""
 
+from manyhands.fitting.folds import deal_instances, instance_units
 from manyhands.selection.cross_prediction import CrossPrediction, cross_predict
-from manyhands.selection.folds import deal_instances, instance_units
 from manyhands.selection.result import CandidateScore, CandidateTable, Selection
 from manyhands.selection.selecting import SHORT_LIST, select
 

@@ -19,13 +19,11 @@ from manyhands.metrics import (
     vote_information,
     vote_recall,
 )
+from manyhands.training.callbacks import GUARD
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 Values = Callable[[IntArray], FloatArray]
 """Predicted class codes (n_instances,) to the criterion's values (n_instances,); NaN: no votes."""
-
-GUARD = 1.0
-"""How many standard errors an earlier epoch must be ahead of the last to be preferred."""
 
 FEWEST_FOR_ALARM = 6
 """Number of candidates from which two rankings can be compared."""

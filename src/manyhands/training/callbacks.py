@@ -6,11 +6,19 @@ import copy
 import logging
 import sys
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+import torch
 from torch import nn
 
+from manyhands.metrics import paired_z
+from manyhands.typing import FloatArray
+
 logger = logging.getLogger("manyhands")
+
+GUARD = 1.0
+"""How many standard errors an earlier epoch must be ahead of the last to be preferred."""
 
 _NO_BEST = {"value": None, "stage": None, "epoch": None, "module": None}
 
@@ -63,6 +71,10 @@ class BestState(Callback):
     higher_is_better : bool
     last_stage_only : bool
         Start over with every stage.
+    values : callable () -> array of shape (n,), optional
+        What the metric of the epoch is the mean of, one value per instance. With it, the last epoch
+        is kept, unless the best is better by a paired z of more than `GUARD`: the best of many
+        epochs looks better than it is.
     """
 
     def __init__(
@@ -72,9 +84,11 @@ class BestState(Callback):
         *,
         higher_is_better: bool,
         last_stage_only: bool = False,
+        values: Callable[[], FloatArray] | None = None,
     ) -> None:
         self.module = module
         self.last_stage_only = last_stage_only
+        self.values = values
         self.metric = metric
         self.sign = 1.0 if higher_is_better else -1.0
         self.best: dict[str, Any] = dict(_NO_BEST)
@@ -90,14 +104,35 @@ class BestState(Callback):
         if self.best["value"] is None or self.sign * (value - self.best["value"]) > 0:
             self.best = {
                 "value": value,
-                "stage": row["stage"],
-                "epoch": row["epoch"],
+                **self._noted(row),
                 "module": copy.deepcopy(self.module.state_dict()),
             }
+        self._note_last(row)
+
+    def _noted(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Stage and epoch of a row and, if there is a guard, the values of its instances."""
+        noted = {"stage": row["stage"], "epoch": row["epoch"]}
+        if self.values is not None:
+            noted["values"] = torch.from_numpy(self.values().astype(np.float64))
+        return noted
+
+    def _note_last(self, row: dict[str, Any]) -> None:
+        """Remember the epoch as the last, with which the guard compares the best."""
+        if self.values is not None:
+            self.best["last"] = self._noted(row)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """Stage and epoch of the state to keep."""
+        last = self.best.get("last")
+        if last is not None and paired_z((self.best["values"] - last["values"]).numpy()) <= GUARD:
+            return cast(dict[str, Any], last)
+        return self.best
 
     def restore(self) -> None:
-        """Load the best state into the module."""
-        self.module.load_state_dict(self.best["module"])
+        """Load the state to keep into the module, which is in that of the last epoch."""
+        if self.kept is self.best:
+            self.module.load_state_dict(self.best["module"])
 
     def state_dict(self) -> dict[str, Any]:
         """Return the best state so far."""
@@ -204,7 +239,7 @@ class ProgressBar(Callback):
 
     def after_epoch(self, row: dict[str, Any]) -> None:
         """Advance the bar."""
-        shown = ("loss", "validation_nll", "validation_accuracy")
+        shown = ("loss", "validation_nll", "validation_agreement", "validation_accuracy")
         note = " ".join(f"{name} {row[name]:.4f}" for name in shown if name in row)
         if self.progress is None:
             logger.info("%s epoch %d/%d: %s", self.title, row["epoch"], self.max_epochs, note)

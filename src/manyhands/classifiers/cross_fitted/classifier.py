@@ -117,7 +117,7 @@ class CrossFittedEMClassifier(LatentClassClassifier):
         probabilities are those of classes as frequent as they were inferred to be. The factor of a
         focal loss applies to the networks only; the regression gets the weights.
     batch_size, lr, weight_decay, reset_optimizer, scaling, device, random_state, verbose, \
-validation, patience, checkpoint
+validation, monitor, patience, checkpoint
         See `BaseCrowdClassifier`. ``validation`` chooses among the epochs of the last training,
         and ``patience`` ends no other stage. A ``checkpoint`` is written after every round and
         epoch.

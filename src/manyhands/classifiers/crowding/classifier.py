@@ -76,13 +76,13 @@ class CrowdInGClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
         See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the start;
         ``max_epochs`` is that of the start, and the most epochs of every later phase that has no
-        number of its own. ``validation`` as a fraction of the annotations is a watchdog: it keeps
-        the adversarial epoch whose classifier explains the held-out annotations best (by confusion
-        matrices counted from the others), or the state before that phase if no epoch does better
-        than the start.
+        number of its own. ``validation`` as a fraction is a watchdog: the state before the
+        adversarial phase can be kept, too. With ``monitor="likelihood"``, the adversarial epoch is
+        kept whose classifier explains the held-out annotations best (by confusion matrices counted
+        from the others), or the state before that phase if no epoch does better than the start.
     pretrainer : crowd classifier or None, default=None
         What the classifier starts as. It is cloned, and trained on the same annotations. It must
         have the ``backbone`` and ``scaling`` of this estimator. It takes this estimator's

@@ -90,11 +90,11 @@ def watch_phases(
     callbacks, best : see `make_callbacks`
     """
     first: list[Callback] = [AdversarialMeasures(fit.state)]
-    if fit.held is not None:
+    if best is not None and best.metric == "validation_nll" and fit.held is not None:
         first.append(Monitor(ClassifierMonitor(fit.module, fit.features, fit.table, fit.held)))
     if best is None:
         return [*first, *callbacks], best
-    watchdog = Watchdog(fit.module, best.metric, higher_is_better=best.sign > 0)
+    watchdog = Watchdog(fit.module, best.metric, higher_is_better=best.sign > 0, values=best.values)
     for place, callback in enumerate(callbacks):
         if callback is best:
             callbacks[place] = watchdog
@@ -123,7 +123,8 @@ class Watchdog(BestState):
     The generator's pre-training is judged by how well it explains held-out annotations, the
     adversarial phase by how well the classifier does. While the discriminator is trained, nothing
     that is judged changes: it is trained on the best generator, and becomes part of that state.
-    Gold labels say nothing about the generator; with them, the state of its last epoch is taken.
+    Agreement and gold labels say nothing about the generator; with them, the state of its last
+    epoch is taken.
     """
 
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
@@ -135,10 +136,13 @@ class Watchdog(BestState):
         """Remember the state if it is better, or if its discriminator has learnt more."""
         metric = judging_metric(self.metric, row["stage"])
         if row["stage"] == DISCRIMINATOR:
+            stage, epoch = self.best["stage"], self.best["epoch"]
+            self.best |= self._noted(row)
             self.best["module"] = copy.deepcopy(self.module.state_dict())
             self.best["value"] = row[metric]
-            if self.best["stage"] in (None, DISCRIMINATOR):  # No phase of the generator before.
-                self.best["stage"], self.best["epoch"] = row["stage"], row["epoch"]
+            if stage not in (None, DISCRIMINATOR):  # There was a phase of the generator.
+                self.best["stage"], self.best["epoch"] = stage, epoch
+            self._note_last(row)
             return
         if row["stage"] == GENERATOR and self.sign > 0:
             self.best["value"] = None
@@ -169,6 +173,6 @@ class PatientStopping(EarlyStopping):
 def judging_metric(metric: str, stage: str) -> str:
     """Column that judges a stage. After the generator's, it is the classifier's likelihood.
 
-    This holds for held-out annotations; gold labels judge all stages alike.
+    This holds for the likelihood; agreement and gold labels judge all stages alike.
     """
     return metric if metric != "validation_nll" or stage == GENERATOR else CLASSIFIER_NLL

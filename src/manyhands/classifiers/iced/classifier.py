@@ -107,7 +107,7 @@ class ICEDClassifier(LatentClassClassifier):
     max_epochs : int, default=30
         Number of rounds.
     batch_size, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint
+verbose, validation, monitor, patience, checkpoint
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
         instances included. ``validation`` chooses among the rounds.
 

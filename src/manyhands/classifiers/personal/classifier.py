@@ -64,7 +64,7 @@ class PersonalClassifier(BaseCrowdClassifier):
     batch_size : int, default=1024
         Number of instances read at once if they do not all fit into 1 GiB. It does not change the
         result.
-    class_balance, scaling, device, random_state, verbose, validation, patience, checkpoint
+    class_balance, scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
         See `BaseCrowdClassifier`. "focal" and "cb_focal" are refused, because the problem would no
         longer be convex. "resample" and "reweight" count annotations more than once. Random
         numbers are drawn for "resample" and ``validation`` only.
@@ -153,6 +153,7 @@ n_features) for two classes
         random_state: Any = None,
         verbose: int = 0,
         validation: Any = None,
+        monitor: str = "agreement",
         patience: int | None = None,
         checkpoint: str | Path | None = None,
     ) -> None:
@@ -169,6 +170,7 @@ n_features) for two classes
         self.random_state = random_state
         self.verbose = verbose
         self.validation = validation
+        self.monitor = monitor
         self.patience = patience
         self.checkpoint = checkpoint
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from manyhands.annotations import AnnotationTable
@@ -40,6 +40,14 @@ def _check_validation(model: Any) -> None:
         raise AnnotationError(
             f"validation has {len(model.validation)} parts; give (X, y_gold), a fraction of "
             "the annotations, or None"
+        )
+    estimator = type(model.estimator)
+    if isinstance(model.validation, Real) and not (
+        model.estimator is None or hasattr(estimator, "annotation_log_likelihood")
+    ):
+        raise AnnotationError(
+            f"validation={model.validation} holds out annotations, and {estimator.__name__} has no "
+            "annotation_log_likelihood(X, y) to measure them by; give (X, y_gold) or None"
         )
 
 

@@ -301,7 +301,7 @@ def _annotator_measures(validation: Any, fit: SelfTraining) -> dict[str, float]:
     A completer knows no true classes and has no measures.
     """
     measures: dict[str, float] = {}
-    if hasattr(fit.model, "score"):
+    if hasattr(fit.model, "score" if fit.held is None else "annotation_log_likelihood"):
         measures |= _validation_measures(validation, fit)
     if hasattr(fit.model, "predict"):
         measures |= watched_accuracies(fit.model, fit.X, fit.watch)

@@ -66,7 +66,7 @@ Holdout = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
         metavar="FRACTION",
-        help="Run every seed once more with so many annotations held out to choose the "
+        help="Run every seed once more with so many instances held out to choose the "
         "epoch; the model kept is still the other.",
     ),
 ]
@@ -123,7 +123,7 @@ def fit(
     kind = find_classifier(method)
     own = parse_settings(settings or [], kind, reserved=RESERVED, protocol=protocol)
     if isinstance(own.get("validation"), list | dict | str):
-        raise AnnotationError("--set validation=... is a fraction of the annotations, such as 0.1")
+        raise AnnotationError("--set validation=... is a fraction, such as 0.1")
     estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
     estimator.set_params(**merge_settings(own, estimator.get_params(deep=False)))
     rows, table = read_aligned(features, annotations, **options)

@@ -48,6 +48,7 @@ _RESERVED = {
     "device": "write device: cpu or gpu as a field of the row",
     "checkpoint": "finished runs are kept as records",
     "validation": "write holdout: <fraction> as a field of the row",
+    "monitor": "with holdout, the likelihood of held-out annotations chooses the epoch",
     "patience": "every epoch is recorded",
 }
 """Parameter of the estimator that a row must not set -> why."""

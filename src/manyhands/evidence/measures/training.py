@@ -15,6 +15,23 @@ HOLDOUT = 0.1
 """Fraction of the annotations that `stopping_rule` and `watchdog` hold out."""
 
 
+def held_out_likelihood(model: Any, fraction: float) -> Any:
+    """Let the likelihood of held-out annotations choose a model's epoch or round, in place.
+
+    Parameters
+    ----------
+    model : classifier with ``validation``
+    fraction : float
+        Of the annotations.
+
+    Returns
+    -------
+    The model
+    """
+    monitor = {"monitor": "likelihood"} if "monitor" in model.get_params(deep=False) else {}
+    return model.set_params(validation=fraction, **monitor)
+
+
 def stopping_rule(model: Any, data: Data) -> dict[str, float]:
     """Measure how well the likelihood of held-out annotations chooses a round of self-training.
 
@@ -45,7 +62,7 @@ def stopping_rule(model: Any, data: Data) -> dict[str, float]:
         raise AnnotationError(
             "y_test is None, so rounds cannot be compared; use data with a test part"
         )
-    again = clone(model).set_params(validation=HOLDOUT)
+    again = held_out_likelihood(clone(model), HOLDOUT)
     watch = Watch(test=(data.X_test, data.y_test))
     again.fit(data.X_train, data.annotations, watch=watch)
     found = again.history_.column("test_accuracy")
@@ -112,7 +129,7 @@ def watchdog(model: Any, data: Data) -> dict[str, float]:
 
     # Refuse what cannot be measured before paying for a fit.
     _start_and_own(model, data)
-    again = clone(model).set_params(validation=HOLDOUT)
+    again = held_out_likelihood(clone(model), HOLDOUT)
     watch = Watch(test=(data.X_test, data.y_test))
     again.fit(data.X_train, data.annotations, watch=watch)
     start, own = _start_and_own(again, data)

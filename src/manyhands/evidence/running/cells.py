@@ -22,6 +22,7 @@ from manyhands._version import __version__
 from manyhands.annotations.encoding import as_values, missing_mask
 from manyhands.evidence.data.sets import Data, checksum, load_data
 from manyhands.evidence.experiments.rows import Row
+from manyhands.evidence.measures.training import held_out_likelihood
 from manyhands.evidence.objects import find_object
 from manyhands.evidence.records.records import (
     GOLD,
@@ -162,7 +163,7 @@ def _held_out(row: Row, seed: int, data: Data, trained: Any) -> dict[str, Any]:
     epochs: list[dict[str, Any]] = []
     if getattr(trained, "history_", None) and "validation" in trained.get_params():
         _seed_everything(seed)
-        model.set_params(validation=row.holdout).fit(data.X_train, data.annotations)
+        held_out_likelihood(model, row.holdout).fit(data.X_train, data.annotations)
         epochs = model.history_
     likelihood = np.array([epoch.get("validation_nll", np.nan) for epoch in epochs])
     if not np.isfinite(likelihood).any():

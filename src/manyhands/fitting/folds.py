@@ -1,7 +1,8 @@
-"""Folds of instances: what belongs together leaves together, and every annotator stays heard."""
+"""Folds and hold-outs of whole instances: what belongs together leaves together."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ MINE = 4
 
 OTHERS = 4000
 """Units of other folds among which partners are sought."""
+
+Confined = Callable[[FloatArray], AnyArray]
+"""From units per annotator and fold, (r, n_folds), to a mask of annotators to help, (r,)."""
 
 
 def instance_units(X: Any, table: AnnotationTable, groups: Any = None) -> IntArray:
@@ -142,8 +146,62 @@ def deal_instances(
         folds = deal_folds(counts, n_folds, rng)
     else:
         folds = _deal_whole(counts, n_folds, rng)
-    _spread_annotators(folds, n_folds, counts, _incidence(table, units, len(counts)), rng)
+    given = _incidence(table, units, len(counts))
+    _spread_annotators(folds, n_folds, counts, given, rng, _in_one_fold)
     return folds[units]
+
+
+def hold_out_instances(
+    table: AnnotationTable, fraction: float, rng: np.random.Generator
+) -> tuple[AnnotationTable, AnnotationTable]:
+    """Split off a random fraction of the annotated instances: (kept, held out).
+
+    All annotations of an instance leave together, those of instances with the same id, too. Both
+    parts have about the same shares of the classes (by most votes; ties to the first). Then
+    instances are exchanged so that, where possible, every annotator is kept. An instance whose
+    class no other one has is not held out.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    fraction : float between 0 and 1
+        Of the instances with observed annotations.
+    rng : Generator
+
+    Returns
+    -------
+    kept, held : AnnotationTable
+        Both with the vocabularies of ``table``. ``held`` has the observed annotations only.
+
+    Raises
+    ------
+    AnnotationError
+        If fewer than two instances would be held out, or none kept.
+    """
+    units = instance_units(None, table)
+    counts = _unit_counts(table, units)
+    labels = counts[:, :-1].argmax(axis=1)
+    annotated = counts[:, :-1].any(axis=1)
+    in_class = np.bincount(labels[annotated], minlength=table.n_classes)
+    movable = np.flatnonzero(annotated & (in_class[labels] > 1))
+    n_held = round(fraction * annotated.sum())
+    if not 1 < n_held < min(annotated.sum(), len(movable) + 1):
+        better = "larger" if n_held < 2 else "smaller"
+        raise AnnotationError(
+            f"validation={fraction} of {int(annotated.sum())} annotated instances leaves fewer "
+            f"than two to hold out, or none to train on; use a {better} fraction, "
+            "monitor='likelihood' (which holds out single annotations), or validation=None"
+        )
+    order = movable[np.lexsort((rng.random(len(movable)), labels[movable]))]
+    steps = (np.arange(n_held) + rng.random()) * len(order) / n_held
+    parts = np.zeros(len(counts), dtype=np.int64)
+    parts[order[steps.astype(np.int64)]] = 1
+    given = _incidence(table, units, len(counts))[:, movable]
+    moved = parts[movable]
+    _spread_annotators(moved, 2, counts[movable], given, rng, _all_held)
+    parts[movable] = moved
+    leaves = parts[units][table.instance] == 1
+    return table.take(~leaves), table.take(leaves).observed
 
 
 def _unit_counts(table: AnnotationTable, units: IntArray) -> FloatArray:
@@ -181,18 +239,23 @@ def _incidence(table: AnnotationTable, units: IntArray, n_units: int) -> Any:
 
 
 def _spread_annotators(
-    folds: IntArray, n_folds: int, counts: FloatArray, given: Any, rng: np.random.Generator
+    folds: IntArray,
+    n_folds: int,
+    counts: FloatArray,
+    given: Any,
+    rng: np.random.Generator,
+    confined: Confined,
 ) -> None:
-    """Exchange units, in place, for annotators of two or more whose units share a fold."""
+    """Exchange units, in place, for annotators whose units all share a fold."""
     by_unit = given.T.tocsr()
     held = np.zeros((given.shape[0], n_folds))
     np.add.at(held, (_rows_of(given), folds[given.indices]), 1.0)
-    for annotator in np.flatnonzero(_confined(held)):
-        if not _confined(held[[annotator]])[0]:
+    for annotator in np.flatnonzero(confined(held)):
+        if not confined(held[[annotator]])[0]:
             continue  # An earlier exchange helped this one, too.
         own = given.indices[given.indptr[annotator] : given.indptr[annotator + 1]]
         for mine, other in _exchanges(own, folds, counts, rng):
-            if _try_exchange(mine, other, folds, held, by_unit):
+            if _try_exchange(mine, other, folds, held, by_unit, confined):
                 break
 
 
@@ -200,10 +263,15 @@ def _rows_of(matrix: Any) -> IntArray:
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
-def _confined(held: FloatArray) -> AnyArray:
+def _in_one_fold(held: FloatArray) -> AnyArray:
     """Annotators with several units, all in one fold; ``held`` counts units, (r, n_folds)."""
     total = held.sum(axis=1)
     return (total > 1) & (held.max(axis=1) == total)
+
+
+def _all_held(held: FloatArray) -> AnyArray:
+    """Annotators whose units are all held out; ``held`` counts units kept and held, (r, 2)."""
+    return (held[:, 0] == 0) & (held[:, 1] > 0)
 
 
 def _exchanges(
@@ -221,7 +289,14 @@ def _exchanges(
     return alike + others
 
 
-def _try_exchange(mine: int, other: int, folds: IntArray, held: FloatArray, by_unit: Any) -> bool:
+def _try_exchange(
+    mine: int,
+    other: int,
+    folds: IntArray,
+    held: FloatArray,
+    by_unit: Any,
+    confined: Confined,
+) -> bool:
     """Exchange the folds of two units if fewer annotators are then confined to one fold."""
     a, b = folds[mine], folds[other]
     of_mine, of_other = (
@@ -233,7 +308,7 @@ def _try_exchange(mine: int, other: int, folds: IntArray, held: FloatArray, by_u
     held[of_mine, b] += 1
     held[of_other, b] -= 1
     held[of_other, a] += 1
-    if _confined(held[touched]).sum() < _confined(before).sum():
+    if confined(held[touched]).sum() < confined(before).sum():
         folds[mine], folds[other] = b, a
         return True
     held[touched] = before
