@@ -75,6 +75,10 @@ N_INSTANCES, N_CELLS = 5_000, 2_000_000
 LEAST_INSTANCES = 10
 """Instances with several annotations below which nothing is measured."""
 
+NEGLIGIBLE = 0.05
+"""Greatest rho, as measured, that subtypes are not worth their cost for. Independent annotators of
+ten classes reach .04, because their confusion matrices are estimated."""
+
 LIKELY = 1e-4
 """Probability up to which a class of an instance is left out of the moment."""
 
@@ -102,8 +106,8 @@ class Dependence:
     rho, se : float
         Estimate and its standard error.
     is_plausible : bool
-        Whether mistakes may be correlated: the moment is more than two standard errors above that
-        of independent annotators, or says nothing.
+        Whether mistakes may be correlated: rho as measured is above `NEGLIGIBLE` and two standard
+        errors, or says nothing.
     """
 
     rho: float
@@ -142,7 +146,7 @@ def estimate(votes: Votes, run: Run, em: ConfusionEM) -> Dependence:
     precision, prior = 1.0 / max(se, 1e-6) ** 2, 1.0 / PRIOR_SD**2
     mean = (precision * rho + prior * PRIOR_MEAN) / (precision + prior)
     in_range = float(np.clip(mean, 0.0, UPPER))
-    is_plausible = rho > 2.0 * se or not np.isfinite(se)
+    is_plausible = rho > max(2.0 * se, NEGLIGIBLE) or not np.isfinite(se)
     return Dependence(in_range, float((precision + prior) ** -0.5), is_plausible)
 
 
