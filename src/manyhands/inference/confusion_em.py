@@ -86,6 +86,8 @@ class Run:
     parameters : Parameters
     counts : EMCounts
         Expected counts under ``parameters``.
+    vote_counts : EMCounts
+        Counts against the vote shares, from which the prior is made.
     pseudo_counts : array of shape (R or 1, S, K)
         The prior's.
     strength : float
@@ -101,6 +103,7 @@ class Run:
 
     parameters: Parameters
     counts: EMCounts
+    vote_counts: EMCounts
     pseudo_counts: FloatArray
     strength: float
     history: list[float]
@@ -136,8 +139,8 @@ class ConfusionEM:
     def run(self, votes: Votes, shards: list[Votes], start: FloatArray, n_subtypes: int = 1) -> Run:
         """Run EM from a posterior over the classes, shape (n, C)."""
         split = partial(split_into_subtypes, n_subtypes=n_subtypes)
-        vote_counts = sum_over_shards(count_votes, shards, split).confusion
-        pseudo_counts, strength = self.prior.pseudo_counts(vote_counts, votes.n_classes)
+        vote_counts = sum_over_shards(count_votes, shards, split)
+        pseudo_counts, strength = self.prior.pseudo_counts(vote_counts.confusion, votes.n_classes)
         classes = uniform_prior(votes)
 
         def expect(parameters: Parameters) -> tuple[EMCounts, float]:
@@ -165,6 +168,7 @@ class ConfusionEM:
         run = Run(
             parameters,
             counts,
+            vote_counts,
             pseudo_counts,
             strength,
             history,
@@ -243,12 +247,11 @@ class OwnRemoved:
         if not self.run.strength:
             return parameters.log_joint(shard, np.ones(shard.n_instances))
         p = parameters.states(shard)
-        if shard.counts_once:
-            joint = log_likelihoods(shard, self.change)
-            joint *= p
-            joint += log_likelihoods(shard, self.with_own)
-        else:
-            joint = self._each(shard, p)
+        joint = log_likelihoods(shard, self.change)
+        joint *= p
+        joint += log_likelihoods(shard, self.with_own)
+        if len(shard.uneven):
+            joint[shard.uneven] = self._each(shard.select(shard.uneven), p[shard.uneven])
         if self.run.learns_prior:
             n = self.run.counts.prior
             rest = np.maximum(n - p, 0.5 * np.minimum(n, 1.0))  # One alone in its class keeps it.

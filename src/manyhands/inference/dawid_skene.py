@@ -54,8 +54,8 @@ class DawidSkene(BaseAggregator):
         Kinds of instances within a class, each with its own confusions. 1 is the published model.
         2 separates clear instances from those that mislead many annotators at once, whose mistakes
         would otherwise count as independent. "auto" chooses 1 or 2, whichever has the greater
-        evidence; 1 without a prior, and with ``dependence="auto"`` also where annotators' mistakes
-        are not found to be correlated.
+        evidence; 1 without a prior, and with ``dependence="auto"`` also where the correlation of
+        annotators' mistakes is not found to be above .05.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
         independent; 0 is the published model. "auto" estimates it from the annotations, or from

@@ -32,7 +32,6 @@ from numbers import Real
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.sparse import csr_array
 from scipy.special import log_softmax
 from sklearn.utils._param_validation import StrOptions
 
@@ -47,14 +46,14 @@ from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.em import EMCounts, em_counts, expect_and_count
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows
+from manyhands.inference.residuals import families_of, residual_correlation
 from manyhands.inference.vote_sums import (
     by_instance,
     vote_shares,
     weight_of_pairs,
-    weighted_votes,
 )
-from manyhands.inference.votes import Votes, sum_over_shards
-from manyhands.typing import FloatArray, IntArray
+from manyhands.inference.votes import Votes
+from manyhands.typing import FloatArray
 
 DEPENDENCE = [NumberInterval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
 """Values of the parameter ``dependence``."""
@@ -78,9 +77,6 @@ LEAST_INSTANCES = 10
 NEGLIGIBLE = 0.05
 """Greatest rho, as measured, that subtypes are not worth their cost for. Independent annotators of
 ten classes reach .04, because their confusion matrices are estimated."""
-
-LIKELY = 1e-4
-"""Probability up to which a class of an instance is left out of the moment."""
 
 N_SIMULATED, N_TABLES = 1_000, 3
 """Instances to simulate in all, and the greatest number of tables for it."""
@@ -223,86 +219,15 @@ def exponents(votes: Votes, rho: float) -> FloatArray:
     """
     answers = votes.answers
     n = by_instance(answers)
-    independent = n
-    if not answers.counts_once:
-        weight = np.ones(answers.n_annotations) if answers.weight is None else answers.weight
-        pairs = weight_of_pairs(answers)
+    independent = n.copy()
+    if len(answers.uneven):
+        uneven = answers.select(answers.uneven)
+        weight = np.ones(uneven.n_annotations) if uneven.weight is None else uneven.weight
+        pairs = weight_of_pairs(uneven)
         share = weight / pairs * np.minimum(pairs, 1.0)
-        independent = by_instance(replace(answers, weight=None), share)
+        independent[answers.uneven] = by_instance(replace(uneven, weight=None), share)
     per_annotator = np.divide(independent, n, out=np.ones_like(n), where=n > 0)
     return per_annotator / (1.0 + np.maximum(independent - 1.0, 0.0) * rho)
-
-
-def residual_correlation(
-    votes: Votes, posterior: FloatArray, responses: FloatArray
-) -> tuple[float, float]:
-    """Correlation of the residuals of two annotators on the same instance, and its variance.
-
-    With e_r the one-hot response of annotator r minus its probabilities in class c, s_r their
-    standard deviations, and sums over pairs of annotators of an instance i (of different families,
-    whose members' weights allow for what they share),
-
-        m = sum_ic q_ic sum_rs e_r . e_s  /  sum_ic q_ic sum_rs s_r . s_s.
-
-    Its expectation is 0 if the model and its parameters are right and the annotators independent.
-
-    Parameters
-    ----------
-    votes : Votes
-        Without abstentions; an instance's annotations are sorted by family and annotator.
-    posterior : array of shape (n, C)
-    responses : array of shape (R, C, C)
-        Indexed [annotator, true, given].
-    """
-    new = np.flatnonzero(np.diff(votes.instance * np.int64(votes.n_annotators) + _families(votes)))
-    first = np.concatenate([[0], new + 1, [votes.n_annotations]])
-    alone = replace(votes, start=first, gold=None, ones=None)
-    # Only likely classes, as there may be hundreds; then each member of each of their instances.
-    instance, label = np.nonzero(posterior > LIKELY)
-    bounds = np.searchsorted(first, votes.start)
-    pair, member = _members(bounds[instance], bounds[instance + 1])
-    all_ = _squares(votes, instance, label, responses)
-    own = _squares(alone, member, label[pair], responses)
-    q = posterior[instance, label]
-    product, scale = (
-        np.bincount(
-            instance,
-            q * (whole - np.bincount(pair, part, len(instance))),
-            minlength=votes.n_instances,
-        )
-        for whole, part in zip(all_, own, strict=True)
-    )
-    total = float(scale.sum())
-    if total < 1e-9:  # Nobody can err.
-        return 0.0, np.inf
-    value = float(product.sum()) / total
-    return value, float(((product - value * scale) ** 2).sum()) / total**2
-
-
-def _members(start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Concatenate the ranges from start to end; return the number of each range, too."""
-    length = end - start
-    number = np.repeat(np.arange(len(length)), length)
-    offset = np.cumsum(length) - length
-    return number, np.arange(len(number)) - offset[number] + start[number]
-
-
-def _squares(
-    votes: Votes, rows: IntArray, classes: IntArray, responses: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Squared lengths of the sums of residuals and of standard deviations, if a row is of a class.
-
-    ``rows`` and ``classes`` have shape (p,), as have both results.
-    """
-    r, c, k = responses.shape
-    chosen = replace(votes, gold=None).select(rows)
-    column = chosen.annotator * np.int64(c) + np.repeat(classes, np.diff(chosen.start))
-    weight = np.ones(chosen.n_annotations) if chosen.weight is None else chosen.weight
-    given = csr_array((weight, column, chosen.start), shape=(len(rows), r * c))
-    flat = responses.reshape(r * c, k)
-    residual = weighted_votes(chosen) - given @ flat
-    spread = given @ np.sqrt(flat * (1.0 - flat))
-    return np.einsum("pk,pk->p", residual, residual), np.einsum("pk,pk->p", spread, spread)
 
 
 @dataclass(frozen=True)
@@ -326,13 +251,14 @@ class _Fitted:
 
     @classmethod
     def of(cls, votes: Votes, sample: Votes, run: Run) -> _Fitted:
-        answers = votes.answers
         responses = normalise_rows(run.parameters.responses[:, :, : votes.n_classes])
         parameters = Parameters(run.parameters.prior, responses)
         own = em_counts(sample, parameters.posterior(sample))
-        all_votes = sum_over_shards(count_votes, answers.shards())
-        answered = EMCounts(run.counts.prior, run.counts.confusion[:, :, : votes.n_classes])
-        rest = (_minus(answered, own), _minus(all_votes, count_votes(sample)))
+        counted = (run.counts, run.vote_counts)
+        answered, voted = (
+            EMCounts(counts.prior, counts.confusion[:, :, : votes.n_classes]) for counts in counted
+        )
+        rest = (_minus(answered, own), _minus(voted, count_votes(sample)))
         return cls(parameters, *rest, run.strength)
 
     def simulated_correlation(
@@ -383,7 +309,7 @@ def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
     if len(several) > n:
         several = np.sort(rng.choice(several, n, replace=False))
     sample = replace(votes.select(several), gold=None)
-    order = np.lexsort((sample.response, sample.annotator, _families(sample), sample.instance))
+    order = np.lexsort((sample.response, sample.annotator, families_of(sample), sample.instance))
     return replace(
         sample,
         annotator=sample.annotator[order],
@@ -397,8 +323,3 @@ def _is_measurable(votes: Votes) -> bool:
     is_small = votes.n_annotators * votes.n_classes**2 <= N_PARAMETERS
     n_rows = int(np.count_nonzero(np.bincount(votes.annotator))) * votes.n_classes
     return is_small and votes.n_annotations >= n_rows
-
-
-def _families(votes: Votes) -> IntArray:
-    """Code of each annotation's family; annotators without one have a code of their own."""
-    return votes.annotator if votes.family is None else votes.family[votes.annotator]

@@ -97,15 +97,15 @@ class Votes:
         )
 
     @cached_property
-    def counts_once(self) -> bool:
-        """Whether there are no weights, and one annotation per instance and annotator."""
-        if self.weight is not None:
-            return False
+    def uneven(self) -> IntArray:
+        """Codes of the instances with several annotations by one annotator, or with weights."""
         pairs = self.instance * np.int64(self.n_annotators) + self.annotator
-        steps = np.diff(pairs)
-        if (steps < 0).any():
-            steps = np.diff(np.sort(pairs))
-        return not (steps == 0).any()
+        if (np.diff(pairs) < 0).any():
+            pairs.sort()
+        uneven = pairs[1:][np.diff(pairs) == 0] // self.n_annotators
+        if self.weight is not None:
+            uneven = np.concatenate([uneven, self.instance[self.weight != 1.0]])
+        return np.unique(uneven)
 
     @cached_property
     def voted(self) -> Any:
