@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ PAIR_BYTES = 2 << 30
 PersonalFit = Fit[AnnotatorHeadsModule, ADMMStep]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PersonalClassifier(BaseCrowdClassifier):
     r"""Learn one linear classifier per annotator and a target one, fused by a convex penalty [1]_.
 
@@ -137,42 +139,17 @@ n_features) for two classes
     }
     _protocol_parameters = ("scaling",)
 
-    def __init__(
-        self,
-        *,
-        fusion: float = 10.0,
-        ridge: float = 0.1,
-        fit_intercept: bool = True,
-        rho: float | None = None,
-        tol: float = 1e-3,
-        max_epochs: int = 200,
-        batch_size: int = 1024,
-        class_balance: Any = None,
-        scaling: str | None = "standard",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: int = 0,
-        validation: Any = None,
-        monitor: str = "agreement",
-        patience: int | None = None,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.fusion = fusion
-        self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.rho = rho
-        self.tol = tol
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.class_balance = class_balance
-        self.scaling = scaling
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.validation = validation
-        self.monitor = monitor
-        self.patience = patience
-        self.checkpoint = checkpoint
+    fusion: float = 10.0
+    ridge: float = 0.1
+    fit_intercept: bool = True
+    rho: float | None = None
+    tol: float = 1e-3
+    max_epochs: int = 200
+    batch_size: int = 1024
+    # A convex problem has no use for them: they are no parameters of this class.
+    lr: float = field(default=math.nan, init=False)
+    weight_decay: float = field(default=math.nan, init=False)
+    reset_optimizer: bool = field(default=False, init=False)
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
