@@ -136,6 +136,7 @@ WRONG = {
     "backbone's argument": ("hidden: [16]", "units: [16]", 11, "the backbone mlp has no 'units'"),
     "seed is set": ("max_epochs: 2", "random_state: 2", 9, "the seeds of the row are used"),
     "validation is set": ("max_epochs: 2", "validation: 0.1", 9, "write holdout"),
+    "monitor is set": ("max_epochs: 2", "monitor: agreement", 9, "with holdout, the likelihood"),
     "no seeds": ("[0, 1]", "[]", 12, "at least one"),
     "seeds no list": ("[0, 1]", "3", 12, "write a list"),
     "seed twice": ("[0, 1]", "[1, 1]", 12, "each once"),

@@ -163,7 +163,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
     ----------
     C : float or "cv", default="cv"
         Inverse strength of the L2 penalty. "cv" chooses the value from 1e-4 to 1e4 under which
-        the labels of held-out instances are most probable.
+        the labels of held-out instances are most probable. (Choosing by agreement with them is no
+        better: ``docs/results/regression_strength.md``.)
     cv : int, default=5
         Number of folds.
     standardize : bool, default=True
