@@ -1,0 +1,498 @@
+"""Compare criteria that choose a classifier without gold labels.
+
+A candidate is a row of "Every classifier on six sets" (experiments/crowd_models.yaml) with the
+protocol of the set, or DASC around two of them. CIFAR-10N, CIFAR-10H and Hotel have no protocol of
+their own and use Product's. Every candidate is trained once per fold and predicts the left-out
+fold. The criteria see these predictions and the annotations. Gold labels serve to measure the
+accuracy of the same predictions, and of the fold models on the test part.
+
+Sets "with a common mistake" have 60 % of the annotations of two classes turned into the next class.
+
+Run, with MANYHANDS_DATA set:
+``OMP_NUM_THREADS=1 python benchmarks/model_choice.py --records model_choice.jsonl --out
+docs/results/model_choice.md``. Cells that are in the records are not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+import manyhands
+from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict
+from manyhands.datasets import load_cifar10h, load_cifar10n, load_hotel
+from manyhands.evidence import load_data, load_rows
+from manyhands.fitting.reading import take_rows
+from manyhands.io import write_atomically
+from manyhands.metrics import (
+    accuracy,
+    corrected_vote_agreement,
+    estimate_accuracy,
+    vote_agreement,
+    vote_information,
+)
+from manyhands.selection.criteria import ALARM
+from manyhands.typing import AnyArray
+
+ROOT = Path(__file__).parents[1]
+POOL = 4
+DRAWS = 2000
+ROUNDS = 6
+"""Fits of DASC with its default of five rounds."""
+
+LIMIT = 900.0
+"""Estimated seconds beyond which a candidate is left out on a set."""
+
+CRITERIA: dict[str, Callable[[Any], float]] = {
+    "A+B": lambda cell: cell["agreement"] + cell["corrected"],
+    "A": lambda cell: cell["agreement"],
+    "B": lambda cell: cell["corrected"],
+    "MI": lambda cell: cell["information"],
+    "likelihood": lambda cell: cell["likelihood"],
+    "gold, same instances": lambda cell: cell["gold"],
+}
+FIXED = ("TraceReg", "AggNet", "CoNAL", "Crowd Layer MW", "Max-MIG", "DL-DS", "DL-MV", "Raykar")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set of the study; ``protocol`` is the column of the table whose settings apply."""
+
+    name: str
+    folds: int
+    protocol: str
+    load: Callable[[], Any]
+    size: float = 1.0
+    """How much slower than the protocol's own set."""
+    quick: float = LIMIT
+    """Limit in estimated seconds."""
+
+
+# -- sets and candidates --------------------------------------------------------------------------
+
+
+def of_set(name: str) -> Callable[[], Any]:
+    """Loader of a set by its name."""
+    return lambda: load_data({"name": name})
+
+
+def thinned_cifar10h() -> Any:
+    """CIFAR-10H with two random annotations of each image."""
+    data = load_cifar10h()
+    table, rng = data.annotations, np.random.default_rng(0)
+    order = np.lexsort([rng.random(table.n_annotations), table.instance])
+    first = np.searchsorted(table.instance[order], np.arange(table.n_instances))
+    place = np.arange(table.n_annotations) - first[table.instance[order]]
+    return replace(data, annotations=table.take(np.sort(order[place < 2])))
+
+
+def with_common_mistake(load: Callable[[], Any]) -> Callable[[], Any]:
+    """Turn 60 % of the annotations of two classes into the next class."""
+
+    def turned() -> Any:
+        data = load()
+        table, rng = data.annotations, np.random.default_rng(0)
+        codes = {label: code for code, label in enumerate(table.classes.tolist())}
+        true = np.array([codes[label] for label in np.asarray(data.y_train).tolist()])
+        label = table.label.copy()
+        for source in (1, 4):
+            own = (true[table.instance] == source) & (rng.random(len(label)) < 0.6)
+            label[own] = (source + 1) % table.n_classes
+        return replace(data, annotations=replace(table, label=label))
+
+    return turned
+
+
+REAL = (
+    Problem("LabelMe", 4, "LabelMe", of_set("labelme")),
+    Problem("Music", 3, "Music", of_set("music")),
+    Problem("Sentiment", 2, "Sentiment", of_set("sentiment")),
+    Problem("Product", 2, "Product", of_set("product")),
+    Problem("Colposcopy", 5, "Colposcopy", of_set("colposcopy")),
+    Problem("Reports", 3, "Reports", of_set("reports")),
+    Problem("CIFAR-10N", 2, "Product", load_cifar10n, size=3.0),
+)
+CONFIRMATION = (
+    Problem("CIFAR-10H, 2 an image", 2, "Product", thinned_cifar10h, size=3.0, quick=90),
+    Problem("Hotel", 5, "Product", load_hotel, size=0.2),
+)
+COMMON = (
+    Problem("LabelMe, common", 3, "LabelMe", with_common_mistake(of_set("labelme")), quick=30),
+    Problem("Music, common", 3, "Music", with_common_mistake(of_set("music")), quick=20),
+    Problem("CIFAR-10N, common", 2, "Product", with_common_mistake(load_cifar10n), 3.0, quick=25),
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A classifier with its settings, and the seconds of a recorded fit."""
+
+    name: str
+    seconds: float
+    make: Callable[[], Any]
+
+
+@cache
+def candidates(protocol: str) -> list[Candidate]:
+    """The rows of a column, and DASC around two of them."""
+    seconds = recorded_seconds()
+    found = {
+        row.label: Candidate(row.label, seconds.get(row.id, 0.0), partial(row.make_estimator, 0))
+        for row in load_rows(ROOT / "experiments")
+        if row.table == "crowd_models/table" and row.column == protocol and "gold" not in row.label
+    }
+    for base in ("CoNAL", "AggNet"):
+        one, name = found[base], f"DASC around {base}"
+        found[name] = Candidate(name, ROUNDS * one.seconds, partial(dasc_around, one))
+    return list(found.values())
+
+
+def dasc_around(base: Candidate) -> DASCClassifier:
+    """DASC with its own defaults around a candidate."""
+    return DASCClassifier(base.make(), random_state=0)
+
+
+@cache
+def recorded_seconds() -> dict[str, float]:
+    """Mean seconds of the recorded runs of every row."""
+    found: dict[str, list[float]] = {}
+    for line in (ROOT / "results" / "crowd_models.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        for row in record["rows"]:
+            found.setdefault(row, []).append(record["seconds"])
+    return {row: float(np.mean(each)) for row, each in found.items()}
+
+
+# -- one cell -------------------------------------------------------------------------------------
+
+
+def measure(problem: Problem, candidate: Candidate, data: Any) -> dict[str, Any]:
+    """Train a candidate once a fold; return criteria, accuracies and the estimate."""
+    table, started = data.annotations, perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = cross_predict(
+            candidate.make(), data.X_train, table, cv=problem.folds, return_estimators=True
+        )
+    predicted = table.classes[found.proba.argmax(axis=1)]
+    posterior = DawidSkene().fit_predict_proba(table)
+    estimate = estimate_accuracy(predicted, table, posterior=posterior)
+    models = found.estimators or []
+    return {
+        "set": problem.name,
+        "candidate": candidate.name,
+        "agreement": vote_agreement(predicted, table),
+        "corrected": corrected_vote_agreement(predicted, table, posterior=posterior),
+        "information": vote_information(predicted, table),
+        "likelihood": left_out_likelihood(models, found.folds, data.X_train, table),
+        "estimate": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "gold": accuracy(data.y_train, predicted),
+        "test": [accuracy(data.y_test, model.predict(data.X_test)) for model in models],
+        "seconds": perf_counter() - started,
+    }
+
+
+def left_out_likelihood(
+    models: list[Any], folds: AnyArray, X: Any, table: AnnotationTable
+) -> float:
+    """Mean log likelihood of the annotations, each by the model that did not see its instance."""
+    total = 0.0
+    for fold, model in enumerate(models):
+        rows = np.flatnonzero(folds == fold)
+        part = table[rows]
+        proba = model.predict_observed_proba(take_rows(X, rows), part)
+        # A class that the model never saw has no column: it counts as impossible.
+        codes = {label: code for code, label in enumerate(model.classes_.tolist())}
+        columns = np.array([codes.get(label, -1) for label in part.classes.tolist()])[part.label]
+        given = proba[np.arange(len(columns)), columns]
+        total += float(np.log(np.maximum(np.where(columns < 0, 0, given), 1e-6)).sum())
+    return total / table.n_annotations
+
+
+# -- what the criteria are worth ------------------------------------------------------------------
+
+
+def truth(cell: dict[str, Any]) -> float:
+    """Accuracy on the test part: the mean of the fold models."""
+    return float(np.mean(cell["test"]))
+
+
+def correlation(cells: list[dict[str, Any]], criterion: Callable[[Any], float]) -> float:
+    """Spearman correlation of a criterion with the truth."""
+    return float(spearmanr([criterion(c) for c in cells], [truth(c) for c in cells]).statistic)
+
+
+def pool_regret(cells: list[dict[str, Any]], criterion: Callable[[Any], float] | None) -> float:
+    """Expected loss in random pools of four; None: a random choice."""
+    rng = np.random.default_rng(0)
+    pools = rng.random((DRAWS, len(cells))).argsort(axis=1)[:, :POOL]
+    true = np.array([truth(cell) for cell in cells])[pools]
+    if criterion is None:
+        return float((true.max(axis=1) - true.mean(axis=1)).mean())
+    value = np.array([criterion(cell) for cell in cells])[pools]
+    chosen = true[np.arange(DRAWS), value.argmax(axis=1)]
+    return float((true.max(axis=1) - chosen).mean())
+
+
+def whole_regret(cells: list[dict[str, Any]], criterion: Callable[[Any], float]) -> float:
+    """Loss of the candidate with the highest criterion against the best."""
+    return max(map(truth, cells)) - truth(max(cells, key=criterion))
+
+
+def fixed_regret(cells: list[dict[str, Any]], name: str) -> float:
+    """Loss of always taking one candidate; NaN where it was not run."""
+    own = [truth(cell) for cell in cells if cell["candidate"] == name]
+    return max(map(truth, cells)) - own[0] if own else float("nan")
+
+
+def parting(cells: list[dict[str, Any]]) -> float:
+    """Spearman correlation of A+B with MI: the alarm of `select` looks at it."""
+    both, information = CRITERIA["A+B"], CRITERIA["MI"]
+    return float(spearmanr([both(c) for c in cells], [information(c) for c in cells]).statistic)
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def table_of(heading: list[str], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a Markdown table."""
+    return ["| " + " | ".join(each) + " |" for each in (heading, ["---"] * len(heading), *rows)]
+
+
+def with_mean(values: list[float], form: str) -> list[str]:
+    """Format values and their mean; NaN is a dash and does not count."""
+    known = [value for value in values if not np.isnan(value)]
+    return [*("–" if np.isnan(v) else form.format(v) for v in values), form.format(np.mean(known))]
+
+
+def page(cells: list[dict[str, Any]]) -> list[str]:
+    """Return the page's lines."""
+    by_set = {
+        problem.name: [cell for cell in cells if cell["set"] == problem.name]
+        for problem in (*REAL, *CONFIRMATION, *COMMON)
+    }
+    return [
+        "# Choosing without gold: what the criteria are worth",
+        "",
+        "Made by `OMP_NUM_THREADS=1 python benchmarks/model_choice.py --records model_choice.jsonl "
+        f"--out docs/results/model_choice.md` on {datetime.date.today()}, manyhands "
+        f"{manyhands.__version__}. One seed: every candidate is trained once per fold. The truth "
+        "is the accuracy on the test part, the mean of the fold models. `A` is `vote_agreement`, "
+        "`B` `corrected_vote_agreement`, `MI` `vote_information`, all of predictions out of fold; "
+        '"likelihood" is the mean log likelihood of the left-out annotations. "Gold" is the '
+        "accuracy of the same predictions on the same instances, as if all were labelled by gold. "
+        "The last two sets of a table confirm: the criteria were chosen without them.",
+        "",
+        *sizes(by_set),
+        "## Order",
+        "",
+        "Spearman correlation of each criterion with the truth over the candidates of a set.",
+        "",
+        *criteria_table(by_set, correlation, "{:.2f}"),
+        "## Regret in pools of four",
+        "",
+        f"Expected loss, in points, against the best of four random candidates ({DRAWS:,} draws).",
+        "",
+        *criteria_table(by_set, lambda c, k: 100 * pool_regret(c, k), "{:.2f}", random=True),
+        "## Regret of the whole pool",
+        "",
+        "Loss, in points, of the candidate with the highest criterion, and of always taking the "
+        "same one, against the best candidate. The best is an oracle: the highest of many test "
+        "figures is partly luck.",
+        "",
+        *criteria_table(by_set, lambda c, k: 100 * whole_regret(c, k), "{:.1f}", fixed=True),
+        *interval_part(by_set),
+        *alarm_part(by_set),
+        *left_out(by_set),
+    ]
+
+
+def shown_sets(by_set: dict[str, list[Any]]) -> list[str]:
+    """Real sets that have cells, the confirming ones last."""
+    return [problem.name for problem in (*REAL, *CONFIRMATION) if len(by_set[problem.name]) > POOL]
+
+
+def sizes(by_set: dict[str, list[Any]]) -> list[str]:
+    """Say how many candidates and folds every set has."""
+    rows = []
+    for problem in (*REAL, *CONFIRMATION, *COMMON):
+        own = by_set[problem.name]
+        if own:
+            true = [100 * truth(cell) for cell in own]
+            spread = f"{min(true):.1f} to {max(true):.1f}"
+            minutes = f"{sum(cell['seconds'] for cell in own) / 60:.1f}"
+            rows.append([problem.name, str(len(own)), str(problem.folds), spread, minutes])
+    heading = ["set", "candidates", "folds", "test accuracy, %", "minutes of one core"]
+    return [*table_of(heading, rows), ""]
+
+
+def criteria_table(
+    by_set: dict[str, list[Any]],
+    measured: Callable[[list[Any], Callable[[Any], float]], float],
+    form: str,
+    random: bool = False,
+    fixed: bool = False,
+) -> list[str]:
+    """One row per criterion; the mean is over the real sets that chose nothing."""
+    names = shown_sets(by_set)
+    first = [name for name in names if name not in {problem.name for problem in CONFIRMATION}]
+    rest = [name for name in names if name not in first]
+
+    def cells_of(of: Callable[[list[Any]], float]) -> list[str]:
+        main = with_mean([of(by_set[name]) for name in first], form)
+        return [*main, *(with_mean([of(by_set[name])], form)[0] for name in rest)]
+
+    rows = [
+        [name, *cells_of(lambda own, k=criterion: measured(own, k))]
+        for name, criterion in CRITERIA.items()
+    ]
+    if random:
+        rows.append(["random choice", *cells_of(lambda own: 100 * pool_regret(own, None))])
+    if fixed:
+        for each in FIXED:
+            of = partial(fixed_regret, name=each)
+            rows.append([f"always {each}", *cells_of(lambda own, of=of: 100 * of(own))])
+    return [*table_of(["", *first, "mean", *rest], rows), ""]
+
+
+def interval_part(by_set: dict[str, list[Any]]) -> list[str]:
+    """The estimate of accuracy: of the chosen candidate, and its coverage over all."""
+    rows = []
+    for name, cells in by_set.items():
+        if not cells:
+            continue
+        best = max(cells, key=CRITERIA["A+B"])
+        error = 100 * float(np.mean([abs(cell["estimate"] - truth(cell)) for cell in cells]))
+        rows.append(
+            [
+                name,
+                f"{best['candidate']}: {best['estimate']:.3f} "
+                f"[{best['low']:.3f}, {best['high']:.3f}]",
+                f"{truth(best):.3f}",
+                f"{best['gold']:.3f}",
+                f"{error:.1f}",
+                f"{np.mean([cell['low'] <= truth(cell) <= cell['high'] for cell in cells]):.2f}",
+                f"{np.mean([cell['low'] <= cell['gold'] <= cell['high'] for cell in cells]):.2f}",
+                f"{np.mean([cell['high'] - cell['low'] for cell in cells]):.2f}",
+            ]
+        )
+    heading = [
+        "set",
+        "chosen by A+B: estimate [interval]",
+        "test",
+        "gold, same instances",
+        "mean error against test, points",
+        "covers test",
+        "covers gold of the instances",
+        "width",
+    ]
+    return [
+        "## The estimate of accuracy",
+        "",
+        "`estimate_accuracy` of the same predictions. Coverage is the share of the candidates; "
+        "they are alike, so a set is nearer to one case than to thirty. Sentiment's test part is "
+        "harder than its training part; the interval speaks of instances like the annotated ones.",
+        "",
+        *table_of(heading, rows),
+        "",
+    ]
+
+
+def alarm_part(by_set: dict[str, list[Any]]) -> list[str]:
+    """Where the orders by agreement and by information part."""
+    rows = []
+    for problem in (*REAL, *CONFIRMATION, *COMMON):
+        cells = by_set[problem.name]
+        if len(cells) <= POOL:
+            continue
+        rows.append(
+            [
+                problem.name,
+                f"{parting(cells):.2f}",
+                "raised" if parting(cells) < ALARM else "silent",
+                f"{100 * whole_regret(cells, CRITERIA['A+B']):.1f}",
+                f"{100 * whole_regret(cells, CRITERIA['MI']):.1f}",
+            ]
+        )
+    return [
+        "## The alarm",
+        "",
+        f"Spearman correlation of A+B with MI over the candidates. `select` warns below {ALARM}. "
+        'In the sets called "common", 60 % of the annotations of two classes are turned into the '
+        "next class: most annotators share these mistakes, so agreement prefers models that repeat "
+        "them.",
+        "",
+        *table_of(["set", "Spearman", "alarm", "regret of A+B", "regret of MI"], rows),
+        "",
+    ]
+
+
+def left_out(by_set: dict[str, list[Any]]) -> list[str]:
+    """Name the candidates that a set does not have."""
+    lines = ["## Left out", ""]
+    for problem in (*REAL, *CONFIRMATION):
+        own = {cell["candidate"] for cell in by_set[problem.name]}
+        missing = [c.name for c in candidates(problem.protocol) if c.name not in own]
+        if missing and own:
+            lines.append(f"- {problem.name}: {', '.join(missing)} (cost)")
+    return [
+        *lines,
+        "",
+        'Rows that have no cell in "Every classifier on six sets" have none here. On the sets with '
+        "a common mistake, only quick candidates are run.",
+    ]
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def plan() -> list[tuple[float, Problem, Candidate]]:
+    """All cells within the limits, the quickest first."""
+    found = []
+    for problem in (*REAL, *CONFIRMATION, *COMMON):
+        for candidate in candidates(problem.protocol):
+            cost = candidate.seconds * (problem.folds - 1) * problem.size
+            if cost <= problem.quick:
+                found.append((cost, problem, candidate))
+    return sorted(found, key=lambda each: each[0])
+
+
+def main() -> None:
+    """Run the missing cells and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--records", type=Path, required=True, help="one line of JSON per cell")
+    parser.add_argument("--out", type=Path, help="Markdown file")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
+    arguments = parser.parse_args()
+    records = arguments.records
+    cells = [json.loads(line) for line in records.open()] if records.exists() else []
+    done = {(cell["set"], cell["candidate"]) for cell in cells}
+    load, started = cache(lambda problem: problem.load()), perf_counter()
+    for _, problem, candidate in plan():
+        if (problem.name, candidate.name) in done:
+            continue
+        if perf_counter() - started > 60 * arguments.minutes:
+            break
+        cells.append(measure(problem, candidate, load(problem)))
+        with records.open("a") as file:
+            file.write(json.dumps(cells[-1]) + "\n")
+        print(problem.name, candidate.name, f"{cells[-1]['seconds']:.0f} s", flush=True)
+    if arguments.out is not None:
+        write_atomically(arguments.out, "\n".join(page(cells)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
