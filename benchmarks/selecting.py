@@ -1,0 +1,172 @@
+"""`select` over ten methods and a grid search of twelve settings, on LabelMe without gold labels.
+
+Measures wall seconds with two processes. `select` is run three times: once undisturbed, once killed
+after some seconds, and once more on the folder of the killed call. Gold labels of the test part
+serve only to measure what was chosen.
+
+Run, with MANYHANDS_DATA set:
+``OMP_NUM_THREADS=1 python benchmarks/selecting.py --out docs/results/selecting.md``
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import multiprocessing
+import os
+import signal
+import tempfile
+import warnings
+from pathlib import Path
+from time import perf_counter, sleep
+from typing import Any
+
+from sklearn.model_selection import GridSearchCV, KFold
+
+import manyhands
+from manyhands import CoNALClassifier, select
+from manyhands.datasets import load_labelme
+from manyhands.io import write_atomically
+from manyhands.metrics import accuracy, vote_agreement_scorer
+
+METHODS = (
+    "agg-net",
+    "trace-reg",
+    "max-mig",
+    "conal",
+    "crowd-layer",
+    "aggregated",
+    "doctor-net",
+    "mbem",
+    "soft-prob",
+    "co-teaching",
+)
+GRID = {"max_epochs": [10, 25, 50], "lr": [3e-4, 1e-3], "scaling": ["standard", "rms"]}
+JOBS = 2
+KILLED_AFTER = 15.0
+"""Seconds."""
+
+
+def choose(folder: str) -> Any:
+    """Run `select` over the ten methods; finished folds are kept in a folder."""
+    data = load_labelme()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return select(METHODS, data.X_train, data.annotations, folder=folder, n_jobs=JOBS)
+
+
+def timed(folder: str) -> tuple[Any, float]:
+    """Run `select`, and time it."""
+    started = perf_counter()
+    return choose(folder), perf_counter() - started
+
+
+def killed(folder: str) -> None:
+    """Start `select` in a process group of its own, and kill the group."""
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_in_own_group, args=(folder,))
+    process.start()
+    sleep(KILLED_AFTER)
+    if process.exitcode is not None:
+        raise SystemExit(f"select ended within {KILLED_AFTER:g} s: nothing was left to resume")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.join()
+
+
+def _in_own_group(folder: str) -> None:
+    os.setpgrp()
+    choose(folder)
+
+
+def search() -> tuple[GridSearchCV, float]:
+    """Search twelve settings of CoNAL by agreement out of fold."""
+    data = load_labelme()
+    grid = GridSearchCV(
+        CoNALClassifier(random_state=0),
+        GRID,
+        scoring=vote_agreement_scorer,
+        cv=KFold(5, shuffle=True, random_state=0),
+        n_jobs=JOBS,
+    )
+    started = perf_counter()
+    grid.fit(data.X_train, data.annotations)
+    return grid, perf_counter() - started
+
+
+def page() -> list[str]:
+    """Measure everything, and return the page's lines."""
+    data = load_labelme()
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        found, seconds = timed(first)
+        killed(second)
+        finished = len(list(Path(second).glob("fold*.npz")))
+        resumed, rest = timed(second)
+        total = len(list(Path(second).glob("fold*.npz")))
+    same = {r.candidate: r.score for r in found.table_} == {
+        r.candidate: r.score for r in resumed.table_
+    }
+    grid, searched = search()
+    ranks = sorted(
+        zip(grid.cv_results_["params"], grid.cv_results_["mean_test_score"], strict=True),
+        key=lambda each: -each[1],
+    )
+    rows = [
+        f"| {r.candidate} | {r.score:.3f} ± {r.error_of_score:.3f} | {r.z:.1f} | {r.agreement:.3f} "
+        f"| {r.corrected:.3f} | {r.information:.3f} | {r.estimate:.3f} [{r.low:.3f}, {r.high:.3f}] "
+        f"| {'last' if r.epoch is None else r.epoch} | {r.seconds:.0f} |"
+        for r in found.table_
+    ]
+    settings = [
+        "| " + " | ".join(str(setting[name]) for name in GRID) + f" | {score:.3f} |"
+        for setting, score in ranks
+    ]
+    return [
+        "# `select` and a grid search, timed",
+        "",
+        "Made by `OMP_NUM_THREADS=1 python benchmarks/selecting.py --out "
+        f"docs/results/selecting.md` on {datetime.date.today()}, manyhands "
+        f"{manyhands.__version__}; LabelMe (1,000 instances, 2,547 annotations), {JOBS} processes, "
+        "wall seconds of a machine with two cores that others used too.",
+        "",
+        "## `select` over ten methods",
+        "",
+        f"Five folds, default parameters, guarded epochs: {seconds:.0f} s. Another call was "
+        f"killed after {KILLED_AFTER:g} s, with {finished} of its {total} trainings finished. "
+        f"Called again with the same folder, it took {rest:.0f} s and found "
+        f"{'the same scores' if same else 'OTHER SCORES'}. Accuracy of the choice on the test "
+        f"part: {accuracy(data.y_test, found.estimator_.predict(data.X_test)):.3f}.",
+        "",
+        "| candidate | score ± SE | z behind | A | B | MI | accuracy [interval] | epoch "
+        "| seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        f"Tied with the best (z ≤ 1): {', '.join(found.tied_[1:]) or 'none'}.",
+        *(f"\nWarning: {text}." for text in found.warnings_),
+        "",
+        "## `GridSearchCV` over twelve settings of CoNAL",
+        "",
+        f"Five folds, `scoring=vote_agreement_scorer`: {searched:.0f} s. Accuracy of the best "
+        "setting, refitted, on the test part: "
+        f"{accuracy(data.y_test, grid.predict(data.X_test)):.3f}.",
+        "",
+        "| " + " | ".join(GRID) + " | vote agreement |",
+        "|" + "---|" * (len(GRID) + 1),
+        *settings,
+    ]
+
+
+def main() -> None:
+    """Measure, and print or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--out", type=Path, help="Markdown file")
+    arguments = parser.parse_args()
+    text = "\n".join(page()) + "\n"
+    if arguments.out is None:
+        print(text)
+    else:
+        write_atomically(arguments.out, text)
+
+
+if __name__ == "__main__":
+    main()
