@@ -33,6 +33,7 @@ import manyhands
 from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict
 from manyhands.datasets import load_cifar10h, load_cifar10n, load_hotel
 from manyhands.evidence import load_data, load_rows
+from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
 from manyhands.io import write_atomically
 from manyhands.metrics import (
@@ -280,8 +281,9 @@ def with_mean(values: list[float], form: str) -> list[str]:
 
 def page(cells: list[dict[str, Any]]) -> list[str]:
     """Return the page's lines."""
+    trained = [cell for cell in cells if "error" not in cell]
     by_set = {
-        problem.name: [cell for cell in cells if cell["set"] == problem.name]
+        problem.name: [cell for cell in trained if cell["set"] == problem.name]
         for problem in (*REAL, *CONFIRMATION, *COMMON)
     }
     return [
@@ -447,7 +449,7 @@ def left_out(by_set: dict[str, list[Any]]) -> list[str]:
         own = {cell["candidate"] for cell in by_set[problem.name]}
         missing = [c.name for c in candidates(problem.protocol) if c.name not in own]
         if missing and own:
-            lines.append(f"- {problem.name}: {', '.join(missing)} (cost)")
+            lines.append(f"- {problem.name}: {', '.join(missing)} (cost or memory)")
     return [
         *lines,
         "",
@@ -486,10 +488,13 @@ def main() -> None:
             continue
         if perf_counter() - started > 60 * arguments.minutes:
             break
-        cells.append(measure(problem, candidate, load(problem)))
+        try:
+            cells.append(measure(problem, candidate, load(problem)))
+        except AnnotationError as error:
+            cells.append({"set": problem.name, "candidate": candidate.name, "error": str(error)})
         with records.open("a") as file:
             file.write(json.dumps(cells[-1]) + "\n")
-        print(problem.name, candidate.name, f"{cells[-1]['seconds']:.0f} s", flush=True)
+        print(problem.name, candidate.name, cells[-1].get("error", "done"), flush=True)
     if arguments.out is not None:
         write_atomically(arguments.out, "\n".join(page(cells)) + "\n")
 

@@ -132,4 +132,4 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             lambda: self._make_optimizer(module),
             reset_every_epoch=self.reset_optimizer,
         )
-        return [Stage("train", step, fit.batches.epoch, self.max_epochs)]
+        return [Stage("train", step, fit.batches.epoch, fit.n_epochs)]

@@ -132,7 +132,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         if rate is None:
             annotated = fit.batches.instances.cpu().numpy()
             rate = expected_noise(self.aggregator_.posterior_[annotated])
-        self.forget_rates_ = forget_rates(rate, self.gradual_epochs, self.max_epochs)
+        self.forget_rates_ = forget_rates(rate, self.gradual_epochs, fit.n_epochs)
         return targets
 
     def _objective(self, fit: CoTeachingFit, batch: CrowdBatch) -> dict[str, Tensor]:

@@ -146,7 +146,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             if self.train_on_own_labels:
                 sources[f"round {number}, own labels"] = from_network
         return [
-            Stage(name, self._step(number, source, fit), fit.batches.epoch, self.max_epochs)
+            Stage(name, self._step(number, source, fit), fit.batches.epoch, fit.n_epochs)
             for number, (name, source) in enumerate(sources.items())
         ]
 

@@ -29,6 +29,7 @@ from manyhands.fitting.latent import (
     balancing_rng,
     balancing_weights,
 )
+from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.inference.probability import log_dirichlet
 from manyhands.nn import FixedConfusionModule, Linear
 from manyhands.training import BestState, Callback, Features, Stage
@@ -110,6 +111,7 @@ class RaykarClassifier(LatentClassClassifier):
     _start_refusal = "begins with the shares of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
+        **FIXED_LENGTH,
         "smoothing": [Interval(Real, 0, None, closed="left")],
         "inner_steps": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -125,6 +127,7 @@ class RaykarClassifier(LatentClassClassifier):
     smoothing: float = 0.01
     inner_steps: int = 100
     tol: float = 1e-4
+    max_epochs: int = 50
     batch_size: int = 1024
     weight_decay: float = 1e-2
 

@@ -102,7 +102,7 @@ def _validation(
         batches = AnnotationBatches(fit.features, fit.held, PREDICT_BATCH)
         return AnnotationMonitor(fit.module, batches), "validation_nll", False, None
     rows = np.flatnonzero(fit.held.annotations_per_instance())
-    monitor = AgreementMonitor(_predictor(model, fit, fit.features, rows), fit.held)
+    monitor = AgreementMonitor(make_predictor(model, fit, fit.features, rows), fit.held)
     return monitor, "validation_agreement", True, lambda: monitor.values
 
 
@@ -116,13 +116,14 @@ def _watchers(model: Any, fit: Fit[Any, Any]) -> list[Callback]:
     followed = fit.watch.followed
     if followed is not None:
         features = Features(read_features(model, followed.X, reset=False), fit.features.device)
-        watchers.append(Monitor(Follower(followed, _predictor(model, fit, features))))
+        watchers.append(Monitor(Follower(followed, make_predictor(model, fit, features))))
     return watchers
 
 
-def _predictor(
+def make_predictor(
     model: Any, fit: Fit[Any, Any], features: Features, rows: IntArray | None = None
 ) -> Predictor:
+    """Make what predicts with the network in training as ``predict`` will."""
     decide = None if is_posterior(model._rule) else model._decide
     return Predictor(fit.module, features, PREDICT_BATCH, decide, rows)
 
@@ -150,4 +151,4 @@ def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldM
         )
     codes, _ = encode(gold, model.classes_, argument=f"{name}'s y_gold", vocabulary_name="classes_")
     features = Features(X, fit.features.device)
-    return GoldMonitor(_predictor(model, fit, features), torch.from_numpy(codes))
+    return GoldMonitor(make_predictor(model, fit, features), torch.from_numpy(codes))

@@ -54,7 +54,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     backbone : None, str, dict, nn.Module or callable, default=None
         The network from features to class logits. None means ``"mlp"``, with 128 units as in the
         papers. See `manyhands.nn.make_backbone`.
-    max_epochs : int
+    max_epochs : int or "auto", default="auto"
+        "auto": as many epochs as a pilot says (`manyhands.fitting.length`). It trains on two thirds
+        of the annotated instances, for 600 gradient steps or 20 epochs, whichever is more, and
+        compares its predictions of the others with their annotations after every epoch. It takes
+        about as long as the training itself. With ``validation``, that is the limit, and there is
+        no pilot. With fewer than 90 annotated instances: 200 gradient steps.
     batch_size : int
         Instances per minibatch.
     lr : float
@@ -67,11 +72,13 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         How to treat rare classes: "resample", "reweight", "focal", "cb_focal", or a dict with
         ``name``, ``gamma`` (default 2) and ``beta`` (default .9999); see `ClassBalance`. It applies
         to the annotations in the loss, or to the inferred labels where a method trains on those.
-    scaling : {"standard", "rms", None}, default="standard"
+    scaling : {"auto", "standard", "rms", None}, default="auto"
         "standard" standardises every feature (every channel of images). "rms" divides by a single
-        root mean square, which suits embeddings of a network, whose features share a scale. None
-        leaves X as it is. The statistics come from the annotated instances and belong to the
-        model. A Dataset, a dict of arrays and token ids are never scaled.
+        root mean square, which suits embeddings of a network, whose features share a scale. "auto"
+        is "rms" for vectors that look like a non-negative embedding, counts or term weights, and
+        "standard" otherwise (`manyhands.nn.standardize.is_embedding`). None leaves X as it is. The
+        statistics come from the annotated instances and belong to the model. A Dataset, a dict of
+        arrays and token ids are never scaled.
     device : str, default="auto"
     random_state : int, RandomState or None
     verbose : int, default=0
@@ -98,6 +105,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Ids of the annotators.
     n_annotators_ : int
     module_ : CrowdModule
+    n_epochs_ : int
+        ``max_epochs``, or the number of epochs that "auto" has found.
     history_ : History
         One row per epoch: stage, epoch, every named loss term and their sum ``loss``, metrics,
         seconds.
@@ -133,14 +142,16 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """Whether ``validation`` chooses among the epochs of the last stage only."""
     _preparatory_stages: ClassVar[Sequence[str]] = ()
     """Stages that prepare the training and are exempt from ``patience``."""
+    _pilots: ClassVar[bool] = True
+    """Whether ``max_epochs="auto"`` runs the first stage as a pilot."""
 
-    max_epochs: int = 50
+    max_epochs: int | str = "auto"
     batch_size: int = 128
     lr: float = 1e-3
     weight_decay: float = 5e-4
     reset_optimizer: bool = False
     class_balance: Any = None
-    scaling: str | None = "standard"
+    scaling: str | None = "auto"
     device: str = "auto"
     random_state: Any = None
     verbose: int = 0
@@ -180,7 +191,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             lambda: self._make_optimizer(fit.module),
             reset_every_epoch=self.reset_optimizer,
         )
-        return [Stage("train", step, fit.batches.epoch, self.max_epochs)]
+        return [Stage("train", step, fit.batches.epoch, fit.n_epochs)]
 
     def _make_optimizer(self, module: CrowdModule) -> torch.optim.Optimizer:
         """Adam; with ``noise_lr``, all but the classifier use that rate without weight decay."""

@@ -97,6 +97,8 @@ class Fit(Generic[Module, State]):
     rng : Generator
     watch : Watch
         Gold labels for the history; training must not use them.
+    n_epochs : int
+        Number of epochs: ``max_epochs``, or what "auto" has found.
     history : History
     facts : dict of str to float
         Further entries of the next row of the history. Values persist until replaced.
@@ -116,6 +118,7 @@ class Fit(Generic[Module, State]):
     batches: AnnotationBatches
     rng: np.random.Generator
     watch: Watch
+    n_epochs: int
     history: History = field(default_factory=History)
     facts: dict[str, float] = field(default_factory=dict)
     epoch: int = 0

@@ -20,6 +20,7 @@ from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import SoftTargets, balancing_rng
+from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.inference.base import BaseAggregator
 from manyhands.linear.regression import fit_regression
@@ -69,6 +70,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
     }
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
+        **FIXED_LENGTH,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
         "targets": [StrOptions({"soft", "hard"})],
         "decision": [str, "array-like"],

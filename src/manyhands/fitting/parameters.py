@@ -15,13 +15,13 @@ from manyhands.sampling.class_balance import make_balance
 
 SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "backbone": [None, str, dict, torch.nn.Module, callable],
-    "max_epochs": [Interval(Integral, 1, None, closed="left")],
+    "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "lr": [Interval(Real, 0, None, closed="neither")],
     "weight_decay": [Interval(Real, 0, None, closed="left")],
     "reset_optimizer": ["boolean"],
     "class_balance": [None, str, dict],
-    "scaling": [StrOptions({"standard", "rms"}), None],
+    "scaling": [StrOptions({"auto", "standard", "rms"}), None],
     "device": [str, torch.device],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
@@ -31,6 +31,9 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "checkpoint": [None, str, Path],
 }
 """Constraints of the shared parameters, in scikit-learn's notation."""
+
+FIXED_LENGTH: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None, closed="left")]}
+"""Of classes whose epochs are not what a pilot can judge: iterations of EM or of a solver, say."""
 
 
 def refuse_classes(model: Any) -> None:

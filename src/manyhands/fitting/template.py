@@ -12,13 +12,15 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhands.annotations import AnnotationTable
-from manyhands.exceptions import AnnotationError, LostClassWarning, warn_caller
-from manyhands.fitting.context import Fit, Watch
+from manyhands.exceptions import LostClassWarning, warn_caller
+from manyhands.fitting.callbacks import EpochClock, make_predictor
+from manyhands.fitting.context import Fit, Followed, Watch
 from manyhands.fitting.folds import hold_out_instances
+from manyhands.fitting.length import chosen_length
+from manyhands.fitting.monitors import Follower
+from manyhands.fitting.network import Weights, make_module, start_weights
 from manyhands.fitting.pooling import pool_confusions
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.reading import (
@@ -32,10 +34,7 @@ from manyhands.fitting.reading import (
 )
 from manyhands.io.files import check_writable
 from manyhands.nn import (
-    CrowdModule,
     FixedConfusionModule,
-    channels_last,
-    make_scaled,
 )
 from manyhands.sampling.class_balance import ClassBalance
 from manyhands.training import (
@@ -43,6 +42,8 @@ from manyhands.training import (
     Callback,
     Checkpoint,
     Features,
+    Monitor,
+    ProgressBar,
     Stage,
     hold_out,
     isolated_rng,
@@ -51,8 +52,6 @@ from manyhands.training import (
 )
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import FloatArray, IntArray
-
-Weights = dict[str, Tensor]
 
 
 def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
@@ -79,9 +78,39 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annotat
     set_vocabularies(model, y, table)
     device = pick_device(model.device)
     seed = draw_seed(model.random_state)
+    features = Features(X, device)
+
+    def pilot(twin: Any, rest: AnnotationTable, held: IntArray) -> IntArray:
+        with isolated_rng(seed, device):
+            return _pilot(twin, features, rest, held, np.random.default_rng(seed), weights)
+
+    # The training draws as if the number of epochs had been given.
+    n_epochs = chosen_length(model, table, np.random.default_rng([seed, 1]), pilot)
     with isolated_rng(seed, device):
-        _train(model, Features(X, device), given, np.random.default_rng(seed), watch, weights)
+        rng = np.random.default_rng(seed)
+        _train(model, features, given, rng, watch, n_epochs, weights)
     return table
+
+
+def _pilot(
+    twin: Any,
+    features: Features,
+    table: AnnotationTable,
+    held: IntArray,
+    rng: np.random.Generator,
+    start: Weights | None,
+) -> IntArray:
+    """Run the first stage of a training; return predictions of instances after every epoch."""
+    fit = _begin(twin, features, table, rng, Watch(), twin.max_epochs)
+    fit.module = make_module(twin, fit, start)
+    fit.state = twin._prepare(fit)
+    predictor = make_predictor(twin, fit, features, held)
+    follower = Follower(Followed(None), predictor)
+    callbacks: list[Callback] = [EpochClock(fit), Monitor(follower)]
+    if twin.verbose:
+        callbacks.append(ProgressBar(f"{twin._title}, pilot"))
+    run_stages(twin._stages(fit)[:1], callbacks=callbacks, history=fit.history)
+    return np.stack(follower.followed.codes)
 
 
 def _train(
@@ -90,10 +119,11 @@ def _train(
     given: AnnotationTable,
     rng: np.random.Generator,
     watch: Watch,
+    n_epochs: int,
     start: Weights | None,
 ) -> None:
     """Train, and set the fitted attributes."""
-    fit = _begin(model, features, given, rng, watch)
+    fit = _begin(model, features, given, rng, watch, n_epochs)
     fit.module = make_module(model, fit, start)
     fit.state = model._prepare(fit)
     stages = model._stages(fit)
@@ -102,7 +132,7 @@ def _train(
     if best is not None:
         best.restore()
         model.best_epoch_, model.best_stage_ = best.kept["epoch"], best.kept["stage"]
-    model.history_ = fit.history
+    model.history_, model.n_epochs_ = fit.history, fit.n_epochs
     model.module_ = fit.module.eval()
     with torch.inference_mode():
         model._set_fitted(fit)
@@ -114,7 +144,12 @@ def _train(
 
 
 def _begin(
-    model: Any, features: Features, given: AnnotationTable, rng: np.random.Generator, watch: Watch
+    model: Any,
+    features: Features,
+    given: AnnotationTable,
+    rng: np.random.Generator,
+    watch: Watch,
+    n_epochs: int,
 ) -> Fit[Any, Any]:
     """Hold out instances or annotations, and balance the others."""
     whole = table = drop_weightless(given)
@@ -123,7 +158,7 @@ def _begin(
         split = hold_out if model.monitor == "likelihood" else hold_out_instances
         table, held = split(whole, float(model.validation), rng)
     batches = AnnotationBatches(features, model._balanced(table, rng), model.batch_size)
-    return Fit(features, given, whole, table, held, batches, rng, watch)
+    return Fit(features, given, whole, table, held, batches, rng, watch, n_epochs)
 
 
 def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]) -> None:
@@ -159,108 +194,6 @@ def balanced(
         table = balance.balanced(table, rng)
     weights = table.weights
     return table if weights is None else replace(table, weights=weights / weights.mean())
-
-
-# -- the network ----------------------------------------------------------------------------------
-
-
-def start_weights(model: Any, start: Any) -> Weights | None:
-    """Weights of another fitted classifier, from which a fit starts.
-
-    Raises
-    ------
-    AnnotationError
-        If that classifier has no network, or this class ignores the weights it starts from.
-    """
-    if start is None:
-        return None
-    if model._start_refusal is not None:
-        raise AnnotationError(
-            f"start={type(start).__name__}: a training of {type(model).__name__} "
-            f"{model._start_refusal}, whatever the weights before; leave start out"
-        )
-    if not hasattr(start, "module_"):
-        raise AnnotationError(
-            f"start={type(start).__name__} has no network to start from (it is not fitted, or its "
-            "backbone is a scikit-learn classifier); leave start out"
-        )
-    weights: Weights = start.module_.state_dict()
-    return weights
-
-
-def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdModule:
-    """Make the method's network, fit its scaling, and check that it outputs logits."""
-    features, annotated = fit.features, fit.batches.instances
-    model.input_shape_ = shape = features.input_shape
-    classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
-    module: CrowdModule = model._build_module(classifier, shape)
-    if model.scaling is not None and not features.is_dataset:
-        # Batches of at most 8 MiB in float64.
-        size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
-        classifier.scaler.fit_statistics(features.batches(annotated, size))
-    if start is not None:
-        _load_start(module, start)
-    module = module.to(features.device)
-    check_logits(model, module, features, annotated)
-    return module
-
-
-def _load_start(module: CrowdModule, start: Weights) -> None:
-    """Load the starting weights into a module.
-
-    Raises
-    ------
-    AnnotationError
-        If they belong to another network or to other numbers of classes or annotators.
-    """
-    try:
-        module.load_state_dict(start)
-    except RuntimeError as error:
-        raise AnnotationError(
-            "start has another network, or another number of classes, annotators or features, "
-            f"than this fit ({error}); leave start out"
-        ) from error
-
-
-def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tensor) -> None:
-    """Refuse what would cause an obscure error later: a wrong width, batch norm of one row."""
-    if has_batch_norm(module) and min(model.batch_size, len(rows)) < 2:
-        raise AnnotationError(
-            f"backbone normalises over batches, which needs two instances in each: batch_size="
-            f"{model.batch_size}, {len(rows)} instances with annotations; give at least two of each"
-        )
-    shape = _shape_of_output(module, features.take(rows[:2]))
-    expected = (min(2, len(rows)), len(model.classes_))
-    if shape != expected:
-        raise AnnotationError(
-            f"backbone gives an output of shape {shape} for {expected[0]} instances; it must "
-            f"give logits of shape {expected}, for {expected[1]} classes"
-        )
-
-
-def _shape_of_output(module: CrowdModule, x: Tensor) -> tuple[int, ...]:
-    """Apply the network to some instances; an error in it names the instances' shape."""
-    module.eval()
-    try:
-        with torch.no_grad():
-            return tuple(module(x).shape)
-    except AnnotationError:
-        raise
-    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
-        shape = tuple(x.shape[1:])
-        hint = ""
-        if channels_last(shape):
-            hint = ". These look like images with their channels last; torch's layers expect them "
-            hint += "first: X.transpose(0, 3, 1, 2)"
-        raise AnnotationError(
-            f"backbone fails on instances of shape {shape} ({error}){hint}. It must take a float "
-            "tensor of instances and give a tensor of logits, or an object with .logits"
-        ) from error
-
-
-def has_batch_norm(module: torch.nn.Module) -> bool:
-    """Whether a network normalises over batches, which rules out batches of one."""
-    return any(isinstance(part, _BatchNorm) for part in module.modules())
 
 
 # -- classes that a fit has lost -----------------------------------------------------------------

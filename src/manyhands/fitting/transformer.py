@@ -38,7 +38,7 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     max_epochs: int = 20
     lr: float = 3e-4
     weight_decay: float = 1e-2
-    scaling: str | None = "standard"
+    scaling: str | None = "auto"
     device: str = "auto"
     random_state: Any = None
     verbose: int = 0

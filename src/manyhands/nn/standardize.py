@@ -24,6 +24,13 @@ def channels_last(input_shape: Sequence[int]) -> bool:
     return len(input_shape) == 3 and input_shape[2] in CHANNELS and input_shape[0] not in CHANNELS
 
 
+SHARED_SCALE = 10.0
+"""How far above the typical feature's root mean square that of loud features may be."""
+
+SHIFTED = 1.5
+"""Typical mean, in standard deviations, above which features measure a distance from it."""
+
+
 class Standardize(nn.Module):
     """(x - shift) / scale with statistics of the training data, kept as buffers.
 
@@ -31,9 +38,10 @@ class Standardize(nn.Module):
     ----------
     input_shape : sequence of int
         Shape of one instance. Channels are its first axis, or its last if `channels_last`.
-    scaling : {"standard", "rms", None}
+    scaling : {"auto", "standard", "rms", None}
         "standard": mean and standard deviation per feature (per channel for images). "rms": one
-        root mean square, no shift. None: no scaling. The identity until `fit_statistics`.
+        root mean square, no shift. "auto": "rms" if the features look like a non-negative embedding
+        (`is_embedding`), else "standard". None: no scaling. The identity until `fit_statistics`.
     """
 
     shift: Tensor
@@ -44,8 +52,9 @@ class Standardize(nn.Module):
         self.scaling = scaling
         # One entry per feature, or per channel for images, or one for all.
         shape: tuple[int, ...] = (1,)
+        self.flat = len(input_shape) == 1
         self.axis = len(input_shape) if channels_last(input_shape) else 1
-        if scaling == "standard":
+        if scaling in ("auto", "standard"):
             shape = tuple(
                 int(size) if axis == self.axis else 1 for axis, size in enumerate(input_shape, 1)
             )
@@ -63,19 +72,23 @@ class Standardize(nn.Module):
         """Compute the statistics from batches of shape (n, *input_shape), in float64."""
         if self.scaling is None:
             return
-        count, total, squares = 0, torch.zeros(()), torch.zeros(())
+        count, total, squares, least = 0, torch.zeros(()), torch.zeros(()), float("inf")
         for x in batches:
             # (features or channels, values); one row of all values for "rms".
             values = x.cpu().double()
-            values = values.transpose(0, self.axis) if self.scaling == "standard" else values[None]
+            values = values[None] if self.scaling == "rms" else values.transpose(0, self.axis)
             values = values.flatten(1)
             count += values.shape[1]
             total = total + values.sum(dim=1)
             squares = squares + values.square().sum(dim=1)
-        if self.scaling == "rms":
-            self.scale.fill_(float((squares / count).sqrt()) or 1.0)
+            least = min(least, float(values.min()))
+        mean, mean_square = total / count, squares / count
+        if self.scaling == "rms" or (
+            self.scaling == "auto" and self.flat and is_embedding(mean, mean_square, least)
+        ):
+            self.scale.fill_(float(mean_square.mean().sqrt()) or 1.0)
         else:
-            self._set(total / count, squares / count)
+            self._set(mean, mean_square)
 
     def _set(self, mean: Tensor, mean_square: Tensor) -> None:
         variance = (mean_square - mean.square()).clamp_min(0)
@@ -90,3 +103,32 @@ class Standardize(nn.Module):
         deviation = torch.where(constant, torch.ones_like(variance), variance.sqrt())
         self.shift.copy_(mean.reshape(self.shift.shape))
         self.scale.copy_(deviation.reshape(self.scale.shape))
+
+
+def is_embedding(mean: Tensor, mean_square: Tensor, least: float) -> bool:
+    """Whether features look like the output of a network's ReLU, counts or term weights.
+
+    Such features are non-negative, share a scale, and are small or zero more often than not. What
+    is rare in them is quiet for a reason: to give every feature the same spread would make the
+    rarest the loudest.
+
+    Parameters
+    ----------
+    mean, mean_square : tensor of shape (n_features,)
+    least : float
+        The smallest value of all.
+
+    Examples
+    --------
+    >>> is_embedding(torch.tensor([0.2, 0.3]), torch.tensor([0.2, 0.4]), 0.0)
+    True
+    >>> is_embedding(torch.tensor([40.0, 30_000.0]), torch.tensor([1_700.0, 1e9]), 18.0)  # age, pay
+    False
+    """
+    varies = mean_square > mean.square()
+    if least < 0 or not varies.any():
+        return False
+    size = mean_square[varies].sqrt()
+    deviation = (mean_square - mean.square())[varies].sqrt()
+    shared = torch.quantile(size, 0.95) <= SHARED_SCALE * size.median()
+    return bool(shared) and bool((mean[varies] / deviation).median() <= SHIFTED)

@@ -39,6 +39,7 @@ from manyhands.fitting.latent import (
     TargetStep,
     balancing_rng,
 )
+from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import class_proba
 from manyhands.inference import DawidSkene
 from manyhands.inference.base import BaseAggregator
@@ -189,6 +190,7 @@ validation, monitor, patience, checkpoint
     _fitted_arrays = (*LatentClassClassifier._fitted_arrays, "class_prior_", "member_weights_")
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
+        **FIXED_LENGTH,
         "n_rounds": [Interval(Integral, 0, None, closed="left")],
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
@@ -208,6 +210,7 @@ validation, monitor, patience, checkpoint
     crowd_strength: float = 2.0
     min_steps: int = 20
     decision: Any = "posterior"
+    max_epochs: int = 50
     class_balance: Any = "reweight"
 
     # -- networks ---------------------------------------------------------------------------------

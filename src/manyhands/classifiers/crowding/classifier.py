@@ -270,6 +270,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     init_scale: float = 2.0
     noise_lr: float | None = 1e-2
 
+    _pilots = False  # The start, a classifier of its own, has a pilot.
+
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> GenerativeCrowdModule:

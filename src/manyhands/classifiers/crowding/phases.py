@@ -60,13 +60,14 @@ def make_stages(
         )
     steps |= fit.state
     return [
-        Stage(name, step, fit.batches.epoch, _n_epochs(model, name)) for name, step in steps.items()
+        Stage(name, step, fit.batches.epoch, _n_epochs(model, fit, name))
+        for name, step in steps.items()
     ]
 
 
-def _n_epochs(model: Any, stage: str) -> int:
+def _n_epochs(model: Any, fit: CrowdInGFit, stage: str) -> int:
     given: int | None = getattr(model, f"{stage}_epochs")
-    return min(DEFAULT_EPOCHS[stage], model.max_epochs) if given is None else given
+    return min(DEFAULT_EPOCHS[stage], fit.n_epochs) if given is None else given
 
 
 class GeneratorStep(GradientStep):

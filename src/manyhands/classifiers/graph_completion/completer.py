@@ -58,7 +58,7 @@ class GraphCompleter(BaseEstimator):
         Learning rate of Adam.
     weight_decay : float, default=5e-4
         L2 penalty of Adam.
-    scaling : {"standard", "rms", None}, default="standard"
+    scaling : {"auto", "standard", "rms", None}, default="auto"
         Scaling of the features; see `BaseCrowdClassifier`.
     validation : float or None, default=0.1
         Share of the annotations held out in training; the epoch that explains them best is kept.
@@ -115,7 +115,7 @@ class GraphCompleter(BaseEstimator):
         "max_epochs": [Interval(Integral, 1, None, closed="left")],
         "lr": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "scaling": [StrOptions({"standard", "rms"}), None],
+        "scaling": [StrOptions({"auto", "standard", "rms"}), None],
         "validation": [None, Interval(Real, 0, 1, closed="neither")],
         "patience": [None, Interval(Integral, 1, None, closed="left")],
         "device": [str],
@@ -130,7 +130,7 @@ class GraphCompleter(BaseEstimator):
     max_epochs: int = 200
     lr: float = 3e-3
     weight_decay: float = 5e-4
-    scaling: str | None = "standard"
+    scaling: str | None = "auto"
     validation: float | None = 0.1
     patience: int | None = None
     device: str = "auto"

@@ -30,8 +30,9 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import LatentClassClassifier, SoftTargets, class_shares
+from manyhands.fitting.network import has_batch_norm
+from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import class_proba
-from manyhands.fitting.template import has_batch_norm
 from manyhands.nn import ScaledClassifier, SynthesisModule
 from manyhands.sampling import FewCandidatesWarning
 from manyhands.training import GradientStep, Stage
@@ -188,6 +189,7 @@ verbose, validation, monitor, patience, checkpoint
     )
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
+        **FIXED_LENGTH,
         "em": [StrOptions({"hard", "soft"}), None],
         "prior": [StrOptions({"uniform", "estimated"})],
         "smoothing": [Interval(Real, 0, None, closed="left")],

@@ -24,6 +24,7 @@ from manyhands.classifiers.personal.examples import Examples
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.nn import AnnotatorHeadsModule, ScaledClassifier
 from manyhands.training import BestState, Callback, Stage
 from manyhands.typing import FloatArray
@@ -118,6 +119,7 @@ n_features) for two classes
             for name, constraint in BaseCrowdClassifier._parameter_constraints.items()
             if name not in {"backbone", "lr", "weight_decay", "reset_optimizer"}
         },
+        **FIXED_LENGTH,
         "fusion": [Interval(Real, 0, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="neither")],
         "fit_intercept": ["boolean"],
@@ -200,7 +202,7 @@ n_features) for two classes
 
     def _stages(self, fit: PersonalFit) -> list[Stage]:
         """Return one stage, in which an epoch is one iteration of ADMM over all annotations."""
-        return [Stage("train", fit.state, lambda epoch: [None], self.max_epochs)]
+        return [Stage("train", fit.state, lambda epoch: [None], fit.n_epochs)]
 
     def _callbacks(self, fit: PersonalFit) -> tuple[list[Callback], BestState | None]:
         callbacks, best = super()._callbacks(fit)

@@ -24,6 +24,7 @@ from manyhands.classifiers.self_training.quality import (
 )
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Watch
+from manyhands.fitting.length import AUTO
 from manyhands.fitting.reading import take_rows
 from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.training import History, hold_out
@@ -267,6 +268,9 @@ def _make_estimator(model: Any, fit: SelfTraining, number: int) -> Any:
         estimator.set_params(random_state=seed)
     if model.verbose and parameters.get("verbose") == 0:
         estimator.set_params(verbose=model.verbose)
+    if parameters.get("max_epochs") == AUTO and hasattr(fit.estimator, "n_epochs_"):
+        # Added annotations agree with the model that made them: they say nothing about its length.
+        estimator.set_params(max_epochs=fit.estimator.n_epochs_)
     if model.checkpoint is not None and "checkpoint" in parameters:
         path = Path(model.checkpoint)
         estimator.set_params(checkpoint=path.with_stem(f"{path.stem}-{fit.name}{number}"))

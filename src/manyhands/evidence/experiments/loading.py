@@ -5,6 +5,7 @@
     title: "CoNAL: learning from crowds by modelling common confusions"
     citation: "Z. Chu, J. Ma, H. Wang. ... AAAI 2021."
     let: {...}        # named values; see `manyhands.evidence.experiments.expansion`
+    instead_of_auto: {scaling: standard}  # see `manyhands.evidence.experiments.automatic`
     tables: [...]     # with their rows; see `manyhands.evidence.experiments.tables`
     figures: [...]    # see `manyhands.evidence.experiments.plans`
     sheets: {...}     # titles of drawings that several figures share
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from manyhands.evidence.experiments.automatic import without_auto
 from manyhands.evidence.experiments.claims import read_claim
 from manyhands.evidence.experiments.document import Document, Node, fail, read_yaml
 from manyhands.evidence.experiments.expansion import Expander, Scope
@@ -46,7 +48,7 @@ from manyhands.evidence.objects import did_you_mean
 from manyhands.exceptions import AnnotationError
 
 _PARTS = ("tables", "figures", "rows", "claims")
-_PAPER = ("title", "citation", "unavailable", "sheets", *_PARTS)
+_PAPER = ("title", "citation", "unavailable", "sheets", "instead_of_auto", *_PARTS)
 _OF_PAPERS = ("title", *_PARTS)
 """Keys that no row has: a file with one of them describes a paper."""
 
@@ -190,12 +192,19 @@ def _read_file(path: Path) -> tuple[_Rows, Document | None]:
     }
     claims = [expander.expand(item, inner) for item, inner in parts["claims"]]
     paper = {
-        **{k: expander.expand(v, scope) for k, v in fields.items() if k not in _PARTS},
+        **{
+            k: expander.expand(v, scope)
+            for k, v in fields.items()
+            if k not in (*_PARTS, "instead_of_auto")
+        },
         **{name: Node(found, top.line) for name, found in plans.items()},
         "claims": Node(claims, top.line),
     }
     expander.check_used([*ROW, *_PAPER])
-    return [_row(path, node, fields) for node in nodes], Document(
+    fixed = (
+        expander.expand(fields["instead_of_auto"], scope) if "instead_of_auto" in fields else None
+    )
+    return [_row(path, node, fields, fixed) for node in nodes], Document(
         path, Node(paper, top.line), subject="a paper"
     )
 
@@ -213,10 +222,15 @@ def _items(expander: Expander, node: Node, scope: Scope) -> Iterable[tuple[Node,
         yield item, expander.scope_of(item, inner)
 
 
-def _row(path: Path, node: Node, paper: dict[str, Node]) -> tuple[Row, Document]:
+def _row(
+    path: Path, node: Node, paper: dict[str, Node], fixed: Node | None
+) -> tuple[Row, Document]:
     """Check a row of a paper; without a citation, it gets that of the paper."""
     citation = {"citation": paper["citation"]} if "citation" in paper else {}
     node = Node({**citation, **node.value}, node.line)
+    if fixed is not None and "estimator" in node.value:
+        estimator = without_auto(node.value["estimator"], fixed, path.parent)
+        node = Node({**node.value, "estimator": estimator}, node.line)
     of = f" (row {node.value['id'].plain()})" if "id" in node.value else ""
     return read_row(path, node, of)
 

@@ -1,0 +1,99 @@
+"""``max_epochs="auto"``: how long to train, found by agreement with annotators out of fold.
+
+A pilot trains on two thirds of the annotated instances and predicts the others after every epoch.
+The training itself takes as many epochs as the earliest of those whose agreement with the votes is
+not clearly behind the best. The earliest, because mistakes that annotators share are learnt last:
+agreement counts them as gains, so of two epochs that it cannot tell apart, the later is worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.metrics.vote_shares import row_shares, vote_weights
+from manyhands.metrics.votes import paired_z
+from manyhands.typing import FloatArray, IntArray
+
+AUTO = "auto"
+
+PILOT_STEPS = 600
+"""Gradient steps of a pilot."""
+
+LEAST_EPOCHS = 20
+"""Epochs of a pilot, if these are more."""
+
+HELD_OUT = 1 / 3
+"""Share of the annotated instances that the pilot predicts."""
+
+BEHIND = 0.25
+"""Standard errors by which an epoch may be behind the best and still be chosen."""
+
+FEWEST = 90
+"""Annotated instances without which there is no pilot."""
+
+PLAIN_STEPS = 200
+"""Gradient steps without a pilot."""
+
+
+def chosen_length(
+    model: Any,
+    table: AnnotationTable,
+    rng: np.random.Generator,
+    pilot: Callable[[Any, AnnotationTable, IntArray], IntArray],
+) -> int:
+    """Number of epochs (of every stage) of a fit.
+
+    Parameters
+    ----------
+    model : BaseCrowdClassifier
+        Its vocabularies are set.
+    table : AnnotationTable
+        The annotations with a positive weight.
+    rng : Generator
+        Draws the instances that the pilot predicts.
+    pilot : callable (model, table, held) -> array of shape (n_epochs, n_held)
+        Trains a copy of the model on the table and returns the codes it predicts for the held-out
+        instances after every epoch.
+    """
+    if model.max_epochs != AUTO:
+        return int(model.max_epochs)
+    annotated = np.unique(table.instance)
+    steps = ceil(len(annotated) / model.batch_size)
+    if model.validation is not None or not model._pilots:
+        return limit(steps)
+    if len(annotated) < FEWEST:
+        return max(1, round(PLAIN_STEPS / steps))
+    held = np.sort(rng.choice(annotated, round(HELD_OUT * len(annotated)), replace=False))
+    rest = table.take(~np.isin(table.instance, held))
+    twin = copy(model)
+    twin.max_epochs = limit(ceil((len(annotated) - len(held)) / model.batch_size))
+    twin.validation = twin.checkpoint = None
+    shares = row_shares(vote_weights(table.observed))[held]
+    return earliest(pilot(twin, rest, held), shares)
+
+
+def limit(steps_per_epoch: int) -> int:
+    """Number of epochs of a pilot, and of a fit whose ``validation`` decides."""
+    return max(LEAST_EPOCHS, round(PILOT_STEPS / steps_per_epoch))
+
+
+def earliest(codes: IntArray, shares: FloatArray) -> int:
+    """Return the earliest epoch, from 1, whose agreement is not clearly behind that of the best.
+
+    Parameters
+    ----------
+    codes : integer array of shape (n_epochs, n)
+        Predicted classes after every epoch.
+    shares : array of shape (n, n_classes)
+        Share of the votes for every class; NaN where there are none.
+    """
+    agreement = shares[np.arange(len(shares)), codes]
+    best = agreement[np.nanmean(agreement, axis=1).argmax()]
+    behind = (paired_z(best - each) <= BEHIND for each in agreement)
+    return next(epoch for epoch, good in enumerate(behind, 1) if good)

@@ -1,0 +1,117 @@
+"""The network of a fit: made, scaled, started from given weights, and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.context import Fit
+from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.nn import CrowdModule, channels_last, make_scaled
+from manyhands.training import Features
+
+Weights = dict[str, Tensor]
+
+
+def start_weights(model: Any, start: Any) -> Weights | None:
+    """Weights of another fitted classifier, from which a fit starts.
+
+    Raises
+    ------
+    AnnotationError
+        If that classifier has no network, or this class ignores the weights it starts from.
+    """
+    if start is None:
+        return None
+    if model._start_refusal is not None:
+        raise AnnotationError(
+            f"start={type(start).__name__}: a training of {type(model).__name__} "
+            f"{model._start_refusal}, whatever the weights before; leave start out"
+        )
+    if not hasattr(start, "module_"):
+        raise AnnotationError(
+            f"start={type(start).__name__} has no network to start from (it is not fitted, or its "
+            "backbone is a scikit-learn classifier); leave start out"
+        )
+    weights: Weights = start.module_.state_dict()
+    return weights
+
+
+def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdModule:
+    """Make the method's network, fit its scaling, and check that it outputs logits."""
+    features, annotated = fit.features, fit.batches.instances
+    model.input_shape_ = shape = features.input_shape
+    classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
+    module: CrowdModule = model._build_module(classifier, shape)
+    if model.scaling is not None and not features.is_dataset:
+        # Batches of at most 8 MiB in float64.
+        size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
+        classifier.scaler.fit_statistics(features.batches(annotated, size))
+    if start is not None:
+        _load_start(module, start)
+    module = module.to(features.device)
+    check_logits(model, module, features, annotated)
+    return module
+
+
+def _load_start(module: CrowdModule, start: Weights) -> None:
+    """Load the starting weights into a module.
+
+    Raises
+    ------
+    AnnotationError
+        If they belong to another network or to other numbers of classes or annotators.
+    """
+    try:
+        module.load_state_dict(start)
+    except RuntimeError as error:
+        raise AnnotationError(
+            "start has another network, or another number of classes, annotators or features, "
+            f"than this fit ({error}); leave start out"
+        ) from error
+
+
+def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tensor) -> None:
+    """Refuse what would cause an obscure error later: a wrong width, batch norm of one row."""
+    if has_batch_norm(module) and min(model.batch_size, len(rows)) < 2:
+        raise AnnotationError(
+            f"backbone normalises over batches, which needs two instances in each: batch_size="
+            f"{model.batch_size}, {len(rows)} instances with annotations; give at least two of each"
+        )
+    shape = _shape_of_output(module, features.take(rows[:2]))
+    expected = (min(2, len(rows)), len(model.classes_))
+    if shape != expected:
+        raise AnnotationError(
+            f"backbone gives an output of shape {shape} for {expected[0]} instances; it must "
+            f"give logits of shape {expected}, for {expected[1]} classes"
+        )
+
+
+def _shape_of_output(module: CrowdModule, x: Tensor) -> tuple[int, ...]:
+    """Apply the network to some instances; an error in it names the instances' shape."""
+    module.eval()
+    try:
+        with torch.no_grad():
+            return tuple(module(x).shape)
+    except AnnotationError:
+        raise
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
+        shape = tuple(x.shape[1:])
+        hint = ""
+        if channels_last(shape):
+            hint = ". These look like images with their channels last; torch's layers expect them "
+            hint += "first: X.transpose(0, 3, 1, 2)"
+        raise AnnotationError(
+            f"backbone fails on instances of shape {shape} ({error}){hint}. It must take a float "
+            "tensor of instances and give a tensor of logits, or an object with .logits"
+        ) from error
+
+
+def has_batch_norm(module: torch.nn.Module) -> bool:
+    """Whether a network normalises over batches, which rules out batches of one."""
+    return any(isinstance(part, _BatchNorm) for part in module.modules())
