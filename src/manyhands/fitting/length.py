@@ -83,7 +83,7 @@ def limit(steps_per_epoch: int) -> int:
     return max(LEAST_EPOCHS, round(PILOT_STEPS / steps_per_epoch))
 
 
-def earliest(codes: IntArray, shares: FloatArray) -> int:
+def earliest(codes: IntArray, shares: FloatArray, behind: float = BEHIND) -> int:
     """Return the earliest epoch, from 1, whose agreement is not clearly behind that of the best.
 
     Parameters
@@ -92,8 +92,10 @@ def earliest(codes: IntArray, shares: FloatArray) -> int:
         Predicted classes after every epoch.
     shares : array of shape (n, n_classes)
         Share of the votes for every class; NaN where there are none.
+    behind : float
+        Standard errors of the paired differences.
     """
     agreement = shares[np.arange(len(shares)), codes]
     best = agreement[np.nanmean(agreement, axis=1).argmax()]
-    behind = (paired_z(best - each) <= BEHIND for each in agreement)
-    return next(epoch for epoch, good in enumerate(behind, 1) if good)
+    good = (paired_z(best - each) <= behind for each in agreement)
+    return 1 + next(epoch for epoch, is_good in enumerate(good) if is_good)
