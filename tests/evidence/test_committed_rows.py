@@ -25,16 +25,16 @@ ROWS = {
 KEYS = {
     "conal/chu2021_labelme": "b42c3a54a01e751d",
     "aggregated/chu2021_music_gold": "6dc5cae1780cd4e2",
-    "conal/chu2021_recovery_i30_symmetric_probabilities": "56cfce64bc3507ef",
-    "crowding/crowd_models_product": "7a2ce32e4c42e1cc",
-    "crowding/crowding2021_sparse60_music_crowding": "8ece826054cb4744",
+    "conal/chu2021_recovery_i30_symmetric_probabilities": "cb5863251d79b47c",
+    "crowding/crowd_models_product": "055e905d68d12867",
+    "crowding/crowding2021_sparse60_music_crowding": "3180077b7b427659",
     "self_training/crowding2021_labelme_dl_cl_ing": "58190a7bb6948852",
-    "self_training/dasc2023_variants_cifar10h_dasc": "9eb97986f7a04fef",
-    "self_training/dasc2023_sparse80_music_wdn_random": "ef3676c571f0ffc3",
+    "self_training/dasc2023_variants_cifar10h_dasc": "d94fb38dd3eaf27f",
+    "self_training/dasc2023_sparse80_music_wdn_random": "182040878dd8043e",
     "iced/iced2022_rivals_sentiment_smote_on_ds_labels": "31e7e07ee8b8324c",
-    "aggregated/iced2022_table2_reports_ds_lr": "5be2d6edd27afba0",
-    "neucrowd/neucrowd2022_table3_hotel_neucrowd": "a8865b46ab5bc281",
-    "soft_prob/neucrowd2022_curve_auc_labelme800_softprob": "2105a5cdec8c7834",
+    "aggregated/iced2022_table2_reports_ds_lr": "eddde8fc32ccfc85",
+    "neucrowd/neucrowd2022_table3_hotel_neucrowd": "17b0efc85b1061d1",
+    "soft_prob/neucrowd2022_curve_auc_labelme800_softprob": "edff67a89493cf7c",
 }
 
 

@@ -260,8 +260,9 @@ def test_the_start_that_is_measured_is_what_its_row_gives_alone():
     """What Table 1 calls DL-CL is CrowdInG's start, to the bit."""
     demo, quick = load_demo(), {"max_epochs": 1, "random_state": 0, "device": "cpu"}
     demo = replace(demo, X_train=demo.X_train[:200], annotations=demo.annotations[:200])
-    alone = CrowdLayerClassifier(**quick).fit(demo.X_train, demo.annotations)
     model = CrowdInGClassifier(**quick).fit(demo.X_train, demo.annotations)
+    alone = CrowdLayerClassifier(init_scale=model.init_scale, **quick)
+    alone.fit(demo.X_train, demo.annotations)
     found = start_accuracy(model, demo)
     assert found["start_accuracy"] == np.mean(alone.predict(demo.X_test) == demo.y_test)
     kept = watchdog(model, demo)
