@@ -55,11 +55,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         The network from features to class logits. None means ``"mlp"``, with 128 units as in the
         papers. See `manyhands.nn.make_backbone`.
     max_epochs : int or "auto", default="auto"
-        "auto": as many epochs as a pilot says (`manyhands.fitting.length`). It trains on two thirds
-        of the annotated instances, for 600 gradient steps or 20 epochs, whichever is more, and
-        compares its predictions of the others with their annotations after every epoch. It takes
-        about as long as the training itself. With ``validation``, that is the limit, and there is
-        no pilot. With fewer than 90 annotated instances: 200 gradient steps.
+        "auto": as many epochs as pilots say (`manyhands.fitting.length`). A pilot trains on two
+        thirds of the annotated instances, for 600 gradient steps or 20 epochs, whichever is more,
+        and compares its predictions of the others with their annotations after every epoch. Up to
+        3,000 instances need several pilots, at most three. With ``validation``, their length is the
+        limit, and there is none. With fewer than 90 annotated instances: 200 gradient steps.
     batch_size : int
         Instances per minibatch.
     lr : float

@@ -1,8 +1,9 @@
 """``max_epochs="auto"``: how long to train, found by agreement with annotators out of fold.
 
 A pilot trains on two thirds of the annotated instances and predicts the others after every epoch.
-The training itself takes as many epochs as the earliest of those whose agreement with the votes is
-not clearly behind the best. The earliest, because mistakes that annotators share are learnt last:
+There are up to three, until a thousand instances are predicted. The training itself takes as many
+epochs as the earliest of those whose agreement with the votes is not clearly behind the best. The
+earliest, because mistakes that annotators share are learnt last:
 agreement counts them as gains, so of two epochs that it cannot tell apart, the later is worse.
 """
 
@@ -28,10 +29,13 @@ PILOT_STEPS = 600
 LEAST_EPOCHS = 20
 """Epochs of a pilot, if these are more."""
 
-HELD_OUT = 1 / 3
-"""Share of the annotated instances that the pilot predicts."""
+N_FOLDS = 3
+"""Folds of the annotated instances; a pilot predicts one."""
 
-BEHIND = 0.25
+ENOUGH = 1000
+"""Predicted instances that make a further pilot superfluous."""
+
+BEHIND = 0.5
 """Standard errors by which an epoch may be behind the best and still be chosen."""
 
 FEWEST = 90
@@ -56,7 +60,7 @@ def chosen_length(
     table : AnnotationTable
         The annotations with a positive weight.
     rng : Generator
-        Draws the instances that the pilot predicts.
+        Draws the instances that the pilots predict.
     pilot : callable (model, table, held) -> array of shape (n_epochs, n_held)
         Trains a copy of the model on the table and returns the codes it predicts for the held-out
         instances after every epoch.
@@ -69,13 +73,14 @@ def chosen_length(
         return limit(steps)
     if len(annotated) < FEWEST:
         return max(1, round(PLAIN_STEPS / steps))
-    held = np.sort(rng.choice(annotated, round(HELD_OUT * len(annotated)), replace=False))
-    rest = table.take(~np.isin(table.instance, held))
+    folds = [np.sort(part) for part in np.array_split(rng.permutation(annotated), N_FOLDS)]
+    folds = folds[: ceil(ENOUGH / len(folds[0]))]
     twin = copy(model)
-    twin.max_epochs = limit(ceil((len(annotated) - len(held)) / model.batch_size))
+    twin.max_epochs = limit(ceil((len(annotated) - len(folds[0])) / model.batch_size))
     twin.validation = twin.checkpoint = None
-    shares = row_shares(vote_weights(table.observed))[held]
-    return earliest(pilot(twin, rest, held), shares)
+    codes = [pilot(twin, table.take(~np.isin(table.instance, held)), held) for held in folds]
+    shares = row_shares(vote_weights(table.observed))
+    return earliest(np.hstack(codes), shares[np.concatenate(folds)])
 
 
 def limit(steps_per_epoch: int) -> int:

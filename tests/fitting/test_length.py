@@ -1,0 +1,149 @@
+"""How long a fit trains by default: the pilot, its rule, and what has none."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils._param_validation import InvalidParameterError
+
+from manyhands import (
+    CrowdInGClassifier,
+    CrowdLayerClassifier,
+    DASCClassifier,
+    MBEMClassifier,
+    load,
+    load_demo,
+)
+from manyhands.estimator_checks import make_crowd_problem
+from manyhands.fitting import length
+from manyhands.fitting.length import earliest, limit
+from manyhands.registry import all_classifiers
+
+QUICK = {"backbone": "linear", "random_state": 0, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def problem():
+    demo = load_demo()
+    return demo.X_train[:150], demo.annotations[:150]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Pilots of four epochs."""
+    monkeypatch.setattr(length, "PILOT_STEPS", 4)
+    monkeypatch.setattr(length, "LEAST_EPOCHS", 4)
+
+
+def test_the_earliest_epoch_that_is_not_clearly_behind_is_chosen():
+    # Four instances, class 1 right by all votes. The third epoch is the best (4 of 4); the second
+    # has one wrong: the paired differences 1, 0, 0, 0 have mean .25 and standard error .25: z = 1.
+    codes = np.array([[0, 0, 0, 1], [0, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]])
+    shares = np.tile([0.0, 1.0], (4, 1))
+    assert earliest(codes, shares, behind=0.99) == 3
+    assert earliest(codes, shares, behind=1.0) == 2
+    # The first: differences 1, 1, 1, 0, mean .75, standard error .25, z = 3.
+    assert earliest(codes, shares, behind=2.99) == 2
+    assert earliest(codes, shares, behind=3.0) == 1
+
+
+def test_instances_without_votes_do_not_count():
+    codes = np.array([[0, 0, 1], [1, 1, 0]])
+    shares = np.array([[0.0, 1.0], [0.25, 0.75], [np.nan, np.nan]])
+    assert earliest(codes, shares, behind=0.0) == 2
+
+
+def test_the_limit_is_in_steps_and_at_least_some_epochs(monkeypatch):
+    monkeypatch.undo()
+    assert limit(6) == 100
+    assert limit(1000) == 20
+
+
+def test_auto_trains_as_if_its_number_had_been_given(problem):
+    X, A = problem
+    found = CrowdLayerClassifier(**QUICK).fit(X, A)
+    assert 1 <= found.n_epochs_ <= 4
+    assert len(found.history_) == found.n_epochs_
+    given = clone(found).set_params(max_epochs=found.n_epochs_).fit(X, A)
+    np.testing.assert_array_equal(found.predict_proba(X), given.predict_proba(X))
+    assert found.max_epochs == "auto"
+
+
+@pytest.mark.parametrize(
+    ("enough", "n_pilots", "n_predicted"), [(1000, 3, 150), (51, 2, 100), (50, 1, 50)]
+)
+def test_pilots_neither_train_on_nor_miss_an_instance(
+    problem, monkeypatch, enough, n_pilots, n_predicted
+):
+    monkeypatch.setattr(length, "ENOUGH", enough)
+    X, A = problem
+    seen = []
+
+    def spy(model, table, rng, pilot):
+        def watched(twin, rest, held):
+            seen.append((rest, held))
+            assert twin.max_epochs == 4
+            return pilot(twin, rest, held)
+
+        return length.chosen_length(model, table, rng, watched)
+
+    monkeypatch.setattr("manyhands.fitting.template.chosen_length", spy)
+    CrowdLayerClassifier(**QUICK).fit(X, A)
+    annotated = np.flatnonzero(A.annotations_per_instance())
+    assert len(seen) == n_pilots
+    assert len(set(np.concatenate([held for _, held in seen]))) == n_predicted
+    for rest, held in seen:
+        assert not np.isin(rest.instance, held).any()
+        assert set(held) | set(rest.instance) == set(annotated)
+
+
+def test_validation_decides_alone(problem, monkeypatch):
+    X, A = problem
+    monkeypatch.setattr(length, "earliest", lambda *_: pytest.fail("a pilot was run"))
+    model = CrowdLayerClassifier(validation=0.2, **QUICK).fit(X, A)
+    assert model.n_epochs_ == len(model.history_) == 4
+
+
+def test_few_instances_have_no_pilot(monkeypatch):
+    X, A, _ = make_crowd_problem()
+    assert len(X) < length.FEWEST
+    monkeypatch.setattr(length, "PLAIN_STEPS", 6)
+    model = CrowdLayerClassifier(batch_size=len(X), **QUICK).fit(X, A)
+    assert model.n_epochs_ == 6
+    model = CrowdLayerClassifier(batch_size=len(X) // 2 + 1, **QUICK).fit(X, A)
+    assert model.n_epochs_ == 3
+
+
+def test_the_number_survives_saving(problem, tmp_path):
+    model = CrowdLayerClassifier(**QUICK).fit(*problem)
+    assert load(model.save(tmp_path / "model")).n_epochs_ == model.n_epochs_
+
+
+def test_every_stage_of_mbem_has_the_number_of_the_first(problem):
+    model = MBEMClassifier(n_iterations=1, **QUICK).fit(*problem)
+    assert len(model.history_) == 2 * model.n_epochs_
+
+
+def test_the_start_of_crowding_has_the_pilot(problem):
+    model = CrowdInGClassifier(random_state=0, device="cpu", adversarial_epochs=1)
+    model.set_params(generator_epochs=1, discriminator_epochs=1).fit(*problem)
+    start = CrowdLayerClassifier(random_state=0, device="cpu", init_scale=model.init_scale)
+    assert model.pretrainer_.n_epochs_ == start.fit(*problem).n_epochs_
+
+
+@pytest.mark.filterwarnings("ignore:DASCClassifier added no pseudo")
+def test_later_rounds_of_self_training_have_the_number_of_the_first(problem, monkeypatch):
+    calls = []
+    plain = length.earliest
+    monkeypatch.setattr(length, "earliest", lambda *a: calls.append(a) or plain(*a))
+    base = CrowdLayerClassifier(backbone="linear", device="cpu")
+    DASCClassifier(base, n_rounds=2, guard=False, random_state=0).fit(*problem)
+    assert len(calls) == 1
+
+
+FIXED = [cls for _, cls in all_classifiers() if getattr(cls(), "max_epochs", "auto") != "auto"]
+
+
+@pytest.mark.parametrize("cls", FIXED)
+def test_epochs_that_no_pilot_can_judge_are_numbers(problem, cls):
+    with pytest.raises(InvalidParameterError, match="max_epochs"):
+        cls(max_epochs="auto").fit(*problem)
