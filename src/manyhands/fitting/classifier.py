@@ -55,11 +55,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         The network from features to class logits. None means ``"mlp"``, with 128 units as in the
         papers. See `manyhands.nn.make_backbone`.
     max_epochs : int or "auto", default="auto"
-        "auto": as many epochs as pilots say (`manyhands.fitting.length`). A pilot trains on two
-        thirds of the annotated instances, for 600 gradient steps or 20 epochs, whichever is more,
-        and compares its predictions of the others with their annotations after every epoch. Up to
-        3,000 instances need several pilots, at most three. With ``validation``, their length is the
-        limit, and there is none. With fewer than 90 annotated instances: 200 gradient steps.
+        "auto": found by pilots, which train on two thirds of the instances and are compared with
+        the annotations of the others after every epoch; see `manyhands.fitting.length`. With
+        ``validation``, it is 600 gradient steps, but at least 20 epochs.
     batch_size : int
         Instances per minibatch.
     lr : float
@@ -74,11 +72,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         to the annotations in the loss, or to the inferred labels where a method trains on those.
     scaling : {"auto", "standard", "rms", None}, default="auto"
         "standard" standardises every feature (every channel of images). "rms" divides by a single
-        root mean square, which suits embeddings of a network, whose features share a scale. "auto"
-        is "rms" for vectors that look like a non-negative embedding, counts or term weights, and
-        "standard" otherwise (`manyhands.nn.standardize.is_embedding`). None leaves X as it is. The
-        statistics come from the annotated instances and belong to the model. A Dataset, a dict of
-        arrays and token ids are never scaled.
+        root mean square, which suits embeddings, whose features share a scale. None leaves X as it
+        is. "auto" is "rms" for vectors that look like a non-negative embedding, counts or term
+        weights (`manyhands.nn.standardize.is_embedding`), else "standard". The statistics come from
+        the annotated instances. A Dataset, a dict of arrays and token ids are never scaled.
     device : str, default="auto"
     random_state : int, RandomState or None
     verbose : int, default=0

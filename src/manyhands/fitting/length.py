@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.fitting.folds import deal_instances, instance_units
 from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.metrics.votes import paired_z
 from manyhands.typing import FloatArray, IntArray
@@ -73,10 +74,11 @@ def chosen_length(
         return limit(steps)
     if len(annotated) < FEWEST:
         return max(1, round(PLAIN_STEPS / steps))
-    folds = [np.sort(part) for part in np.array_split(rng.permutation(annotated), N_FOLDS)]
-    folds = folds[: ceil(ENOUGH / len(folds[0]))]
+    fold_of = deal_instances(table, N_FOLDS, instance_units(None, table), rng)[annotated]
+    folds = [annotated[fold_of == fold] for fold in range(N_FOLDS)]
+    folds = folds[: ceil(ENOUGH * N_FOLDS / len(annotated))]
     twin = copy(model)
-    twin.max_epochs = limit(ceil((len(annotated) - len(folds[0])) / model.batch_size))
+    twin.max_epochs = limit(ceil(len(annotated) * (1 - 1 / N_FOLDS) / model.batch_size))
     twin.validation = twin.checkpoint = None
     codes = [pilot(twin, table.take(~np.isin(table.instance, held)), held) for held in folds]
     shares = row_shares(vote_weights(table.observed))
