@@ -86,9 +86,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         them is kept.
     monitor : {"agreement", "likelihood"}, default="agreement"
         With ``validation`` as a fraction. "agreement": hold out whole instances; keep the last
-        epoch, unless the epoch with the highest `vote_agreement` on them is better by a paired z
-        of more than 1. "likelihood": hold out single annotations, and keep the epoch that
-        explains them best.
+        epoch, unless that with the highest `vote_agreement` is better by a paired z > 1.
+        "likelihood": hold out single annotations; keep the epoch that explains them best.
     patience : int or None, default=None
         With ``validation``: stop after this many epochs without a new best one.
     checkpoint : str, Path or None, default=None

@@ -65,7 +65,7 @@ PROTOCOLS: dict[str, TrainingProtocol] = {
         TrainingProtocol(
             "default",
             "The library's own: the defaults in every estimator's signature.",
-            "docs/results/defaults.md",
+            "docs/results/suiting_defaults.md",
             {},
         ),
         TrainingProtocol(
