@@ -233,9 +233,9 @@ def page(found: list[dict[str, Any]]) -> list[str]:
         "nothing here.",
         "",
         *before_and_after([cell for cell in fits if cell["method"] in METHODS], METHODS, TESTED),
-        f"The other systems, {len(SEEDS_OF_SYSTEMS)} seeds. ICED and NeuCrowd have numbers of epochs "
-        "of their own, so only their scaling looks at the data; DASC's base and CrowdInG's start "
-        "have both.",
+        f"The other systems, {len(SEEDS_OF_SYSTEMS)} seeds. ICED and NeuCrowd have numbers of "
+        "epochs of their own, so only their scaling looks at the data; DASC's base and CrowdInG's "
+        "start have both.",
         "",
         *before_and_after([c for c in fits if c["method"] in SYSTEMS], SYSTEMS, OF_SYSTEMS),
         "## Scaling",
@@ -294,13 +294,15 @@ def before_and_after(
         }
         change.append(f"{100 * (means['present'] - means['former']):+.1f}")
     seconds = {
-        which: np.sum([cell["seconds"] for cell in fits if cell["which"] == which])
+        which: {key_of({**c, "which": ""}): c["seconds"] for c in fits if c["which"] == which}
         for which in ("former", "present")
     }
+    both = seconds["former"].keys() & seconds["present"].keys()
+    ratios = [seconds["present"][key] / seconds["former"][key] for key in both]
     return [
         *table_of(["method", "defaults", *names], [*rows, ["mean change", "", *change]]),
-        f"Fits with the present defaults took {seconds['present'] / seconds['former']:.1f} times "
-        "as long, the pilots included.",
+        f"A fit with the present defaults took {np.median(ratios):.1f} times as long (median), the "
+        "pilots included.",
         "",
     ]
 
