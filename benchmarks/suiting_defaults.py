@@ -302,8 +302,8 @@ def before_and_after(
     ratios = [seconds["present"][key] / seconds["former"][key] for key in both]
     return [
         *table_of(["method", "defaults", *names], [*rows, ["mean change", "", *change]]),
-        f"A fit with the present defaults took {np.median(ratios):.1f} times the CPU seconds (median), the "
-        "pilots included.",
+        f"A fit with the present defaults took {np.median(ratios):.1f} times the CPU seconds "
+        "(median), the pilots included.",
         "",
     ]
 
