@@ -16,10 +16,9 @@ from manyhands.training.data import (
     Rows,
     hold_out,
     mixed_epoch,
+    pick_device,
 )
-from manyhands.training.device import pick_device
-from manyhands.training.history import History
-from manyhands.training.loop import GradientStep, Stage, TrainStep, run_epochs, run_stages
+from manyhands.training.loop import GradientStep, History, Stage, TrainStep, run_epochs, run_stages
 from manyhands.training.seeding import isolated_rng, random_state_of, set_random_state
 from manyhands.training.serialization import load_tree, save_tree
 

@@ -5,7 +5,7 @@
     title: "CoNAL: learning from crowds by modelling common confusions"
     citation: "Z. Chu, J. Ma, H. Wang. ... AAAI 2021."
     let: {...}        # named values; see `manyhands.evidence.experiments.expansion`
-    instead_of_auto: {scaling: standard}  # see `manyhands.evidence.experiments.automatic`
+    instead_of_auto: {scaling: standard}  # see `without_auto`
     tables: [...]     # with their rows; see `manyhands.evidence.experiments.tables`
     figures: [...]    # see `manyhands.evidence.experiments.plans`
     sheets: {...}     # titles of drawings that several figures share
@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from manyhands.evidence.experiments.automatic import without_auto
 from manyhands.evidence.experiments.claims import read_claim
 from manyhands.evidence.experiments.document import Document, Node, fail, read_yaml
 from manyhands.evidence.experiments.expansion import Expander, Scope
@@ -42,7 +41,7 @@ from manyhands.evidence.experiments.plans import (
     read_figure,
     read_table,
 )
-from manyhands.evidence.experiments.rows import Row, read_row
+from manyhands.evidence.experiments.rows import Row, read_row, without_auto
 from manyhands.evidence.experiments.tables import ROW, plan_of, row_of, rows_of_table
 from manyhands.evidence.objects import did_you_mean
 from manyhands.exceptions import AnnotationError
