@@ -215,6 +215,8 @@ def test_a_paper_with_its_rows(write, tmp_path):
         ("title: A paper", "titel: A paper", 1, r"a paper has no 'titel' \(did you mean title"),
         ("rows:\n- for", "rows: x\nlet2:\n- for", 46, "not a list of mappings"),
         ("  points: [{n", "  sheet: f2\n  points: [{n", 45, "no sheet 'f2'; it has none"),
+        ("claims:", "instead_of_auto: {scalng: rms}\nclaims:", 55, "has a parameter 'scalng'"),
+        ("claims:", "instead_of_auto: [rms]\nclaims:", 55, "mapping"),
         ("claims:", "sheets: {f2: Two}\nclaims:", 55, "no figure has sheet: f2"),
         ("claims:", "sheets: {f1: One}\nclaims:", 55, "the sheet 'f1' is taken"),
         ("claims:", "sheets: [f2]\nclaims:", 55, "write id: title"),
@@ -227,6 +229,31 @@ def test_a_mistake_in_a_paper_has_its_line(write, tmp_path, old, new, line, says
     with pytest.raises(RowError, match=says) as caught:
         load_experiments(tmp_path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+def test_automatic_defaults_are_replaced_by_what_rows_ran_with(write, tmp_path):
+    more = """\
+- id: self_training/p_nested
+  label: nested
+  table: t1
+  column: All
+  data: {name: demo}
+  estimator:
+    class: DASCClassifier
+    params: {estimator: {class: RaykarClassifier}, annotator: {class: CoNALClassifier}}
+  seeds: [0]
+instead_of_auto: {scaling: rms, max_epochs: 7}
+claims:"""
+    write(PAPER.replace("claims:", more, 1))
+    found = {row.id: row.estimator["params"] for row in load_experiments(tmp_path)[0]}
+    params = {"gap_weight": 1e-5, "max_epochs": 3, "scaling": "rms"}
+    assert found["conal/p_labelme_conal"] == params
+    assert found["aggregated/p_music_gold"] == {"max_epochs": 7, "scaling": "rms"}
+    inner = found["self_training/p_nested"]
+    # The number of Raykar's iterations is not automatic.
+    assert inner["estimator"]["params"] == {"scaling": "rms"}
+    assert inner["annotator"]["params"] == {"max_epochs": 7, "scaling": "rms"}
+    assert set(inner) == {"estimator", "annotator"}
 
 
 ROW = """\

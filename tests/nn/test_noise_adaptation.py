@@ -219,6 +219,40 @@ def test_standardize_shapes():
     assert Standardize((3, 8, 8), "rms").shift.shape == (1,)
 
 
+ALIKE = torch.rand(200, 6, generator=torch.Generator().manual_seed(0)).square()
+
+
+@pytest.mark.parametrize(
+    ("x", "is_one"),
+    [
+        (ALIKE, True),
+        (ALIKE * torch.tensor([1.0, 1, 1, 1, 1, 0]), True),  # A feature that is always 0.
+        (ALIKE - 0.01, False),  # Negative values.
+        (ALIKE + 3, False),  # A distance from a mean says more than the size.
+        (ALIKE * torch.tensor([1.0, 1, 1, 1, 1, 1000]), False),  # No shared scale.
+        (torch.ones(200, 6), False),  # Nothing varies.
+    ],
+)
+def test_auto_takes_one_scale_for_what_looks_like_an_embedding(x, is_one):
+    scaler, expected = Standardize((6,), "auto"), Standardize((6,), "standard")
+    for each in (scaler, expected):
+        each.fit_statistics(x.split(64))
+    if is_one:
+        assert_close(scaler.scale, x.square().mean().sqrt().expand(6))
+        assert_close(scaler.shift, torch.zeros(6))
+    else:
+        assert_close(scaler.scale, expected.scale)
+        assert_close(scaler.shift, expected.shift)
+
+
+def test_auto_standardises_the_channels_of_images():
+    images = torch.rand(50, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    scaler, expected = Standardize((3, 4, 4), "auto"), Standardize((3, 4, 4), "standard")
+    for each in (scaler, expected):
+        each.fit_statistics([images])
+    assert_close(scaler(images), expected(images))
+
+
 def test_backbones_by_name_dict_factory_and_module():
     assert isinstance(make_backbone(None, (D,), C), MLP)
     deep = make_backbone({"name": "mlp", "hidden": [8, 5], "batch_norm": True}, (2, D), C)

@@ -41,7 +41,7 @@ from manyhands.evidence.experiments.plans import (
     read_figure,
     read_table,
 )
-from manyhands.evidence.experiments.rows import Row, read_row, without_auto
+from manyhands.evidence.experiments.rows import Row, has_parameter, read_row, without_auto
 from manyhands.evidence.experiments.tables import ROW, plan_of, row_of, rows_of_table
 from manyhands.evidence.objects import did_you_mean
 from manyhands.exceptions import AnnotationError
@@ -200,12 +200,13 @@ def _read_file(path: Path) -> tuple[_Rows, Document | None]:
         "claims": Node(claims, top.line),
     }
     expander.check_used([*ROW, *_PAPER])
-    fixed = (
-        expander.expand(fields["instead_of_auto"], scope) if "instead_of_auto" in fields else None
-    )
-    return [_row(path, node, fields, fixed) for node in nodes], Document(
-        path, Node(paper, top.line), subject="a paper"
-    )
+    fixed = expander.mapping(fields.get("instead_of_auto", Node({}, top.line)), scope)
+    fixed = {name: expander.expand(node, scope) for name, node in fixed.items()}
+    rows = [_row(path, node, fields, fixed) for node in nodes]
+    for name, value in fixed.items():
+        if not any(has_parameter(row.estimator, name) for row, _ in rows):
+            expander.fail(value, f"no estimator of the file has a parameter {name!r}")
+    return rows, Document(path, Node(paper, top.line), subject="a paper")
 
 
 def _items(expander: Expander, node: Node, scope: Scope) -> Iterable[tuple[Node, Scope]]:
@@ -222,12 +223,12 @@ def _items(expander: Expander, node: Node, scope: Scope) -> Iterable[tuple[Node,
 
 
 def _row(
-    path: Path, node: Node, paper: dict[str, Node], fixed: Node | None
+    path: Path, node: Node, paper: dict[str, Node], fixed: dict[str, Node]
 ) -> tuple[Row, Document]:
     """Check a row of a paper; without a citation, it gets that of the paper."""
     citation = {"citation": paper["citation"]} if "citation" in paper else {}
     node = Node({**citation, **node.value}, node.line)
-    if fixed is not None and "estimator" in node.value:
+    if fixed and "estimator" in node.value:
         estimator = without_auto(node.value["estimator"], fixed, path.parent)
         node = Node({**node.value, "estimator": estimator}, node.line)
     of = f" (row {node.value['id'].plain()})" if "id" in node.value else ""

@@ -214,7 +214,7 @@ def _classes_in(value: Any) -> list[str]:
 # -- automatic defaults, replaced by values -------------------------------------------------------
 
 
-def without_auto(described: Node, fixed: Node, folder: Path) -> Node:
+def without_auto(described: Node, fixed: dict[str, Node], folder: Path) -> Node:
     """Return the description of an estimator with fixed values in place of automatic defaults.
 
     ``instead_of_auto: {scaling: standard, max_epochs: 50}`` in a paper's file is written into every
@@ -226,7 +226,7 @@ def without_auto(described: Node, fixed: Node, folder: Path) -> Node:
     ----------
     described : Node
         ``class`` and ``params``, expanded; or any part of such a description.
-    fixed : Node
+    fixed : dict of str to Node
         Parameter -> value.
     folder : Path
         May contain the modules of classes.
@@ -243,13 +243,22 @@ def without_auto(described: Node, fixed: Node, folder: Path) -> Node:
         given = params.value if isinstance(params.value, dict) else {}
         automatic = _automatic(named.value, folder)
         missing = {
-            name: part
-            for name, part in fixed.value.items()
-            if name in automatic and name not in given
+            name: part for name, part in fixed.items() if name in automatic and name not in given
         }
         if missing:
             value["params"] = Node({**given, **missing}, params.line)
     return Node(value, described.line)
+
+
+def has_parameter(described: Any, name: str) -> bool:
+    """Whether a description of an estimator sets a parameter, of an object within it, too."""
+    if isinstance(described, list):
+        return any(has_parameter(part, name) for part in described)
+    if not isinstance(described, dict):
+        return False
+    return name in (described.get("params") or {}) or any(
+        has_parameter(part, name) for part in described.values()
+    )
 
 
 @cache
