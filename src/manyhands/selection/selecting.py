@@ -101,7 +101,8 @@ def select(
     epochs : {"guarded", "last"}, default="guarded"
         "guarded": train for fewer epochs if that is better by more than one standard error of the
         paired differences. The shorter training is run, and must be better itself. It concerns
-        candidates with ``max_epochs`` that are one network trained in one stage.
+        candidates that are one network trained in one stage, with a number as ``max_epochs``; with
+        "auto" they look for the number themselves, in every fold.
     average : int, default=1
         Number of best candidates that are averaged.
     refit : bool, default=False
@@ -260,7 +261,8 @@ class _Contest:
         return sorted(self.entries, key=lambda name: -_mean(self.entries[name].values))
 
     def _judge(self, name: str, estimator: Any, guarded: bool, options: dict[str, Any]) -> _Entry:
-        guarded = guarded and "max_epochs" in estimator.get_params(deep=False)
+        given = estimator.get_params(deep=False).get("max_epochs")
+        guarded = guarded and isinstance(given, Integral)
         found = self._predict(estimator, options, return_epochs=guarded)
         entry = self._rate(name, estimator, found, None)
         epoch = None if found.epochs is None else guarded_epoch(found.epochs, self.values)
