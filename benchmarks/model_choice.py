@@ -318,7 +318,7 @@ def page(cells: list[dict[str, Any]]) -> list[str]:
         *criteria_table(by_set, lambda c, k: 100 * whole_regret(c, k), "{:.1f}", fixed=True),
         *interval_part(by_set),
         *alarm_part(by_set),
-        *left_out(by_set),
+        *left_out(by_set, {(c["set"], c["candidate"]): c["error"] for c in cells if "error" in c}),
     ]
 
 
@@ -442,14 +442,18 @@ def alarm_part(by_set: dict[str, list[Any]]) -> list[str]:
     ]
 
 
-def left_out(by_set: dict[str, list[Any]]) -> list[str]:
-    """Name the candidates that a set does not have."""
+def left_out(by_set: dict[str, list[Any]], errors: dict[tuple[str, str], str]) -> list[str]:
+    """Name the candidates that a set does not have, and why."""
     lines = ["## Left out", ""]
     for problem in (*REAL, *CONFIRMATION):
         own = {cell["candidate"] for cell in by_set[problem.name]}
         missing = [c.name for c in candidates(problem.protocol) if c.name not in own]
-        if missing and own:
-            lines.append(f"- {problem.name}: {', '.join(missing)} (cost or memory)")
+        failed = [name for name in missing if (problem.name, name) in errors]
+        costly = [name for name in missing if name not in failed]
+        if own and costly:
+            lines.append(f"- {problem.name}: {', '.join(costly)} (cost)")
+        if own:
+            lines += [f"- {problem.name}: {n} ({errors[problem.name, n]})" for n in failed]
     return [
         *lines,
         "",

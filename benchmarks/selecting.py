@@ -113,7 +113,7 @@ def page() -> list[str]:
     rows = [
         f"| {r.candidate} | {r.score:.3f} ± {r.error_of_score:.3f} | {r.z:.1f} | {r.agreement:.3f} "
         f"| {r.corrected:.3f} | {r.information:.3f} | {r.estimate:.3f} [{r.low:.3f}, {r.high:.3f}] "
-        f"| {'last' if r.epoch is None else r.epoch} | {r.seconds:.0f} |"
+        f"| {r.seconds:.0f} |"
         for r in found.table_
     ]
     settings = [
@@ -130,15 +130,14 @@ def page() -> list[str]:
         "",
         "## `select` over ten methods",
         "",
-        f"Five folds, default parameters, guarded epochs: {seconds:.0f} s. Another call was "
-        f"killed after {KILLED_AFTER:g} s, with {finished} of its {total} trainings finished. "
-        f"Called again with the same folder, it took {rest:.0f} s and found "
+        "Five folds, default parameters (every candidate finds its number of epochs): "
+        f"{seconds:.0f} s. Another call was killed after {KILLED_AFTER:g} s, with {finished} of "
+        f"its {total} trainings finished. Called again with the same folder, it took {rest:.0f} s and found "
         f"{'the same scores' if same else 'OTHER SCORES'}. Accuracy of the choice on the test "
         f"part: {accuracy(data.y_test, found.estimator_.predict(data.X_test)):.3f}.",
         "",
-        "| candidate | score ± SE | z behind | A | B | MI | accuracy [interval] | epoch "
-        "| seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| candidate | score ± SE | z behind | A | B | MI | accuracy [interval] | seconds |",
+        "|---|---|---|---|---|---|---|---|",
         *rows,
         "",
         f"Tied with the best (z ≤ 1): {', '.join(found.tied_[1:]) or 'none'}.",

@@ -126,7 +126,7 @@ def test_resetting_the_optimiser_changes_the_run():
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
 def test_every_connection_learns(connection, demo):
-    model = CrowdLayerClassifier(connection=connection, max_epochs=8, lr=5e-3, random_state=0)
+    model = CrowdLayerClassifier(connection=connection, max_epochs=12, lr=5e-3, random_state=0)
     model.fit(demo.X_train, demo.annotations)
     assert model.score(demo.X_test, demo.y_test) > 0.88
     assert model.history_.column("nll")[-1] < model.history_.column("nll")[0]

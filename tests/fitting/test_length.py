@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.utils._param_validation import InvalidParameterError
 
@@ -78,13 +79,13 @@ def test_pilots_neither_train_on_nor_miss_an_instance(
     X, A = problem
     seen = []
 
-    def spy(model, table, rng, pilot):
+    def spy(model, table, rng, pilot, start):
         def watched(twin, rest, held):
             seen.append((rest, held))
             assert twin.max_epochs == 4
             return pilot(twin, rest, held)
 
-        return length.chosen_length(model, table, rng, watched)
+        return length.chosen_length(model, table, rng, watched, start)
 
     monkeypatch.setattr("manyhands.fitting.template.chosen_length", spy)
     CrowdLayerClassifier(**QUICK).fit(X, A)
@@ -147,3 +148,37 @@ FIXED = [cls for _, cls in all_classifiers() if getattr(cls(), "max_epochs", "au
 def test_epochs_that_no_pilot_can_judge_are_numbers(problem, cls):
     with pytest.raises(InvalidParameterError, match="max_epochs"):
         cls(max_epochs="auto").fit(*problem)
+
+
+def test_a_fit_from_other_weights_takes_their_number(problem, monkeypatch):
+    """These weights may have seen the instances that a pilot would predict."""
+    first = CrowdLayerClassifier(**{**QUICK, "max_epochs": 3}).fit(*problem)
+    monkeypatch.setattr(length, "earliest", lambda *_: pytest.fail("a pilot was run"))
+    assert CrowdLayerClassifier(**QUICK).fit(*problem, start=first).n_epochs_ == 3
+
+
+def test_pilots_do_not_train_the_module_that_a_factory_keeps(problem):
+    X, A = problem
+    kept = torch.nn.Linear(X.shape[1], 10)
+    before = kept.weight.detach().clone()
+    model = CrowdLayerClassifier(**{**QUICK, "backbone": lambda *_: kept}).fit(X, A)
+    torch.testing.assert_close(kept.weight, before, rtol=0, atol=0)
+    given = clone(model).set_params(max_epochs=model.n_epochs_).fit(X, A)
+    np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
+
+
+def test_a_few_instances_many_times_have_no_pilot(problem):
+    X, A = problem
+    rows = np.repeat(np.arange(2), 75)
+    steps = 2
+    model = CrowdLayerClassifier(**QUICK).fit(X[rows], A[rows])
+    assert model.n_epochs_ == length.PLAIN_STEPS / steps
+
+
+def test_a_killed_run_finds_its_number_again(problem, tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    model = CrowdLayerClassifier(**QUICK, checkpoint=path).fit(*problem)
+    assert path.exists()
+    again = clone(model).fit(*problem)
+    assert again.n_epochs_ == model.n_epochs_
+    np.testing.assert_array_equal(again.predict_proba(problem[0]), model.predict_proba(problem[0]))

@@ -51,6 +51,7 @@ def chosen_length(
     table: AnnotationTable,
     rng: np.random.Generator,
     pilot: Callable[[Any, AnnotationTable, IntArray], IntArray],
+    start: Any = None,
 ) -> int:
     """Number of epochs (of every stage) of a fit.
 
@@ -65,16 +66,21 @@ def chosen_length(
     pilot : callable (model, table, held) -> array of shape (n_epochs, n_held)
         Trains a copy of the model on the table and returns the codes it predicts for the held-out
         instances after every epoch.
+    start : fitted classifier, optional
+        Its weights may know the instances that a pilot would predict, so there is none.
     """
     if model.max_epochs != AUTO:
         return int(model.max_epochs)
-    annotated = np.unique(table.instance)
+    annotated, units = np.unique(table.instance), instance_units(None, table)
     steps = ceil(len(annotated) / model.batch_size)
     if model.validation is not None or not model._pilots:
         return limit(steps)
-    if len(annotated) < FEWEST:
-        return max(1, round(PLAIN_STEPS / steps))
-    fold_of = deal_instances(table, N_FOLDS, instance_units(None, table), rng)[annotated]
+    plain = max(1, round(PLAIN_STEPS / steps))
+    if start is not None:
+        return int(getattr(start, "n_epochs_", plain))
+    if len(np.unique(units[table.observed.instance])) < FEWEST:
+        return plain
+    fold_of = deal_instances(table, N_FOLDS, units, rng)[annotated]
     folds = [annotated[fold_of == fold] for fold in range(N_FOLDS)]
     folds = folds[: ceil(ENOUGH * N_FOLDS / len(annotated))]
     twin = copy(model)

@@ -81,11 +81,13 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annotat
     features = Features(X, device)
 
     def pilot(twin: Any, rest: AnnotationTable, held: IntArray) -> IntArray:
-        with isolated_rng(seed, device):
+        # What there is to warn of, the training says, too.
+        with isolated_rng(seed, device), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             return _pilot(twin, features, rest, held, np.random.default_rng(seed), weights)
 
     # The training draws as if the number of epochs had been given.
-    n_epochs = chosen_length(model, table, np.random.default_rng([seed, 1]), pilot)
+    n_epochs = chosen_length(model, table, np.random.default_rng([seed, 1]), pilot, start)
     with isolated_rng(seed, device):
         rng = np.random.default_rng(seed)
         _train(model, features, given, rng, watch, n_epochs, weights)

@@ -145,13 +145,14 @@ def _protocols(
     own = parameters["validation"]
     protocols = {"last epoch" if own is None else "chosen on validation": own}
     if holdout is not None:
-        n = train.n_annotations
-        if not (0 < holdout < 1 and 0 < round(holdout * n) < n):
-            raise AnnotationError(
-                f"holdout={holdout} of {n} annotations leaves nothing to hold out or nothing to "
-                "train on; give a fraction such as 0.1"
-            )
         held = "instances" if parameters.get("monitor") == "agreement" else "annotations"
+        given = train.observed.instance
+        n = len(np.unique(given)) if held == "instances" else len(given)
+        if not (0 < holdout < 1 and 1 < round(holdout * n) < n):
+            raise AnnotationError(
+                f"holdout={holdout} of {n} {held} leaves fewer than two to hold "
+                "out, or nothing to train on; give a fraction such as 0.1"
+            )
         protocols[f"chosen on held-out {held}"] = holdout
     return protocols
 

@@ -134,10 +134,10 @@ def warn_of_training_instances(estimator: Any, y: Any, table: AnnotationTable) -
     if training is None:
         return
     scored = InstanceDigests.of(y, table)
-    n_shared = training.n_shared(scored)
+    n_shared, n_scored = training.n_shared(scored), len(np.unique(scored.ids))
     if n_shared:
         warn_caller(
-            f"{type(estimator).__name__} was fitted on {n_shared:,} of the {len(scored.ids):,} "
+            f"{type(estimator).__name__} was fitted on {n_shared:,} of the {n_scored:,} "
             "annotated instances that it is measured on; in sample, agreement with annotations "
             "means nothing, because it rewards memorised votes. Measure by left-out instances: "
             "cross_validate, GridSearchCV, or manyhands.cross_predict",

@@ -142,11 +142,11 @@ def select(
     >>> demo = load_demo()
     >>> candidates = {
     ...     f"{epochs} epochs": CrowdLayerClassifier(max_epochs=epochs, backbone="linear")
-    ...     for epochs in (1, 10)
+    ...     for epochs in (1, 40)
     ... }
     >>> found = select(candidates, demo.X_train, demo.annotations, cv=2, epochs="last")
     >>> found.best_
-    '10 epochs'
+    '40 epochs'
     >>> found.estimator_.predict(demo.X_test).shape
     (500,)
     """

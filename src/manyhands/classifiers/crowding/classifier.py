@@ -43,6 +43,7 @@ from manyhands.classifiers.crowding.pretrainer import (
 from manyhands.classifiers.crowding.settings import AdversarialSettings
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.length import AUTO
 from manyhands.fitting.prediction import device_of
 from manyhands.fitting.reading import find_annotators, read_features
 from manyhands.fitting.template import quiet_about_lost_classes
@@ -322,6 +323,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         with quiet_about_lost_classes():
             self.pretrainer_ = pretrainer.fit(fit.features.data, fit.table, watch=fit.watch)
         start_from(self.pretrainer_, module)
+        if self.max_epochs == AUTO:
+            fit.n_epochs = self.pretrainer_.n_epochs_
         fit.history.extend({**row, "stage": START} for row in self.pretrainer_.history_)
         settings = AdversarialSettings.of(self)
         cells = Cells(fit.table, self.annotators_per_instance, fit.features.device)
