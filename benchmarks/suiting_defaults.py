@@ -265,7 +265,7 @@ def fewer(fits: list[dict[str, Any]]) -> str:
     own = [cell for cell in fits if cell["method"] in METHODS]
     seeds = {name: len({c["seed"] for c in own if c["set"] == name}) for name in TESTED}
     return "".join(
-        f"{name.capitalize()} has {count}, because a fit takes a minute. "
+        f"{name.capitalize()} has {count or 'none yet'}, because a fit takes a minute. "
         for name, count in seeds.items()
         if count < len(SEEDS)
     )
@@ -296,7 +296,8 @@ def before_and_after(
             )
             for which in ("former", "present")
         }
-        change.append(f"{100 * (means['present'] - means['former']):+.1f}")
+        gain = 100 * (means["present"] - means["former"])
+        change.append("–" if np.isnan(gain) else f"{gain:+.1f}")
     seconds = {
         which: {key_of({**c, "which": ""}): c["seconds"] for c in fits if c["which"] == which}
         for which in ("former", "present")
