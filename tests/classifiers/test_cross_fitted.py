@@ -23,11 +23,11 @@ from manyhands.classifiers.cross_fitted.networks import at_least
 from manyhands.classifiers.cross_fitted.rounds import count_confusions
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.folds import deal_folds
 from manyhands.fitting.latent import LatentClasses
 from manyhands.fitting.logistic import fit_logistic
 from manyhands.fitting.monitors import GoldMonitor
 from manyhands.linear.calibration import calibrate, calibrated_nll, combine
-from manyhands.linear.folds import deal_folds
 from manyhands.nn import CNN, MLP, Ensemble, Linear
 from manyhands.training import Checkpoint, GradientStep
 

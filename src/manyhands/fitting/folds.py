@@ -13,7 +13,6 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, missing_mask
 from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError
-from manyhands.linear.folds import deal_folds
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SWAPS = 200
@@ -105,6 +104,27 @@ def _codes_of_rows(X: Any) -> IntArray:
         keys = [row.tobytes() if plain else tuple(row.tolist()) for row in values]
     codes: dict[Any, int] = {}
     return np.array([codes.setdefault(key, len(codes)) for key in keys], dtype=np.int64)
+
+
+def deal_folds(posterior: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
+    """Deal instances to folds of equal size, stratified by most probable class.
+
+    Parameters
+    ----------
+    posterior : array of shape (m, n_classes)
+    n_folds : int
+    rng : Generator
+
+    Returns
+    -------
+    integer array of shape (m,)
+    """
+    # Rounded: values that differ only by the order of summation count as ties.
+    labels = posterior.round(6).argmax(axis=1)
+    order = np.lexsort((rng.random(len(labels)), labels))
+    folds = np.empty(len(labels), dtype=np.int64)
+    folds[order] = np.arange(len(labels)) % n_folds
+    return folds
 
 
 def deal_instances(

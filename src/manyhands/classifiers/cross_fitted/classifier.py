@@ -33,6 +33,7 @@ from manyhands.classifiers.cross_fitted.rounds import Rounds
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.folds import deal_folds
 from manyhands.fitting.latent import (
     LatentClassClassifier,
     LatentClasses,
@@ -43,7 +44,6 @@ from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import class_proba
 from manyhands.inference import DawidSkene
 from manyhands.inference.base import BaseAggregator
-from manyhands.linear.folds import deal_folds
 from manyhands.nn import (
     CrowdModule,
     Ensemble,

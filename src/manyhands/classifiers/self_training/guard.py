@@ -22,8 +22,8 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode
 from manyhands.classifiers.self_training.rounds import SelfTraining, train_rounds
 from manyhands.exceptions import warn_caller
+from manyhands.fitting.folds import deal_folds
 from manyhands.fitting.reading import take_rows
-from manyhands.linear.folds import deal_folds
 from manyhands.metrics import paired_z
 from manyhands.training import History
 from manyhands.typing import AnyArray, BoolArray, FloatArray
