@@ -628,7 +628,7 @@ def test_unusable_arguments_of_aggregate(home, arguments, says):
         ({}, ["--holdout", "0"], ["holdout=0.0"]),
         ({}, ["--holdout", "1.5"], ["holdout=1.5"]),
         ({}, ["--holdout", "nan"], ["holdout=nan"]),
-        ({}, ["--holdout", "0.0001"], ["holdout=0.0001", "annotations"]),
+        ({}, ["--holdout", "0.0001"], ["holdout=0.0001", "of 48 instances"]),
         ({}, ["--seed", str(2**32 - 1), "--seeds", "2"], [str(2**32)]),
         ({}, ["--gold", "gold_ids.csv"], ["'x0'"]),
         ({}, ["--gold", "gold_labels.csv"], ["gold", "7"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -104,7 +105,8 @@ def _pilot(
 ) -> IntArray:
     """Run the first stage of a training; return predictions of instances after every epoch."""
     fit = _begin(twin, features, table, rng, Watch(), twin.max_epochs)
-    fit.module = make_module(twin, fit, start)
+    # A copy: a factory may return a module that it keeps, which the training starts from.
+    fit.module = deepcopy(make_module(twin, fit, start))
     fit.state = twin._prepare(fit)
     predictor = make_predictor(twin, fit, features, held)
     follower = Follower(Followed(None), predictor)

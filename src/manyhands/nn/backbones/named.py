@@ -61,8 +61,7 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
                 f"backbone={spec!r} returned {type(module).__name__}; a factory takes "
                 "(input_shape, n_classes) and returns a torch nn.Module"
             )
-        # A factory may return a module that it keeps; training must not change that one.
-        return adapt(copy.deepcopy(module), input_shape)
+        return adapt(module, input_shape)
     if hasattr(input_shape, "fields"):
         raise AnnotationError(
             f"X has instances that are dicts ({', '.join(f.name for f in input_shape.fields)}), "
