@@ -125,7 +125,7 @@ REAL = (
     Problem("CIFAR-10N", 2, "Product", load_cifar10n, size=3.0),
 )
 CONFIRMATION = (
-    Problem("CIFAR-10H, 2 an image", 2, "Product", thinned_cifar10h, size=3.0, quick=35),
+    Problem("CIFAR-10H, 2 per image", 2, "Product", thinned_cifar10h, size=3.0, quick=35),
     Problem("Hotel", 5, "Product", load_hotel, size=0.2),
 )
 COMMON = (

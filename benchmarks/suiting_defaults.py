@@ -97,7 +97,7 @@ def data_of(name: str) -> Any:
 
 
 def rules() -> dict[str, Callable[[IntArray, FloatArray, int], int]]:
-    """Return the rules: codes (n_epochs, n), vote shares (n, C) and steps an epoch -> epoch."""
+    """Return the rules: codes (n_epochs, n), vote shares (n, C), steps per epoch -> epoch."""
     found: dict[str, Callable[[IntArray, FloatArray, int], int]] = {
         f"{steps} steps": lambda codes, shares, each, steps=steps: min(
             len(codes), max(1, round(steps / each))
