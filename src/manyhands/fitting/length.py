@@ -28,19 +28,19 @@ PILOT_STEPS = 600
 """Gradient steps of a pilot."""
 
 LEAST_EPOCHS = 20
-"""Epochs of a pilot, if these are more."""
+"""Fewest epochs of a pilot, however many steps they take."""
 
 N_FOLDS = 3
 """Folds of the annotated instances; a pilot predicts one."""
 
 ENOUGH = 1000
-"""Predicted instances that make a further pilot superfluous."""
+"""Predicted instances after which there is no further pilot."""
 
 BEHIND = 0.5
 """Standard errors by which an epoch may be behind the best and still be chosen."""
 
 FEWEST = 90
-"""Annotated instances without which there is no pilot."""
+"""Fewest annotated instances for a pilot."""
 
 PLAIN_STEPS = 200
 """Gradient steps without a pilot."""

@@ -33,7 +33,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
 """Constraints of the shared parameters, in scikit-learn's notation."""
 
 FIXED_LENGTH: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None, closed="left")]}
-"""Of classes whose epochs are not what a pilot can judge: iterations of EM or of a solver, say."""
+"""For classes with epochs that no pilot can judge, such as iterations of EM or of a solver."""
 
 
 def refuse_classes(model: Any) -> None:

@@ -25,10 +25,10 @@ def channels_last(input_shape: Sequence[int]) -> bool:
 
 
 SHARED_SCALE = 10.0
-"""How far above the typical feature's root mean square that of loud features may be."""
+"""Largest ratio of the 95 % quantile of the features' root mean squares to their median."""
 
 SHIFTED = 1.5
-"""Typical mean, in standard deviations, above which features measure a distance from it."""
+"""Largest mean of a typical feature of an embedding, in standard deviations."""
 
 
 class Standardize(nn.Module):
@@ -108,9 +108,8 @@ class Standardize(nn.Module):
 def is_embedding(mean: Tensor, mean_square: Tensor, least: float) -> bool:
     """Whether features look like the output of a network's ReLU, counts or term weights.
 
-    Such features are non-negative, share a scale, and are small or zero more often than not. What
-    is rare in them is quiet for a reason: to give every feature the same spread would make the
-    rarest the loudest.
+    Such features are non-negative, share a scale, and are often small or zero. A feature that is
+    rarely active has a small spread. Standardising would give it as much weight as the others.
 
     Parameters
     ----------
