@@ -17,9 +17,11 @@ from manyhands import (
     load_demo,
 )
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.exceptions import ModelFolderError
 from manyhands.fitting import length
 from manyhands.fitting.length import earliest, limit
 from manyhands.registry import all_classifiers
+from manyhands.training import Checkpoint
 
 QUICK = {"backbone": "linear", "random_state": 0, "device": "cpu"}
 
@@ -177,10 +179,35 @@ def test_a_few_instances_many_times_have_no_pilot(problem):
     assert model.n_epochs_ == length.PLAIN_STEPS / steps
 
 
-def test_a_killed_run_finds_its_number_again(problem, tmp_path):
+def test_a_killed_run_that_resumes_keeps_its_number_and_runs_no_pilot(
+    problem, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(length, "earliest", lambda *_: 3)
+    whole = CrowdLayerClassifier(**QUICK).fit(*problem)
+    model = CrowdLayerClassifier(**QUICK, checkpoint=tmp_path / "checkpoint.safetensors")
+    write = Checkpoint.after_epoch
+
+    def killed(self, row):
+        write(self, row)
+        if row["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoint, "after_epoch", killed)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*problem)
+    monkeypatch.setattr(Checkpoint, "after_epoch", write)
+    monkeypatch.setattr(length, "earliest", lambda *_: pytest.fail("a pilot was run"))
+    model.fit(*problem)
+    assert model.n_epochs_ == len(model.history_) == 3
+    np.testing.assert_array_equal(model.predict_proba(problem[0]), whole.predict_proba(problem[0]))
+
+
+def test_the_number_of_another_run_is_not_taken(problem, tmp_path):
+    X, A = problem
     path = tmp_path / "checkpoint.safetensors"
-    model = CrowdLayerClassifier(**QUICK, checkpoint=path).fit(*problem)
-    assert path.exists()
-    again = clone(model).fit(*problem)
-    assert again.n_epochs_ == model.n_epochs_
-    np.testing.assert_array_equal(again.predict_proba(problem[0]), model.predict_proba(problem[0]))
+    CrowdLayerClassifier(**{**QUICK, "max_epochs": 1}, checkpoint=path).fit(X, A)
+    with pytest.raises(ModelFolderError, match="max_epochs differ"):
+        CrowdLayerClassifier(**QUICK, checkpoint=path).fit(X, A)
+    path.write_bytes(b"nonsense")
+    with pytest.raises(ModelFolderError, match="delete it to start over"):
+        CrowdLayerClassifier(**QUICK, checkpoint=path).fit(X, A)

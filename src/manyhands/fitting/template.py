@@ -49,6 +49,7 @@ from manyhands.training import (
     hold_out,
     isolated_rng,
     pick_device,
+    read_n_epochs,
     run_stages,
 )
 from manyhands.training.seeding import draw_seed
@@ -88,7 +89,9 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annotat
             return _pilot(twin, features, rest, held, np.random.default_rng(seed), weights)
 
     # The training draws as if the number of epochs had been given.
-    n_epochs = chosen_length(model, table, np.random.default_rng([seed, 1]), pilot, start)
+    n_epochs = None if model.checkpoint is None else read_n_epochs(model.checkpoint)
+    if n_epochs is None:
+        n_epochs = chosen_length(model, table, np.random.default_rng([seed, 1]), pilot, start)
     with isolated_rng(seed, device):
         rng = np.random.default_rng(seed)
         _train(model, features, given, rng, watch, n_epochs, weights)
@@ -178,6 +181,7 @@ def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Ca
             callbacks=tuple(callbacks),
             history=fit.history,
             device=fit.features.device,
+            n_epochs=fit.n_epochs,
         )
         first_stage, first_epoch = checkpoint.resume()
         callbacks = [*callbacks, checkpoint]

@@ -7,7 +7,7 @@ from manyhands.training.callbacks import (
     Monitor,
     ProgressBar,
 )
-from manyhands.training.checkpoint import Checkpoint
+from manyhands.training.checkpoint import Checkpoint, read_n_epochs
 from manyhands.training.data import (
     AnnotationBatches,
     CrowdBatch,
@@ -44,6 +44,7 @@ __all__ = [
     "mixed_epoch",
     "pick_device",
     "random_state_of",
+    "read_n_epochs",
     "run_epochs",
     "run_stages",
     "save_tree",

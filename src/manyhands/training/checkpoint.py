@@ -37,6 +37,8 @@ class Checkpoint(Callback):
         The other callbacks, whose state is saved, too.
     history : History
     device : torch.device
+    n_epochs : int
+        Number of epochs of the run, for `read_n_epochs`.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Checkpoint(Callback):
         callbacks: Sequence[Callback],
         history: History,
         device: torch.device,
+        n_epochs: int,
     ) -> None:
         self.path = Path(path)
         self.specification = specification
@@ -58,6 +61,7 @@ class Checkpoint(Callback):
         self.callbacks = [c for c in callbacks if type(c).state_dict is not Callback.state_dict]
         self.history = history
         self.device = device
+        self.n_epochs = n_epochs
         self.stage = 0
 
     def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
@@ -70,6 +74,7 @@ class Checkpoint(Callback):
             self.path,
             {
                 "specification": self.specification,
+                "n_epochs": self.n_epochs,
                 "stage": self.stage,
                 "epoch": row["epoch"],
                 "history": list(self.history),
@@ -96,10 +101,7 @@ class Checkpoint(Callback):
         remove_partial(self.path)  # A killed run may have left some.
         if not self.path.exists():
             return 0, 0
-        try:
-            state = load_tree(self.path)
-        except ModelFolderError as error:
-            raise ModelFolderError(f"{error}, or delete it to start over") from error
+        state = _load(self.path)
         self._check(state)
         self.module.load_state_dict(state["module"])
         for stage, step_state in zip(self.stages, state["steps"], strict=True):
@@ -122,3 +124,27 @@ class Checkpoint(Callback):
                 f"{str(self.path)!r} belongs to another run: {', '.join(differing)} differ "
                 f"(there: {was}). Delete it to start over, or choose another checkpoint="
             )
+
+
+def read_n_epochs(path: str | Path) -> int | None:
+    """Number of epochs of the run that wrote a checkpoint; None without one.
+
+    Whether it is the same run, `Checkpoint.resume` checks.
+
+    Raises
+    ------
+    ModelFolderError
+        If the checkpoint is unreadable.
+    """
+    if not Path(path).exists():
+        return None
+    state = _load(Path(path))
+    found = state.get("n_epochs") if isinstance(state, dict) else None
+    return None if found is None else int(found)
+
+
+def _load(path: Path) -> Any:
+    try:
+        return load_tree(path)
+    except ModelFolderError as error:
+        raise ModelFolderError(f"{error}, or delete it to start over") from error
