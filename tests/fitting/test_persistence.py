@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from manyhands import (
     AggregatedClassifier,
     CoNALClassifier,
+    CrowdInGClassifier,
     CrowdLayerClassifier,
     DawidSkene,
     load,
@@ -69,6 +70,27 @@ def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     assert [{k: v for k, v in r.items() if k not in drop} for r in resumed.history_] == [
         {k: v for k, v in r.items() if k not in drop} for r in whole.history_
     ]
+
+
+def test_a_loaded_model_is_validated_as_the_saved_one(tmp_path):
+    X, A, _ = make_crowd_problem()
+    options = {"validation": 0.2, "monitor": "likelihood", "patience": 3}
+    model = CrowdLayerClassifier(**QUICK, **options).fit(X, A)
+    kept = load(model.save(tmp_path / "model")).get_params()
+    assert {name: kept[name] for name in options} == options
+    start = CrowdLayerClassifier(**QUICK, **options)
+    outer = CrowdInGClassifier(**QUICK, pretrainer=start, adversarial_epochs=1).fit(X, A)
+    kept = load(outer.save(tmp_path / "outer")).pretrainer.get_params()
+    assert {name: kept[name] for name in options} == options
+
+
+def test_gold_labels_and_checkpoints_are_not_saved(tmp_path):
+    X, A, y = make_crowd_problem()
+    model = CrowdLayerClassifier(
+        **QUICK, validation=(X, y), checkpoint=tmp_path / "run.safetensors", monitor="likelihood"
+    )
+    kept = load(model.fit(X, A).save(tmp_path / "model"))
+    assert (kept.validation, kept.checkpoint, kept.monitor) == (None, None, "likelihood")
 
 
 def test_a_finished_run_is_not_repeated(tmp_path):

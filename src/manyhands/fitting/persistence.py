@@ -16,7 +16,7 @@ from safetensors.torch import load as from_bytes
 
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.saving import FORMAT, NOT_SAVED, VERSION, checksum
+from manyhands.fitting.saving import FORMAT, VERSION, checksum, is_saved
 from manyhands.nn import PackedShape, make_scaled
 from manyhands.training import History, pick_device
 
@@ -161,7 +161,7 @@ def _read_parameter(value: Any, find_class: ClassFinder) -> Any:
         parameters = {
             key: _read_parameter(part, find_class)
             for key, part in value["parameters"].items()
-            if key not in NOT_SAVED and not _is_description(part)
+            if is_saved(key, part) and not _is_description(part)
         }
         return cls(**parameters)
     if isinstance(value, dict) and "__pairs__" in value:

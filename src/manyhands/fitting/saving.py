@@ -26,8 +26,6 @@ from manyhands.io.files import check_writable
 
 FORMAT = "manyhands model"
 VERSION = 1
-NOT_SAVED = {"checkpoint", "monitor", "validation"}
-"""Parameters that describe a run rather than the model."""
 
 
 def save(model: Any, folder: str | Path) -> Path:
@@ -56,7 +54,7 @@ def save(model: Any, folder: str | Path) -> Path:
         "parameters": {
             name: describe_parameter(_as_saved(name, value))
             for name, value in model.get_params(deep=False).items()
-            if name not in NOT_SAVED
+            if is_saved(name, value)
         },
         "classes": model.classes_.tolist(),
         "annotators": model.annotators_.tolist(),
@@ -83,6 +81,11 @@ def save(model: Any, folder: str | Path) -> Path:
     if previous != weights:
         remove_weights(folder, previous)
     return folder
+
+
+def is_saved(name: str, value: Any) -> bool:
+    """Whether a parameter is saved: all but a file of this machine, and gold labels."""
+    return name != "checkpoint" and not (name == "validation" and isinstance(value, tuple | list))
 
 
 def _as_saved(name: str, value: Any) -> Any:
