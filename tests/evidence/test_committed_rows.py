@@ -3,8 +3,11 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from manyhands import AveragedCrowdClassifier, CrowdInGClassifier, DASCClassifier
+from manyhands.classifiers.crowding.pretrainer import make_pretrainer
 from manyhands.evidence.pages.page import write_results
 from manyhands.evidence.records.adoptions import read_adoptions
 from manyhands.evidence.records.packed import open_packed, packed_papers
@@ -62,6 +65,39 @@ def test_reproductions_of_self_training_have_no_guard(experiments):
     wrapped = [row for row in experiments[0] if "SelfTraining" in row.estimator["class"]]
     assert len(wrapped) == 216
     assert all(row.estimator["params"]["guard"] is False for row in wrapped)
+
+
+def automatic(model):
+    """Yield the parameters that are "auto" in a model and in those it holds or makes itself."""
+    parameters = model.get_params(deep=False)
+    for name in ("max_epochs", "scaling"):
+        if parameters.get(name) == "auto":
+            yield f"{type(model).__name__}.{name}"
+    within = [value for value in parameters.values() if hasattr(value, "get_params")]
+    if hasattr(model, "clone_estimator"):
+        within.append(model.clone_estimator())
+    if hasattr(model, "clone_estimators"):
+        within += model.clone_estimators()
+    if "pretrainer" in parameters:
+        within.append(make_pretrainer(model, np.random.default_rng(0)))
+    for part in within:
+        yield from automatic(part)
+
+
+def test_no_published_row_depends_on_what_auto_comes_to_mean(experiments):
+    # Parameters of estimators that a row does not describe are out of reach of instead_of_auto.
+    found = {row.id: set(automatic(row.make_estimator(0))) for row in experiments[0]}
+    assert {name: each for name, each in found.items() if each} == {}
+
+
+def test_what_a_class_makes_itself_is_looked_at():
+    assert list(automatic(DASCClassifier(None))) == [
+        "CrowdLayerClassifier.max_epochs",
+        "CrowdLayerClassifier.scaling",
+    ]
+    assert "CrowdLayerClassifier.max_epochs" in automatic(AveragedCrowdClassifier())
+    model = CrowdInGClassifier(max_epochs=1, scaling="rms")
+    assert list(automatic(model)) == []
 
 
 def test_every_row_says_how_it_differs(experiments):
