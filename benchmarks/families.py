@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+from pages import run_missing, table_lines
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -427,15 +427,6 @@ def _short(value: float) -> str:
     return text.removeprefix("0") if text.startswith("0.") else text
 
 
-def _table(heads: list[str], rows: Iterable[list[str]]) -> list[str]:
-    return [
-        "| " + " | ".join(heads) + " |",
-        "|" + "---|" * len(heads),
-        *("| " + " | ".join(row) + " |" for row in rows),
-        "",
-    ]
-
-
 RULES = (
     "majority vote",
     "best annotator by gold",
@@ -454,7 +445,7 @@ def _gold_tables(found: Records) -> Iterator[str]:
         yield f"**{table}**\n"
         heads = ["rule", *(f"{g} gold" for g in GOLD)]
         rows = [[rule, *(found.show("gold", table, rule, g) for g in GOLD)] for rule in RULES]
-        yield from _table(heads, [row for row in rows if any(row[1:])])
+        yield from table_lines(heads, [row for row in rows if any(row[1:])])
 
 
 def _losses(found: Records) -> Iterator[str]:
@@ -508,15 +499,15 @@ def page(records: list[dict[str, Any]]) -> str:
         [m, *(found.show("methods", t, m + mark) for t in shown for mark in ("", ", families"))]
         for m in METHODS
     ]
-    lines += _table(heads, rows)
+    lines += table_lines(heads, rows)
     lines += ["Dawid-Skene on JudgeBench, by what is declared:", ""]
     declared = found.found.get(("declarations", "judgebench", 0), [{}])[0]
     rows = [[name, found.show("declarations", "judgebench", name)] for name in declared]
-    lines += _table(["families", "JudgeBench"], rows)
+    lines += table_lines(["families", "JudgeBench"], rows)
     lines += ["## The correlation within families", "", "Dawid-Skene, families declared.", ""]
     rhos = ["0", "0.3", "0.6", "0.8", "1"]
     rows = [[t, *(found.show("rho", t, rho) for rho in rhos)] for t in TABLES]
-    lines += _table(["table", *(f"rho {rho}" for rho in rhos)], rows)
+    lines += table_lines(["table", *(f"rho {rho}" for rho in rhos)], rows)
     lines += [
         "On the human tables, families are random groups of about eight, so every loss there is "
         "the price of a needless declaration.",
@@ -528,7 +519,7 @@ def page(records: list[dict[str, Any]]) -> str:
     ]
     levels = ["none", "makers", "kind", "both levels"]
     rows = [[name, *(found.show("nested", name, level) for level in levels)] for name in NESTED]
-    lines += _table(["simulation", *levels], rows)
+    lines += table_lines(["simulation", *levels], rows)
     lines += [
         "A family of five machines that abstain at random, more often in one class, or together "
         "and more often in one class, beside four people. Abstentions of a family are weighted by "
@@ -537,7 +528,7 @@ def page(records: list[dict[str, Any]]) -> str:
     ]
     hows = ["ignore", "model"]
     rows = [[name, *(found.show("abstentions", name, how) for how in hows)] for name in REASONS]
-    lines += _table(["reason", *hows], rows)
+    lines += table_lines(["reason", *hows], rows)
     lines += ["## Shared mistakes without gold: z of the tetrad", ""]
     lines += [
         '"declared" is the first family of the table, "searched" the highest z of the sets '
@@ -547,7 +538,7 @@ def page(records: list[dict[str, Any]]) -> str:
         '"7 independent" is the share one of false alarms.',
         "",
     ]
-    lines += _table(
+    lines += table_lines(
         ["table", "declared", "searched", "random", f"random > {LEAST_Z:g}"], _z_rows(found)
     )
     lines += [
@@ -588,17 +579,8 @@ def main() -> None:
     parser.add_argument("--records", type=Path, required=True, help="JSON lines, one per cell")
     parser.add_argument("--out", type=Path, help="Markdown file")
     arguments = parser.parse_args()
-    records = []
-    if arguments.records.exists():
-        records = [json.loads(line) for line in arguments.records.read_text().splitlines()]
-    done = {tuple(record["cell"]) for record in records}
-    for cell in cells():
-        if cell in done:
-            continue
-        records.append(run(cell))
-        with arguments.records.open("a") as file:
-            file.write(json.dumps(records[-1]) + "\n")
-        print(*cell, records[-1]["seconds"], flush=True)
+    planned = ((cell, partial(run, cell)) for cell in cells())
+    records = run_missing(arguments.records, planned, lambda record: tuple(record["cell"]))
     if arguments.out is not None:
         wanted = set(cells())
         write_atomically(arguments.out, page([r for r in records if tuple(r["cell"]) in wanted]))

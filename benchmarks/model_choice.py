@@ -27,6 +27,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from pages import run_missing, table_lines
 from scipy.stats import spearmanr
 
 import manyhands
@@ -268,11 +269,6 @@ def parting(cells: list[dict[str, Any]]) -> float:
 # -- the page -------------------------------------------------------------------------------------
 
 
-def table_of(heading: list[str], rows: list[list[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
-    return ["| " + " | ".join(each) + " |" for each in (heading, ["---"] * len(heading), *rows)]
-
-
 def with_mean(values: list[float], form: str) -> list[str]:
     """Format values and their mean; NaN is a dash and does not count."""
     known = [value for value in values if not np.isnan(value)]
@@ -338,7 +334,7 @@ def sizes(by_set: dict[str, list[Any]]) -> list[str]:
             minutes = f"{sum(cell['seconds'] for cell in own) / 60:.1f}"
             rows.append([problem.name, str(len(own)), str(problem.folds), spread, minutes])
     heading = ["set", "candidates", "folds", "test accuracy, %", "minutes of one core"]
-    return [*table_of(heading, rows), ""]
+    return table_lines(heading, rows)
 
 
 def criteria_table(
@@ -367,7 +363,7 @@ def criteria_table(
         for each in FIXED:
             of = partial(fixed_regret, name=each)
             rows.append([f"always {each}", *cells_of(lambda own, of=of: 100 * of(own))])
-    return [*table_of(["", *first, "mean", *rest], rows), ""]
+    return table_lines(["", *first, "mean", *rest], rows)
 
 
 def interval_part(by_set: dict[str, list[Any]]) -> list[str]:
@@ -408,8 +404,7 @@ def interval_part(by_set: dict[str, list[Any]]) -> list[str]:
         "they are alike, so a set is nearer to one case than to thirty. Sentiment's test part is "
         "harder than its training part; the interval speaks of instances like the annotated ones.",
         "",
-        *table_of(heading, rows),
-        "",
+        *table_lines(heading, rows),
     ]
 
 
@@ -437,8 +432,7 @@ def alarm_part(by_set: dict[str, list[Any]]) -> list[str]:
         "next class: most annotators share these mistakes, so agreement prefers models that repeat "
         "them.",
         "",
-        *table_of(["set", "Spearman", "alarm", "regret of A+B", "regret of MI"], rows),
-        "",
+        *table_lines(["set", "Spearman", "alarm", "regret of A+B", "regret of MI"], rows),
     ]
 
 
@@ -483,22 +477,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="Markdown file")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
     arguments = parser.parse_args()
-    records = arguments.records
-    cells = [json.loads(line) for line in records.open()] if records.exists() else []
-    done = {(cell["set"], cell["candidate"]) for cell in cells}
-    load, started = cache(lambda problem: problem.load()), perf_counter()
-    for _, problem, candidate in plan():
-        if (problem.name, candidate.name) in done:
-            continue
-        if perf_counter() - started > 60 * arguments.minutes:
-            break
+    load = cache(lambda problem: problem.load())
+
+    def measured(problem: Problem, candidate: Candidate) -> dict[str, Any]:
         try:
-            cells.append(measure(problem, candidate, load(problem)))
+            return measure(problem, candidate, load(problem))
         except AnnotationError as error:
-            cells.append({"set": problem.name, "candidate": candidate.name, "error": str(error)})
-        with records.open("a") as file:
-            file.write(json.dumps(cells[-1]) + "\n")
-        print(problem.name, candidate.name, cells[-1].get("error", "done"), flush=True)
+            return {"set": problem.name, "candidate": candidate.name, "error": str(error)}
+
+    planned = (
+        ((problem.name, candidate.name), partial(measured, problem, candidate))
+        for _, problem, candidate in plan()
+    )
+    cells = run_missing(
+        arguments.records, planned, lambda c: (c["set"], c["candidate"]), arguments.minutes
+    )
     if arguments.out is not None:
         write_atomically(arguments.out, "\n".join(page(cells)) + "\n")
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from pages import run_missing
 from sklearn.datasets import load_digits, make_classification
 
 import manyhands
@@ -531,6 +531,11 @@ def _judged(records: list[dict[str, Any]], margin: float, least_z: float) -> str
     return f"{caught} of {len(falls)} | {lost} of {len(gains)} | {worst:+.1f}"
 
 
+def key_of(record: dict[str, Any]) -> tuple[Any, ...]:
+    """Key of a record's cell."""
+    return tuple(record[name] for name in ("set", "method", "base", "seed"))
+
+
 def main() -> None:
     """Run the cells that are not in the records, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -540,21 +545,13 @@ def main() -> None:
     parser.add_argument("--set", choices=[*SIMULATED, *SETS], action="append")
     parser.add_argument("--out", type=Path, help="Markdown file")
     arguments = parser.parse_args()
-    records = []
-    if arguments.records.exists():
-        records = [json.loads(line) for line in arguments.records.read_text().splitlines()]
-    done = {(r["set"], r["method"], r["base"], r["seed"]) for r in records}
-    for cell in cells(arguments.only):
-        is_asked = cell[2] in (arguments.base or BASES) and (
-            arguments.set is None or cell[0] in arguments.set
-        )
-        if cell in done or not is_asked:
-            continue
-        records.append(run(cell))
-        with arguments.records.open("a") as file:
-            file.write(json.dumps(records[-1]) + "\n")
-        last = records[-1]
-        print(*cell, last["accuracy"], last["agreement"], last["z"], last["seconds"], flush=True)
+    planned = (
+        (cell, partial(run, cell))
+        for cell in cells(arguments.only)
+        if cell[2] in (arguments.base or BASES)
+        and (arguments.set is None or cell[0] in arguments.set)
+    )
+    records = run_missing(arguments.records, planned, key_of)
     if arguments.out is not None:
         write_atomically(arguments.out, page(records))
 

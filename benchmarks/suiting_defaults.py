@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -27,6 +26,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+from pages import run_missing, table_lines
 from sklearn.base import clone
 
 import manyhands
@@ -209,12 +209,6 @@ def key_of(cell: dict[str, Any]) -> tuple[Any, ...]:
 # -- the page -------------------------------------------------------------------------------------
 
 
-def table_of(heading: list[str], rows: list[list[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
-    lines = [heading, ["---"] * len(heading), *rows]
-    return ["| " + " | ".join(each) + " |" for each in lines] + [""]
-
-
 def page(found: list[dict[str, Any]]) -> list[str]:
     """Return the page's lines."""
     curves = [cell for cell in found if cell["kind"] == "curve"]
@@ -305,7 +299,7 @@ def before_and_after(
     both = seconds["former"].keys() & seconds["present"].keys()
     ratios = [seconds["present"][key] / seconds["former"][key] for key in both]
     return [
-        *table_of(["method", "defaults", *names], [*rows, ["mean change", "", *change]]),
+        *table_lines(["method", "defaults", *names], [*rows, ["mean change", "", *change]]),
         f"A fit with the present defaults took {np.median(ratios):.1f} times the CPU seconds "
         "(median), the pilots included.",
         "",
@@ -338,7 +332,7 @@ def scaling_part(curves: list[dict[str, Any]], names: list[str]) -> list[str]:
             mark = " (auto)" if automatic_scaling(name) == scaling else ""
             row.append(f"{mean:.1f}{mark}")
         rows.append(row)
-    return table_of(["scaling", *names], rows)
+    return table_lines(["scaling", *names], rows)
 
 
 def length_part(curves: list[dict[str, Any]], names: list[str]) -> list[str]:
@@ -354,7 +348,7 @@ def length_part(curves: list[dict[str, Any]], names: list[str]) -> list[str]:
         shown = [f"{agreed:.1f} / {right:.1f}" for agreed, right in losses]
         mean = np.mean(losses, axis=0)
         rows.append([rule, f"{mean[0]:.2f} / {mean[1]:.2f}", *shown])
-    return table_of(["rule", "mean", *names], rows)
+    return table_lines(["rule", "mean", *names], rows)
 
 
 def main() -> None:
@@ -364,16 +358,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="Markdown file")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
     arguments = parser.parse_args()
-    records = arguments.records
-    found = [json.loads(line) for line in records.open()] if records.exists() else []
-    done = {key_of(cell) for cell in found}
-    started = perf_counter()
-    for key, measure in cells():
-        if key not in done and perf_counter() - started < 60 * arguments.minutes:
-            found.append(measure())
-            with records.open("a") as file:
-                file.write(json.dumps(found[-1]) + "\n")
-            print(*key, f"{found[-1]['seconds']:.0f} s", flush=True)
+    found = run_missing(arguments.records, cells(), key_of, arguments.minutes)
     if arguments.out is not None:
         write_atomically(arguments.out, "\n".join(page(found)) + "\n")
 

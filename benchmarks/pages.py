@@ -1,0 +1,53 @@
+"""What benchmarks share: cells that are measured once and kept in a file, and Markdown tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def run_missing(
+    path: Path,
+    cells: Iterable[tuple[Hashable, Callable[[], Record]]],
+    key_of: Callable[[Record], Hashable],
+    minutes: float = float("inf"),
+) -> list[Record]:
+    """Measure the cells that a file does not hold yet, and add each to it when it is done.
+
+    Parameters
+    ----------
+    path : Path
+        One line of JSON per cell. A killed run goes on where it stopped.
+    cells : iterable of (key, measure)
+        ``measure()`` returns the cell's record.
+    key_of : callable
+        From a record, as read from the file, to the key of its cell.
+    minutes : float
+        No cell is started later.
+
+    Returns
+    -------
+    list of dict
+        All records of the file.
+    """
+    records = [json.loads(line) for line in path.open()] if path.exists() else []
+    done, started = {key_of(record) for record in records}, perf_counter()
+    for key, measure in cells:
+        if key in done or perf_counter() - started > 60 * minutes:
+            continue
+        records.append(measure())
+        with path.open("a") as file:
+            file.write(json.dumps(records[-1]) + "\n")
+        print(key, {k: v for k, v in records[-1].items() if isinstance(v, float)}, flush=True)
+    return records
+
+
+def table_lines(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table, and an empty one."""
+    body = ["| " + " | ".join(row) + " |" for row in (heading, *rows)]
+    return [body[0], "|" + "---|" * len(heading), *body[1:], ""]
