@@ -19,6 +19,7 @@ from manyhands.classifiers import (
     NeuCrowdEmbedding,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting import length
 from manyhands.inference import OneCoinDawidSkene
 from manyhands.linear import TunedLogisticRegression
 from manyhands.registry import all_aggregators
@@ -62,6 +63,8 @@ def demo():
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
 def test_python_in_the_docs_runs(page, demo, monkeypatch):
+    monkeypatch.setattr(length, "PILOT_STEPS", 4)
+    monkeypatch.setattr(length, "LEAST_EPOCHS", 4)
     part = slice(INSTANCES.get(page.name, 200))
     X, y, table = demo.X_train[part], demo.y_train[part], demo.annotations[part]
     fewer = replace(demo, X_train=X, y_train=y, annotations=table)

@@ -205,8 +205,9 @@ def test_balanced_finds_more_of_the_minority():
     X, table, y = imbalanced(2000)
     train, test = slice(0, 1000), slice(1000, 2000)
     found = {}
+    options = {**QUICK, "max_epochs": 5, "lr": 3e-3}
     for rule in ("posterior", "balanced"):
-        model = AggregatedClassifier(decision=rule, **{**QUICK, "max_epochs": 20})
+        model = AggregatedClassifier(decision=rule, **options)
         predicted = model.fit(X[train], as_votes(table)[train]).predict(X[test])
         found[rule] = minority_recall(y[test], predicted), balanced_accuracy(y[test], predicted)
     assert found["balanced"][0] > found["posterior"][0] + 0.2

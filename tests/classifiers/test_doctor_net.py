@@ -295,7 +295,9 @@ def test_confusions_of_a_simulated_crowd_are_recovered():
     table = make_crowd(
         y, X=X, n_annotators=6, annotations_per_instance=3.0, noise_strength=0.2, random_state=0
     )
-    model = DoctorNetClassifier(max_epochs=30, lr=1e-2, random_state=0).fit(X, table)
+    model = DoctorNetClassifier(max_epochs=15, lr=2e-2, batch_size=256, random_state=0).fit(
+        X, table
+    )
     true = np.zeros((6, 3, 3))
     np.add.at(true, (table.annotator, y[table.instance], table.label), 1)
     true /= true.sum(axis=2, keepdims=True)

@@ -130,13 +130,13 @@ def test_the_sampling_network_learns_to_rank_tuplets_by_their_loss(robust):
     loss = TupletLoss(2, robust_anchor=robust, eta=2.0)
     sampler = TupletSampler(labels, 4)
     network = SamplingNetwork((3,), 4)
-    optimizer = torch.optim.Adam(network.parameters(), lr=5e-3)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
 
     def fresh(n):
         tuplets = torch.from_numpy(sampler.draw(n, rng))
         return tuplets, loss(X, tuplets, assurance, codes)
 
-    for _ in range(600):
+    for _ in range(200):
         tuplets, losses = fresh(256)
         optimizer.zero_grad()
         hardness_error(network(X, tuplets), losses).backward()
@@ -784,7 +784,7 @@ def test_the_history_tells_terms_that_sum_to_the_loss_and_facts_beside():
 
 @pytest.mark.parametrize("kind", ["fraction", "gold"])
 def test_the_best_epoch_is_kept_and_its_strength_chosen(kind, monkeypatch):
-    X, A, y = noisy_problem(n=80)
+    X, A, y = noisy_problem(n=50, n_noise=4)
     monitor, name, values = {
         "fraction": (AnnotationMonitor, "validation_nll", [0.5, 0.4, 0.6, 0.3, 0.7]),
         "gold": (GoldMonitor, "validation_accuracy", [0.5, 0.6, 0.4, 0.7, 0.3]),

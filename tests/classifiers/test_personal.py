@@ -161,9 +161,9 @@ def generic_optimum(X, A, k, fusion, ridge, smoothing=1e-5):
     return objective(flat, 0.0 if fusion == 0 else 1e-12)[0], flat.reshape(J + 1, d, k)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("fusion", [2.0, 6.0])
-@pytest.mark.parametrize("rho", [None, 0.7])
+@pytest.mark.parametrize(
+    ("n_classes", "fusion", "rho"), [(2, 2.0, None), (2, 6.0, 0.7), (3, 2.0, 0.7), (3, 6.0, None)]
+)
 def test_admm_finds_what_a_generic_solver_finds(n_classes, fusion, rho):
     X, A = noisy_problem(n_classes)
     A[:, 2] = np.where(A[:, 2] < 0, -1, (A[:, 2] + 1) % n_classes)  # one adversary

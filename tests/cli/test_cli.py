@@ -404,7 +404,7 @@ def write_named_features(home):
 )
 def test_rows_are_matched_by_id_and_columns_by_name(home, features):
     write_named_features(home)
-    trained = ("--set", "max_epochs=20", "--set", "lr=0.05")
+    trained = ("--set", "max_epochs=5", "--set", "lr=0.05")
     done(*fit_arguments(*trained, features="X.csv", annotations="A_ids.csv"))
     described = json.loads((home / "out" / "model.json").read_text())
     assert described["feature_names_in"] == list("abcd")
@@ -542,9 +542,10 @@ def test_help_names_every_protocol():
 
 def test_demo(home, monkeypatch):
     demo = load_demo()
-    X, y, table = demo.X_train[:500], demo.y_train[:500], demo.annotations[:500]
+    X, y, table = demo.X_train[:450], demo.y_train[:450], demo.annotations[:450]
     half = replace(demo, X_train=X, y_train=y, annotations=table)
     monkeypatch.setattr("manyhands.jobs.demo.load_demo", lambda: half)
+    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 120)
     result = done_json("demo")  # as the README has it: the default folder too
     ceiling = result["rows"][-1]["test_accuracy"]
     assert all(0.8 < row["test_accuracy"] <= ceiling for row in result["rows"])
