@@ -10,7 +10,10 @@ from manyhands.evidence.experiments.papers import Paper, TablePlan
 from manyhands.evidence.pages.document import to_markdown
 from manyhands.evidence.pages.page import make_page
 from manyhands.evidence.records.adoptions import (
+    ADOPTED,
     REFERENCE,
+    Adoption,
+    add_group,
     latest_records,
     read_adoptions,
     read_groups,
@@ -256,15 +259,26 @@ def test_the_sample_is_of_short_runs_and_no_results_have_a_part_in_it(place):
     assert [r.seed for r in replace(first, records=slow).sample(2)] == [2, 1]
 
 
+def test_groups_of_one_code_are_kept_for_every_paper(tmp_path):
+    def group(runs):
+        return Adoption("c0de", runs, ("row seed 0",), {}, REFERENCE, "2026-11-23", {"row": "new"})
+
+    add_group(tmp_path, "second", group(1))
+    add_group(tmp_path, "first", group(2))
+    add_group(tmp_path, "second", group(3))
+    assert read_groups(tmp_path) == {"first": [group(2)], "second": [group(3)]}
+
+
 @pytest.mark.parametrize(
     "damage", [lambda text: text[:-9], lambda text: text.replace('"adopted"', '"stale"')]
 )
 def test_a_damaged_file_adopts_nothing(place, damage, caplog):
     place.write("one", MOVED)
     place.adopt()
-    (path,) = place.results.glob("*.adopted.json")
-    assert [group.holds for group in read_groups(path)] == [True]
+    (groups,) = read_groups(place.results).values()
+    assert [group.holds for group in groups] == [True]
+    path = place.results / ADOPTED
     path.write_text(damage(path.read_text()))
-    assert read_groups(path) == []
+    assert read_groups(place.results) == {}
     assert "it adopts nothing" in caplog.text
     assert place.statuses()["one", 0] == "done"

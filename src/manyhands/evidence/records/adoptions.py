@@ -3,7 +3,7 @@
 Records are filed under the code that made them. After a change of code that should leave figures
 as they are, a random sample of every group of runs by one code is run again. Where all figures are
 exactly equal, the whole group counts as made by the later code: it is adopted. The file
-``<paper>.adopted.json`` lists the groups that are, and those that are not.
+``adopted.json`` lists the groups of every paper that are, and those that are not.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from manyhands.evidence.records.records import Record, digest
-from manyhands.io.files import write_atomically
+from manyhands.io.files import waiting_lock, write_atomically
 
 if TYPE_CHECKING:
     from manyhands.evidence.experiments.rows import Row
 
 RECORDS = "the records"
 REFERENCE = "the same runs by the recorded code on one machine"
+
+ADOPTED = "adopted.json"
+"""File, in the folder of the records, of the groups that were compared."""
 
 _LOG = logging.getLogger("manyhands")
 
@@ -101,39 +104,37 @@ class Adoptions:
 
 def read_adoptions(results: str | Path) -> Adoptions:
     """Read the adoptions of all papers; a file that cannot be read adopts nothing."""
-    return Adoptions(
-        group
-        for path in sorted(Path(results).glob("*.adopted.json"))
-        for group in read_groups(path)
-    )
+    return Adoptions(group for groups in read_groups(results).values() for group in groups)
 
 
-def adoption_file(results: str | Path, paper: str) -> Path:
-    """Return the path of a paper's adoptions."""
-    return Path(results) / f"{paper}.adopted.json"
-
-
-def read_groups(path: Path) -> list[Adoption]:
-    """Read the groups of a paper; an empty list if the file is missing or cannot be read."""
+def read_groups(results: str | Path) -> dict[str, list[Adoption]]:
+    """Read the groups of every paper; none if the file is missing or cannot be read."""
+    path = Path(results) / ADOPTED
     try:
-        return [_from_json(group) for group in json.loads(path.read_text(encoding="utf-8"))]
+        papers = json.loads(path.read_text(encoding="utf-8"))
+        return {paper: [_from_json(group) for group in groups] for paper, groups in papers.items()}
     except FileNotFoundError:
-        return []
+        return {}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         _LOG.warning("%s cannot be read (%s): it adopts nothing", path, error)
-        return []
+        return {}
 
 
-def write_groups(path: Path, groups: Iterable[Adoption]) -> None:
-    """Write the groups of a paper, atomically.
+def add_group(results: str | Path, paper: str, group: Adoption) -> None:
+    """Write a group of a paper, atomically; it replaces an earlier one of the same code.
 
     Raises
     ------
     WriteError
         If the folder cannot be written.
     """
-    content = [_to_json(group) for group in sorted(groups, key=lambda group: group.code)]
-    write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    path = Path(results) / ADOPTED
+    with waiting_lock(path.parent / ".locks" / path.name):
+        papers = read_groups(results)
+        others = [other for other in papers.get(paper, []) if other.code != group.code]
+        papers[paper] = sorted([*others, group], key=lambda group: group.code)
+        content = {name: [_to_json(each) for each in papers[name]] for name in sorted(papers)}
+        write_atomically(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def _to_json(group: Adoption) -> dict[str, object]:

@@ -20,11 +20,9 @@ from manyhands.evidence.records.adoptions import (
     REFERENCE,
     Adoption,
     Adoptions,
-    adoption_file,
+    add_group,
     latest_records,
     read_adoptions,
-    read_groups,
-    write_groups,
 )
 from manyhands.evidence.records.records import Record, digest, first_difference
 from manyhands.evidence.records.store import find_runs, read_records
@@ -110,7 +108,7 @@ def adopt(
     Returns
     -------
     groups : list of Adoption
-        One per group whose sample is complete, also written to ``<paper>.adopted.json``. Groups
+        One per group whose sample is complete, also written to ``adopted.json``. Groups
         that are made by the present code, or count as made by it, are left out.
     outcomes : list of Outcome
         One per repeated run.
@@ -146,9 +144,7 @@ def adopt(
         found = _judge(group, per_group, now, samples, reference)
         if found is not None:
             judged.append(found)
-            path = adoption_file(results, group.paper)
-            others = [other for other in read_groups(path) if other.code != group.code]
-            write_groups(path, [*others, found])
+            add_group(results, group.paper, found)
     if len(judged) == len(groups):
         shutil.rmtree(samples, ignore_errors=True)
     return judged, outcomes
