@@ -1,13 +1,29 @@
-"""The experiments of the repository, loaded once, and processes that start at once."""
+"""The experiments of the repository, loaded once; made records; processes that start at once."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+from dataclasses import replace
 from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
+
+from manyhands.evidence.experiments.loading import load_experiments
+from manyhands.evidence.experiments.papers import (
+    Paper,
+    TablePlan,
+)
+from manyhands.evidence.experiments.rows import Row
+from manyhands.evidence.records.records import (
+    GOLD,
+    HELD_OUT,
+    LAST,
+    ORACLE,
+    Record,
+    cell_key,
+)
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
@@ -15,8 +31,6 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 @pytest.fixture(scope="session")
 def experiments():
     """Rows and papers of the repository."""
-    from manyhands.evidence.experiments.loading import load_experiments
-
     return load_experiments(EXPERIMENTS)
 
 
@@ -71,3 +85,81 @@ def warm_server(tmp_path_factory):
 def quick_start(warm_server, monkeypatch):
     """Fork worker processes; only slow tests and the command line's start them as users do."""
     monkeypatch.setattr(multiprocessing, "get_context", lambda method: warm_server)
+
+
+CITATION = "A. Author. A paper. 2021."
+
+
+N_TEST = 400
+
+
+def make_row(name, published=None, table="p/t1", column="Set", seeds=(0, 1, 2), **changes):
+    row = Row(
+        id=f"m/{name}",
+        file=f"experiments/m/{name}.yaml",
+        label=name,
+        citation=CITATION,
+        table=table,
+        column=column,
+        data={"name": "labelme"},
+        estimator={"class": "CoNALClassifier", "params": {"lr": 0.1}},
+        seeds=tuple(seeds),
+        holdout=0.1,
+        device="cpu",
+        extra=(),
+        published=published,
+        deviations=(),
+    )
+    return replace(row, **changes)
+
+
+def published(value, selection="gold validation", metric="accuracy"):
+    found = {"metric": metric, "value": value, "sd": 0.005, "n": 5}
+    return found if selection is None else {**found, "selection": selection}
+
+
+def make_record(row, seed, accuracy=None, *, extra=None, absent=(), **changes):
+    """Make a record; its figures rise from protocol to protocol by a thousandth."""
+    figures = {}
+    for k, protocol in enumerate((LAST, HELD_OUT, GOLD, ORACLE)):
+        if accuracy is None or protocol in absent:
+            figures[protocol] = {"absent": "no such part"}
+        else:
+            value = accuracy + 0.001 * k
+            figures[protocol] = {"epoch": 2, "accuracy": value, "macro_f1": 0.5, "n_test": N_TEST}
+    specification = row.specification()
+    record = Record(
+        row=row.id,
+        seed=seed,
+        key=cell_key(specification, seed, "data", "code"),
+        specification=specification,
+        data_checksum="data",
+        code="code",
+        versions={"numpy": "2.0", "python": "3.11"},
+        commit="0123456789",
+        started=f"2026-01-0{1 + seed}T10:00:00+00:00",
+        seconds=1.5,
+        peak_memory_mb=200.0,
+        status="done",
+        metrics=figures,
+        extra=extra or {},
+    )
+    return replace(record, **changes)
+
+
+def make_records(row, values, **options):
+    return [make_record(row, seed, value, **options) for seed, value in enumerate(values)]
+
+
+def make_paper(**parts):
+    tables = (TablePlan("t1", "Table 1", "accuracy", ("Set",), ("first", "second")),)
+    return Paper("p", "A paper", CITATION, **{"tables": tables, **parts})
+
+
+def line_of(text, name):
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def note(row, seed, **columns):
+    return make_record(row, seed, 0.5, history=columns)

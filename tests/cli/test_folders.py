@@ -1,0 +1,513 @@
+"""Commands that write folders: models, full disks, interruptions, and the folds of select."""
+
+import errno
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import manyhands
+from manyhands import CoNALClassifier
+from manyhands.io import read_gold
+from manyhands.io.files import file_lock
+from manyhands.training.checkpoint import Checkpoint
+from tests.cli.conftest import (
+    done,
+    done_json,
+    fit_arguments,
+    read_rows,
+    refused,
+    run,
+    snapshot,
+    weights_digest,
+    write_csv,
+)
+
+# -- model folders ----------------------------------------------------------------------------
+
+
+def weights_of(folder):
+    return next(folder.glob("weights-*.safetensors"))
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def edit(folder, **changes):
+    path = folder / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (shutil.rmtree, "not a model folder"),
+        (lambda f: (f / "model.json").unlink(), "no model.json"),
+        (lambda f: (f / "model.json").write_text((f / "model.json").read_text()[:99]), "truncated"),
+        (lambda f: (f / "model.json").write_text("[" * 100_000), "unreadable"),
+        (lambda f: (f / "model.json").write_bytes(b"\xff\x00"), "unreadable"),
+        (lambda f: weights_of(f).unlink(), "missing"),
+        (lambda f: weights_of(f).write_bytes(weights_of(f).read_bytes()[:99]), "truncated"),
+        (lambda f: weights_of(f).write_bytes(b""), "truncated"),
+        (lambda f: flip(weights_of(f)), "altered"),
+        (lambda f: edit(f, version=99), "version 99"),
+        (lambda f: edit(f, **{"class": "Nonsense"}), "'Nonsense'"),
+        (lambda f: edit(f, **{"class": ["a"]}), "damaged"),
+        (lambda f: edit(f, classes=[2, 1, 0]), "altered"),
+        (lambda f: edit(f, classes=[0, 1]), "do not fit"),
+        (lambda f: edit(f, classes="ab"), "damaged"),
+        (lambda f: edit(f, annotators=None), "damaged"),
+        (lambda f: edit(f, parameters=[]), "damaged"),
+        (lambda f: edit(f, parameters={}), "altered"),
+        (lambda f: edit(f, weights=3), "damaged"),
+        (lambda f: edit(f, history=3), "damaged"),
+        (lambda f: edit(f, n_features_in="x"), "altered"),
+    ],
+)
+def test_damaged_model_folders(model, damage, says):
+    damage(model)
+    refused(5, "predict", "model", "X.npy", "--out", "labels.csv", says=[says])
+
+
+class Payload:
+    """Unpickled, it creates a file."""
+
+    def __reduce__(self):
+        return open, ("unpickled", "w")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_pickles_are_never_loaded(model):
+    content = pickle.dumps(Payload())
+    for name in ("model.pkl", "weights.pkl", "model.pt"):
+        (model / name).write_bytes(content)
+    done("predict", "model", "X.npy")
+    digest = hashlib.sha256(content).hexdigest()
+    edit(model, weights="weights.pkl", sha256=digest)
+    refused(5, "predict", "model", "X.npy", says=["not a safetensors file"])
+    edit(model, parameters={"backbone": {"__object__": "model.pkl"}})
+    refused(5, "predict", "model", "X.npy", says=["backbone"])
+    assert not Path("unpickled").exists()
+    pickle.loads(content)
+    assert Path("unpickled").exists(), "it would have been noticed"
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"version": 99}', '{"version": 1}', '{"version": 1, "data": 3}']
+)
+def test_damaged_summaries(model, content):
+    (model / "summary.json").write_text(content)
+    refused(5, "report", "model", says=["summary.json"])
+
+
+def test_report_without_a_summary(home):
+    refused(5, "report", ".", says=["summary.json"])
+    refused(5, "report", "nofolder", says=["'nofolder'"])
+
+
+# -- writing ----------------------------------------------------------------------------------
+
+
+on_linux = pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc here")
+
+
+@pytest.mark.parametrize(
+    "out", ["file.txt/dir", "file.txt", pytest.param("/proc/manyhands/x", marks=on_linux)]
+)
+def test_unwritable_folders(model, out):
+    says = ["cannot write"]
+    refused(4, *fit_arguments(out=out), says=says)
+    refused(4, "demo", "--out", out, says=says)
+    if out != "file.txt":
+        refused(4, "aggregate", "A.csv", "--out", f"{out}/labels.csv", says=says)
+        refused(4, "predict", "model", "X.npy", "--out", f"{out}/labels.csv", says=says)
+        refused(4, "report", "model", "--out", f"{out}/report.html", says=says)
+
+
+def test_a_folder_in_the_place_of_a_file(model):
+    for arguments in (["aggregate", "A.csv"], ["predict", "model", "X.npy"], ["report", "model"]):
+        refused(4, *arguments, "--out", "model", says=["cannot write 'model'", "folder"])
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Return a function: the disk is full from the n-th synced file on."""
+    sync = os.fsync
+
+    def fill(n):
+        calls = iter(range(1, 10**6))
+
+        def fsync(handle):
+            if next(calls) >= n:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            sync(handle)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    "n",
+    # Two checkpoints, weights, model.json, labels, summary.
+    range(1, 7),
+)
+def test_a_full_disk_leaves_a_whole_model(model, full_disk, monkeypatch, n):
+    before = snapshot(model)
+    full_disk(n)
+    arguments = fit_arguments("--seed", "5", out="model")
+    result = run(*arguments)
+    assert result.exit_code == 4, result.output
+    assert "the disk is full" in result.stderr
+    monkeypatch.undo()
+    monkeypatch.chdir(model.parent)
+    after = snapshot(model)
+    assert not [path for path in after if path.suffix == ".part"]
+    assert {path: after[path] for path in before} == before
+    assert set(after) - set(before) <= {Path("checkpoint.safetensors")}
+    done(*arguments)
+    new = weights_digest(model)
+    done(*fit_arguments("--seed", "5", out="fresh"))
+    assert new == weights_digest(Path("fresh")), "space freed, the same command goes on"
+
+
+@pytest.mark.parametrize("n", [5, 6])
+def test_a_full_disk_leaves_no_half_of_a_first_model(home, full_disk, n):
+    full_disk(n)
+    assert run(*fit_arguments()).exit_code == 4
+    assert {path.name for path in Path("out").iterdir()} == {"checkpoint.safetensors"}
+
+
+def test_one_job_at_a_time_writes_into_a_folder(home):
+    Path("out").mkdir()
+    with file_lock(Path("out/.manyhands.lock")) as held:
+        assert held
+        for arguments in (fit_arguments(), ["demo", "--out", "out"]):
+            refused(4, *arguments, says=["'out'", "another manyhands command", "another folder"])
+    done(*fit_arguments())
+
+
+def test_what_a_killed_writer_left_blocks_nothing(home):
+    whole = done_json(*fit_arguments(out="whole"))
+    Path("out/.manyhands-new").mkdir(parents=True)
+    left = ["out/.manyhands-new/labels.csv", "out/.manyhands.lock"]
+    left += ["out/.checkpoint.safetensors.x.part"]
+    for name in left:
+        Path(name).write_text("half")
+    assert done_json(*fit_arguments())["table"].keys() == whole["table"].keys()
+    assert {path.name.split("-")[0] for path in Path("out").iterdir()} == {
+        *("labels.csv", "model.json", "summary.json", "weights"),
+    }
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".json", ".jsonl"])
+def test_the_suffix_decides_what_is_written(model, suffix):
+    read = {
+        ".csv": pd.read_csv,
+        ".tsv": lambda path: pd.read_csv(path, sep="\t"),
+        ".parquet": pd.read_parquet,
+        ".json": pd.read_json,
+        ".jsonl": lambda path: pd.read_json(path, lines=True),
+    }[suffix]
+    for arguments in (["aggregate", "A.csv"], ["predict", "model", "X.npy"]):
+        done(*arguments, "--out", "labels" + suffix)
+        done(*arguments, "--out", "expected.csv")
+        found, expected = read("labels" + suffix), pd.read_csv("expected.csv")
+        pd.testing.assert_frame_equal(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["labels.xlsx", "labels", "labels.csv.gz"])
+def test_an_unknown_suffix_is_refused(model, name):
+    says = [name, ".csv, .tsv, .parquet, .json or .jsonl"]
+    refused(3, "aggregate", "A.csv", "--out", name, says=says)
+    refused(3, "predict", "model", "X.npy", "--out", name, says=says)
+
+
+FORMULAS = ["=cmd|'/c calc'!A1", "+SUM(1)", "-A1", "@now()", "\tx", "'=x", "''+x", "＝1+1"]
+NO_FORMULAS = ["-5", "+3.5e1", "'quoted", "a=b", "'-5", "–", "1-2"]
+
+
+def test_ids_that_a_spreadsheet_would_run_are_neutralised_and_read_back(home):
+    ids = [*FORMULAS, *NO_FORMULAS]
+    votes = {"task": ids * 2, "worker": ["a"] * len(ids) + ["b"] * len(ids)}
+    pd.DataFrame(votes | {"label": ["=1+1", "no", "no"] * 10}).to_parquet("votes.parquet")
+    done("aggregate", "votes.parquet", "--out", "safe.csv", "--method", "majority-vote")
+    _, *rows = read_rows(Path("safe.csv"))
+    assert {row[0] for row in rows} == {*(f"'{name}" for name in FORMULAS), *NO_FORMULAS}
+    assert {row[1] for row in rows} == {"'=1+1", "no"}
+    gold = read_gold("safe.csv")
+    assert sorted(gold.tasks) == sorted(ids)
+    assert set(gold.labels) == {"=1+1", "no"}
+    again = ["aggregate", "votes.parquet", "--gold", "safe.csv", "--method", "majority-vote"]
+    assert done_json(*again)["gold"]["accuracy"] == 1.0
+
+    done(*again, "--keep-formulas", "--out", "plain.csv")
+    assert {row[0] for row in read_rows(Path("plain.csv"))[1:]} == set(ids)
+    done(*again, "--out", "labels.parquet")
+    assert set(pd.read_parquet("labels.parquet")["task"]) == set(ids)
+
+
+def test_what_messages_recommend_can_be_done_on_the_command_line(home, interrupted):
+    interrupted(1)
+    assert run(*fit_arguments()).exit_code == 130
+    result = run(*fit_arguments("--set", "lr=0.5"))
+    assert "on the command line: another --out" in result.stderr
+    done(*fit_arguments("--set", "lr=0.5", out="elsewhere"))
+
+
+@pytest.mark.filterwarnings("always")
+def test_warnings_name_the_options_too(home):
+    rows = [
+        ("task", "worker", "label"),
+        *((i, "w", "yn"[i % 2]) for i in range(4)),
+        (9, "w", "n/a"),
+    ]
+    write_csv(home / "marks.csv", rows)
+    result = done("describe", "marks.csv")
+    assert "'n/a' (1), which counts as a class" in result.stderr
+    assert "(on the command line: --abstain ..., --skip ..., --classes ...)" in result.stderr
+    assert "n/a" not in done("describe", "marks.csv", "--skip", "n/a").output
+
+
+@pytest.mark.parametrize("command", ["describe", "aggregate"])
+def test_ids_are_neither_guessed_nor_taken_as_labels(home, command):
+    """An export of Label Studio: one annotation per row, with its id."""
+    rows = [(i, i % 5, i % 3, ["pos", "neg"][i % 2]) for i in range(30)]
+    write_csv(home / "ls.csv", [("annotation_id", "id", "annotator", "sentiment"), *rows])
+    chosen = ["--task", "id", "--worker", "annotator", "--duplicates", "keep", "--label"]
+    refused(3, command, "ls.csv", *chosen[:4], says=["label='label'", "'sentiment'", "--label"])
+    says = ["30 classes in 30 annotations", "look like ids"]
+    with_labels = run(command, "ls.csv", *chosen, "annotation_id")
+    assert with_labels.exit_code == 3
+    assert all(words in with_labels.stderr for words in says)
+    done(command, "ls.csv", *chosen, "sentiment")
+
+
+def test_a_full_disk_leaves_the_previous_file(model, full_disk):
+    done("aggregate", "A.csv", "--out", "labels.csv")
+    done("report", "model")
+    full_disk(1)
+    refused(4, "aggregate", "A.csv", "--set", "max_iter=1", "--out", "labels.csv", says=["full"])
+    refused(4, "predict", "model", "X.npy", "--out", "labels.csv", says=["full"])
+    refused(4, "report", "model", says=["full"])
+    refused(4, *fit_arguments(out="deep/new"), says=["full"])
+
+
+# -- interruptions ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Return a function: Ctrl-C after the n-th checkpoint."""
+    write = Checkpoint.after_epoch
+
+    def interrupt(n):
+        calls = iter(range(1, 10**6))
+
+        def after_epoch(self, row):
+            write(self, row)
+            if next(calls) == n:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(Checkpoint, "after_epoch", after_epoch)
+
+    return interrupt
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1, 3, 6, 8])
+def test_ctrl_c_and_the_same_command_again(home, interrupted, n):
+    more = ["--seeds", "2", "--holdout", "0.2", "--gold", "gold.csv"]
+    whole = done_json(*fit_arguments(*more, out="whole"))
+    interrupted(n)
+    result = run(*fit_arguments(*more, "--json"))
+    assert result.exit_code == 130
+    assert "interrupted" in result.stderr
+    assert "Traceback" not in result.stderr
+    resumed = done_json(*fit_arguments(*more))
+    assert weights_digest(home / "out") == weights_digest(home / "whole")
+    for protocol, run_ in whole["table"].items():
+        assert resumed["table"][protocol]["splits"] == run_["splits"]
+    assert not list((home / "out").glob("*checkpoint*"))
+
+
+def test_a_run_goes_on_with_another_verbosity(home, interrupted):
+    interrupted(1)
+    assert run(*fit_arguments()).exit_code == 130
+    done(*fit_arguments("--json"))
+
+
+def test_finished_fits_are_not_repeated(home, interrupted, monkeypatch):
+    interrupted(5)
+    assert run(*fit_arguments("--seeds", "3")).exit_code == 130
+    epochs = []
+    monkeypatch.setattr(Checkpoint, "after_epoch", lambda self, row: epochs.append(row["epoch"]))
+    done(*fit_arguments("--seeds", "3"))
+    assert epochs == [2], "of six epochs five were done"
+
+
+def test_ctrl_c_before_anything_leaves_nothing(home, monkeypatch):
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(manyhands.CoNALClassifier, "fit", stop)
+    before = snapshot(home)
+    assert run(*fit_arguments(out="deep/new")).exit_code == 130
+    assert snapshot(home) == before
+
+
+@pytest.mark.slow
+def test_kill_9_and_the_same_command_again(home):
+    """A process killed in the second seed; the run goes on to bit-identical weights."""
+    more = ["--seeds", "2", "--holdout", "0.2"]
+    program = (
+        "import os, signal, torch\n"
+        "from manyhands.cli import main\n"
+        "from manyhands.training import checkpoint\n"
+        "torch.set_num_threads(1)\n"
+        "write, calls = checkpoint.save_tree, iter(range(1, 99))\n"
+        "def save_tree(*args):\n"
+        "    n = next(calls)\n"
+        "    if n == 6:\n"
+        "        open('out/.checkpoint-2.safetensors.x.part', 'w').write('half')\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    write(*args)\n"
+        "checkpoint.save_tree = save_tree\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, *fit_arguments(*more)]
+    killed = subprocess.run(command, cwd=home, capture_output=True, check=False, timeout=600)
+    assert killed.returncode == -9, killed.stderr
+    left = {path.name for path in (home / "out").glob("*checkpoint*")}
+    assert left == {
+        "checkpoint.safetensors",
+        "checkpoint-1.safetensors",
+        "checkpoint-2.safetensors",
+        ".checkpoint-2.safetensors.x.part",
+    }
+    done(*fit_arguments(*more))
+    done(*fit_arguments(*more, out="whole"))
+    assert weights_digest(home / "out") == weights_digest(home / "whole")
+    assert (home / "out/labels.csv").read_bytes() == (home / "whole/labels.csv").read_bytes()
+    assert not list((home / "out").glob("*checkpoint*"))
+
+
+def test_a_checkpoint_of_another_run_is_kept_and_named(home, interrupted):
+    interrupted(1)
+    assert run(*fit_arguments()).exit_code == 130
+    for more, says in (
+        (["--set", "lr=0.5"], "lr"),
+        (["--seed", "3"], "random_state"),
+        (["--method", "crowdlayer"], "class"),
+        (["--duplicates", "last", "--gold", "gold.csv"], "data"),
+    ):
+        result = run(*fit_arguments(*more))
+        assert result.exit_code == 5, result.output
+        assert "another run" in result.stderr
+        assert says in result.stderr
+        assert "Delete it" in result.stderr
+    done(*fit_arguments())
+
+
+@pytest.mark.parametrize("damage", [lambda c: b"", lambda c: c[:50], lambda c: c[: len(c) // 2]])
+def test_truncated_checkpoints(home, interrupted, damage):
+    interrupted(1)
+    assert run(*fit_arguments()).exit_code == 130
+    path = home / "out" / "checkpoint.safetensors"
+    path.write_bytes(damage(path.read_bytes()))
+    refused(5, *fit_arguments("--json"), says=["out/checkpoint.safetensors"])
+
+
+def test_divergence(home):
+    # One step an epoch: the first ends, with its checkpoint, before the loss is infinite.
+    result = run(*fit_arguments("--set", "lr=1e30", "--set", "batch_size=99"))
+    assert result.exit_code == 7
+    assert "in epoch 2" in result.stderr
+    assert "lower lr" in result.stderr
+    assert not (home / "out").exists()
+    done(*fit_arguments())
+
+
+# -- select ----------------------------------------------------------------------------------------
+
+QUICK_METHODS = ("--methods", "conal,crowd-layer", "--cv", "2")
+
+
+FEW = pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+
+
+def select_arguments(*more, out="chosen"):
+    files = ("--features", "X.npy", "--annotations", "A.csv")
+    return ["select", *files, "--out", out, *QUICK_METHODS, *more]
+
+
+@FEW
+def test_select_prints_the_table_and_saves_a_model_that_predicts(home):
+    shown = done(*select_arguments("--gold", "gold.csv"))
+    for text in ("crowd-layer", "conal", "z behind", "chosen:", "against gold"):
+        assert text in shown.stdout
+    assert not (home / "chosen" / "folds").exists()
+    done("predict", "chosen", "X.npy", "--out", "predicted.csv")
+    page = Path(done_json("report", "chosen")["report"]).read_text(encoding="utf-8")
+    assert "Methods compared" in page
+    assert "was chosen among" in page
+
+
+@FEW
+def test_select_says_the_same_to_programs(home):
+    result = done_json(*select_arguments("--criterion", "balanced", "--average", 2))
+    assert result["selection"]["criterion"] == "balanced"
+    assert {row["candidate"] for row in result["selection"]["candidates"]} == {
+        "conal",
+        "crowd-layer",
+    }
+    assert result["splits"] == {}
+    saved = json.loads((home / "chosen" / "summary.json").read_text())["selection"]
+    assert saved == result["selection"]
+
+
+@FEW
+def test_select_goes_on_after_an_interruption(home, monkeypatch):
+    trained, fits = CoNALClassifier.fit, []
+
+    def interrupted(self, *args, **options):
+        fits.append(1)
+        if len(fits) == 2:
+            raise KeyboardInterrupt
+        return trained(self, *args, **options)
+
+    monkeypatch.setattr(CoNALClassifier, "fit", interrupted)
+    assert run(*select_arguments()).exit_code != 0
+    assert len(list((home / "chosen" / "folds").glob("*.npz"))) == 1
+    done(*select_arguments())
+    assert len(fits) == 3  # The finished fold is not trained again.
+
+
+@FEW
+def test_method_auto_selects_over_the_short_list(home, monkeypatch):
+    from manyhands.selection import selecting
+
+    monkeypatch.setattr(selecting, "SHORT_LIST", ("CoNALClassifier", "CrowdLayerClassifier"))
+    files = ("--features", "X.npy", "--annotations", "A.csv", "--out", "out")
+    result = done_json("fit", *files, "--method", "auto")
+    assert len(result["selection"]["candidates"]) == 2
+    for more in (("--set", "lr=1"), ("--seeds", "2"), ("--protocol", "conal_music")):
+        refused = run("fit", *files, "--method", "auto", *more)
+        assert refused.exit_code == 3
+        assert f"{more[0]} goes with one method" in refused.stderr
+
+
+def test_select_refuses_an_unknown_method(home):
+    refused = run("select", *select_arguments()[1:7], "--methods", "conal,agnet")
+    assert refused.exit_code == 3
+    assert "did you mean agg-net?" in refused.stderr
