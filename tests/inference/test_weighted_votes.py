@@ -1,12 +1,15 @@
-"""Votes weighted by agreement with their outcome: Weighted Majority Vote and Zero-Based Skill."""
+"""Weighted votes: Weighted Majority Vote, Zero-Based Skill, and KOS, which passes messages."""
+
+from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable, MajorityVote
+from manyhands.inference.kos import KOS
 from manyhands.inference.votes import make_votes
 from manyhands.inference.weighted_majority_vote import WeightedMajorityVote, weighted_shares
 from manyhands.inference.zero_based_skill import ZeroBasedSkill
@@ -233,3 +236,222 @@ def test_new_instances_are_judged_by_zero_based_skills():
 def test_rates_that_make_no_sense_are_refused(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         ZeroBasedSkill(**bad).fit(np.array([[0, 1]]))
+
+
+# -- KOS ------------------------------------------------------------------------------------------
+
+
+def meet(A):
+    """Whether two annotators share an instance; else annotations are simply believed."""
+    return ((A >= 0).sum(axis=1) > 1).any()
+
+
+def binary_tables(n_classes):
+    shape = st.tuples(st.integers(1, 8), st.integers(1, 5))
+    elements = st.integers(-1, n_classes - 1)
+    return arrays(np.int64, shape, elements=elements).filter(
+        lambda A: ((A >= 0).sum(axis=1) > 1).any()
+    )
+
+
+def over(A, n_classes):
+    return AnnotationTable.from_matrix(A, classes=range(n_classes))
+
+
+def slow_messages(A, n_classes, n_iter):
+    """Sums over the neighbours but one, written out; the largest message is 1."""
+    edges = [(i, r) for i, r in np.argwhere(A >= 0)]
+    y = dict.fromkeys(edges, 1.0)
+    for _ in range(n_iter):
+        x = {}
+        for i, r in edges:
+            others = [(k, e) for k, e in edges if k == i and e != r]
+            x[i, r] = sum(
+                y[i, e] * ((n_classes - 1) if A[i, e] == A[i, r] else -1) for _, e in others
+            )
+        new = {(i, r): sum(x[k, e] for k, e in edges if e == r and k != i) for i, r in edges}
+        largest = max(map(abs, new.values()))
+        if largest == 0:
+            break
+        y = {edge: message / largest for edge, message in new.items()}
+    return y
+
+
+def slow_scores(A, y, n_classes):
+    """Final decision of the paper for +1 and -1, and its like for more classes."""
+    scores = np.zeros((len(A), n_classes))
+    for (i, r), message in y.items():
+        for c in range(n_classes):
+            scores[i, c] += message * ((n_classes - 1) if A[i, r] == c else -1)
+    return scores
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@given(data=st.data(), n_iter=st.integers(1, 4))
+@settings(max_examples=60)
+def test_messages_equal_slow_loops(n_classes, data, n_iter):
+    A = data.draw(binary_tables(n_classes))
+    model = KOS(max_iter=n_iter, tol=0.0).fit(over(A, n_classes))
+    scores = slow_scores(A, slow_messages(A, n_classes, model.n_iter_), n_classes)
+    centred = model.posterior_ - 1 / n_classes
+    length = np.linalg.norm(centred, axis=1) * np.linalg.norm(scores, axis=1)
+    told = length > 1e-6
+    cosine = (centred * scores).sum(axis=1)[told] / length[told]
+    # Proportional row by row, with one sign for all.
+    assert np.allclose(cosine, 1, atol=1e-5) or np.allclose(cosine, -1, atol=1e-5)
+
+
+def test_an_iteration_by_hand():
+    """Votes +++, ++-, -+: class 0 is +1; the third annotator did not see the third instance.
+
+    From ones x = 2 2 2 / 0 0 2 / 1 -1, times A: 2 2 2 / 0 0 -2 / -1 -1. An annotator tells an
+    instance the sum of the others: y = -1 -1 -2 / 1 1 2 / 2 2. The sums 1 1 0 agree with
+    themselves, so the sign stays; divided by 2 the first instance has score -2, the second 0, the
+    third 0.
+    """
+    A = np.array([[0, 0, 0], [0, 0, 1], [1, 0, -1]])
+    model = KOS(max_iter=1).fit(A)
+    np.testing.assert_allclose(model.posterior_[:, 0], [0, 0.5, 0.5], atol=1e-12)
+    np.testing.assert_allclose(model.reliability_, [1, 1, 0])
+
+
+def regular_crowd(seed, n=600, per_instance=5, n_annotators=100, n_classes=2, hammers=0.5):
+    """Karger's spammers and hammers on a regular graph."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    hammer = rng.random(n_annotators) < hammers
+    seats = np.tile(np.arange(n_annotators), n * per_instance // n_annotators)
+    while True:
+        seat = rng.permutation(seats).reshape(n, per_instance)
+        ordered = np.sort(seat, axis=1)
+        clash = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+        if clash.mean() < 0.3:
+            break
+    A = np.full((n, n_annotators), -1)
+    given_ = np.where(hammer[seat], y[:, None], rng.integers(0, n_classes, seat.shape))
+    np.put_along_axis(A, seat, given_, axis=1)
+    return A, y, hammer
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_it_tells_hammers_from_spammers(n_classes):
+    A, y, hammer = regular_crowd(0, n_classes=n_classes, hammers=0.4)
+    model = KOS().fit(A)
+    assert model.n_iter_ < 100
+    error = (model.labels_ != y).mean()
+    assert error < 0.6 * (MajorityVote().fit(A).labels_ != y).mean()
+    assert model.reliability_[hammer].min() > np.median(model.reliability_[~hammer])
+    drawn = KOS(initial_messages="normal", random_state=0).fit(A)
+    assert (drawn.labels_ == model.labels_).mean() > 0.99
+
+
+def test_the_sign_is_that_of_the_votes():
+    """By the equations alone all messages turn negative here."""
+    A = np.array([[1, 1, -1, -1], [1, -1, 0, 0], [-1, 1, -1, -1]])
+    for max_iter in range(3, 10):
+        assert KOS(max_iter=max_iter, tol=0.0).fit(A).labels_.tolist() == [1, 0, 1]
+
+
+def test_adversaries_have_negative_reliability():
+    A, y, _ = regular_crowd(1, hammers=1.0)
+    A[:, :20] = np.where(A[:, :20] >= 0, 1 - A[:, :20], -1)
+    model = KOS().fit(A)
+    assert (model.labels_ == y).all()
+    assert (model.reliability_[:20] < 0).all()
+    assert (model.reliability_[20:] > 0).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@given(data=st.data(), seed=st.integers(0, 99))
+@settings(max_examples=60)
+def test_a_hundred_iterations_do_not_depend_on_any_order(n_classes, data, seed):
+    A = data.draw(binary_tables(n_classes))
+    rng = np.random.default_rng(seed)
+    rows, columns, classes = (rng.permutation(k) for k in (*A.shape, n_classes))
+    plain = KOS(tol=0.0).fit(over(A, n_classes))
+    B = np.where(A >= 0, classes[A], -1)[rows][:, columns]
+    other = KOS(tol=0.0).fit(over(B, n_classes))
+    np.testing.assert_allclose(other.posterior_[:, classes], plain.posterior_[rows], atol=1e-6)
+    np.testing.assert_allclose(other.reliability_, plain.reliability_[columns], atol=1e-6)
+
+
+def test_what_cancels_stays_cancelled():
+    """Rounding errors would grow here until the order of the rows decides the labels."""
+    A = np.array([[-1, 0, 1], [0, 1, -1], [1, -1, 1], [1, 1, -1]])
+    plain = KOS(tol=0.0).fit(A)
+    for rows in permutations(range(4)):
+        for columns in permutations(range(3)):
+            other = KOS(tol=0.0).fit(A[list(rows)][:, list(columns)])
+            np.testing.assert_allclose(other.posterior_, plain.posterior_[list(rows)], atol=1e-6)
+
+
+@given(A=binary_tables(3), seed=st.integers(0, 99))
+@settings(max_examples=40)
+def test_weights_are_repetitions_and_nobody_hears_their_own_echo(A, seed):
+    i, r = np.nonzero(A >= 0)
+    times = np.random.default_rng(seed).integers(1, 4, len(i))
+    shape = {"n_instances": len(A), "n_annotators": A.shape[1], "classes": range(3)}
+    columns = (i, r, A[i, r])
+    weighted = AnnotationTable.from_arrays(*columns, weight=times.astype(float), **shape)
+    repeated = AnnotationTable.from_arrays(
+        *(np.repeat(c, times) for c in columns), duplicates="keep", **shape
+    )
+    a, b = KOS().fit(weighted), KOS().fit(repeated)
+    np.testing.assert_allclose(a.posterior_, b.posterior_, atol=1e-9)
+
+
+def test_who_repeats_themselves_is_not_their_own_witness():
+    columns = np.array([(i, 0, i % 2) for i in range(6) for _ in range(3)]).T
+    model = KOS().fit(AnnotationTable.from_arrays(*columns, duplicates="keep"))
+    assert model.n_iter_ == 1  # No message to pass on.
+    np.testing.assert_allclose(model.posterior_[:, 0], [1, 0] * 3)
+
+
+def test_where_no_message_arrives_votes_are_counted():
+    one_annotator = KOS().fit(np.array([[0], [1], [0], [-1]]))
+    assert one_annotator.labels_[:3].tolist() == [0, 1, 0]
+    one_instance = KOS().fit(AnnotationTable.from_matrix([[0, 0, 1]], classes=[0, 1]))
+    np.testing.assert_allclose(one_instance.posterior_, [[2 / 3, 1 / 3]])
+    # A fourth instance whose only annotator saw nothing else.
+    apart = np.array([[0, 0, 0, -1], [1, 1, 1, -1], [0, 0, 0, -1], [-1, -1, -1, 1]])
+    assert KOS().fit(apart).labels_.tolist() == [0, 1, 0, 1]
+
+
+def test_silent_annotators_and_empty_instances_of_kos():
+    A, *_ = regular_crowd(3)
+    A = np.column_stack([A, np.full(len(A), -1)])
+    A[0] = -1
+    model = KOS().fit(A)
+    np.testing.assert_allclose(model.reliability_[-1], model.reliability_[:-1].mean())
+    np.testing.assert_allclose(model.posterior_[0], model.class_prior_)
+
+
+def test_gold_decides_which_of_two_camps_is_right():
+    """Three of five annotators say the opposite of the other two; gold of ten instances helps."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 60)
+    A = np.column_stack([y, y, 1 - y, 1 - y, 1 - y])
+    assert (KOS().fit(A).labels_ == 1 - y).all()
+    model = KOS().fit(A, gold={i: int(y[i]) for i in range(30)})
+    assert (model.labels_ == y).all()
+    assert (model.reliability_ > 0).tolist() == [True, True, False, False, False]
+
+
+def test_gold_vouches_for_an_annotator_without_company():
+    """Annotator 0 is right on two instances that no one else saw; of annotator 1 nothing is known.
+
+    Where they disagree, 0 is believed.
+    """
+    A = np.array([[0, -1], [1, -1], [0, 1], [-1, 0]])
+    model = KOS().fit(A, gold={0: 0, 1: 1})
+    np.testing.assert_allclose(model.posterior_[:3], [[1, 0], [0, 1], [1, 0]])
+
+
+def test_new_instances_are_judged_by_the_sums_of_messages():
+    A, *_ = regular_crowd(4, n=2000, per_instance=5)
+    model = KOS().fit(A)
+    again = model.predict_proba(A)
+    assert (again.argmax(axis=1) == model.labels_).mean() > 0.98
+    np.testing.assert_allclose(
+        model.predict_proba(np.full((1, A.shape[1]), -1))[0], model.class_prior_
+    )
