@@ -9,7 +9,7 @@ import lazy_loader
 
 from manyhands.exceptions import raise_missing_extra
 
-_EXTRAS = {"torch": "torch", "safetensors": "torch"}
+_EXTRAS = {"torch": "torch"}
 """Optional packages that our modules import at the top level, and the extras that bring them."""
 
 Attached = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]

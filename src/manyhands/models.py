@@ -6,17 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands import registry
+from manyhands.fitting.folders import read_description
 from manyhands.fitting.members import read_members
-from manyhands.fitting.persistence import read_model
 
 if TYPE_CHECKING:
     from manyhands.classifiers.averaged import AveragedCrowdClassifier
+    from manyhands.classifiers.stacking import CrowdStackingClassifier
     from manyhands.fitting.classifier import BaseCrowdClassifier
 
 
 def load(
     folder: str | Path, *, device: str = "auto", backbone: Any = None
-) -> BaseCrowdClassifier | AveragedCrowdClassifier:
+) -> BaseCrowdClassifier | AveragedCrowdClassifier | CrowdStackingClassifier:
     """Read a model folder written by ``save``. No code in it is executed.
 
     Parameters
@@ -41,4 +42,10 @@ def load(
     )
     if whole is not None:
         return whole
+    name = read_description(Path(folder))["class"]
+    own = getattr(registry.get(name), "read", None) if name in registry.names() else None
+    if own is not None:
+        return own(folder)
+    from manyhands.fitting.persistence import read_model  # Needs torch.
+
     return read_model(folder, registry.get, device=device, backbone=backbone)

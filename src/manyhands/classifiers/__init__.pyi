@@ -20,4 +20,5 @@ from .raykar import RaykarClassifier as RaykarClassifier
 from .self_training import DASCClassifier as DASCClassifier
 from .self_training import SelfTrainingCrowdClassifier as SelfTrainingCrowdClassifier
 from .soft_prob import SoftProbClassifier as SoftProbClassifier
+from .stacking import CrowdStackingClassifier as CrowdStackingClassifier
 from .trace_reg import TraceRegClassifier as TraceRegClassifier

@@ -16,14 +16,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from manyhands.annotations.digests import InstanceDigests
-from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting import scoring
 from manyhands.fitting.context import Watch
+from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.fitting.members import save_members
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import SET_WITH_FEATURES, read_target
-from manyhands.fitting.template import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
 from manyhands.training.seeding import draw_seed, set_random_states
@@ -136,6 +135,9 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
     def clone_estimators(self) -> list[Any]:
         """Return unfitted copies of ``estimators``."""
         if self.estimators is None:
+            # The default alone needs torch.
+            from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
+
             return [CrowdLayerClassifier() for _ in range(DEFAULT_MEMBERS)]
         return [clone(member) for member in self.estimators]
 

@@ -32,6 +32,8 @@ def quick_clone(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdC
     own = copy.get_params(deep=False)
     members = [f"{number}__" for number in range(len(own.get("estimators", ())))]
     for name, value in {**defaults, **parameters}.items():
+        if name not in own and not members and "estimator" not in own:
+            continue  # A classifier that has no epochs, say.
         prefixes = [""] if name in own else members or ["estimator__"]
         copy.set_params(**{f"{prefix}{name}": value for prefix in prefixes})
     return copy

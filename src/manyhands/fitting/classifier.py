@@ -22,6 +22,7 @@ from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import prediction, scoring, template
 from manyhands.fitting.callbacks import make_callbacks
 from manyhands.fitting.context import AnyFit, Watch
+from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.optimizer import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.reading import check_rows, find_annotators, table_of
@@ -276,7 +277,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         with all_or_nothing(self):
             self._check_parameters()
             table = self._fit(X, y, watch or Watch(), start)
-            template.warn_of_lost_classes(self, X, table)
+            warn_of_lost_classes(self, X, table)
         return self
 
     def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.training import AnnotationBatches, Features, History
+from manyhands.training.history import History
 from manyhands.typing import IntArray
+
+if TYPE_CHECKING:
+    from manyhands.training import AnnotationBatches, Features
 
 Module = TypeVar("Module")
 State = TypeVar("State")

@@ -12,8 +12,16 @@ from uuid import uuid4
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError, ModelFolderError
-from manyhands.fitting.persistence import ClassFinder, check_unaltered, read_description
-from manyhands.fitting.saving import FORMAT, VERSION, checksum, current_weights, remove_weights
+from manyhands.fitting.folders import (
+    FORMAT,
+    VERSION,
+    ClassFinder,
+    check_unaltered,
+    checksum,
+    current_weights,
+    read_description,
+    remove_weights,
+)
 from manyhands.io import write_atomically
 from manyhands.io.files import check_writable
 

@@ -6,15 +6,14 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
-import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.sampling.class_balance import make_balance
 
-SHARED_CONSTRAINTS: dict[str, list[Any]] = {
-    "backbone": [None, str, dict, torch.nn.Module, callable],
+SHARED_CONSTRAINTS: dict[str, Any] = {
+    "backbone": [None, str, dict, callable],
     "max_epochs": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "lr": [Interval(Real, 0, None, closed="neither")],
@@ -22,7 +21,7 @@ SHARED_CONSTRAINTS: dict[str, list[Any]] = {
     "reset_optimizer": ["boolean"],
     "class_balance": [None, str, dict],
     "scaling": [StrOptions({"auto", "standard", "rms"}), None],
-    "device": [str, torch.device],
+    "device": "no_validation",  # `pick_device` refuses what is none.
     "random_state": ["random_state"],
     "verbose": ["verbose"],
     "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +13,15 @@ from safetensors.torch import load as from_bytes
 
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.saving import FORMAT, VERSION, checksum, is_saved
+from manyhands.fitting.folders import (
+    ClassFinder,
+    check_unaltered,
+    read_description,
+    read_weights,
+)
+from manyhands.fitting.saving import is_saved
 from manyhands.nn import PackedShape, make_scaled
 from manyhands.training import History, pick_device
-
-ClassFinder = Callable[..., type[Any]]
-"""Finds the class of a name; persistence itself knows no method."""
 
 
 def read_model(
@@ -70,45 +70,6 @@ def read_model(
     # Last, as the errors above are more specific.
     check_unaltered(description, folder)
     return model
-
-
-def check_unaltered(description: dict[str, Any], folder: Path) -> None:
-    """Refuse an altered description: with two classes swapped it would load and predict wrongly."""
-    if description.get("checksum") != checksum(description):
-        raise ModelFolderError(
-            f"{str(folder / 'model.json')!r} was altered (its checksum differs); save the model "
-            "again"
-        )
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """Read ``model.json``.
-
-    Raises
-    ------
-    ModelFolderError
-        If it is missing, truncated, foreign or of another version.
-    """
-    path = folder / "model.json"
-    if not path.is_file():
-        raise ModelFolderError(
-            f"{str(folder)!r} is not a model folder: there is no model.json. Give a folder written "
-            "by save() or 'manyhands fit --out'"
-        )
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        raise ModelFolderError(
-            f"{str(path)!r} is truncated or unreadable ({error}); save the model again"
-        ) from error
-    if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise ModelFolderError(f"{str(path)!r} was not written by manyhands")
-    if description.get("version") != VERSION:
-        raise ModelFolderError(
-            f"{str(path)!r} has format version {description.get('version')!r}, but this manyhands "
-            f"reads {VERSION}; use the version that wrote it ({description.get('manyhands')})"
-        )
-    return description
 
 
 def _make_estimator(
@@ -199,16 +160,7 @@ def _restore_arrays(
 
 
 def _load_tensors(path: Path, digest: str) -> dict[str, torch.Tensor]:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise ModelFolderError(f"{str(path)!r} is missing; save the model again") from error
-    except OSError as error:
-        raise ModelFolderError(f"{str(path)!r} cannot be read ({error.strerror})") from error
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise ModelFolderError(
-            f"{str(path)!r} is truncated or altered (its checksum differs); save the model again"
-        )
+    content = read_weights(path, digest)
     try:
         return from_bytes(content)
     except SafetensorError as error:

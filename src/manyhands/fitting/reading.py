@@ -1,16 +1,18 @@
-"""Reading the inputs of ``fit`` and ``predict``: features, annotations, ids of annotators."""
+"""Reading the inputs of ``fit`` and ``predict``: features, annotations, ids of annotators.
+
+Torch is imported only for what needs it: tensors, Datasets, and dicts of arrays.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
-from torch import Tensor
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.digests import InstanceDigests
@@ -18,26 +20,17 @@ from manyhands.annotations.encoding import as_values, resolve
 from manyhands.annotations.ids import (
     are_shuffled,
     as_frame,
-    base_name,
     first_and_last,
     id_column,
-    id_column_of,
-    is_id_name,
 )
-from manyhands.annotations.target import in_order_of_rows, matched, rows_of
+from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
-from manyhands.training import Rows
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import IntArray
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 """Fitted attributes that scikit-learn sets while it validates X."""
-
-LABEL_NAMES = frozenset(
-    {"label", "labels", "gold", "goldlabel", "truelabel", "truth", "groundtruth", "class", "target"}
-)
-"""Names of columns of labels, as `base_name` gives them."""
 
 
 def as_target(X: Any, y: Any, name: str) -> AnnotationTable:
@@ -90,11 +83,11 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     """
     X = as_fitted(estimator, X, reset=reset)
     if _is_dict(X):
-        X = Rows(X)
+        X = _rows_of_dict(X)
     _refuse_text(estimator, X)
-    if isinstance(X, Tensor):
+    if hasattr(X, "detach"):
         X = X.detach().cpu().numpy()
-    if isinstance(X, torch.utils.data.Dataset):
+    if is_dataset(X):
         if reset and hasattr(estimator, "n_features_in_"):
             del estimator.n_features_in_  # From an earlier fit on an array.
         return X
@@ -112,6 +105,36 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
             f"fitted on {estimator.input_shape_}; give instances of that shape"
         )
     return X
+
+
+def is_dataset(X: Any) -> bool:
+    """Whether X is a torch Dataset."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(X, torch.utils.data.Dataset)
+
+
+FEW_COLUMNS = 1000
+"""Sparse features with so few columns are made dense where the whole is in memory anyway."""
+
+
+def as_rows(X: Any) -> Any:
+    """Features that `read_features` returned, as an array or a wide sparse matrix.
+
+    A Dataset is read into an array. A sparse matrix with few columns becomes dense.
+    """
+    if hasattr(X, "tocsr"):
+        return X.toarray() if X.shape[1] <= FEW_COLUMNS else X.tocsr()
+    if hasattr(X, "shape"):
+        return X
+    items = (X[row] for row in range(len(X)))
+    first = (item[0] if isinstance(item, tuple | list) else item for item in items)
+    return np.stack([np.asarray(values, dtype=np.float32) for values in first])
+
+
+def _rows_of_dict(X: Any) -> Any:
+    from manyhands.training import Rows
+
+    return Rows(X)
 
 
 def _is_dict(X: Any) -> bool:
@@ -234,90 +257,6 @@ def _shown(names: list[str]) -> str:
     return f"{plural} {', '.join(map(repr, names[:5]))}{', ...' if len(names) > 5 else ''}"
 
 
-def warn_of_telling_columns(X: Any, table: AnnotationTable) -> None:
-    """Warn of columns of a frame that are called like, or equal to, the label or the id.
-
-    Parameters
-    ----------
-    X : any
-    table : AnnotationTable
-        Its instances are the rows of X.
-    """
-    frame = as_frame(X)
-    if frame is None or len(frame) != table.n_instances:
-        return
-    reasons = {}
-    ids, votes = id_column_of(X), table.vote_counts()
-    for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
-        if name == ids:
-            continue
-        values = column.to_numpy()
-        if is_id_name(str(name)) or base_name(str(name)) in LABEL_NAMES:
-            reasons[name] = "so called"
-        elif _equals_ids(values, table):
-            reasons[name] = "equal to the ids"
-        elif _permutes_ids(values, table):
-            reasons[name] = "the ids in another order"
-        elif equals_class(values, table.classes, votes):
-            reasons[name] = "equal to the most annotated class"
-    if reasons:
-        shown = ", ".join(f"{name!r} ({reason})" for name, reason in reasons.items())
-        warn_caller(
-            f"columns of X look like the label or the id and are used as features: {shown}. Drop "
-            "them, or make the ids the index of a pandas frame (in other frames, call their column "
-            "'task'), unless new instances have such features, too"
-        )
-
-
-def _equals_ids(values: AnyArray, table: AnnotationTable) -> bool:
-    """Whether a column holds the ids of the instances, or the numbers of the rows."""
-    if len(values) < 2 or values.dtype.kind not in "iufOUT":
-        return False
-    return any(
-        values[0] == ids[0] and bool(np.all(values == ids))
-        for ids in (table.instances, np.arange(len(values)), np.arange(1, len(values) + 1))
-    )
-
-
-def _permutes_ids(values: AnyArray, table: AnnotationTable) -> bool:
-    """Whether a column of integers or texts holds every id once, in any order."""
-    if len(values) < 5 or values.dtype.kind not in "iuOUT":
-        return False
-    if values.dtype.kind == "O":
-        if not isinstance(values[0], str):
-            return False
-        values = values.astype(str)
-    # The first values suffice to pass nearly every feature.
-    head = values[:64].tolist()
-    return len(set(head)) == len(head) and rows_of(values, table.instances) is not None
-
-
-def equals_class(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
-    """Whether a column holds a most voted class of every instance with votes, or its code.
-
-    Parameters
-    ----------
-    values : array of shape (n_instances,)
-    classes : array of shape (n_classes,)
-    votes : array of shape (n_instances, n_classes)
-    """
-    rows = np.flatnonzero(votes.any(axis=1))
-    # The first rows suffice to pass nearly every column.
-    return all(_tells(values[part], classes, votes[part]) for part in (rows[:64], rows)) and (
-        len(set(values[rows].tolist())) > 1
-    )
-
-
-def _tells(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
-    """Whether every value is a class, or a code, with the most votes in its row."""
-    numeric = classes.dtype.kind in "iub"
-    if len(values) < 2 or values.dtype.kind not in ("iufb" if numeric else "iufbOUT"):
-        return False
-    text = values.dtype.kind in "OUT"
-    cells = values[:, None] == (classes if numeric or text else np.arange(len(classes)))
-    return bool((np.where(cells, votes, -1).max(axis=1) == votes.max(axis=1)).all())
-
-
 def check_rows(X: Any, table: AnnotationTable) -> None:
     """Refuse X and annotations with different numbers of instances."""
     if n_rows(X) != table.n_instances:
@@ -382,11 +321,13 @@ def take_rows(X: Any, rows: IntArray) -> Any:
         return _safe_indexing(list(X) if isinstance(X, tuple) else X, rows)
     if not hasattr(X, "__getitem__"):
         raise AnnotationError(f"X is a {type(X).__name__}; use an array or a map-style Dataset")
-    return torch.utils.data.Subset(X, rows.tolist())
+    from torch.utils.data import Subset
+
+    return Subset(X, rows.tolist())
 
 
 def n_rows(X: Any) -> int:
     """Count the instances of an array, a matrix or a Dataset."""
     if _is_dict(X):
-        return len(Rows(X))
+        return len(_rows_of_dict(X))
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)

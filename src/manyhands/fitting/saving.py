@@ -1,14 +1,7 @@
-"""Saving fitted classifiers as folders: ``model.json`` and one safetensors file.
-
-The weights file is named after its content and written first. Replacing ``model.json`` then
-switches to it atomically, so a failure at any moment leaves the previous model intact.
-"""
+"""Saving fitted classifiers as folders: ``model.json`` and one safetensors file."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +11,9 @@ from safetensors.torch import save as to_bytes
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.specification import describe_parameter
-from manyhands.io import write_atomically
-from manyhands.io.files import check_writable
-
-FORMAT = "manyhands model"
-VERSION = 1
+from manyhands.fitting.description import describe_parameter
+from manyhands.fitting.folders import write_model
 
 
 def save(model: Any, folder: str | Path) -> Path:
@@ -38,18 +26,11 @@ def save(model: Any, folder: str | Path) -> Path:
             "backbone"
         )
     _check_loadable(model)
-    folder = check_writable(folder)
-    previous = current_weights(folder)
     tensors = {f"module.{name}": value for name, value in model.module_.state_dict().items()}
     for name in model._fitted_arrays:
         tensors[f"fitted.{name}"] = torch.from_numpy(np.array(getattr(model, name)))
     content = to_bytes({name: value.cpu().contiguous() for name, value in tensors.items()})
-    digest = hashlib.sha256(content).hexdigest()
-    weights = f"weights-{digest[:16]}.safetensors"
     description = {
-        "format": FORMAT,
-        "version": VERSION,
-        "manyhands": __version__,
         "class": type(model).__name__,
         "parameters": {
             name: describe_parameter(_as_saved(name, value))
@@ -65,22 +46,8 @@ def save(model: Any, folder: str | Path) -> Path:
         "n_epochs": getattr(model, "n_epochs_", None),
         "best_epoch": getattr(model, "best_epoch_", None),
         "history": list(model.history_),
-        "weights": weights,
-        "sha256": digest,
     }
-    description["checksum"] = checksum(description)
-    text = json.dumps(description, indent=1, allow_nan=False)
-    is_new = not (folder / weights).exists()
-    write_atomically(folder / weights, content)
-    try:
-        write_atomically(folder / "model.json", text)
-    except BaseException:
-        if is_new:
-            (folder / weights).unlink(missing_ok=True)
-        raise
-    if previous != weights:
-        remove_weights(folder, previous)
-    return folder
+    return write_model(folder, description, content)
 
 
 def is_saved(name: str, value: Any) -> bool:
@@ -108,23 +75,6 @@ def _as_list(values: Any) -> list[Any] | None:
     return None if values is None else list(values.tolist())
 
 
-def current_weights(folder: Path) -> str | None:
-    """Name of the file, or of the folder of members, with the weights a folder already holds."""
-    try:
-        path = Path(json.loads((folder / "model.json").read_text(encoding="utf-8"))["weights"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return path.name if path.match("weights-*.safetensors") or path.match("members-*") else None
-
-
-def remove_weights(folder: Path, name: str | None) -> None:
-    """Remove what `current_weights` named."""
-    if name is not None and (folder / name).is_dir():
-        shutil.rmtree(folder / name)
-    elif name is not None:
-        (folder / name).unlink(missing_ok=True)
-
-
 def _check_loadable(model: Any) -> None:
     """Refuse to save what `load` could not rebuild: classes that are not ours."""
     given = (v for v in model.get_params().values() if v is not None)
@@ -139,9 +89,3 @@ def _check_loadable(model: Any) -> None:
 
 def _is_sampler(value: Any) -> bool:
     return hasattr(value, "fit_resample")
-
-
-def checksum(description: dict[str, Any]) -> str:
-    """Digest of everything in model.json except the digest itself."""
-    content = {name: value for name, value in description.items() if name != "checksum"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -27,8 +27,8 @@ from manyhands.fitting.reading import (
     find_annotators,
     read_target,
     set_vocabularies,
-    warn_of_telling_columns,
 )
+from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.fitting.template import set_annotator_attributes
 from manyhands.inference.probability import floored_log
 from manyhands.training import History

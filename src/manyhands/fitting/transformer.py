@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Watch
 from manyhands.fitting.embedding import TRAINING_C, EmbeddingClassifier
+from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.reading import SET_WITH_FEATURES
-from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import EmbeddedRegression
 from manyhands.training import History

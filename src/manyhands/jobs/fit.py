@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, DivergenceError
-from manyhands.fitting import BaseCrowdClassifier
 from manyhands.jobs.gold import (
     GoldRows,
     training_part,
@@ -22,6 +21,9 @@ from manyhands.jobs.gold import (
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.typing import LARGEST_SEED
+
+if TYPE_CHECKING:
+    from manyhands.fitting import BaseCrowdClassifier
 
 
 def run_job(

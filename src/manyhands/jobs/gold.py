@@ -11,7 +11,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.annotations.ids import as_frame, first_and_last
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.fitting.reading import equals_class
+from manyhands.fitting.telling_columns import equals_class
 from manyhands.io import GoldFile
 from manyhands.typing import AnyArray, IntArray
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import MissingExtraError, ModelFolderError, WriteError
-from manyhands.fitting.saving import current_weights, remove_weights
+from manyhands.fitting.folders import current_weights, remove_weights
 from manyhands.io import read_features, write_atomically
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
@@ -133,7 +133,7 @@ def keep_model(
     )
     described = json.dumps(summary, indent=1, allow_nan=False)
     staged = folder / STAGING
-    if hasattr(model, "module_") or hasattr(model, "estimators_"):
+    if any(hasattr(model, name) for name in ("module_", "estimators_", "stack_")):
         model.save(staged)
     write_atomically(staged / LABELS, content)
     write_atomically(staged / SUMMARY, described)

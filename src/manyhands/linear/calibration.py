@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import minimize
@@ -45,7 +45,13 @@ def calibrated_nll(
 
 
 def calibrate(
-    log_probas: FloatArray, log_likelihood: FloatArray, weights: FloatArray, shift: FloatArray
+    log_probas: FloatArray,
+    log_likelihood: FloatArray,
+    weights: FloatArray,
+    shift: FloatArray | None,
+    *,
+    row_weight: FloatArray | None = None,
+    max_iter: int = 15_000,
 ) -> tuple[FloatArray, FloatArray]:
     r"""Find the members' weights and the shift under which the annotations are most likely.
 
@@ -57,9 +63,12 @@ def calibrate(
     Parameters
     ----------
     log_probas, log_likelihood
-        See `calibrated_nll`.
+        See `calibrated_nll`. A row may be an instance, or a single annotation.
     weights, shift
-        Where the search starts.
+        Where the search starts; ``shift=None`` fixes it at 0.
+    row_weight : array of shape (m,), optional
+    max_iter : int
+        Iterations of L-BFGS.
 
     Returns
     -------
@@ -70,21 +79,27 @@ def calibrate(
     """
     n_members = len(log_probas)
     centre = -math.log(n_members)
+    fixed = np.zeros(log_probas.shape[2])
 
     def loss_and_gradient(values: FloatArray) -> tuple[float, FloatArray]:
         log_weights, own = values[:n_members], values[n_members:]
-        prior = combine(log_probas, np.exp(log_weights), own)
+        prior = combine(log_probas, np.exp(log_weights), fixed if shift is None else own)
         joint = prior + log_likelihood
         evidence = logsumexp(joint, axis=1)
         away = log_weights - centre
         penalty = WEIGHT_PENALTY * (away**2).sum() + SHIFT_PENALTY * (own**2).sum()
         # Gradient of the loss with respect to the prior's logits: prior minus posterior.
         pull = np.exp(prior) - np.exp(joint - evidence[:, None])
+        if row_weight is not None:
+            evidence, pull = evidence * row_weight, pull * row_weight[:, None]
         by_weight = np.exp(log_weights) * np.einsum("nc,mnc->m", pull, log_probas)
-        gradient = [by_weight + 2 * WEIGHT_PENALTY * away, pull.sum(0) + 2 * SHIFT_PENALTY * own]
+        gradient = [by_weight + 2 * WEIGHT_PENALTY * away]
+        if shift is not None:
+            gradient.append(pull.sum(0) + 2 * SHIFT_PENALTY * own)
         return float(penalty - evidence.sum()), np.concatenate(gradient)
 
-    start = np.concatenate([np.log(weights), shift])
-    found = minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B").x
-    shift = found[n_members:]
-    return np.exp(found[:n_members]), shift - shift.mean()
+    start = np.log(weights) if shift is None else np.concatenate([np.log(weights), shift])
+    options: Any = {"maxiter": max_iter}
+    found = minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B", options=options).x
+    moved = fixed if shift is None else found[n_members:]
+    return np.exp(found[:n_members]), moved - moved.mean()

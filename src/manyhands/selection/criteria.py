@@ -19,7 +19,7 @@ from manyhands.metrics import (
     vote_information,
     vote_recall,
 )
-from manyhands.training.callbacks import GUARD
+from manyhands.training.progress import GUARD
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 Values = Callable[[IntArray], FloatArray]

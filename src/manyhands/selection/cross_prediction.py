@@ -21,13 +21,13 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.context import Followed, Watch
+from manyhands.fitting.description import UNCOMPARED
 from manyhands.fitting.folds import deal_instances, instance_units
 from manyhands.fitting.reading import check_learnable, table_of, take_rows
-from manyhands.fitting.specification import UNCOMPARED
 from manyhands.io import write_atomically
 from manyhands.io.files import check_writable, remove_partial
 from manyhands.models import load
-from manyhands.training import ProgressBar
+from manyhands.training.progress import ProgressBar
 from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import FloatArray, IntArray
 

@@ -19,8 +19,8 @@ from manyhands.exceptions import (
     ModelChoiceWarning,
     warn_caller,
 )
+from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.reading import check_learnable, table_of
-from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.metrics import (
     corrected_vote_agreement,

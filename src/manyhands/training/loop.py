@@ -1,4 +1,4 @@
-"""The epoch loop, the steps it runs, and the history it writes."""
+"""The epoch loop, and the steps it runs."""
 
 from __future__ import annotations
 
@@ -9,27 +9,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from manyhands.exceptions import DivergenceError
-from manyhands.training.callbacks import Callback
-from manyhands.typing import FloatArray
-
-
-class History(list[dict[str, Any]]):
-    """Rows of ``{"stage", "epoch", <every named loss term>, <metrics>, "seconds"}``."""
-
-    def column(self, name: str, stage: str | None = None) -> FloatArray:
-        """Values of one column, NaN where a row lacks it; optionally of one stage only."""
-        rows = [row for row in self if stage is None or row["stage"] == stage]
-        return np.array([row.get(name, np.nan) for row in rows], dtype=np.float64)
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of all columns, in order of appearance."""
-        return list(dict.fromkeys(name for row in self for name in row))
+from manyhands.training.history import History
+from manyhands.training.progress import Callback
 
 
 class TrainStep(Protocol):

@@ -44,9 +44,9 @@ from manyhands.classifiers.crowding.settings import AdversarialSettings
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.length import AUTO
+from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.prediction import device_of
 from manyhands.fitting.reading import find_annotators, read_features
-from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.functional import annotation_nll
 from manyhands.nn import (
     GENERATOR_INPUTS,

@@ -23,10 +23,10 @@ from manyhands.classifiers.self_training.guard import Guard
 from manyhands.classifiers.self_training.rounds import Round, SelfTraining, run_rounds
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Watch
+from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
 from manyhands.fitting.scoring import score
-from manyhands.fitting.template import warn_of_lost_classes
 from manyhands.sampling.selectors import Selector
 from manyhands.training import History
 from manyhands.typing import AnyArray, FloatArray, IntArray

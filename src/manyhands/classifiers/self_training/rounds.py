@@ -25,8 +25,8 @@ from manyhands.classifiers.self_training.quality import (
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Watch
 from manyhands.fitting.length import AUTO
+from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.reading import take_rows
-from manyhands.fitting.template import quiet_about_lost_classes
 from manyhands.training import History, hold_out
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import BoolArray, FloatArray, IntArray

@@ -1,0 +1,5 @@
+"""Crowd-calibrated stacking."""
+
+from manyhands.classifiers.stacking.classifier import CrowdStackingClassifier
+
+__all__ = ["CrowdStackingClassifier"]

@@ -1,0 +1,57 @@
+"""The members of ``members="auto"``, by the kind of features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from manyhands.classifiers.stacking.members import Member
+from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
+from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
+from manyhands.linear.logistic import SoftLogistic
+from manyhands.linear.ridge import SoftRidge
+
+MANY_FEATURES = 2000
+"""Dense features beyond which the quantile and Gaussian members would cost too much."""
+
+MANY_ROWS = 50_000
+"""Rows beyond which the Laplacian kernel would cost too much: it cannot use matrix products."""
+
+MIXTURE_FEATURES = 20
+
+LANDMARK_CELLS = 60_000_000
+"""Most rows times landmarks of a member."""
+
+
+def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Member]:
+    """Members for dense or sparse features X of shape (n, d)."""
+    if hasattr(X, "tocsr"):
+        return [Member("logistic", SoftLogistic())]
+    n, d = X.shape
+    landmarks = max(min(n_landmarks, LANDMARK_CELLS // n), 100)
+
+    def kernel(kind: Any, *scaler: Any) -> Any:
+        mapping = KernelMap(kind, n_landmarks=landmarks, random_state=random_state)
+        return make_pipeline(*scaler, mapping)
+
+    members = [
+        Member("rbf standardised", SoftRidge(), kernel("rbf", ClippedScaler())),
+        Member("rbf directions", SoftRidge(), kernel("rbf", Normalizer())),
+    ]
+    if d > MANY_FEATURES:
+        return members
+    members.append(
+        Member("rbf normal scores", SoftRidge(), kernel("rbf", NormalScores(random_state=0)))
+    )
+    if n <= MANY_ROWS:
+        scores = NormalScores(random_state=0)
+        members.append(Member("laplacian normal scores", SoftRidge(), kernel("laplacian", scores)))
+    few = make_pipeline(Normalizer(), PCA(min(MIXTURE_FEATURES, d, n), random_state=random_state))
+    return [
+        *members,
+        Member("discriminant", SoftDiscriminant(), Normalizer()),
+        Member("mixture", TiedMixture(), few),
+    ]

@@ -1,0 +1,164 @@
+"""What the rounds of a stack compute from the annotations alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from manyhands.inference.em import confusion_counts, log_likelihoods
+from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.votes import Votes
+from manyhands.typing import FloatArray, IntArray
+
+PRIOR_SCALE = 0.011
+"""The spread of vote shares at which the classes count half as equally frequent (x0)."""
+
+SHIFT_STEPS, SHIFT_RATE = 60, 0.7
+
+LEAST_ROOM = 1e-3
+"""Floor of the denominator of parity."""
+
+
+def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:
+    r"""Confusion matrices, shrunk to the crowd's.
+
+    With :math:`N_r[c, l]` annotator r's annotations l counted against the posterior of class c,
+    :math:`G = \mathrm{rownorm}(\sum_r N_r + .1 + I)` and
+    :math:`\pi_r = \mathrm{rownorm}(N_r + s G)`.
+
+    Parameters
+    ----------
+    votes : Votes
+    posterior : array of shape (n, n_classes)
+    strength : float
+        The s above, in annotations.
+
+    Returns
+    -------
+    array of shape (n_annotators, n_classes, n_classes), [annotator, true, given]
+    """
+    counts = confusion_counts(votes, posterior)
+    return normalise_rows(counts + strength * crowd_confusion(counts))
+
+
+def crowd_confusion(counts: FloatArray) -> FloatArray:
+    """Confusion matrix G of the crowd; a class of which nothing is known is named rightly."""
+    return normalise_rows(counts.sum(axis=0) + 0.1 + np.eye(counts.shape[1]))
+
+
+def prior_shrinkage(shares: FloatArray) -> float:
+    r"""How far classes are taken to be equally frequent: :math:`\kappa = 1 / (1 + (x / x_0)^2)`.
+
+    :math:`x = C^2 \mathrm{var}(\text{shares}) / (C - 1)` is 0 for equal shares and 1 if all votes
+    name one class.
+
+    Parameters
+    ----------
+    shares : array of shape (n_classes,)
+        Shares of the classes in the votes.
+    """
+    n_classes = len(shares)
+    spread = n_classes**2 * float(np.var(shares)) / (n_classes - 1)
+    return 1.0 / (1.0 + (spread / PRIOR_SCALE) ** 2)
+
+
+def posterior_with_shares(joint: FloatArray, shares: FloatArray | None) -> FloatArray:
+    """Posterior softmax(joint + v), with v such that its mean is ``shares``; None: v = 0.
+
+    Parameters
+    ----------
+    joint : array of shape (n, n_classes)
+    shares : array of shape (n_classes,) or None
+    """
+    top = joint.max(axis=1, keepdims=True)
+    joint = np.exp(joint - top)
+    posterior = joint / joint.sum(axis=1, keepdims=True)
+    if shares is None:
+        return cast(FloatArray, posterior)
+    log_shift, wanted = np.zeros(joint.shape[1]), floored_log(shares)
+    for _ in range(SHIFT_STEPS):
+        log_shift -= SHIFT_RATE * (floored_log(posterior.mean(axis=0)) - wanted)
+        posterior = joint * np.exp(log_shift - log_shift.max())
+        posterior /= posterior.sum(axis=1, keepdims=True)
+    return cast(FloatArray, posterior)
+
+
+def joint_log_proba(
+    votes: Votes, log_proba: FloatArray, confusion: FloatArray, classifier_weight: float
+) -> FloatArray:
+    """L = b log p + sum over an instance's annotations of log confusion, shape (n, n_classes)."""
+    return classifier_weight * log_proba + log_likelihoods(votes, floored_log(confusion))
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How much a classifier's answer tells, beside one more annotator's.
+
+    Attributes
+    ----------
+    value : float
+        Agreement of the classifier with annotators beyond chance, divided by the agreement of
+        annotators with one another beyond chance (rho). 0 if no instance has two annotations.
+    """
+
+    value: float
+
+    @classmethod
+    def of(cls, votes: Votes, codes: IntArray, competence: FloatArray) -> Parity:
+        r"""Compare agreement with annotators, weighted by their competence :math:`\beta`.
+
+        With B the sums of competence by instance and class given, S their row sums and
+        :math:`S_2` the sums of :math:`\beta^2`: annotators agree in
+        :math:`A_{aa} = \sum (\sum_l B_{nl}^2 - S_{2n}) / \sum (S_n^2 - S_{2n})`, the classifier
+        with them in :math:`A_{ca}`, the mean of 1[h_n = a] with weights
+        :math:`\beta_r (S_n - \beta_r)`, and
+        :math:`\rho = \frac{(A_{ca} - e'f) / (1 - e'f)}{(A_{aa} - e'e) / (1 - e'e)}` with the class
+        shares e of the annotators and f of the classifier.
+
+        Parameters
+        ----------
+        votes : Votes
+        codes : integer array of shape (n,)
+            The classifier's answers h.
+        competence : array of shape (n_annotators,)
+        """
+        given = _sums_by_class(votes, competence)
+        total = given.sum(axis=1)
+        squares = _sums_by_class(votes, competence**2)
+        pairs = float((total**2 - squares.sum(axis=1)).sum())
+        if pairs <= 1e-12:
+            return cls(0.0)
+        among = float(((given**2).sum(axis=1) - squares.sum(axis=1)).sum()) / pairs
+        rows = np.arange(len(codes))
+        with_them = float((total * given[rows, codes] - squares[rows, codes]).sum()) / pairs
+        e = given.sum(axis=0) / given.sum()
+        voted = votes.voted
+        f = np.bincount(codes[voted], minlength=votes.n_classes) / voted.sum()
+        return cls(_beyond(with_them, e @ f) / max(_beyond(among, e @ e), LEAST_ROOM))
+
+
+def competences(confusion: FloatArray, shares: FloatArray) -> FloatArray:
+    """Each annotator's accuracy beyond chance, from 0 to 1, shape (n_annotators,)."""
+    n_classes = len(shares)
+    accuracy = np.einsum("c,rcc->r", shares, confusion)
+    return np.maximum(accuracy - 1 / n_classes, 0.0) / (1 - 1 / n_classes)
+
+
+def _beyond(agreement: float, chance: float) -> float:
+    return (agreement - chance) / max(1 - chance, LEAST_ROOM)
+
+
+def _sums_by_class(votes: Votes, values: FloatArray) -> FloatArray:
+    """Sum of the annotators' values by instance and class given, shape (n, n_classes)."""
+    n, n_classes = votes.n_instances, votes.n_classes
+    cell = votes.instance * np.int64(n_classes) + votes.response
+    sums = np.bincount(cell, weights=values[votes.annotator], minlength=n * n_classes)
+    return cast(FloatArray, sums.reshape(n, n_classes))
+
+
+def class_shares_of_votes(votes: Votes) -> FloatArray:
+    """Shares of the classes in the annotations, shape (n_classes,)."""
+    counts = np.bincount(votes.response, weights=votes.weight, minlength=votes.n_classes)
+    return cast(FloatArray, counts / counts.sum())

@@ -1,0 +1,184 @@
+"""The rounds of a stack: members, temperatures, weights, posterior, parity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from manyhands.classifiers.stacking.crowd import (
+    Parity,
+    class_shares_of_votes,
+    competences,
+    estimate_confusions,
+    joint_log_proba,
+    posterior_with_shares,
+    prior_shrinkage,
+)
+from manyhands.classifiers.stacking.members import Folded, LeftOneOut, Option
+from manyhands.classifiers.stacking.stack import (
+    Annotated,
+    TemperedMember,
+    choose_temperature,
+    stack_weights,
+    stacked,
+    temper,
+)
+from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import Votes
+from manyhands.typing import FloatArray
+
+ROWS_FOR_CALIBRATION = 20_000
+"""Random instances whose annotations decide temperatures and weights."""
+
+VOTE_SHARE = 0.5
+"""Weight of the vote shares in the targets, where annotators know more than the features tell."""
+
+
+class Settings(NamedTuple):
+    """The constants of a round; see `CrowdStackingClassifier`."""
+
+    classifier_weight: float
+    crowd_strength: float
+    class_prior: str | FloatArray
+    vote_share: float | str
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round found.
+
+    Attributes
+    ----------
+    members : list of TemperedMember
+    posterior : array of shape (n, n_classes)
+    log_likelihood : float
+        Of an annotation, under the stack's predictions without the instance's own targets; mean.
+    shares, free_shares : arrays of shape (n_classes,)
+        Class shares of the posterior, and those that it would have had without a class prior.
+    parity : float
+    vote_share : float
+        Weight of the vote shares in the targets of the members.
+    """
+
+    members: list[TemperedMember]
+    posterior: FloatArray
+    log_likelihood: float
+    shares: FloatArray
+    free_shares: FloatArray
+    parity: float
+    vote_share: float
+
+
+class Rounds:
+    """Runs rounds, each from the posterior of the one before.
+
+    Parameters
+    ----------
+    votes : Votes
+        Of instances that all have annotations.
+    members : sequence of Folded or LeftOneOut
+        Prepared on the instances.
+    settings : Settings
+    rng : numpy Generator
+        Draws the instances for calibration, if there are more than 20,000.
+    start : array of shape (n, n_classes), optional
+        The first posterior; the vote shares by default.
+
+    Attributes
+    ----------
+    posterior : array of shape (n, n_classes)
+    shrinkage : float
+        See `prior_shrinkage`; 1 for equally frequent classes, 0 for shares as they turn out.
+    """
+
+    def __init__(
+        self,
+        votes: Votes,
+        members: Sequence[Folded | LeftOneOut],
+        settings: Settings,
+        rng: np.random.Generator,
+        start: FloatArray | None = None,
+    ) -> None:
+        self.votes, self.members, self.settings = votes, members, settings
+        self.vote_shares = vote_shares(votes)
+        self.posterior = self.vote_shares if start is None else start
+        self.next_vote_share = 0.0
+        self.shrinkage = {"uniform": 1.0, "estimated": 0.0}.get(
+            str(settings.class_prior), prior_shrinkage(class_shares_of_votes(votes))
+        )
+        n, kept = votes.n_instances, np.ones(votes.n_annotations, dtype=bool)
+        if n > ROWS_FOR_CALIBRATION:
+            drawn = np.zeros(n, dtype=bool)
+            drawn[rng.permutation(n)[:ROWS_FOR_CALIBRATION]] = True
+            kept = drawn[votes.instance]
+        self.for_calibration = np.flatnonzero(kept)
+
+    def run(self) -> Round:
+        """Run one round; ``posterior`` is then the one it found."""
+        settings, votes = self.settings, self.votes
+        confusion = self.confusion()
+        mix = self.next_vote_share
+        targets = (1 - mix) * self.posterior + mix * self.vote_shares
+        annotated = self._annotated(confusion)
+        chosen = [_choose(member.options(targets), annotated) for member in self.members]
+        log_probas = np.stack([tempered for _, _, tempered in chosen])
+        weights = stack_weights(log_probas, annotated)
+        log_proba = stacked(log_probas, weights)
+        joint = joint_log_proba(votes, log_proba, confusion, settings.classifier_weight)
+        free_shares = softmax(joint, axis=1).mean(axis=0)
+        self.posterior = posterior_with_shares(joint, self._wanted_shares(free_shares))
+        shares = self.posterior.mean(axis=0)
+        competence = competences(confusion, shares)
+        parity = Parity.of(votes, log_proba.argmax(axis=1), competence).value
+        self.next_vote_share = self._vote_share(parity)
+        evidence = np.log(
+            np.einsum("ac,ac->a", np.exp(log_proba)[annotated.instance], annotated.likelihood)
+        )
+        return Round(
+            [
+                TemperedMember(predictor, temperature, float(weight))
+                for (predictor, temperature, _), weight in zip(chosen, weights, strict=True)
+            ],
+            self.posterior,
+            float(np.average(evidence, weights=annotated.weight)),
+            shares,
+            free_shares,
+            parity,
+            mix,
+        )
+
+    def confusion(self) -> FloatArray:
+        """Confusion matrices under the present posterior, (n_annotators, n_classes, n_classes)."""
+        return estimate_confusions(self.votes, self.posterior, self.settings.crowd_strength)
+
+    def _annotated(self, confusion: FloatArray) -> Annotated:
+        votes, rows = self.votes, self.for_calibration
+        weight = None if votes.weight is None else votes.weight[rows]
+        likelihood = confusion[votes.annotator[rows], :, votes.response[rows]]
+        return Annotated(votes.instance[rows], likelihood, weight)
+
+    def _wanted_shares(self, free: FloatArray) -> FloatArray | None:
+        """Class shares that the posterior must have; None if it may have any."""
+        if not isinstance(self.settings.class_prior, str):
+            return self.settings.class_prior
+        if self.shrinkage == 0:
+            return None
+        return (1 - self.shrinkage) * free + self.shrinkage / len(free)
+
+    def _vote_share(self, parity: float) -> float:
+        given = self.settings.vote_share
+        if isinstance(given, str):
+            return 0.0 if parity > 1 else VOTE_SHARE
+        return given
+
+
+def _choose(options: list[Option], annotated: Annotated) -> tuple[Any, float, FloatArray]:
+    """Predictor, temperature and tempered log probabilities of the most likely option."""
+    found = [choose_temperature(option.log_proba, annotated) for option in options]
+    best = max(range(len(options)), key=lambda place: found[place][1])
+    temperature = found[best][0]
+    return options[best].predictor, temperature, temper(options[best].log_proba, temperature)

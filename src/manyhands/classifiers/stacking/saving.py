@@ -1,0 +1,201 @@
+"""Saving a stack without pickle: its parts are estimators of known classes, made of arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
+from sklearn.decomposition import PCA
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer
+
+from manyhands.classifiers.stacking.members import AverageOfFolds, Member
+from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
+from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.fitting.description import describe_parameter
+from manyhands.fitting.folders import (
+    check_unaltered,
+    read_description,
+    read_weights,
+    write_model,
+)
+from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
+from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
+from manyhands.linear.logistic import SoftLogistic
+from manyhands.linear.ridge import RidgeValues
+from manyhands.training.history import History
+from manyhands.typing import AnyArray
+
+_LINEAR = ("weight_", "bias_", "centre_")
+PARTS: dict[type[Any], tuple[str, ...]] = {
+    ClippedScaler: ("mean_", "scale_", "var_", "n_samples_seen_", "n_features_in_"),
+    NormalScores: ("quantiles_", "references_", "n_quantiles_", "n_features_in_"),
+    Normalizer: ("n_features_in_",),
+    PCA: ("components_", "mean_", "explained_variance_", "n_components_", "n_features_in_"),
+    KernelMap: ("landmarks_", "whitening_", "width_"),
+    RidgeValues: (),
+    SoftDiscriminant: _LINEAR,
+    TiedMixture: _LINEAR,
+    SoftLogistic: ("coef_", "intercept_"),
+}
+"""Classes that can be saved, and the fitted attributes of each that prediction needs."""
+
+BY_NAME = {kind.__name__: kind for kind in PARTS}
+
+FITTED = ("posterior_", "confusion_", "pooled_confusion_", "heard_", "class_prior_")
+PLAIN = ("prior_shrinkage_", "parity_", "vote_share_", "member_weights_", "member_temperatures_")
+
+
+class _Arrays(dict[str, AnyArray]):
+    """Arrays by name; parts of a description name theirs."""
+
+    def keep(self, value: Any) -> Any:
+        """Describe a value as JSON, or keep it and return its name."""
+        if not isinstance(value, np.ndarray | np.generic):
+            return {"value": value}
+        name = f"part.{len(self)}"
+        self[name] = np.ascontiguousarray(value)
+        # A product's last bits depend on the order in memory.
+        transposed = value.ndim > 1 and not value.flags["C_CONTIGUOUS"]
+        return {"array": name, "order": "F" if transposed else "C"}
+
+
+def write_stack(model: Any, folder: str | Path) -> Path:
+    """Write a fitted `CrowdStackingClassifier`; see its ``save``."""
+    arrays = _Arrays()
+    stack: FittedStack = model.stack_
+    parameters = {
+        name: describe_parameter(value)
+        for name, value in model.get_params(deep=False).items()
+        if name not in ("members", "random_state")
+    }
+    for name in ("class_prior", "decision"):
+        if not isinstance(getattr(model, name), str):
+            parameters[name] = describe_parameter(
+                getattr(model, name)
+                if isinstance(getattr(model, name), dict)
+                else np.asarray(getattr(model, name), dtype=np.float64).tolist()
+            )
+    description = {
+        "class": type(model).__name__,
+        "parameters": parameters,
+        "classes": model.classes_.tolist(),
+        "annotators": model.annotators_.tolist(),
+        "input_shape": list(model.input_shape_),
+        "n_features_in": getattr(model, "n_features_in_", None),
+        "feature_names_in": getattr(model, "feature_names_in_", np.array([])).tolist() or None,
+        "history": list(model.history_),
+        "fitted": {name: arrays.keep(getattr(model, name)) for name in FITTED},
+        "plain": {name: getattr(model, name) for name in PLAIN},
+        "seen": stack.seen.tolist(),
+        "parts": [
+            {"name": member.name, "view": _describe(member.view, arrays)}
+            for member in stack.members
+        ],
+        "rounds": [
+            [
+                {
+                    "predictor": _describe(part.predictor, arrays),
+                    "temperature": part.temperature,
+                    "weight": part.weight,
+                }
+                for part in parts
+            ]
+            for parts in stack.rounds
+        ],
+    }
+    return write_model(folder, description, to_bytes(dict(arrays)))
+
+
+def _describe(part: Any, arrays: _Arrays) -> Any:
+    """Describe a view or a predictor; its arrays are kept."""
+    if part is None:
+        return None
+    if isinstance(part, Pipeline):
+        return {"class": "Pipeline", "steps": [_describe(step, arrays) for _, step in part.steps]}
+    if isinstance(part, AverageOfFolds):
+        models = [_describe(model, arrays) for model in part.models]
+        return {"class": "AverageOfFolds", "models": models}
+    if type(part) not in PARTS:
+        raise AnnotationError(
+            f"a member holds a {type(part).__name__}, which save() cannot write without pickle; "
+            "save the whole with skops or joblib"
+        )
+    return {
+        "class": type(part).__name__,
+        "parameters": {name: arrays.keep(value) for name, value in part.get_params().items()},
+        "fitted": {name: arrays.keep(getattr(part, name)) for name in PARTS[type(part)]},
+    }
+
+
+def read_stack(cls: type[Any], folder: str | Path) -> Any:
+    """Read a folder that `write_stack` wrote.
+
+    Raises
+    ------
+    ModelFolderError
+        If the folder is missing, truncated or altered.
+    """
+    folder = Path(folder)
+    description = read_description(folder)
+    check_unaltered(description, folder)
+    path = folder / Path(description["weights"]).name
+    try:
+        arrays = from_bytes(read_weights(path, description["sha256"]))
+    except SafetensorError as error:
+        raise ModelFolderError(
+            f"{str(path)!r} is not a safetensors file ({error}); save the model again"
+        ) from error
+    model = cls(**description["parameters"])
+    model.classes_ = np.asarray(description["classes"])
+    model.annotators_ = np.asarray(description["annotators"])
+    model.n_annotators_ = len(model.annotators_)
+    model.input_shape_ = tuple(description["input_shape"])
+    if description["n_features_in"] is not None:
+        model.n_features_in_ = description["n_features_in"]
+    if description["feature_names_in"] is not None:
+        model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
+    model.history_ = History(description["history"])
+    for name, value in description["fitted"].items():
+        setattr(model, name, _value(value, arrays))
+    for name, value in description["plain"].items():
+        setattr(model, name, value)
+    members = [
+        Member(part["name"], None, _part(part["view"], arrays)) for part in description["parts"]
+    ]
+    rounds = [
+        [
+            TemperedMember(_part(part["predictor"], arrays), part["temperature"], part["weight"])
+            for part in parts
+        ]
+        for parts in description["rounds"]
+    ]
+    seen = np.array(description["seen"], dtype=np.int64)
+    model.stack_ = FittedStack(members, rounds, seen, len(model.classes_))
+    return model
+
+
+def _part(description: Any, arrays: dict[str, AnyArray]) -> Any:
+    """Invert `_describe`."""
+    if description is None:
+        return None
+    if description["class"] == "Pipeline":
+        return make_pipeline(*(_part(step, arrays) for step in description["steps"]))
+    if description["class"] == "AverageOfFolds":
+        return AverageOfFolds([_part(model, arrays) for model in description["models"]])
+    kind = BY_NAME[description["class"]]
+    part = kind(**{name: _value(v, arrays) for name, v in description["parameters"].items()})
+    for name, value in description["fitted"].items():
+        setattr(part, name, _value(value, arrays))
+    return part
+
+
+def _value(described: dict[str, Any], arrays: dict[str, AnyArray]) -> Any:
+    if "array" not in described:
+        return described["value"]
+    array = arrays[described["array"]]
+    return np.asarray(array, order=described["order"]) if array.ndim else array[()]

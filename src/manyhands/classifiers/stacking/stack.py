@@ -1,0 +1,165 @@
+"""Temperatures and weights of the members, by the likelihood of the annotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+
+from manyhands.classifiers.stacking.members import compacted
+from manyhands.linear.calibration import calibrate, combine
+from manyhands.typing import FloatArray, IntArray
+
+TEMPERATURES = (
+    0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 5.6, 8.0,
+)  # fmt: skip
+"""Exponents tried for a member's probabilities."""
+
+FLOOR = 1e-4
+"""Added to probabilities before a logarithm, before and after they are tempered."""
+
+
+BATCH = 4096
+"""Instances predicted at once."""
+
+
+class TemperedMember(NamedTuple):
+    """A fitted member, its temperature, and its weight in the stack."""
+
+    predictor: Any
+    temperature: float
+    weight: float
+
+
+class Annotated(NamedTuple):
+    """The annotations by which members are judged.
+
+    Attributes
+    ----------
+    instance : integer array of shape (n_annotations,)
+    likelihood : array of shape (n_annotations, n_classes)
+        Probability of the annotation given each true class.
+    weight : array of shape (n_annotations,) or None
+    """
+
+    instance: IntArray
+    likelihood: FloatArray
+    weight: FloatArray | None = None
+
+
+def temper(log_proba: FloatArray, temperature: float) -> FloatArray:
+    """Log of softmax(temperature * log(P + 1e-4)) + 1e-4, the input of the stack; same shape."""
+    return cast(FloatArray, np.log(_tempered(_floored(log_proba), temperature) + FLOOR))
+
+
+def _floored(log_proba: FloatArray) -> FloatArray:
+    return cast(FloatArray, np.log(np.exp(log_softmax(log_proba, axis=1)) + FLOOR))
+
+
+def _tempered(floored: FloatArray, temperature: float) -> FloatArray:
+    return softmax(temperature * floored, axis=1)
+
+
+def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[float, float]:
+    r"""Temperature under which the annotations are most likely, and their mean log likelihood.
+
+    Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}]` over `TEMPERATURES`. A single
+    annotation counts on its own: the members say what one annotator will answer.
+
+    Parameters
+    ----------
+    log_proba : array of shape (n, n_classes)
+    annotated : Annotated
+    """
+    floored = _floored(log_proba)
+
+    def likelihood(temperature: float) -> float:
+        proba = _tempered(floored, temperature)[annotated.instance]
+        evidence = np.log(np.einsum("ac,ac->a", proba, annotated.likelihood))
+        return float(np.average(evidence, weights=annotated.weight))
+
+    tried = {temperature: likelihood(temperature) for temperature in TEMPERATURES}
+    best = max(tried, key=lambda temperature: tried[temperature])
+    return best, tried[best]
+
+
+def stack_weights(log_probas: FloatArray, annotated: Annotated) -> FloatArray:
+    r"""Weights of the tempered members, shape (n_members,).
+
+    Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}] - \sum_m (\log w_m + \log M)^2`
+    with :math:`p_n = \mathrm{softmax}(\sum_m w_m l_{nm})`.
+
+    Parameters
+    ----------
+    log_probas : array of shape (n_members, n, n_classes)
+    annotated : Annotated
+    """
+    n_members = len(log_probas)
+    start = np.full(n_members, 1.0 / n_members)
+    return calibrate(
+        log_probas[:, annotated.instance],
+        np.log(annotated.likelihood),
+        start,
+        None,
+        row_weight=annotated.weight,
+    )[0]
+
+
+def stacked(log_probas: FloatArray, weights: FloatArray) -> FloatArray:
+    """Log of softmax(sum_m w_m l_m), shape (n, n_classes)."""
+    return combine(log_probas, weights, np.zeros(log_probas.shape[2]))
+
+
+@dataclass(frozen=True)
+class FittedStack:
+    """Predicts new rows: the mean of several rounds' stacks.
+
+    Attributes
+    ----------
+    members : list of Member
+        Their views have been fitted.
+    rounds : list of list of TemperedMember
+        One list per round, in the order of the members.
+    seen : integer array
+        Codes of the classes that have annotations; the others have probability 0.
+    n_classes : int
+    """
+
+    members: list[Any]
+    rounds: list[list[TemperedMember]]
+    seen: IntArray
+    n_classes: int
+
+    @classmethod
+    def of(
+        cls, members: list[Any], rounds: list[list[TemperedMember]], seen: IntArray, n_classes: int
+    ) -> Self:
+        """Keep of members and rounds what prediction needs."""
+        kept, parts = [], [list(each) for each in rounds]
+        for place, member in enumerate(members):
+            own = [each[place].predictor for each in rounds]
+            view, predictors = compacted(member.view, own)
+            kept.append(replace(member, view=view))
+            for each, predictor in zip(parts, predictors, strict=True):
+                each[place] = each[place]._replace(predictor=predictor)
+        return cls(kept, parts, seen, n_classes)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Class probabilities of rows X, shape (n, n_classes)."""
+        proba = np.zeros((X.shape[0], self.n_classes))
+        for start in range(0, len(proba), BATCH):
+            rows = slice(start, start + BATCH)
+            proba[rows, self.seen] = self._batch(X[rows])
+        return proba
+
+    def _batch(self, X: Any) -> FloatArray:
+        joint = np.zeros((len(self.rounds), X.shape[0], len(self.seen)))
+        for place, member in enumerate(self.members):
+            Z = member.see(X)  # Once for all rounds: this is what costs time.
+            for number, parts in enumerate(self.rounds):
+                part = parts[place]
+                log_proba = part.predictor.predict_log_proba(Z)
+                joint[number] += part.weight * temper(log_proba, part.temperature)
+        return cast(FloatArray, softmax(joint, axis=2).mean(axis=0))

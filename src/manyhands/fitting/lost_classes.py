@@ -1,0 +1,98 @@
+"""Classes that a fit has lost: they have annotations and are never predicted (no torch)."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import LostClassWarning, warn_caller
+from manyhands.fitting.reading import take_rows
+from manyhands.typing import IntArray
+
+BATCH = 1024
+"""Instances predicted at once."""
+
+NAMED = 5
+"""Number of lost classes that a warning names; it counts the others."""
+
+
+def warn_of_lost_classes(model: Any, X: Any, table: AnnotationTable) -> None:
+    """Warn if a fitted classifier predicts a class that has annotations for no training instance.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : as in ``fit``
+    table : AnnotationTable
+        What the model was trained on; pseudo-annotations do not count.
+    """
+    observed = table.observed
+    counts = np.bincount(observed.label, minlength=table.n_classes)
+    with _torch_undisturbed():  # A Dataset may draw random numbers.
+        lost = _lost_classes(model, X, table, np.flatnonzero(counts))
+    if not len(lost):
+        return
+    named = [f"{table.classes[code].item()!r} ({_times(counts[code])})" for code in lost]
+    more = [f"{len(named) - NAMED} more"] if len(named) > NAMED else []
+    warn_caller(
+        f"{type(model).__name__} predicts for none of the {table.n_instances:,} training instances "
+        f"some classes that have annotations: {', '.join(named[:NAMED] + more)}; {_mends(model)}",
+        LostClassWarning,
+    )
+
+
+@contextmanager
+def _torch_undisturbed() -> Iterator[None]:
+    """Leave torch's random numbers as they are, if torch is in use."""
+    if "torch" not in sys.modules:
+        yield
+        return
+    import torch
+
+    from manyhands.training.isolation import isolated_rng
+
+    with isolated_rng(0, torch.device("cpu")):
+        yield
+
+
+def _times(count: int) -> str:
+    return f"{count:,} annotation{'s' if count > 1 else ''}"
+
+
+def _lost_classes(model: Any, X: Any, table: AnnotationTable, awaited: IntArray) -> IntArray:
+    """Predict X in batches until all awaited class codes have occurred; return those that do not.
+
+    Only a lost class thus costs a pass over the whole training set.
+    """
+    for start in range(0, table.n_instances, BATCH):
+        rows = np.arange(start, min(start + BATCH, table.n_instances))
+        predicted = model.predict(take_rows(X, rows))
+        awaited = awaited[~np.isin(table.classes[awaited], predicted)]
+        if not len(awaited):
+            break
+    return awaited
+
+
+def _mends(model: Any) -> str:
+    """Say which of a classifier's parameters may bring a lost class back."""
+    parameters = model.get_params(deep=False)
+    mends = []
+    if parameters.get("class_balance", "") is None:
+        mends.append("class_balance='reweight'")
+    if "init_scale" in parameters:
+        mends.append(f"an init_scale above {parameters['init_scale']:g}")
+    return f"try {', '.join([*mends, 'more epochs'])}"
+
+
+@contextmanager
+def quiet_about_lost_classes() -> Iterator[None]:
+    """Suppress `LostClassWarning` in fits that are parts of another one, which warns itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostClassWarning)
+        yield

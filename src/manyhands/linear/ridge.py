@@ -1,0 +1,127 @@
+"""Ridge regression on soft labels, with its leave-one-out predictions in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self, cast
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.base import BaseEstimator
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.typing import FloatArray
+
+STRENGTHS = (0.03, 0.1, 0.3, 1.0)
+
+LEAST_VALUE = 0.01
+"""A regression's value is no probability; lower ones count as this."""
+
+RELATIVE_RANK = 1e-9
+"""Directions with a smaller share of the largest eigenvalue carry nothing."""
+
+LEAST_ROOM = 1e-6
+"""Floor of 1 minus the leverage."""
+
+BATCH = 8192
+
+
+class RidgeValues(BaseEstimator):
+    """A fitted regression: log class probabilities are linear values, floored.
+
+    Parameters
+    ----------
+    coef : array of shape (n_features, n_classes)
+    """
+
+    def __init__(self, coef: FloatArray) -> None:
+        self.coef = coef
+
+    def predict_log_proba(self, X: FloatArray) -> FloatArray:
+        """Log of max(x'coef + 1 / n_classes, .01), shape (n, n_classes)."""
+        return log_of_values(X @ self.coef.astype(X.dtype, copy=False))
+
+
+class SoftRidge(BaseEstimator):
+    r"""Ridge regression on class probabilities, with exact leave-one-out predictions.
+
+    On features :math:`\Phi = U \mathrm{diag}(\sqrt w) V^\top` and targets :math:`Y = T - 1/C`, the
+    fitted values are :math:`F = U \mathrm{diag}(w / (w + \lambda)) U^\top Y`, the leverages
+    :math:`h_i = \sum_j U_{ij}^2 w_j / (w_j + \lambda)`, and the values without an instance's own
+    target :math:`(F_i - h_i Y_i) / (1 - h_i)`. With the features of a
+    `manyhands.linear.kernels.KernelMap` this is kernel ridge regression.
+
+    Parameters
+    ----------
+    strengths : sequence of float, default=(.03, .1, .3, 1)
+        Values of :math:`\lambda`. `fit_predict_loo` gives an option for each; `fit` uses the first.
+
+    Attributes
+    ----------
+    coef_ : array of shape (n_features, n_classes)
+    """
+
+    def __init__(self, strengths: Sequence[float] = STRENGTHS) -> None:
+        self.strengths = strengths
+
+    def prepare(self, X: FloatArray) -> Self:
+        """Decompose features of shape (n, d) once, for all targets to come."""
+        values, vectors = eigh(_gram(X))
+        kept = values > RELATIVE_RANK * values[-1]
+        self.values_, self.vectors_ = values[kept], vectors[:, kept]
+        shrinkage = [self.values_ / (self.values_ + strength) for strength in self.strengths]
+        per_direction = np.stack(shrinkage, axis=1) / self.values_[:, None]
+        self.leverages_ = np.empty((len(X), len(self.strengths)))
+        rotation = self.vectors_.astype(X.dtype, copy=False)
+        for rows in gen_batches(len(X), BATCH):
+            self.leverages_[rows] = np.square(X[rows] @ rotation) @ per_direction
+        return self
+
+    def fit(self, X: FloatArray, T: FloatArray) -> Self:
+        """Fit to features (n, d) and soft targets (n, n_classes)."""
+        self.prepare(X)
+        self.coef_ = self._coefs(X, T)[0]
+        return self
+
+    def predict_log_proba(self, X: FloatArray) -> FloatArray:
+        """Log class probabilities, shape (n, n_classes)."""
+        check_is_fitted(self, "coef_")
+        return RidgeValues(self.coef_).predict_log_proba(X)
+
+    def fit_predict_loo(self, X: FloatArray, T: FloatArray) -> list[tuple[FloatArray, RidgeValues]]:
+        """Leave-one-out log probabilities (n, n_classes), and a regression, for each strength.
+
+        `prepare` must have been given the same X.
+        """
+        centred = T - 1.0 / T.shape[1]
+        options = []
+        for coef, leverage in zip(self._coefs(X, T), self.leverages_.T, strict=True):
+            own = leverage[:, None]
+            left_out = (X @ coef.astype(X.dtype, copy=False) - own * centred) / np.maximum(
+                1.0 - own, 1e-6
+            )
+            options.append((log_of_values(left_out), RidgeValues(coef)))
+        return options
+
+    def _coefs(self, X: FloatArray, T: FloatArray) -> list[FloatArray]:
+        centred = (T - 1.0 / T.shape[1]).astype(X.dtype, copy=False)
+        projected = self.vectors_.T @ (X.T @ centred).astype(np.float64)
+        return [
+            np.ascontiguousarray(self.vectors_ @ (projected / (self.values_ + strength)[:, None]))
+            for strength in self.strengths
+        ]
+
+
+def log_of_values(values: FloatArray) -> FloatArray:
+    """Log of max(value + 1 / n_classes, .01), in double precision."""
+    raised = np.maximum(values + 1.0 / values.shape[1], LEAST_VALUE)
+    return cast(FloatArray, np.log(raised, dtype=np.float64))
+
+
+def _gram(X: FloatArray) -> FloatArray:
+    """X'X in double precision, added up over batches."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for rows in gen_batches(len(X), BATCH):
+        total += X[rows].T @ X[rows]
+    return total
