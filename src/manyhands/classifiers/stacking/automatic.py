@@ -22,8 +22,8 @@ MANY_ROWS = 50_000
 
 MIXTURE_FEATURES = 20
 
-LANDMARK_CELLS = 60_000_000
-"""Most rows times landmarks of a member."""
+LANDMARK_CELLS, FEW_LANDMARKS = 60_000_000, 100
+"""Most rows times landmarks of a member, which has so many landmarks at least."""
 
 
 def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Member]:
@@ -31,7 +31,7 @@ def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Membe
     if hasattr(X, "tocsr"):
         return [Member("logistic", SoftLogistic())]
     n, d = X.shape
-    landmarks = max(min(n_landmarks, LANDMARK_CELLS // n), 100)
+    landmarks = min(n_landmarks, max(LANDMARK_CELLS // n, FEW_LANDMARKS))
 
     def kernel(kind: Any, *scaler: Any) -> Any:
         mapping = KernelMap(kind, n_landmarks=landmarks, random_state=random_state)

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from scipy.stats import chi2
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -56,6 +57,9 @@ DOUBTFUL_SHRINKAGE = (0.2, 0.8)
 
 NEAR_UNIFORM = 0.05
 """Share of the instances by which class shares must differ from equal ones to matter."""
+
+CHANCE = 1e-3
+"""Probability at which equally frequent classes differ as much in a sample."""
 
 BATCH = 4096
 """Annotations predicted at once."""
@@ -126,9 +130,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Weights in the last round.
     member_temperatures_ : dict of str to float
         Exponents of the members' probabilities in the last round.
-    parity_ : float
-        How much the stack tells beside one more annotator: 1 is as much. 0 without instances that
-        have two annotations.
+    parity_ : float or None
+        How much the stack tells beside one more annotator: 1 is as much. None without instances
+        that have two annotations.
     vote_share_ : float
         Used in the last round.
     history_ : History
@@ -380,8 +384,14 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
 
     def _warn_of_doubts(self, free_shares: FloatArray) -> None:
         low, high = DOUBTFUL_SHRINKAGE
-        apart = np.abs(free_shares - 1 / len(free_shares)).sum() / 2
-        matters = apart > NEAR_UNIFORM and low < self.prior_shrinkage_ < high
+        n_classes, n = len(free_shares), len(self.training_instances_.ids)
+        apart = free_shares - 1 / n_classes
+        by_chance = float(chi2.isf(CHANCE, n_classes - 1))
+        matters = (
+            low < self.prior_shrinkage_ < high
+            and np.abs(apart).sum() / 2 > NEAR_UNIFORM
+            and n * n_classes * (apart**2).sum() > by_chance
+        )
         if isinstance(self.class_prior, str) and self.class_prior == "auto" and matters:
             shares = dict(
                 zip(self.classes_.tolist(), self.class_prior_.round(3).tolist(), strict=True)
@@ -393,7 +403,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
                 "'estimated'",
                 ModelChoiceWarning,
             )
-        if 0 < self.parity_ < LITTLE_PARITY:
+        if self.parity_ is not None and self.parity_ < LITTLE_PARITY:
             warn_caller(
                 f"the features tell less than one more annotation per instance would (parity_ is "
                 f"{self.parity_:.2f}); better features or more annotations would help more than "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -16,9 +15,14 @@ PRIOR_SCALE = 0.011
 """The spread of vote shares at which the classes count half as equally frequent (x0)."""
 
 SHIFT_STEPS, SHIFT_RATE = 60, 0.7
+"""Steps towards the wanted shares. Where posteriors are sharp they end on the way, and that is
+better than to arrive (docs/methods/stacking.md)."""
 
 LEAST_ROOM = 1e-3
 """Floor of the denominator of parity."""
+
+LEAST_PAIRS = 1e-12
+"""Competence of all pairs of annotations at which there are none."""
 
 
 def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:
@@ -65,7 +69,7 @@ def prior_shrinkage(shares: FloatArray) -> float:
 
 
 def posterior_with_shares(joint: FloatArray, shares: FloatArray | None) -> FloatArray:
-    """Posterior softmax(joint + v), with v such that its mean is ``shares``; None: v = 0.
+    """Posterior softmax(joint + v), with v such that its mean comes near ``shares``; None: v = 0.
 
     Parameters
     ----------
@@ -92,51 +96,41 @@ def joint_log_proba(
     return classifier_weight * log_proba + log_likelihoods(votes, floored_log(confusion))
 
 
-@dataclass(frozen=True)
-class Parity:
-    """How much a classifier's answer tells, beside one more annotator's.
+def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | None:
+    r"""How much a classifier's answer tells, beside one more annotator's.
 
-    Attributes
+    Its agreement with annotators beyond chance, divided by theirs with one another, weighted by
+    their competence :math:`\beta`. With B the sums of competence by instance and class given, S
+    their row sums and :math:`S_2` the sums of :math:`\beta^2`: annotators agree in
+    :math:`A_{aa} = \sum (\sum_l B_{nl}^2 - S_{2n}) / \sum (S_n^2 - S_{2n})`, the classifier with
+    them in :math:`A_{ca}`, the mean of 1[h_n = a] with weights :math:`\beta_r (S_n - \beta_r)`, and
+    :math:`\rho = \frac{(A_{ca} - e'f) / (1 - e'f)}{(A_{aa} - e'e) / (1 - e'e)}` with the class
+    shares e of the annotators and f of the classifier.
+
+    Parameters
     ----------
-    value : float
-        Agreement of the classifier with annotators beyond chance, divided by the agreement of
-        annotators with one another beyond chance (rho). 0 if no instance has two annotations.
+    votes : Votes
+    codes : integer array of shape (n,)
+        The classifier's answers h.
+    competence : array of shape (n_annotators,)
+
+    Returns
+    -------
+    float or None
+        None if no instance has two annotations.
     """
-
-    value: float
-
-    @classmethod
-    def of(cls, votes: Votes, codes: IntArray, competence: FloatArray) -> Parity:
-        r"""Compare agreement with annotators, weighted by their competence :math:`\beta`.
-
-        With B the sums of competence by instance and class given, S their row sums and
-        :math:`S_2` the sums of :math:`\beta^2`: annotators agree in
-        :math:`A_{aa} = \sum (\sum_l B_{nl}^2 - S_{2n}) / \sum (S_n^2 - S_{2n})`, the classifier
-        with them in :math:`A_{ca}`, the mean of 1[h_n = a] with weights
-        :math:`\beta_r (S_n - \beta_r)`, and
-        :math:`\rho = \frac{(A_{ca} - e'f) / (1 - e'f)}{(A_{aa} - e'e) / (1 - e'e)}` with the class
-        shares e of the annotators and f of the classifier.
-
-        Parameters
-        ----------
-        votes : Votes
-        codes : integer array of shape (n,)
-            The classifier's answers h.
-        competence : array of shape (n_annotators,)
-        """
-        given = _sums_by_class(votes, competence)
-        total = given.sum(axis=1)
-        squares = _sums_by_class(votes, competence**2)
-        pairs = float((total**2 - squares.sum(axis=1)).sum())
-        if pairs <= 1e-12:
-            return cls(0.0)
-        among = float(((given**2).sum(axis=1) - squares.sum(axis=1)).sum()) / pairs
-        rows = np.arange(len(codes))
-        with_them = float((total * given[rows, codes] - squares[rows, codes]).sum()) / pairs
-        e = given.sum(axis=0) / given.sum()
-        voted = votes.voted
-        f = np.bincount(codes[voted], minlength=votes.n_classes) / voted.sum()
-        return cls(_beyond(with_them, e @ f) / max(_beyond(among, e @ e), LEAST_ROOM))
+    given = _sums_by_class(votes, competence)
+    total = given.sum(axis=1)
+    squares = _sums_by_class(votes, competence**2)
+    pairs = float((total**2 - squares.sum(axis=1)).sum())
+    if pairs <= LEAST_PAIRS:
+        return None
+    among = float(((given**2).sum(axis=1) - squares.sum(axis=1)).sum()) / pairs
+    rows = np.arange(len(codes))
+    with_them = float((total * given[rows, codes] - squares[rows, codes]).sum()) / pairs
+    e = given.sum(axis=0) / given.sum()
+    f = np.bincount(codes, minlength=votes.n_classes) / len(codes)
+    return _beyond(with_them, e @ f) / max(_beyond(among, e @ e), LEAST_ROOM)
 
 
 def competences(confusion: FloatArray, shares: FloatArray) -> FloatArray:

@@ -10,11 +10,11 @@ import numpy as np
 from scipy.special import softmax
 
 from manyhands.classifiers.stacking.crowd import (
-    Parity,
     class_shares_of_votes,
     competences,
     estimate_confusions,
     joint_log_proba,
+    parity,
     posterior_with_shares,
     prior_shrinkage,
 )
@@ -69,7 +69,7 @@ class Round:
     log_likelihood: float
     shares: FloatArray
     free_shares: FloatArray
-    parity: float
+    parity: float | None
     vote_share: float
 
 
@@ -133,8 +133,8 @@ class Rounds:
         self.posterior = posterior_with_shares(joint, self._wanted_shares(free_shares))
         shares = self.posterior.mean(axis=0)
         competence = competences(confusion, shares)
-        parity = Parity.of(votes, log_proba.argmax(axis=1), competence).value
-        self.next_vote_share = self._vote_share(parity)
+        telling = parity(votes, log_proba.argmax(axis=1), competence)
+        self.next_vote_share = self._vote_share(telling)
         evidence = np.log(
             np.einsum("ac,ac->a", np.exp(log_proba)[annotated.instance], annotated.likelihood)
         )
@@ -147,7 +147,7 @@ class Rounds:
             float(np.average(evidence, weights=annotated.weight)),
             shares,
             free_shares,
-            parity,
+            telling,
             mix,
         )
 
@@ -169,10 +169,10 @@ class Rounds:
             return None
         return (1 - self.shrinkage) * free + self.shrinkage / len(free)
 
-    def _vote_share(self, parity: float) -> float:
+    def _vote_share(self, telling: float | None) -> float:
         given = self.settings.vote_share
         if isinstance(given, str):
-            return 0.0 if parity > 1 else VOTE_SHARE
+            return 0.0 if telling is not None and telling > 1 else VOTE_SHARE
         return given
 
 

@@ -1,0 +1,373 @@
+"""Crowd-calibrated stacking: its equations by hand, limiting cases, members, saving."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, logsumexp
+from sklearn.base import BaseEstimator
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import Ridge
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from manyhands import AnnotationTable, CrowdStackingClassifier, load, load_demo, make_crowd
+from manyhands.classifiers.stacking import crowd, stack
+from manyhands.classifiers.stacking.members import as_member
+from manyhands.exceptions import AnnotationError, ModelChoiceWarning
+from manyhands.inference.votes import make_votes
+from manyhands.linear.ridge import SoftRidge
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_demo()
+
+
+def blobs(n=90, n_classes=3, seed=0, spread=1.0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    return rng.normal(scale=spread, size=(n, 5)) + 2.0 * np.eye(n_classes, 5)[y], y
+
+
+def small_votes(seed=0, n=12, n_annotators=4, n_classes=3):
+    rng = np.random.default_rng(seed)
+    A = rng.integers(n_classes, size=(n, n_annotators))
+    A[rng.random(A.shape) < 0.3] = -1
+    A[:, 0] = rng.integers(n_classes, size=n)
+    return A, make_votes(AnnotationTable.from_matrix(A, classes=range(n_classes)))
+
+
+# -- the equations, by loops -----------------------------------------------------------------------
+
+
+def test_confusions_borrow_from_the_crowd():
+    A, votes = small_votes()
+    q = np.random.default_rng(1).dirichlet(np.ones(3), size=len(A))
+    counts = np.zeros((4, 3, 3))
+    for n, row in enumerate(A):
+        for r, given in enumerate(row):
+            if given >= 0:
+                counts[r, :, given] += q[n]
+    pooled = counts.sum(axis=0) + 0.1 + np.eye(3)
+    pooled /= pooled.sum(axis=1, keepdims=True)
+    expected = counts + 5 * pooled
+    expected /= expected.sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(crowd.estimate_confusions(votes, q, 5.0), expected)
+
+
+def test_kappa():
+    assert crowd.prior_shrinkage(np.full(4, 0.25)) == 1.0
+    # var = .01, x = 4 * .01 / 1.
+    x = 4 * 0.01
+    assert crowd.prior_shrinkage(np.array([0.4, 0.6])) == pytest.approx(1 / (1 + (x / 0.011) ** 2))
+    assert crowd.prior_shrinkage(np.array([1.0, 0.0, 0.0])) == pytest.approx(1 / (1 + 0.011**-2))
+
+
+def test_posterior_has_the_wanted_shares():
+    joint = np.random.default_rng(0).normal(size=(500, 3)) * 2
+    wanted = np.array([0.2, 0.3, 0.5])
+    posterior = crowd.posterior_with_shares(joint.copy(), wanted)
+    np.testing.assert_allclose(posterior.mean(axis=0), wanted, atol=1e-6)
+    # The shift is the same for all instances.
+    shift = np.log(posterior) - log_softmax(joint, axis=1)
+    shift -= shift[:, :1]
+    np.testing.assert_allclose(shift, np.broadcast_to(shift[0], shift.shape), atol=1e-9)
+    free = crowd.posterior_with_shares(joint, None)
+    np.testing.assert_allclose(free, np.exp(log_softmax(joint, axis=1)))
+
+
+def test_parity_by_loops():
+    A, votes = small_votes(seed=3, n=30)
+    rng = np.random.default_rng(4)
+    codes, beta = rng.integers(3, size=30), rng.random(4)
+    agree = pairs = with_them = 0.0
+    e, f = np.zeros(3), np.bincount(codes, minlength=3) / 30
+    for n, row in enumerate(A):
+        given = [(r, a) for r, a in enumerate(row) if a >= 0]
+        for r, a in given:
+            e[a] += beta[r]
+            for s, b in given:
+                if r != s:
+                    pairs += beta[r] * beta[s]
+                    agree += beta[r] * beta[s] * (a == b)
+                    with_them += beta[r] * beta[s] * (a == codes[n])
+    e /= e.sum()
+    expected = ((with_them / pairs - e @ f) / (1 - e @ f)) / ((agree / pairs - e @ e) / (1 - e @ e))
+    floored = (with_them / pairs - e @ f) / (1 - e @ f) / 1e-3
+    found = crowd.parity(votes, codes, beta)
+    assert found == pytest.approx(expected if agree / pairs > e @ e + 1e-3 else floored)
+
+
+def test_single_annotations_have_no_parity():
+    votes = make_votes(AnnotationTable.from_matrix(np.eye(3, dtype=int) * 2 - 1, classes=[0, 1]))
+    assert crowd.parity(votes, np.zeros(3, dtype=int), np.ones(3)) is None
+
+
+def test_temperature_is_the_most_likely_one():
+    rng = np.random.default_rng(0)
+    log_proba = log_softmax(rng.normal(size=(20, 3)), axis=1)
+    annotated = stack.Annotated(np.repeat(np.arange(20), 2), rng.dirichlet(np.ones(3), size=40))
+
+    def likelihood(temperature):
+        total = 0.0
+        for place, instance in enumerate(annotated.instance):
+            powered = (np.exp(log_proba[instance]) + 1e-4) ** temperature
+            total += np.log(powered / powered.sum() @ annotated.likelihood[place])
+        return total / 40
+
+    values = [likelihood(t) for t in stack.TEMPERATURES]
+    found, value = stack.choose_temperature(log_proba, annotated)
+    assert found == stack.TEMPERATURES[int(np.argmax(values))]
+    assert value == pytest.approx(max(values))
+
+
+def test_stack_weights_maximise_the_penalised_likelihood():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(3, size=200)
+    good = log_softmax(3 * np.eye(3)[truth] + rng.normal(size=(200, 3)), axis=1)
+    bad = log_softmax(rng.normal(size=(200, 3)), axis=1)
+    log_probas = np.stack([good, bad])
+    likelihood = np.where(np.eye(3)[truth] > 0, 0.8, 0.1)
+    annotated = stack.Annotated(np.arange(200), likelihood, np.full(200, 0.5))
+
+    def objective(weights):
+        joint = np.einsum("m,mnc->nc", weights, log_probas)
+        p = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        penalty = ((np.log(weights) - np.log(0.5)) ** 2).sum()
+        return 0.5 * np.log((p * likelihood).sum(axis=1)).sum() - penalty
+
+    found = stack.stack_weights(log_probas, annotated)
+    assert found[0] > found[1]
+    for move in ([1.05, 1], [0.95, 1], [1, 1.05], [1, 0.95]):
+        assert objective(found) > objective(found * move)
+
+
+# -- limiting cases --------------------------------------------------------------------------------
+
+
+class Remembered(BaseEstimator):
+    """Says of each class how near its mean is; closed-form in the test's own loop, too."""
+
+    def fit(self, X, T):
+        self.means_ = (T.T @ X) / T.sum(axis=0)[:, None]
+        return self
+
+    def predict_log_proba(self, X):
+        return log_softmax(-((X[:, None] - self.means_) ** 2).sum(axis=2), axis=1)
+
+
+def test_one_member_without_prior_is_cross_fitted_em():
+    """With b = 1 a round is an E-step with the member's out-of-fold predictions as the prior."""
+    X, y = blobs()
+    table = make_crowd(y, n_annotators=8, random_state=0)
+    model = CrowdStackingClassifier(
+        [("own", Remembered())],
+        n_rounds=3,
+        classifier_weight=1.0,
+        class_prior="estimated",
+        vote_share=0.0,
+        n_folds=3,
+        random_state=5,
+    ).fit(X, table)
+
+    votes = make_votes(table)
+    folds = _folds_of(model, X, len(X), 3)
+    q = table.vote_counts() / table.vote_counts().sum(axis=1, keepdims=True)
+    for number in range(3):
+        confusion = crowd.estimate_confusions(votes, q, 5.0)
+        out = np.empty_like(q)
+        for fold in range(3):
+            inside, outside = folds != fold, folds == fold
+            out[outside] = Remembered().fit(X[inside], q[inside]).predict_log_proba(X[outside])
+        part = model.stack_.rounds[number - 1][0] if number else None
+        weight, temperature = (
+            (part.weight, part.temperature) if part else _first(out, votes, confusion)
+        )
+        prior = log_softmax(weight * stack.temper(out, temperature), axis=1)
+        evidence = np.zeros_like(q)
+        for instance, annotator, given in zip(
+            table.instance, table.annotator, table.label, strict=True
+        ):
+            evidence[instance] += np.log(confusion[annotator, :, given])
+        q = np.exp(log_softmax(prior + evidence, axis=1))
+    np.testing.assert_allclose(model.posterior_, q, atol=1e-6)
+
+
+def _folds_of(model, X, n, n_folds):
+    """The folds that the fit drew: its generator draws nothing before them for given members."""
+    from manyhands.training.seeding import draw_seed
+
+    rng = np.random.default_rng(draw_seed(model.random_state))
+    return rng.permutation(np.arange(n) % n_folds)
+
+
+def _first(out, votes, confusion):
+    """Weight and temperature of the first round, which no prediction uses."""
+    likelihood = confusion[votes.annotator, :, votes.response]
+    annotated = stack.Annotated(votes.instance, likelihood)
+    temperature, _ = stack.choose_temperature(out, annotated)
+    return stack.stack_weights(stack.temper(out, temperature)[None], annotated)[0], temperature
+
+
+@pytest.mark.filterwarnings("ignore:the features tell less")
+def test_perfect_annotators_give_the_members_trained_on_gold():
+    X, y = blobs(n=120, spread=1.5)
+    A = np.repeat(y[:, None], 5, axis=1)
+    model = CrowdStackingClassifier(
+        [("ridge", SoftRidge([1.0]))], n_rounds=3, vote_share=0.0, random_state=0
+    ).fit(X, A)
+    np.testing.assert_allclose(model.posterior_, np.eye(3)[y], atol=1e-3)
+    gold = SoftRidge([1.0]).fit(X.astype(np.float32), np.eye(3)[y])
+    for parts in model.stack_.rounds:
+        np.testing.assert_allclose(parts[0].predictor.coef, gold.coef_, atol=1e-3)
+    np.testing.assert_array_equal(model.predict(X), gold.predict_log_proba(X).argmax(axis=1))
+
+
+def test_one_round_is_stacking_on_vote_shares():
+    X, y = blobs()
+    table = make_crowd(y, n_annotators=8, random_state=0)
+    model = CrowdStackingClassifier([("ridge", SoftRidge([0.3]))], n_rounds=1, random_state=0)
+    model.fit(X, table)
+    votes = table.vote_counts()
+    shares = votes / votes.sum(axis=1, keepdims=True)
+    member = SoftRidge([0.3])
+    ((log_proba, predictor),) = member.prepare(X).fit_predict_loo(X, shares)
+    confusion = crowd.estimate_confusions(make_votes(table), shares, 5.0)
+    weight, temperature = _first(log_proba, make_votes(table), confusion)
+    new = stack.temper(predictor.predict_log_proba(X), temperature)
+    expected = np.exp(log_softmax(weight * new, axis=1))
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-4)
+
+
+# -- what users do ---------------------------------------------------------------------------------
+
+
+def test_given_shares_pull_the_posterior(demo):
+    X, table = demo.X_train[:300], demo.annotations[:300]
+    shares = dict.fromkeys(table.classes.tolist(), 0.1) | {0: 0.03, 1: 0.17}
+    wanted = np.array(list(shares.values()))
+    options = {"n_rounds": 2, "random_state": 0}
+    free = CrowdStackingClassifier(class_prior="estimated", **options).fit(X, table)
+    for given in (shares, wanted.tolist()):
+        model = CrowdStackingClassifier(class_prior=given, **options).fit(X, table)
+        away = np.abs(model.class_prior_ - wanted).sum()
+        assert away < 0.4 * np.abs(free.class_prior_ - wanted).sum()
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ({0: 1.0}, "class_prior names"),
+        ([0.5, 0.5], "one nonnegative share"),
+        ([0.5, 0.5, 0.5], "sums to 1.5"),
+        ([0.5, 0.5, 0.0], "share 0"),
+    ],
+)
+def test_unusable_shares_are_refused(prior, message):
+    X, y = blobs()
+    with pytest.raises(AnnotationError, match=message):
+        CrowdStackingClassifier(class_prior=prior).fit(X, y)
+
+
+def test_members_of_all_kinds(tmp_path):
+    X, y = blobs(n=120)
+    table = make_crowd(y, n_annotators=10, random_state=0)
+    members = [
+        ("forest", RandomForestClassifier(10, random_state=0)),
+        ("scaled", make_pipeline(StandardScaler(), RandomForestClassifier(5, random_state=0))),
+        ("ridge", Ridge(), StandardScaler()),
+        ("own", Remembered()),
+        ("exact", SoftRidge()),
+    ]
+    model = CrowdStackingClassifier(members, n_rounds=3, random_state=0).fit(X, table)
+    assert list(model.member_weights_) == [name for name, *_ in members]
+    assert (model.labels_ == y).mean() > 0.9
+    assert model.score(X, y) > 0.9
+    with pytest.raises(AnnotationError, match="without pickle"):
+        model.save(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([], "at least one member"),
+        ([("a", Ridge()), ("a", Ridge())], "own name"),
+        ([Ridge()], "give tuples"),
+        ([("knn", KNeighborsClassifier())], "cannot learn soft targets"),
+        ([("ridge", Ridge)], "is the class Ridge"),
+    ],
+)
+def test_unusable_members_are_refused(members, message):
+    X, y = blobs()
+    with pytest.raises(AnnotationError, match=message):
+        CrowdStackingClassifier(members).fit(X, y)
+
+
+def test_a_scikit_learn_classifier_needs_sample_weights():
+    as_member("forest", RandomForestClassifier())
+    with pytest.raises(AnnotationError, match="sample_weight"):
+        as_member("knn", make_pipeline(StandardScaler(), KNeighborsClassifier()))
+
+
+def test_classes_that_nobody_gave_have_no_probability(tmp_path):
+    X, y = blobs()
+    table = AnnotationTable.from_matrix(np.repeat(2 * y[:, None], 3, axis=1), classes=range(6))
+    model = CrowdStackingClassifier(n_rounds=2, random_state=0).fit(X, table)
+    proba = model.predict_proba(X)
+    assert proba.shape == (90, 6)
+    assert not proba[:, 1::2].any()
+    np.testing.assert_allclose(model.confusion_.sum(axis=2), 1.0)
+    np.testing.assert_array_equal(load(model.save(tmp_path / "model")).predict_proba(X), proba)
+
+
+def test_start_continues_from_another_model(demo):
+    X, table = demo.X_train[:300], demo.annotations[:300]
+    first = CrowdStackingClassifier(n_rounds=3, random_state=0).fit(X, table)
+    again = CrowdStackingClassifier(n_rounds=1, random_state=0).fit(X, table, start=first)
+    fresh = CrowdStackingClassifier(n_rounds=1, random_state=0).fit(X, table)
+    assert again.history_[0]["nll"] < fresh.history_[0]["nll"]
+    other = AnnotationTable.from_matrix(np.eye(300, 3, dtype=int))
+    with pytest.raises(AnnotationError, match="start knows the classes"):
+        CrowdStackingClassifier().fit(X, other, start=first)
+
+
+def test_many_rows_use_landmarks(tmp_path):
+    X, y = blobs(n=1600)
+    table = make_crowd(y, n_annotators=20, random_state=0)
+    model = CrowdStackingClassifier(n_landmarks=60, n_rounds=2, random_state=0).fit(X, table)
+    assert model.score(X, y) > 0.8
+    kept = [getattr(m.view, "steps", [("", None)])[-1][1] for m in model.stack_.members]
+    assert {len(m.landmarks_) for m in kept if hasattr(m, "landmarks_")} == {60}
+    loaded = load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_wide_sparse_features_take_logistic_regression(tmp_path):
+    from scipy.sparse import csr_matrix
+
+    X, y = blobs()
+    wide = csr_matrix(np.hstack([X, np.zeros((len(X), 1200))]))
+    model = CrowdStackingClassifier(n_rounds=3, random_state=0).fit(
+        wide, make_crowd(y, random_state=0)
+    )
+    assert list(model.member_weights_) == ["logistic"]
+    assert model.score(wide, y) > 0.85
+    loaded = load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(wide), model.predict_proba(wide))
+
+
+def test_features_that_tell_nothing_are_named():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=200)
+    table = make_crowd(y, n_annotators=6, random_state=0)
+    with pytest.warns(ModelChoiceWarning, match="parity_"):
+        model = CrowdStackingClassifier(random_state=0).fit(rng.normal(size=(200, 4)), table)
+    assert model.parity_ < 0.7
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        X, y = blobs(n=200, n_classes=2)
+        CrowdStackingClassifier(random_state=0).fit(
+            X, make_crowd(y, n_annotators=6, random_state=0)
+        )
