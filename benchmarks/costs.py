@@ -1,0 +1,362 @@
+"""What training costs: one epoch of every classifier, a round of self-training, NeuCrowd's parts.
+
+Run a part, which writes its section of docs/results/costs.md::
+
+    python benchmarks/costs.py growth
+    MANYHANDS_DATA=... python benchmarks/costs.py self-training
+    OMP_NUM_THREADS=1 python benchmarks/costs.py neucrowd
+
+``growth`` fits every classifier for one epoch per stage with 100,000 instances and 20,000
+annotators. ``self-training`` runs a round on CIFAR-10H's crowd (10,000 images, 2,567 annotators,
+10 classes, few annotations); the cube of predicted annotations would be 257 million numbers, and
+the exit status is 1 if a case takes more than 2 GB. Every case of these two runs in its own process
+with one thread. ``neucrowd`` measures the parts of an epoch at Hotel's size (447 instances, 300
+features) and at Syn1's (800, 1,200), on simulated numbers and with the code that trains: drawing
+the tuplets (an epoch of the paper's code has 60,000 in batches of 256, each the hardest of a pool
+of eight times as many), finding the safe instances, choosing from the pools, and the updates of
+both networks. Figures of one run can be compared with one another; times depend on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import platform
+import pstats
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import manyhands
+from manyhands import AnnotationTable, NeuCrowdClassifier, all_classifiers
+from manyhands.datasets import load_cifar10h, make_crowd
+from manyhands.io import write_atomically
+from manyhands.sampling import TupletSampler
+
+OUT = Path("docs/results/costs.md")
+
+
+def peak_mb() -> float:
+    """Peak resident memory of this process so far, in MB of 10^6 bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
+
+
+def spawn(part: str, case: str, limit: float | None = None) -> dict[str, Any]:
+    """Measure a case in a new process with one thread."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    command = [sys.executable, __file__, part, "--worker", case]
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **threads},
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"not finished after {limit} s"}
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["died"])[-1]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def made_by(part: str, before: str = "") -> str:
+    """Say when a section was made, and by which command."""
+    command = f"{before}python benchmarks/costs.py {part}"
+    return f"Measured on {datetime.now(UTC):%Y-%m-%d} with `{command}`"
+
+
+# -- growth ---------------------------------------------------------------------------------------
+
+N_INSTANCES, N_ANNOTATORS, N_CLASSES, N_FEATURES, PER_INSTANCE = 100_000, 20_000, 10, 64, 5
+BATCH_SIZE = 512
+SETTINGS = {"CrowdInGClassifier": {"annotators_per_instance": 8}}
+"""Parameters without which a method cannot run at this size."""
+SECONDS = 60
+"""Seconds a fit may take."""
+
+
+def fit_one_epoch(name: str) -> dict[str, Any]:
+    """Fit one classifier for one epoch per stage, in this process."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(N_CLASSES, size=N_INSTANCES)
+    X = rng.standard_normal((N_INSTANCES, N_FEATURES), dtype=np.float32)
+    X += rng.standard_normal((N_CLASSES, N_FEATURES), dtype=np.float32)[y]
+    instance = np.repeat(np.arange(N_INSTANCES), PER_INSTANCE)
+    step = np.tile(np.arange(PER_INSTANCE) * (N_ANNOTATORS // PER_INSTANCE), N_INSTANCES)
+    first = np.repeat(rng.integers(N_ANNOTATORS, size=N_INSTANCES), PER_INSTANCE)
+    wrong = rng.random(len(instance)) < 1 / 3
+    label = np.where(wrong, rng.integers(N_CLASSES, size=len(instance)), y[instance])
+    table = AnnotationTable.from_arrays(
+        instance,
+        (first + step) % N_ANNOTATORS,
+        label,
+        n_instances=N_INSTANCES,
+        n_annotators=N_ANNOTATORS,
+        classes=range(N_CLASSES),
+    )
+    cls = dict(all_classifiers())[name]
+    accepted = cls().get_params()
+    options = {"max_epochs": 1, "batch_size": BATCH_SIZE, "random_state": 0, "device": "cpu"}
+    options |= SETTINGS.get(name, {})
+    model = cls(**{key: value for key, value in options.items() if key in accepted})
+    base = peak_mb()
+    cpu, wall = time.process_time(), time.perf_counter()
+    try:
+        model.fit(X, table)
+    except ValueError as error:
+        return {"error": str(error)}
+    return {
+        "cpu": time.process_time() - cpu,
+        "wall": time.perf_counter() - wall,
+        "epoch": sum(row["seconds"] for row in model.history_),
+        "epochs": len(model.history_),
+        "peak": peak_mb(),
+        "base": base,
+    }
+
+
+def growth() -> str:
+    """Measure every classifier."""
+    found = {name: spawn("growth", name, SECONDS) for name, _ in all_classifiers()}
+    dense = N_INSTANCES * N_ANNOTATORS / 1e6
+    lines = [
+        "## One epoch with 20,000 annotators",
+        "",
+        f"{made_by('growth')}, one thread, a process each.",
+        "",
+        f"{N_INSTANCES:,} instances of {N_FEATURES} features, {N_ANNOTATORS:,} annotators, "
+        f"{N_CLASSES} classes, {N_INSTANCES * PER_INSTANCE:,} annotations; batches of "
+        f"{BATCH_SIZE}; defaults otherwise, with `max_epochs=1` (one a phase). "
+        + " ".join(
+            f"`{name}` has {', '.join(f'`{key}={value}`' for key, value in own.items())}."
+            for name, own in SETTINGS.items()
+        )
+        + " One byte for every "
+        f"(instance, annotator) would be {dense:,.0f} MB.",
+        "",
+        "| classifier | epochs | s of training | s of fit | CPU s | peak MB | before fit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, run in found.items():
+        if "error" in run:
+            lines.append(f"| `{name}` | {run['error']} | | | | | |")
+            continue
+        lines.append(
+            f"| `{name}` | {run['epochs']} | {run['epoch']:.1f} | {run['wall']:.1f} | "
+            f"{run['cpu']:.1f} | {run['peak']:,.0f} | {run['base']:,.0f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+# -- self-training ---------------------------------------------------------------------------------
+
+PER_IMAGE = 2
+LIMIT_MB = 2000.0
+SELECTORS = ("DistributionAwareSelector", "ConfidenceSelector", "RandomSelector")
+BASES = ("CrowdLayerClassifier", "TraceRegClassifier", "CoNALClassifier", "DoctorNetClassifier")
+CASES = [("CrowdLayerClassifier", selector) for selector in SELECTORS] + [
+    (base, SELECTORS[0]) for base in BASES[1:]
+]
+
+
+def train_one_round(case: str) -> dict[str, Any]:
+    """Run one round of self-training with a base classifier, in this process."""
+    base, selector = case.split(",")
+    data = load_cifar10h()
+    table = data.annotations
+    order = np.random.default_rng(0).permutation(table.n_annotations)
+    order = order[np.argsort(table.instance[order], kind="stable")]
+    place = np.arange(len(order)) - np.searchsorted(table.instance[order], table.instance[order])
+    table = table.take(np.sort(order[place < PER_IMAGE]))
+    before = peak_mb()
+    model = manyhands.SelfTrainingCrowdClassifier(
+        getattr(manyhands, base)(max_epochs=5, device="cpu"),
+        getattr(manyhands.sampling, selector)(),
+        n_rounds=1,
+        n_select=2000,
+        random_state=0,
+    )
+    started, cpu = time.perf_counter(), time.process_time()
+    model.fit(data.X_train, table)
+    wall, cpu = time.perf_counter() - started, time.process_time() - cpu
+    training = float(model.history_.column("seconds").sum())
+    return {
+        "annotators": int((table.annotations_per_annotator() > 0).sum()),
+        "added": int(model.history_[1]["n_added"]),
+        "training": training,
+        "selecting": wall - training,
+        "cpu": cpu,
+        "before": before,
+        "peak": peak_mb(),
+    }
+
+
+def self_training() -> str:
+    """Measure every case; exit if one takes too much memory, or fails."""
+    found = {case: spawn("self-training", ",".join(case)) for case in CASES}
+    for case, run in found.items():
+        if run.get("peak", np.inf) > LIMIT_MB:
+            sys.exit(f"{case}: {run}; at most {LIMIT_MB:,.0f} MB are allowed")
+    lines = [
+        "## One round of self-training with 2,567 annotators",
+        "",
+        f"{made_by('self-training')}, one thread, a process each.",
+        "",
+        f"CIFAR-10H with {PER_IMAGE} annotations an image (10,000 images, 20,000 annotations, "
+        "2,567 annotators, 10 classes, 256 features); 5 epochs a training, two trainings, 2,000 "
+        "annotations added between them. All predicted annotations at once would be 1,027 MB in "
+        f"single precision. Limit: {LIMIT_MB:,.0f} MB. *Selecting*: predicting every cell, and "
+        "choosing among them. Annotators without any annotation get none.",
+        "",
+        "| around | selector | added | s, training | s, selecting | CPU s | peak MB | before fit |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (base, selector), run in found.items():
+        lines.append(
+            f"| `{base}` | `{selector}` | {run['added']:,.0f} | {run['training']:.1f} | "
+            f"{run['selecting']:.1f} | {run['cpu']:.1f} | {run['peak']:,.0f} | "
+            f"{run['before']:,.0f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+# -- NeuCrowd --------------------------------------------------------------------------------------
+
+SIZES = {"Hotel's size": (447, 300), "Syn1's size": (800, 1200)}
+N_TUPLETS, BATCH = 60_000, 256
+N_CANDIDATES = 8
+N_EPOCHS = 3
+N_UPDATES = 60
+"""Number of updates that are timed, of the 235 in an epoch."""
+
+UPDATE = "update of the embedding, without a sampling network"
+
+
+def profile(n: int, d: int) -> dict[str, float]:
+    """Return the milliseconds that each part takes per update."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=n)
+    X = (rng.normal(size=(n, d)) + 0.2 * y[:, None]).astype(np.float32)
+    table = make_crowd(y, n_annotators=7, annotations_per_instance=7, random_state=0)
+    per_update = N_TUPLETS / BATCH
+    sampler, weights = TupletSampler(y), rng.uniform(0.3, 1, size=n)
+    sampler.draw(1000, rng, weights)
+    drawing = {}
+    for times in (1, N_CANDIDATES):
+        started = time.perf_counter()
+        sampler.draw(times * N_TUPLETS, rng, weights)
+        drawing[times] = 1e3 * (time.perf_counter() - started) / per_update
+    _spent(X, table, False)  # torch loads modules at its first step
+    plain, chosen = _spent(X, table, False), _spent(X, table, True)
+    own = chosen["_learn_hardness"]
+    return {
+        UPDATE: plain["__call__"],
+        "drawing its share of 60,000 tuplets": drawing[1],
+        "drawing eight times as many": drawing[N_CANDIDATES],
+        # The first epoch has no pools.
+        "choosing from the pool: fetching and scoring 8 x 256 candidates": (
+            (chosen["__call__"] - own - plain["__call__"]) * N_EPOCHS / (N_EPOCHS - 1)
+        ),
+        "the sampling network's own update": own,
+        "its share of finding the safe instances, once in 60,000 tuplets": chosen[
+            "_sampling_weights"
+        ]
+        / per_update,
+    }
+
+
+def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
+    """Return the milliseconds per call of the functions in ``classifiers/neucrowd/``."""
+    model: Any = NeuCrowdClassifier(
+        n_tuplets=BATCH * N_UPDATES,
+        n_candidates=N_CANDIDATES,
+        sampling_network=sampling_network,
+        max_epochs=N_EPOCHS,
+        C=0.1,
+        random_state=0,
+    )
+    profiler = cProfile.Profile()
+    profiler.runcall(model.fit, X, table)
+    return {
+        name: 1e3 * total / calls
+        for (file, _, name), (calls, _, _, total, _) in pstats.Stats(profiler).stats.items()
+        if file.endswith(("neucrowd/training.py", "neucrowd/classifier.py"))
+    }
+
+
+def neucrowd() -> str:
+    """Profile both sizes."""
+    torch.set_num_threads(1)
+    found = {name: profile(*size) for name, size in SIZES.items()}
+    names = list(found)
+    lines = [
+        "## Where NeuCrowd's time goes",
+        "",
+        f"{made_by('neucrowd', 'OMP_NUM_THREADS=1 ')}, manyhands "
+        f"{manyhands.__version__}, torch {torch.__version__}, one thread of {platform.machine()}. "
+        "Milliseconds for one update of the embedding (256 tuplets of five, the hardest of a pool "
+        "of 8 x 256), and as a share of the update itself. Choosing is what an update takes more "
+        "with the sampling network than without, but for that network's own update.",
+        "",
+        f"| part | {' | '.join(f'{name}, ms | share' for name in names)} |",
+        "|---" * (1 + 2 * len(names)) + "|",
+    ]
+    for part in next(iter(found.values())):
+        cells = [f"{own[part]:.2f} | {own[part] / own[UPDATE]:.0%}" for own in found.values()]
+        lines.append(f"| {part} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+PARTS: dict[str, Callable[[], str]] = {
+    "growth": growth,
+    "self-training": self_training,
+    "neucrowd": neucrowd,
+}
+WORKERS = {"growth": fit_one_epoch, "self-training": train_one_round}
+
+
+def with_section(page: str, section: str) -> str:
+    """Put a section into a page of sections, in the place of the one with its heading."""
+    title, *sections = page.split("\n## ")
+    heading, own = section.splitlines()[0], section.removeprefix("## ").strip("\n") + "\n"
+    headings = [f"## {each.splitlines()[0]}" for each in sections]
+    if heading in headings:
+        sections[headings.index(heading)] = own
+    else:
+        sections.append(own)
+    return "\n## ".join([title, *(f"{each.rstrip()}\n" for each in sections)])
+
+
+def main() -> None:
+    """Measure a part and write its section; or, in a worker, measure a case."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=list(PARTS))
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        print(json.dumps(WORKERS[arguments.part](arguments.worker)))
+        return
+    page = arguments.out.read_text(encoding="utf-8") if arguments.out.exists() else "# Costs\n"
+    write_atomically(arguments.out, with_section(page, PARTS[arguments.part]()))
+    print(arguments.out)
+
+
+if __name__ == "__main__":
+    main()
