@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +120,7 @@ def main() -> None:
     """Run all methods and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="Markdown file; records go beside it as JSON")
+    parser.add_argument("--out", type=Path, help="Markdown file")
     arguments = parser.parse_args()
     seeds = range(1, arguments.seeds + 1)
     records, sizes = [], {}
@@ -135,7 +134,6 @@ def main() -> None:
         print(table)
         return
     write_atomically(arguments.out, table)
-    write_atomically(arguments.out.with_suffix(".json"), json.dumps(records, indent=1))
 
 
 if __name__ == "__main__":
