@@ -168,6 +168,7 @@ def test_one_member_without_prior_is_cross_fitted_em():
         classifier_weight=1.0,
         class_prior="estimated",
         vote_share=0.0,
+        dependence=0.0,
         n_folds=3,
         random_state=5,
     ).fit(X, table)

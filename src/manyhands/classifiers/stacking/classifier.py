@@ -42,6 +42,7 @@ from manyhands.fitting.reading import (
     take_rows,
 )
 from manyhands.fitting.telling_columns import warn_of_telling_columns
+from manyhands.inference.dependence import DEPENDENCE, dependence_of
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, make_votes
 from manyhands.training.history import History
@@ -97,6 +98,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     vote_share : "auto" or float in [0, 1], default="auto"
         Weight of an instance's vote shares in the targets of the members. "auto": 0 if the stack
         tells more than one more annotator would (``parity_`` above 1), else .5.
+    dependence : float in [0, 1] or "auto", default="auto"
+        Correlation of annotators' mistakes, by which ``posterior_`` counts their evidence; see
+        `manyhands.DawidSkene`. Predictions do not depend on it.
     n_landmarks : int, default=1200
         Landmarks of a kernel, for more than 1,500 instances.
     n_folds : int, default=5
@@ -124,6 +128,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Whether the annotator has annotations.
     class_prior_ : array of shape (n_classes,)
         Class shares of the posterior.
+    dependence_ : float
+        Correlation of annotators' mistakes, as given or estimated.
     prior_shrinkage_ : float
         How far the classes were taken to be equally frequent (:math:`\kappa`), from 0 to 1.
     member_weights_ : dict of str to float
@@ -161,6 +167,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         "crowd_strength": [Interval(Real, 0, None, closed="left")],
         "class_prior": [StrOptions({"auto", "uniform", "estimated"}), dict, "array-like"],
         "vote_share": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both")],
+        "dependence": DEPENDENCE,
         "n_landmarks": [Interval(Integral, 10, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "decision": [str, "array-like"],
@@ -181,6 +188,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     crowd_strength: float = 5.0
     class_prior: Any = "auto"
     vote_share: float | str = "auto"
+    dependence: float | str = "auto"
     n_landmarks: int = 1200
     n_folds: int = 5
     decision: Any = "posterior"
@@ -360,7 +368,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     ) -> None:
         n_classes = table.n_classes
         belief = np.zeros((table.n_instances, n_classes))
-        belief[np.ix_(annotated, seen)] = last.posterior
+        found = dependence_of(self.dependence, rounds.votes, rounds.vote_shares)
+        belief[np.ix_(annotated, seen)] = rounds.read_out(last, found.rho)
         confusion = np.tile(
             (np.eye(n_classes) + 0.1) / (1 + 0.1 * n_classes), (table.n_annotators, 1, 1)
         )
@@ -375,6 +384,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         if len(rest):
             belief[rest] = self.stack_.predict_proba(take_rows(X, rest))
         self.posterior_ = belief
+        self.dependence_ = found.rho
         self.class_prior_ = belief[annotated].mean(axis=0)
         self.prior_shrinkage_ = rounds.shrinkage
         self.parity_, self.vote_share_ = last.parity, last.vote_share

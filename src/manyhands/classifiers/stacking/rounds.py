@@ -27,6 +27,9 @@ from manyhands.classifiers.stacking.stack import (
     stacked,
     temper,
 )
+from manyhands.inference.dependence import exponents
+from manyhands.inference.em import log_likelihoods
+from manyhands.inference.probability import floored_log
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import Votes
 from manyhands.typing import FloatArray
@@ -54,6 +57,10 @@ class Round:
     Attributes
     ----------
     members : list of TemperedMember
+    log_proba : array of shape (n, n_classes)
+        What the stack says of each instance without its own targets.
+    confusion : array of shape (n_annotators, n_classes, n_classes)
+        Confusion matrices of the round.
     posterior : array of shape (n, n_classes)
     log_likelihood : float
         Of an annotation, under the stack's predictions without the instance's own targets; mean.
@@ -65,6 +72,8 @@ class Round:
     """
 
     members: list[TemperedMember]
+    log_proba: FloatArray
+    confusion: FloatArray
     posterior: FloatArray
     log_likelihood: float
     shares: FloatArray
@@ -143,6 +152,8 @@ class Rounds:
                 TemperedMember(predictor, temperature, float(weight))
                 for (predictor, temperature, _), weight in zip(chosen, weights, strict=True)
             ],
+            log_proba,
+            confusion,
             self.posterior,
             float(np.average(evidence, weights=annotated.weight)),
             shares,
@@ -150,6 +161,28 @@ class Rounds:
             telling,
             mix,
         )
+
+    def read_out(self, last: Round, rho: float) -> FloatArray:
+        r"""Posterior of the instances after the last round, each witness counted once.
+
+        :math:`q \propto p \, \prod_r \pi_r[\cdot, a_r]^{\beta} \, e^{v}`, where
+        :math:`\beta = 1 / (1 + (d - 1) \rho)` for d annotators whose mistakes correlate by
+        :math:`\rho` (`manyhands.inference.dependence`). In the rounds the stack counts twice, which
+        makes better targets, and far too sure a posterior.
+
+        Parameters
+        ----------
+        last : Round
+        rho : float
+
+        Returns
+        -------
+        array of shape (n, n_classes)
+        """
+        evidence = log_likelihoods(self.votes, floored_log(last.confusion))
+        joint = last.log_proba + exponents(self.votes, rho)[:, None] * evidence
+        free_shares = softmax(joint, axis=1).mean(axis=0)
+        return posterior_with_shares(joint, self._wanted_shares(free_shares))
 
     def confusion(self) -> FloatArray:
         """Confusion matrices under the present posterior, (n_annotators, n_classes, n_classes)."""

@@ -47,7 +47,14 @@ PARTS: dict[type[Any], tuple[str, ...]] = {
 BY_NAME = {kind.__name__: kind for kind in PARTS}
 
 FITTED = ("posterior_", "confusion_", "pooled_confusion_", "heard_", "class_prior_")
-PLAIN = ("prior_shrinkage_", "parity_", "vote_share_", "member_weights_", "member_temperatures_")
+PLAIN = (
+    "dependence_",
+    "prior_shrinkage_",
+    "parity_",
+    "vote_share_",
+    "member_weights_",
+    "member_temperatures_",
+)
 
 
 class _Arrays(dict[str, AnyArray]):
