@@ -1,7 +1,7 @@
 """Render a summary as one HTML file; the text is in the templates.
 
-A section consists of a key of the summary, an entry of `SECTIONS`, and a template with that name, or,
-if it is short, a macro of that name in ``_sections.html``.
+A section consists of a key of the summary, an entry of `SECTIONS`, and a template with that name;
+or, if it is short, a macro of that name in ``_sections.html``.
 """
 
 from __future__ import annotations
