@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 ROWS = {
     "chu2021": 356,
-    "crowd_models": 184,
+    "crowd_models": 190,
     "crowding2021": 127,
     "dasc2023": 288,
     "iced2022": 347,
@@ -168,6 +168,8 @@ ABSENT = {("Sentiment", "Personal (CPC)"), ("Sentiment", "NeuCrowd")}
 SUBSAMPLED = {("Sentiment", "CrowdInG"), ("Product", "CrowdInG")}
 MINUTES = {*SUBSAMPLED, ("Sentiment", "Cross-fitted EM"), ("Sentiment", "Triplets")}
 OTHER_OPTIMISERS = {"Raykar", "Personal (CPC)", "Cross-fitted EM", "Triplets", "NeuCrowd"}
+NO_NETWORK = {"Crowd-calibrated stacking"}
+"""No protocol applies, and no epoch is chosen."""
 OWN = {
     "init_scale",
     "connection",
@@ -209,7 +211,8 @@ class TestAllClassifiers:
             assert ("one seed: a run takes minutes" in row.deviations) == (
                 (row.column, row.label) in MINUTES
             )
-            assert row.holdout == (None if "gold" in row.id else 0.1), row.id
+            no_epochs = "gold" in row.id or row.label in NO_NETWORK
+            assert row.holdout == (None if no_epochs else 0.1), row.id
             assert row.device == "cpu"
 
     @pytest.mark.parametrize("name", ["labelme", "music"])
@@ -229,7 +232,10 @@ class TestAllClassifiers:
         for column in SETS:
             protocols = []
             for label in (
-                {row.label for row in mine} - OTHER_OPTIMISERS - {"SoftProb", "MV+LR", "DS+LR"}
+                {row.label for row in mine}
+                - OTHER_OPTIMISERS
+                - NO_NETWORK
+                - {"SoftProb", "MV+LR", "DS+LR"}
             ):
                 own = dict(params[column, label])
                 subsampled = (column, label) in SUBSAMPLED
@@ -266,6 +272,11 @@ class TestAllClassifiers:
             aggregator = own.pop("aggregator")
             assert aggregator["params"]["dependence"] == 0  # As when the rows were run.
             assert own == {"scaling": scaling, **network}
+
+    def test_without_a_network_there_are_the_methods_own_defaults(self, mine):
+        params = params_of(mine)
+        assert {column for column, label in params if label in NO_NETWORK} == {*SETS}
+        assert all(not own for (_, label), own in params.items() if label in NO_NETWORK)
 
     @pytest.mark.data
     @pytest.mark.parametrize("row", ["colposcopy_majority_vote_regression", "reports_gold"])
