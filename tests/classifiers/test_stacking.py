@@ -236,7 +236,7 @@ def test_one_round_is_stacking_on_vote_shares():
     member = SoftRidge([0.3])
     ((log_proba, predictor),) = member.prepare(X).fit_predict_loo(X, shares)
     confusion = crowd.estimate_confusions(make_votes(table), shares, 5.0)
-    weight, temperature = _first(log_proba, make_votes(table), confusion)
+    weight, temperature = _first(log_proba[:], make_votes(table), confusion)
     new = stack.temper(predictor.predict_log_proba(X), temperature)
     expected = np.exp(log_softmax(weight * new, axis=1))
     np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-4)

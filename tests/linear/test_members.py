@@ -34,7 +34,9 @@ def test_kernel_ridge_leaves_one_out(kernel):
             rest = np.arange(len(X)) != i
             dual = np.linalg.solve(K[np.ix_(rest, rest)] + strength * np.eye(39), T[rest] - 1 / 3)
             value = K[i, rest] @ dual + 1 / 3
-            np.testing.assert_allclose(np.exp(log_proba[i]), np.maximum(value, 0.01), atol=1e-6)
+            np.testing.assert_allclose(
+                np.exp(log_proba[i : i + 1][0]), np.maximum(value, 0.01), atol=1e-6
+            )
 
 
 def test_a_kernel_without_whitening_predicts_the_same():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from scipy.linalg import eigh
@@ -43,6 +43,50 @@ class RidgeValues(BaseEstimator):
         return log_of_values(X @ self.coef.astype(X.dtype, copy=False))
 
 
+class LeftOut:
+    """Leave-one-out log probabilities, computed for the rows that are asked for.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), or `Streamed`
+    centred : array of shape (n, n_classes)
+        Soft targets minus 1 / n_classes.
+    coef : array of shape (d, n_classes)
+    leverage : array of shape (n,)
+    """
+
+    def __init__(self, X: Any, centred: FloatArray, coef: FloatArray, leverage: FloatArray) -> None:
+        self.X, self.centred, self.coef, self.leverage = X, centred, coef, leverage
+
+    def __getitem__(self, rows: Any) -> FloatArray:
+        """Log probabilities of rows (a slice or integers), shape (m, n_classes)."""
+        own = self.leverage[rows, None]
+        fitted = self.X[rows] @ self.coef.astype(self.X.dtype, copy=False)
+        return log_of_values((fitted - own * self.centred[rows]) / np.maximum(1 - own, LEAST_ROOM))
+
+
+class Streamed:
+    """Features of shape (n, d) that a fitted view computes whenever rows are asked for.
+
+    Parameters
+    ----------
+    X : array of shape (n, ...)
+    view : fitted transformer
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, X: Any, view: Any) -> None:
+        self.X, self.view = X, view
+        self.shape = (len(X), self[:1].shape[1])
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __getitem__(self, rows: Any) -> FloatArray:
+        return cast(FloatArray, self.view.transform(self.X[rows]).astype(self.dtype, copy=False))
+
+
 class SoftRidge(BaseEstimator):
     r"""Ridge regression on class probabilities, with exact leave-one-out predictions.
 
@@ -50,7 +94,8 @@ class SoftRidge(BaseEstimator):
     fitted values are :math:`F = U \mathrm{diag}(w / (w + \lambda)) U^\top Y`, the leverages
     :math:`h_i = \sum_j U_{ij}^2 w_j / (w_j + \lambda)`, and the values without an instance's own
     target :math:`(F_i - h_i Y_i) / (1 - h_i)`. With the features of a
-    `manyhands.linear.kernels.KernelMap` this is kernel ridge regression.
+    `manyhands.linear.kernels.KernelMap` this is kernel ridge regression. Features are read batch by
+    batch, so they may be `Streamed`.
 
     Parameters
     ----------
@@ -65,7 +110,7 @@ class SoftRidge(BaseEstimator):
     def __init__(self, strengths: Sequence[float] = STRENGTHS) -> None:
         self.strengths = strengths
 
-    def prepare(self, X: FloatArray) -> Self:
+    def prepare(self, X: Any) -> Self:
         """Decompose features of shape (n, d) once, for all targets to come."""
         values, vectors = eigh(_gram(X))
         kept = values > RELATIVE_RANK * values[-1]
@@ -89,24 +134,23 @@ class SoftRidge(BaseEstimator):
         check_is_fitted(self, "coef_")
         return RidgeValues(self.coef_).predict_log_proba(X)
 
-    def fit_predict_loo(self, X: FloatArray, T: FloatArray) -> list[tuple[FloatArray, RidgeValues]]:
-        """Leave-one-out log probabilities (n, n_classes), and a regression, for each strength.
+    def fit_predict_loo(self, X: Any, T: FloatArray) -> list[tuple[LeftOut, RidgeValues]]:
+        """Leave-one-out log probabilities, and a regression, for each strength.
 
         `prepare` must have been given the same X.
         """
         centred = T - 1.0 / T.shape[1]
-        options = []
-        for coef, leverage in zip(self._coefs(X, T), self.leverages_.T, strict=True):
-            own = leverage[:, None]
-            left_out = (X @ coef.astype(X.dtype, copy=False) - own * centred) / np.maximum(
-                1.0 - own, 1e-6
-            )
-            options.append((log_of_values(left_out), RidgeValues(coef)))
-        return options
+        return [
+            (LeftOut(X, centred, coef, leverage), RidgeValues(coef))
+            for coef, leverage in zip(self._coefs(X, T), self.leverages_.T, strict=True)
+        ]
 
-    def _coefs(self, X: FloatArray, T: FloatArray) -> list[FloatArray]:
+    def _coefs(self, X: Any, T: FloatArray) -> list[FloatArray]:
         centred = (T - 1.0 / T.shape[1]).astype(X.dtype, copy=False)
-        projected = self.vectors_.T @ (X.T @ centred).astype(np.float64)
+        product = np.zeros((X.shape[1], T.shape[1]))
+        for rows in gen_batches(len(X), BATCH):
+            product += X[rows].T @ centred[rows]
+        projected = self.vectors_.T @ product
         return [
             np.ascontiguousarray(self.vectors_ @ (projected / (self.values_ + strength)[:, None]))
             for strength in self.strengths
@@ -119,9 +163,10 @@ def log_of_values(values: FloatArray) -> FloatArray:
     return cast(FloatArray, np.log(raised, dtype=np.float64))
 
 
-def _gram(X: FloatArray) -> FloatArray:
+def _gram(X: Any) -> FloatArray:
     """X'X in double precision, added up over batches."""
     total = np.zeros((X.shape[1], X.shape[1]))
     for rows in gen_batches(len(X), BATCH):
-        total += X[rows].T @ X[rows]
+        part = X[rows]
+        total += part.T @ part
     return total

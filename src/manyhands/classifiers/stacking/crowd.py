@@ -78,15 +78,14 @@ def posterior_with_shares(joint: FloatArray, shares: FloatArray | None) -> Float
     """
     top = joint.max(axis=1, keepdims=True)
     joint = np.exp(joint - top)
-    posterior = joint / joint.sum(axis=1, keepdims=True)
-    if shares is None:
-        return cast(FloatArray, posterior)
-    log_shift, wanted = np.zeros(joint.shape[1]), floored_log(shares)
-    for _ in range(SHIFT_STEPS):
-        log_shift -= SHIFT_RATE * (floored_log(posterior.mean(axis=0)) - wanted)
-        posterior = joint * np.exp(log_shift - log_shift.max())
-        posterior /= posterior.sum(axis=1, keepdims=True)
-    return cast(FloatArray, posterior)
+    if shares is not None:
+        log_shift, wanted = np.zeros(joint.shape[1]), floored_log(shares)
+        for _ in range(SHIFT_STEPS):
+            shift = np.exp(log_shift - log_shift.max())
+            mean = shift * ((1 / (joint @ shift)) @ joint) / len(joint)
+            log_shift -= SHIFT_RATE * (floored_log(mean) - wanted)
+        joint *= np.exp(log_shift - log_shift.max())
+    return cast(FloatArray, joint / joint.sum(axis=1, keepdims=True))
 
 
 def joint_log_proba(

@@ -12,7 +12,8 @@ probabilities of new rows are averaged. Three methods are optional:
   ``fit`` gets. It keeps what needs no targets;
 - ``fit_predict_loo(X, T)``: a list of options, each a tuple of log probabilities of the rows
   without their own target, and a fitted predictor with ``predict_log_proba``. It replaces the
-  folds. ``prepare`` then gets all rows;
+  folds. ``prepare`` then gets all rows. The log probabilities are an array, or an object that
+  computes those of the rows (a slice or integers) that it is indexed with;
 - ``variants()``: a list of unfitted copies that differ in a parameter.
 
 Of several options or variants, each round keeps the one under which the annotations are most
@@ -46,9 +47,13 @@ LEAST_LOG_PROBA = float(np.log(1e-6))
 
 
 class Option(NamedTuple):
-    """One way to fit a member: what it says of each training row, and a predictor of new rows."""
+    """One way to fit a member: what it says of each training row, and a predictor of new rows.
 
-    log_proba: FloatArray
+    The log probabilities, shape (n, n_classes), are an array, or an object that computes those of
+    the rows that it is indexed with.
+    """
+
+    log_proba: Any
     predictor: Any
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.utils import gen_batches
 
 from manyhands.classifiers.stacking.crowd import (
     class_shares_of_votes,
@@ -36,6 +37,9 @@ from manyhands.typing import FloatArray
 
 ROWS_FOR_CALIBRATION = 20_000
 """Random instances whose annotations decide temperatures and weights."""
+
+BATCH = 8192
+"""Instances whose members are combined at once."""
 
 VOTE_SHARE = 0.5
 """Weight of the vote shares in the targets, where annotators know more than the features tell."""
@@ -119,12 +123,12 @@ class Rounds:
         self.shrinkage = {"uniform": 1.0, "estimated": 0.0}.get(
             str(settings.class_prior), prior_shrinkage(class_shares_of_votes(votes))
         )
-        n, kept = votes.n_instances, np.ones(votes.n_annotations, dtype=bool)
+        n = votes.n_instances
+        self.judged: Any = slice(None)
+        self.judges = votes
         if n > ROWS_FOR_CALIBRATION:
-            drawn = np.zeros(n, dtype=bool)
-            drawn[rng.permutation(n)[:ROWS_FOR_CALIBRATION]] = True
-            kept = drawn[votes.instance]
-        self.for_calibration = np.flatnonzero(kept)
+            self.judged = np.sort(rng.permutation(n)[:ROWS_FOR_CALIBRATION])
+            self.judges = votes.select(self.judged)
 
     def run(self) -> Round:
         """Run one round; ``posterior`` is then the one it found."""
@@ -133,10 +137,11 @@ class Rounds:
         mix = self.next_vote_share
         targets = (1 - mix) * self.posterior + mix * self.vote_shares
         annotated = self._annotated(confusion)
-        chosen = [_choose(member.options(targets), annotated) for member in self.members]
-        log_probas = np.stack([tempered for _, _, tempered in chosen])
-        weights = stack_weights(log_probas, annotated)
-        log_proba = stacked(log_probas, weights)
+        chosen = [
+            _choose(member.options(targets), self.judged, annotated) for member in self.members
+        ]
+        weights = stack_weights(np.stack([part.judged for part in chosen]), annotated)
+        log_proba = _stacked(chosen, weights, targets.shape)
         joint = joint_log_proba(votes, log_proba, confusion, settings.classifier_weight)
         free_shares = softmax(joint, axis=1).mean(axis=0)
         self.posterior = posterior_with_shares(joint, self._wanted_shares(free_shares))
@@ -145,12 +150,16 @@ class Rounds:
         telling = parity(votes, log_proba.argmax(axis=1), competence)
         self.next_vote_share = self._vote_share(telling)
         evidence = np.log(
-            np.einsum("ac,ac->a", np.exp(log_proba)[annotated.instance], annotated.likelihood)
+            np.einsum(
+                "ac,ac->a",
+                np.exp(log_proba[self.judged])[annotated.instance],
+                annotated.likelihood,
+            )
         )
         return Round(
             [
-                TemperedMember(predictor, temperature, float(weight))
-                for (predictor, temperature, _), weight in zip(chosen, weights, strict=True)
+                TemperedMember(part.option.predictor, part.temperature, float(weight))
+                for part, weight in zip(chosen, weights, strict=True)
             ],
             log_proba,
             confusion,
@@ -189,10 +198,9 @@ class Rounds:
         return estimate_confusions(self.votes, self.posterior, self.settings.crowd_strength)
 
     def _annotated(self, confusion: FloatArray) -> Annotated:
-        votes, rows = self.votes, self.for_calibration
-        weight = None if votes.weight is None else votes.weight[rows]
-        likelihood = confusion[votes.annotator[rows], :, votes.response[rows]]
-        return Annotated(votes.instance[rows], likelihood, weight)
+        votes = self.judges
+        likelihood = confusion[votes.annotator, :, votes.response]
+        return Annotated(votes.instance, likelihood, votes.weight)
 
     def _wanted_shares(self, free: FloatArray) -> FloatArray | None:
         """Class shares that the posterior must have; None if it may have any."""
@@ -209,9 +217,35 @@ class Rounds:
         return given
 
 
-def _choose(options: list[Option], annotated: Annotated) -> tuple[Any, float, FloatArray]:
-    """Predictor, temperature and tempered log probabilities of the most likely option."""
-    found = [choose_temperature(option.log_proba, annotated) for option in options]
+class Chosen(NamedTuple):
+    """A member's most likely option.
+
+    Attributes
+    ----------
+    option : Option
+    temperature : float
+    judged : array of shape (m, n_classes)
+        Its tempered log probabilities of the instances that decide temperatures and weights.
+    """
+
+    option: Option
+    temperature: float
+    judged: FloatArray
+
+
+def _choose(options: list[Option], judged: Any, annotated: Annotated) -> Chosen:
+    """Find the option, and its temperature, under which the annotations are most likely."""
+    shown = [option.log_proba[judged] for option in options]
+    found = [choose_temperature(log_proba, annotated) for log_proba in shown]
     best = max(range(len(options)), key=lambda place: found[place][1])
     temperature = found[best][0]
-    return options[best].predictor, temperature, temper(options[best].log_proba, temperature)
+    return Chosen(options[best], temperature, temper(shown[best], temperature))
+
+
+def _stacked(chosen: list[Chosen], weights: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Log probabilities of all instances under the stack, shape (n, n_classes)."""
+    log_proba = np.empty(shape)
+    for rows in gen_batches(shape[0], BATCH):
+        parts = [temper(part.option.log_proba[rows], part.temperature) for part in chosen]
+        log_proba[rows] = stacked(np.stack(parts), weights)
+    return log_proba

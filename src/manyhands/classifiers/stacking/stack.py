@@ -51,15 +51,11 @@ class Annotated(NamedTuple):
 
 def temper(log_proba: FloatArray, temperature: float) -> FloatArray:
     """Log of softmax(temperature * log(P + 1e-4)) + 1e-4, the input of the stack; same shape."""
-    return cast(FloatArray, np.log(_tempered(_floored(log_proba), temperature) + FLOOR))
+    return cast(FloatArray, np.log(softmax(temperature * _floored(log_proba), axis=1) + FLOOR))
 
 
 def _floored(log_proba: FloatArray) -> FloatArray:
     return cast(FloatArray, np.log(np.exp(log_softmax(log_proba, axis=1)) + FLOOR))
-
-
-def _tempered(floored: FloatArray, temperature: float) -> FloatArray:
-    return softmax(temperature * floored, axis=1)
 
 
 def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[float, float]:
@@ -74,10 +70,13 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
     annotated : Annotated
     """
     floored = _floored(log_proba)
+    floored -= floored.max(axis=1, keepdims=True)
+    ones = np.ones(floored.shape[1])
 
     def likelihood(temperature: float) -> float:
-        proba = _tempered(floored, temperature)[annotated.instance]
-        evidence = np.log(np.einsum("ac,ac->a", proba, annotated.likelihood))
+        powers = np.exp(temperature * floored)
+        given = np.einsum("ac,ac->a", powers[annotated.instance], annotated.likelihood)
+        evidence = np.log(given / (powers @ ones)[annotated.instance])
         return float(np.average(evidence, weights=annotated.weight))
 
     tried = {temperature: likelihood(temperature) for temperature in TEMPERATURES}
