@@ -369,6 +369,14 @@ def test_epochs_are_those_of_shorter_trainings(problem, tmp_path):
     assert cross_predict(model, X, table, cv=3, folder=tmp_path).epochs is None
 
 
+@pytest.mark.parametrize("decision", ["balanced", "posterior"])
+def test_epochs_are_most_probable_classes_whatever_is_decided(decision, problem):
+    X, table = problem
+    model = AggregatedClassifier(DawidSkene(), **QUICK, decision=decision)
+    found = cross_predict(model, X, table, cv=2, return_epochs=True)
+    np.testing.assert_array_equal(found.epochs[-1], found.proba.argmax(axis=1))
+
+
 @pytest.mark.parametrize(
     "model",
     [

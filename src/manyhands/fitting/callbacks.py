@@ -116,7 +116,8 @@ def _watchers(model: Any, fit: Fit[Any, Any]) -> list[Callback]:
     followed = fit.watch.followed
     if followed is not None:
         features = Features(read_features(model, followed.X, reset=False), fit.features.device)
-        watchers.append(Monitor(Follower(followed, make_predictor(model, fit, features))))
+        predictor = Predictor(fit.module, features, PREDICT_BATCH)
+        watchers.append(Monitor(Follower(followed, predictor)))
     return watchers
 
 

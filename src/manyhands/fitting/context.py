@@ -27,8 +27,8 @@ class Followed:
     ----------
     X : as in ``predict``
     codes : list of integer arrays of shape (n,)
-        Filled by the fit: the predicted class codes after each epoch, of every stage and of every
-        network that the fit trains.
+        Filled by the fit: codes of the most probable classes (whatever ``decision`` says) after
+        each epoch, of every stage and of every network that the fit trains.
     """
 
     X: Any

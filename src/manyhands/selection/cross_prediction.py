@@ -44,9 +44,9 @@ class CrossPrediction(NamedTuple):
     estimators : list of n_folds fitted estimators, or None
         The models of the folds, if they were asked for.
     epochs : integer array of shape (n_epochs, n_instances), or None
-        The predicted classes (codes of the table's classes) after every epoch, if they were asked
-        for and the estimator is one network trained in one stage. Folds that were trained for more
-        epochs than others are cut at the end.
+        The most probable classes (codes of the table's classes) after every epoch, if they were
+        asked for and the estimator is one network trained in one stage. Folds that were trained
+        for more epochs than others are cut at the end.
     seconds : float
         Time spent on training and predicting, summed over the folds, those of an earlier call
         included.
