@@ -58,11 +58,21 @@ def test_confusions_borrow_from_the_crowd():
 
 
 def test_kappa():
-    assert crowd.prior_shrinkage(np.full(4, 0.25)) == 1.0
+    many = 10**12
+    assert crowd.prior_shrinkage(np.full(4, 0.25), many) == 1.0
     # var = .01, x = 4 * .01 / 1.
-    x = 4 * 0.01
-    assert crowd.prior_shrinkage(np.array([0.4, 0.6])) == pytest.approx(1 / (1 + (x / 0.011) ** 2))
-    assert crowd.prior_shrinkage(np.array([1.0, 0.0, 0.0])) == pytest.approx(1 / (1 + 0.011**-2))
+    expected = 1 / (1 + (0.04 / 0.011) ** 2)
+    assert crowd.prior_shrinkage(np.array([0.4, 0.6]), many) == pytest.approx(expected)
+    expected = 1 / (1 + ((0.04 - 0.01) / 0.011) ** 2)
+    assert crowd.prior_shrinkage(np.array([0.4, 0.6]), 100) == pytest.approx(expected)
+    one_class = crowd.prior_shrinkage(np.array([1.0, 0.0, 0.0]), many)
+    assert one_class == pytest.approx(1 / (1 + 0.011**-2))
+
+
+def test_equal_classes_differ_by_one_nth_in_a_sample():
+    rng = np.random.default_rng(0)
+    shares = rng.multinomial(50, np.full(5, 0.2), size=20_000) / 50
+    assert (25 * shares.var(axis=1) / 4).mean() == pytest.approx(1 / 50, rel=0.02)
 
 
 def test_posterior_has_the_wanted_shares():

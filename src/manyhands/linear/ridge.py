@@ -15,8 +15,8 @@ from manyhands.typing import FloatArray
 
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)
 
-LEAST_VALUE = 0.01
-"""A regression's value is no probability; lower ones count as this."""
+LEAST_VALUE, LEAST_SHARE = 0.01, 0.1
+"""A regression's value is no probability; lower ones count as .01, or a tenth of 1 / n_classes."""
 
 RELATIVE_RANK = 1e-9
 """Directions with a smaller share of the largest eigenvalue carry nothing."""
@@ -39,7 +39,7 @@ class RidgeValues(BaseEstimator):
         self.coef = coef
 
     def predict_log_proba(self, X: FloatArray) -> FloatArray:
-        """Log of max(x'coef + 1 / n_classes, .01), shape (n, n_classes)."""
+        """Log class probabilities, see `log_of_values`; shape (n, n_classes)."""
         return log_of_values(X @ self.coef.astype(X.dtype, copy=False))
 
 
@@ -158,8 +158,9 @@ class SoftRidge(BaseEstimator):
 
 
 def log_of_values(values: FloatArray) -> FloatArray:
-    """Log of max(value + 1 / n_classes, .01), in double precision."""
-    raised = np.maximum(values + 1.0 / values.shape[1], LEAST_VALUE)
+    """Log of max(value + 1 / n_classes, floor), in double precision; see `LEAST_VALUE`."""
+    even = 1.0 / values.shape[1]
+    raised = np.maximum(values + even, min(LEAST_VALUE, LEAST_SHARE * even))
     return cast(FloatArray, np.log(raised, dtype=np.float64))
 
 

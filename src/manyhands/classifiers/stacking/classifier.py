@@ -5,7 +5,7 @@ The recipe is the library's own (docs/methods/crowd_stacking.md). Nothing in it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from pathlib import Path
@@ -174,6 +174,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+    # No published protocol is about it.
+    _protocol_parameters: ClassVar[Sequence[str]] = ()
     _crowd_check_exemptions: ClassVar[Mapping[str, str]] = {
         "check_user_network": "it has no backbone",
         "check_class_balance": "class shares are set by class_prior",

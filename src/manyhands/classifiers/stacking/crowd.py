@@ -30,7 +30,8 @@ def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) ->
 
     With :math:`N_r[c, l]` annotator r's annotations l counted against the posterior of class c,
     :math:`G = \mathrm{rownorm}(\sum_r N_r + .1 + I)` and
-    :math:`\pi_r = \mathrm{rownorm}(N_r + s G)`.
+    :math:`\pi_r = \mathrm{rownorm}(N_r + s G)`. With more than ten classes, 1 / n_classes replaces
+    .1.
 
     Parameters
     ----------
@@ -49,22 +50,27 @@ def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) ->
 
 def crowd_confusion(counts: FloatArray) -> FloatArray:
     """Confusion matrix G of the crowd; a class of which nothing is known is named rightly."""
-    return normalise_rows(counts.sum(axis=0) + 0.1 + np.eye(counts.shape[1]))
+    n_classes = counts.shape[1]
+    return normalise_rows(counts.sum(axis=0) + min(0.1, 1 / n_classes) + np.eye(n_classes))
 
 
-def prior_shrinkage(shares: FloatArray) -> float:
+def prior_shrinkage(shares: FloatArray, n_instances: int) -> float:
     r"""How far classes are taken to be equally frequent: :math:`\kappa = 1 / (1 + (x / x_0)^2)`.
 
-    :math:`x = C^2 \mathrm{var}(\text{shares}) / (C - 1)` is 0 for equal shares and 1 if all votes
-    name one class.
+    :math:`x = C^2 \mathrm{var}(\text{shares}) / (C - 1) - 1 / n`, and at least 0. The first term is
+    1 if all votes name one class. Of n instances of equally frequent classes it is 1 / n on
+    average, which is taken off.
 
     Parameters
     ----------
     shares : array of shape (n_classes,)
         Shares of the classes in the votes.
+    n_instances : int
+        The n above.
     """
     n_classes = len(shares)
     spread = n_classes**2 * float(np.var(shares)) / (n_classes - 1)
+    spread = max(spread - 1.0 / n_instances, 0.0)
     return 1.0 / (1.0 + (spread / PRIOR_SCALE) ** 2)
 
 

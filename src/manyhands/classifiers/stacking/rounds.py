@@ -121,7 +121,8 @@ class Rounds:
         self.posterior = self.vote_shares if start is None else start
         self.next_vote_share = 0.0
         self.shrinkage = {"uniform": 1.0, "estimated": 0.0}.get(
-            str(settings.class_prior), prior_shrinkage(class_shares_of_votes(votes))
+            str(settings.class_prior),
+            prior_shrinkage(class_shares_of_votes(votes), votes.n_instances),
         )
         n = votes.n_instances
         self.judged: Any = slice(None)
