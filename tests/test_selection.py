@@ -1,5 +1,7 @@
 """Out-of-fold prediction: who is left out together, the same result however it is run, resuming."""
 
+from functools import wraps
+
 import joblib
 import numpy as np
 import pytest
@@ -21,14 +23,16 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
+from manyhands.fitting import length
 from manyhands.metrics import (
     accuracy,
     corrected_vote_agreement,
     vote_agreement,
     vote_information,
 )
+from manyhands.registry import all_classifiers
 from manyhands.selection import deal_instances, instance_units, selecting
-from manyhands.selection.criteria import GOLD_TO_SETTLE, guarded_epoch
+from manyhands.selection.criteria import GOLD_TO_SETTLE, earliest_epoch, guarded_epoch
 
 QUICK = {"max_epochs": 2, "backbone": "linear", "device": "cpu"}
 
@@ -610,6 +614,102 @@ def test_a_candidate_that_overtrains_is_stopped_early(monkeypatch, problem):
     whole = cross_predict(model, X, table, cv=2)
     np.testing.assert_array_equal(kept.oof_proba_, whole.proba)
     assert select({"a": model}, X, table, cv=2, epochs="last").table_[0].epoch is None
+
+
+def test_a_fold_is_rated_after_the_epoch_that_the_others_choose():
+    # All annotations say 1. Fold 0 is right after the first epoch only, fold 1 after the second.
+    table = AnnotationTable.from_matrix(np.ones((8, 2), dtype=int), classes=[0, 1])
+    folds = np.repeat([0, 1], 4)
+    epochs = np.array([[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1]])
+    epoch, codes = earliest_epoch(epochs, folds, table)
+    assert epoch == 1  # As good as the second.
+    np.testing.assert_array_equal(codes, np.zeros(8))
+    agreed = np.array([[0, 1, 1, 1, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]])
+    epoch, codes = earliest_epoch(agreed, folds, table)
+    assert epoch == 2
+    np.testing.assert_array_equal(codes, np.ones(8))
+
+
+@pytest.fixture
+def short_auto(monkeypatch):
+    """``max_epochs="auto"`` means 4 epochs at most, and is looked for in small sets, too."""
+    for name, value in {"PILOT_STEPS": 4, "LEAST_EPOCHS": 4, "FEWEST": 9}.items():
+        monkeypatch.setattr(length, name, value)
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_auto_is_found_once_by_the_predictions_of_all_folds(problem, short_auto, monkeypatch):
+    X, table = problem
+    model = CrowdLayerClassifier(backbone="linear", device="cpu")
+    long = cross_predict(clone(model).set_params(max_epochs=4), X, table, cv=2, return_epochs=True)
+    fits = []
+    trained = CrowdLayerClassifier.fit
+
+    def second(epochs, folds, given):
+        if not fits[2:]:
+            np.testing.assert_array_equal(epochs, long.epochs)
+            np.testing.assert_array_equal(folds, long.folds)
+        return 2, epochs[2]
+
+    @wraps(trained)
+    def counted(self, *args, **options):
+        fits.append((self.lr, self.max_epochs))
+        return trained(self, *args, **options)
+
+    monkeypatch.setattr(selecting, "earliest_epoch", second)
+    monkeypatch.setattr(CrowdLayerClassifier, "fit", counted)
+    pool = {"good": model, "bad": clone(model).set_params(lr=1e-9)}
+    found = select(pool, X, table, cv=2)
+    assert found.best_ == "good"
+    # Fewer epochs are only run for the best, when it is known.
+    assert fits == [(1e-3, 4)] * 2 + [(1e-9, 4)] * 2 + [(1e-3, 2)] * 2
+    assert [row.epoch for row in found.table_] == [2, 2]
+    short = cross_predict(clone(model).set_params(max_epochs=2), X, table, cv=2)
+    np.testing.assert_array_equal(found.oof_proba_, short.proba)
+    rated = vote_agreement(table.classes[long.epochs[2]], table)
+    assert found.table_[0].agreement == rated
+    assert [member.n_epochs_ for member in found.estimator_.estimators_] == [2, 2]
+    assert select({"good": model}, X, table, cv=2, refit=True).estimator_.n_epochs_ == 2
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_the_last_epoch_that_auto_looks_at_is_not_trained_again(problem, short_auto, monkeypatch):
+    X, table = problem
+    monkeypatch.setattr(selecting, "earliest_epoch", lambda epochs, *_: (4, epochs[3]))
+    calls = []
+    plain = selecting.cross_predict
+    monkeypatch.setattr(
+        selecting, "cross_predict", lambda *a, **k: calls.append(a) or plain(*a, **k)
+    )
+    model = CrowdLayerClassifier(backbone="linear", device="cpu")
+    assert select({"one": model}, X, table, cv=2).table_[0].epoch == 4
+    assert len(calls) == 1
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+@pytest.mark.parametrize("options", [{"epochs": "last"}, {"fewest": 1000}])
+def test_auto_is_left_to_every_fold(problem, short_auto, monkeypatch, options):
+    X, table = problem
+    monkeypatch.setattr(length, "FEWEST", options.pop("fewest", 9))
+    monkeypatch.setattr(
+        selecting, "earliest_epoch", lambda *_: pytest.fail("a number was looked for")
+    )
+    model = CrowdLayerClassifier(backbone="linear", device="cpu")
+    found = select({"one": model}, X, table, cv=2, **options)
+    assert found.table_[0].epoch is None
+    np.testing.assert_array_equal(found.oof_proba_, cross_predict(model, X, table, cv=2).proba)
+
+
+AUTOMATIC = [cls for _, cls in all_classifiers() if getattr(cls(), "max_epochs", 0) == length.AUTO]
+
+
+@pytest.mark.parametrize("cls", AUTOMATIC)
+def test_what_trains_once_has_epochs_to_choose_from_and_nothing_else(cls, problem, short_auto):
+    model = cls(device="cpu")
+    n_epochs = length.longest(model, 100)
+    model.set_params(max_epochs=1)
+    found = cross_predict(model, *problem, cv=2, return_epochs=True)
+    assert (found.epochs is None) == (n_epochs is None)
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")

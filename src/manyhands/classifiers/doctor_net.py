@@ -127,6 +127,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     def _prepare(self, fit: DoctorNetFit) -> None:
         fit.module.active.copy_(torch.from_numpy(annotation_weight(fit.table) > 0))
 
+    @property
+    def _trains_once(self) -> bool:
+        return super()._trains_once and self.weighting != "learned"
+
     def _stages(self, fit: DoctorNetFit) -> list[Stage]:
         """Train the heads; then the weights, if they are learnt."""
         (heads,) = super()._stages(fit)

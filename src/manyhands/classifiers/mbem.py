@@ -123,6 +123,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     def _prepare(self, fit: MBEMFit) -> LatentClasses:
         return self._latent(fit.table)
 
+    @property
+    def _trains_once(self) -> bool:
+        return False  # Every round ends with a network from which the next one starts.
+
     def _stages(self, fit: MBEMFit) -> list[Stage]:
         latent, confusions = fit.state, fit.module.confusions
 

@@ -223,6 +223,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return getattr(self, "backbone", "linear")
 
     @property
+    def _trains_once(self) -> bool:
+        """Whether a training shows what shorter ones give: one stage of ``max_epochs`` epochs."""
+        return self._pilots and self.validation is None
+
+    @property
     def _balance(self) -> ClassBalance | None:
         return make_balance(self.class_balance)
 

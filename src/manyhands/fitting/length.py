@@ -5,6 +5,9 @@ There are up to three, until a thousand instances are predicted. The training it
 epochs as the earliest of those whose agreement with the votes is not clearly behind the best. The
 earliest, because mistakes that annotators share are learnt last:
 agreement counts them as gains, so of two epochs that it cannot tell apart, the later is worse.
+
+`manyhands.select` predicts every instance out of fold anyway: its own trainings are the pilots
+(`longest`).
 """
 
 from __future__ import annotations
@@ -89,6 +92,26 @@ def chosen_length(
     codes = [pilot(twin, table.take(~np.isin(table.instance, held)), held) for held in folds]
     shares = row_shares(vote_weights(table.observed))
     return earliest(np.hstack(codes), shares[np.concatenate(folds)])
+
+
+def longest(model: Any, n_instances: int) -> int | None:
+    """Number of epochs of trainings that out-of-fold predictions are to choose from.
+
+    Parameters
+    ----------
+    model : estimator
+    n_instances : int
+        Annotated instances of a training, without repetitions.
+
+    Returns
+    -------
+    int or None
+        None: the model finds its number by itself, or has one.
+    """
+    is_open = getattr(model, "max_epochs", None) == AUTO and getattr(model, "_trains_once", False)
+    if not is_open or n_instances < FEWEST:
+        return None
+    return limit(ceil(n_instances / model.batch_size))
 
 
 def limit(steps_per_epoch: int) -> int:

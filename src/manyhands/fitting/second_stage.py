@@ -63,6 +63,10 @@ class SecondStageClassifier(BaseCrowdClassifier):
         """Whether ``backbone`` is a classifier with its own ``fit`` rather than a network."""
         return not isinstance(self._network, torch.nn.Module) and hasattr(self.backbone, "fit")
 
+    @property
+    def _trains_once(self) -> bool:
+        return super()._trains_once and not self._second_stage
+
     def _check_parameters(self) -> None:
         self._validate_params()
         if self._second_stage:

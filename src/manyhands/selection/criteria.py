@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.length import earliest
 from manyhands.metrics import (
     corrected_vote_agreement,
     paired_z,
@@ -19,11 +20,14 @@ from manyhands.metrics import (
     vote_information,
     vote_recall,
 )
+from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.training.progress import GUARD
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 Values = Callable[[IntArray], FloatArray]
 """Predicted class codes (n_instances,) to the criterion's values (n_instances,); NaN: no votes."""
+
+CRITERIA = ("agreement", "balanced", "information")
 
 FEWEST_FOR_ALARM = 6
 """Number of candidates from which two rankings can be compared."""
@@ -46,6 +50,18 @@ ROUNDS = frozenset({"n_rounds", "n_iterations", "em_max_iter", "em_every", "max_
 
 PRIORS = frozenset({"class_prior", "prior"})
 """Parameters that set the shares of the classes."""
+
+
+def check_options(named: Mapping[str, Any], criterion: str, epochs: str, average: int) -> None:
+    """Refuse values of `manyhands.select`'s parameters that it does not know."""
+    if criterion not in CRITERIA:
+        raise AnnotationError(f"criterion={criterion!r} is unknown; use one of {list(CRITERIA)}")
+    if epochs not in ("guarded", "last"):
+        raise AnnotationError(f"epochs={epochs!r} is unknown; use 'guarded' or 'last'")
+    if isinstance(average, bool) or not 1 <= average <= len(named):
+        raise AnnotationError(
+            f"average={average!r} of {len(named)} candidates; give a number from 1 to {len(named)}"
+        )
 
 
 def make_criterion(name: str, table: AnnotationTable, posterior: FloatArray) -> Values:
@@ -95,6 +111,35 @@ def guarded_epoch(epochs: IntArray, values: Values) -> int | None:
     if best == len(epochs) - 1 or paired_z(rated[best] - rated[-1]) <= GUARD:
         return None
     return best + 1
+
+
+def earliest_epoch(
+    epochs: IntArray, folds: IntArray, table: AnnotationTable
+) -> tuple[int, IntArray]:
+    """The epoch that ``max_epochs="auto"`` chooses by all folds, and predictions to rate it by.
+
+    Each fold is rated after the epoch that the *others* choose: the best of many epochs looks
+    better than it is.
+
+    Parameters
+    ----------
+    epochs : integer array of shape (n_epochs, n_instances)
+        Predicted class codes after each epoch, out of fold.
+    folds : integer array of shape (n_instances,)
+    table : AnnotationTable
+
+    Returns
+    -------
+    epoch : int
+        From 1.
+    codes : integer array of shape (n_instances,)
+    """
+    shares = row_shares(vote_weights(table.observed))
+    codes = np.empty_like(epochs[0])
+    for fold in np.unique(folds):
+        own, others = folds == fold, folds != fold
+        codes[own] = epochs[earliest(epochs[:, others], shares[others]) - 1, own]
+    return earliest(epochs, shares), codes
 
 
 def refuse_rounds(candidates: Mapping[str, Any]) -> list[str]:

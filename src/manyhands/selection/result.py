@@ -43,7 +43,7 @@ class CandidateScore:
     estimate, low, high : float or None
         `manyhands.metrics.estimate_accuracy`.
     epoch : int or None
-        Number of epochs if training was shortened; None if the last epoch is kept.
+        Number of epochs if training was shortened or `select` found the number; else None.
     seconds : float or None
         Time spent on training and predicting, summed over the folds.
     error : str or None

@@ -19,6 +19,7 @@ from manyhands.exceptions import (
     ModelChoiceWarning,
     warn_caller,
 )
+from manyhands.fitting.length import longest
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.reading import check_learnable, table_of
 from manyhands.inference.dawid_skene import DawidSkene
@@ -32,7 +33,9 @@ from manyhands.metrics import (
 from manyhands.registry import find_classifier, get, short_name
 from manyhands.selection.criteria import (
     Values,
+    check_options,
     doubts,
+    earliest_epoch,
     guarded_epoch,
     make_criterion,
     never_predicted,
@@ -55,8 +58,6 @@ SHORT_LIST = (
     "DoctorNetClassifier",
 )
 """Candidates if none are given: quick, and unlike one another."""
-
-CRITERIA = ("agreement", "balanced", "information")
 
 TIED = 1.0
 """Standard errors behind the best up to which a candidate counts as tied."""
@@ -100,9 +101,10 @@ def select(
         deceive, and which cannot tell two swapped classes.
     epochs : {"guarded", "last"}, default="guarded"
         "guarded": train for fewer epochs if that is better by more than one standard error of the
-        paired differences. The shorter training is run, and must be better itself. It concerns
-        candidates that are one network trained in one stage, with a number as ``max_epochs``; with
-        "auto" they look for the number themselves, in every fold.
+        paired differences. The shorter training is run, and must be better itself. With "auto" as
+        ``max_epochs``, the number is found as a fit finds it (`manyhands.fitting.length`), but
+        once, by the predictions of all folds. Both concern candidates that are one network trained
+        in one stage. "last", and the others: every fold's fit goes by ``max_epochs``.
     average : int, default=1
         Number of best candidates that are averaged.
     refit : bool, default=False
@@ -151,7 +153,7 @@ def select(
     (500,)
     """
     named = name_candidates(candidates)
-    _check_options(named, criterion, epochs, average)
+    check_options(named, criterion, epochs, average)
     warnings = refuse_rounds(named)
     table = table_of(X, y)
     check_learnable(X, table)
@@ -159,14 +161,13 @@ def select(
     seed = int(random_state) if isinstance(random_state, Integral) else draw_seed(random_state)
     folds = read_folds(cv, X, table, groups, draw_seed(seed))
     posterior = DawidSkene().fit_predict_proba(table)
-    contest = _Contest(
-        X, table, folds, seed, posterior, make_criterion(criterion, table, posterior), average
-    )
+    values = make_criterion(criterion, table, posterior)
     options = {"n_jobs": n_jobs, "folder": folder, "verbose": verbose}
+    contest = _Contest(X, table, folds, seed, posterior, values, average, options)
     with quiet_about_lost_classes():
         for name, estimator in named.items():
-            contest.enter(name, estimator, epochs == "guarded", options)
-    selection = contest.close(criterion, refit, warnings)
+            contest.enter(name, estimator, epochs == "guarded")
+        selection = contest.close(criterion, refit, warnings)
     for text in selection.warnings_:
         warn_caller(text, ModelChoiceWarning)
     return selection
@@ -205,23 +206,16 @@ def name_candidates(candidates: Mapping[str, Any] | Iterable[Any] | None) -> dic
     return {str(name): each for name, each in candidates.items()}
 
 
-def _check_options(named: dict[str, Any], criterion: str, epochs: str, average: int) -> None:
-    if criterion not in CRITERIA:
-        raise AnnotationError(f"criterion={criterion!r} is unknown; use one of {list(CRITERIA)}")
-    if epochs not in ("guarded", "last"):
-        raise AnnotationError(f"epochs={epochs!r} is unknown; use 'guarded' or 'last'")
-    if isinstance(average, bool) or not 1 <= average <= len(named):
-        raise AnnotationError(
-            f"average={average!r} of {len(named)} candidates; give a number from 1 to {len(named)}"
-        )
-
-
 @dataclass(frozen=True)
 class _Entry:
-    """A candidate after its training; ``found`` loses the models of those that are not kept."""
+    """A candidate after its training.
+
+    ``found`` is None for those that do not lead, and where a longer training has shown what the
+    candidate predicts.
+    """
 
     estimator: Any
-    found: CrossPrediction
+    found: CrossPrediction | None
     codes: IntArray
     values: FloatArray
     score: CandidateScore
@@ -239,45 +233,79 @@ class _Contest:
         posterior: FloatArray,
         values: Values,
         average: int,
+        options: dict[str, Any],
     ) -> None:
         self.X, self.table, self.folds, self.seed = X, table, folds, seed
         self.posterior, self.values, self.average = posterior, values, average
+        self.options = options
         self.entries: dict[str, _Entry] = {}
         self.failures: dict[str, str] = {}
 
-    def enter(self, name: str, estimator: Any, guarded: bool, options: dict[str, Any]) -> None:
+    def enter(self, name: str, estimator: Any, guarded: bool) -> None:
         """Train a candidate, and let go of models that no longer lead."""
+        n_epochs = longest(estimator, self._training_size()) if guarded else None
         try:
-            self.entries[name] = self._judge(name, estimator, guarded, options)
+            if n_epochs is not None:
+                self.entries[name] = self._find_length(name, estimator, n_epochs)
+            else:
+                self.entries[name] = self._judge(name, estimator, guarded)
         except (AnnotationError, DivergenceError) as error:
             self.failures[name] = str(error)
             return
         for other in self._ranked()[self.average :]:
-            entry = self.entries[other]
-            self.entries[other] = replace(entry, found=entry.found._replace(estimators=None))
+            self.entries[other] = replace(self.entries[other], found=None)
+
+    def _training_size(self) -> int:
+        """Annotated instances that the folds are trained on, without repetitions; the mean."""
+        annotated = self.table.annotations_per_instance() > 0
+        n = len(np.unique(self.table.instances[annotated]))
+        return int(n * (1 - 1 / (self.folds.max() + 1)))
 
     def _ranked(self) -> list[str]:
         """Names, best first."""
         return sorted(self.entries, key=lambda name: -_mean(self.entries[name].values))
 
-    def _judge(self, name: str, estimator: Any, guarded: bool, options: dict[str, Any]) -> _Entry:
+    def _judge(self, name: str, estimator: Any, guarded: bool) -> _Entry:
+        """Train a candidate as it is, and for fewer epochs if that is better."""
         given = estimator.get_params(deep=False).get("max_epochs")
         guarded = guarded and isinstance(given, Integral)
-        found = self._predict(estimator, options, return_epochs=guarded)
-        entry = self._rate(name, estimator, found, None)
+        found = self._predict(estimator, return_epochs=guarded)
+        entry = self._rate(name, estimator, found.proba.argmax(axis=1), None, found)
         epoch = None if found.epochs is None else guarded_epoch(found.epochs, self.values)
         if epoch is None:
             return entry
         shorter = clone(estimator).set_params(max_epochs=epoch)
-        again = self._predict(shorter, options)
+        again = self._predict(shorter)
         again = again._replace(seconds=found.seconds + again.seconds)
-        shorter_entry = self._rate(name, shorter, again, epoch)
+        shorter_entry = self._rate(name, shorter, again.proba.argmax(axis=1), epoch, again)
         better = paired_z(shorter_entry.values - entry.values) > TIED
         return shorter_entry if better else entry
 
-    def _predict(
-        self, estimator: Any, options: dict[str, Any], return_epochs: bool = False
-    ) -> CrossPrediction:
+    def _find_length(self, name: str, estimator: Any, n_epochs: int) -> _Entry:
+        """Train a candidate that asks for "auto" for many epochs, and choose the number.
+
+        Predictions after an epoch are those of a training that ends there, so such trainings are
+        only run at the end, for the best candidates.
+        """
+        found = self._predict(clone(estimator).set_params(max_epochs=n_epochs), return_epochs=True)
+        if found.epochs is None:  # A class of the user's, with stages of its own.
+            return self._judge(name, estimator, guarded=False)
+        epoch, codes = earliest_epoch(found.epochs, self.folds, self.table)
+        chosen = clone(estimator).set_params(max_epochs=epoch)
+        entry = self._rate(name, chosen, codes, epoch, found)
+        return entry if epoch == n_epochs else replace(entry, found=None)
+
+    def _train(self, name: str) -> CrossPrediction:
+        """Train a candidate's folds, if a longer training has stood for them so far."""
+        entry = self.entries[name]
+        if entry.found is not None:
+            return entry.found
+        found = self._predict(entry.estimator)
+        score = replace(entry.score, seconds=(entry.score.seconds or 0) + found.seconds)
+        self.entries[name] = replace(entry, score=score)
+        return found
+
+    def _predict(self, estimator: Any, return_epochs: bool = False) -> CrossPrediction:
         return cross_predict(
             estimator,
             self.X,
@@ -286,11 +314,13 @@ class _Contest:
             random_state=self.seed,
             return_estimators=True,
             return_epochs=return_epochs,
-            **options,
+            **self.options,
         )
 
-    def _rate(self, name: str, estimator: Any, found: CrossPrediction, epoch: int | None) -> _Entry:
-        codes, table = found.proba.argmax(axis=1), self.table
+    def _rate(
+        self, name: str, estimator: Any, codes: IntArray, epoch: int | None, found: CrossPrediction
+    ) -> _Entry:
+        table = self.table
         predicted, values = table.classes[codes], self.values(codes)
         estimate = estimate_accuracy(predicted, table, posterior=self.posterior)
         known = values[~np.isnan(values)]
@@ -315,8 +345,9 @@ class _Contest:
         if not self.entries:
             raise AnnotationError(f"no candidate can be trained; {failed[0]}")
         ranked = self._ranked()
-        scores = self._scores(ranked)
         chosen = ranked[: self.average]
+        found = [self._train(name) for name in chosen]
+        scores = self._scores(ranked)
         entries = [self.entries[name] for name in ranked]
         warnings = [
             *warnings,
@@ -332,8 +363,8 @@ class _Contest:
         failures = [CandidateScore(name, error=text) for name, text in self.failures.items()]
         return Selection(
             best_=ranked[0],
-            estimator_=self._estimator(chosen, refit),
-            oof_proba_=np.mean([self.entries[name].found.proba for name in chosen], axis=0),
+            estimator_=self._refit(chosen) if refit else _averaged(found),
+            oof_proba_=np.mean([each.proba for each in found], axis=0),
             table_=CandidateTable((*scores, *failures)),
             tied_=[row.candidate for row in scores if row.z is not None and row.z <= TIED],
             warnings_=warnings,
@@ -347,18 +378,19 @@ class _Contest:
             for entry in (self.entries[name] for name in ranked)
         ]
 
-    def _estimator(self, chosen: list[str], refit: bool) -> Any:
-        if not refit:
-            models = [
-                model for name in chosen for model in self.entries[name].found.estimators or []
-            ]
-            return AveragedCrowdClassifier.of_fitted(models)
+    def _refit(self, chosen: list[str]) -> Any:
         rng = np.random.default_rng(self.seed)
         fitted = [
             set_random_states(clone(self.entries[name].estimator), rng).fit(self.X, self.table)
             for name in chosen
         ]
         return fitted[0] if len(fitted) == 1 else AveragedCrowdClassifier.of_fitted(fitted)
+
+
+def _averaged(found: list[CrossPrediction]) -> AveragedCrowdClassifier:
+    """The fold models of candidates."""
+    models = [model for each in found for model in each.estimators or []]
+    return AveragedCrowdClassifier.of_fitted(models)
 
 
 def _mean(values: FloatArray) -> float:
