@@ -25,7 +25,7 @@ FEW_PARTS = {
     },
     "ICEDClassifier": {"warm_up_epochs": 2, "decoder_epochs": 5},
     "MetricLearningClassifier": {"max_epochs": 1, "updates_per_epoch": 4, "cv": 2},
-    "NeuCrowdClassifier": {"max_epochs": 1, "n_tuplets": 64, "cv": 2},
+    "NeuCrowdClassifier": {"max_epochs": 1, "n_tuplets": 96, "cv": 2},
 }
 """Fewer repetitions in classifiers that train several models, or see every task many times."""
 
