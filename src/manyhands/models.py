@@ -42,8 +42,9 @@ def load(
     )
     if whole is not None:
         return whole
-    name = read_description(Path(folder))["class"]
-    own = getattr(registry.get(name), "read", None) if name in registry.names() else None
+    name = read_description(Path(folder)).get("class")
+    is_known = isinstance(name, str) and name in registry.names()
+    own = getattr(registry.get(name), "read", None) if is_known else None
     if own is not None:
         return own(folder)
     from manyhands.fitting.persistence import read_model  # Needs torch.

@@ -1,5 +1,6 @@
 """Crowd-calibrated stacking: its equations by hand, limiting cases, members, saving."""
 
+import json
 import warnings
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from manyhands import AnnotationTable, CrowdStackingClassifier, load, load_demo, make_crowd
 from manyhands.classifiers.stacking import crowd, stack
 from manyhands.classifiers.stacking.members import as_member
-from manyhands.exceptions import AnnotationError, ModelChoiceWarning
+from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
 from manyhands.inference.votes import make_votes
 from manyhands.linear.ridge import SoftRidge
 
@@ -382,3 +383,27 @@ def test_features_that_tell_nothing_are_named():
         CrowdStackingClassifier(random_state=0).fit(
             X, make_crowd(y, n_annotators=6, random_state=0)
         )
+
+
+def test_known_shares_survive_saving(tmp_path):
+    X, y = blobs(n_classes=2)
+    shares = {0: 0.4, 1: 0.6}
+    model = CrowdStackingClassifier(class_prior=shares, n_rounds=1, random_state=0).fit(X, y)
+    assert load(model.save(tmp_path / "model")).class_prior == shares
+    costs = [[0.0, 1.0], [5.0, 0.0]]
+    model.set_params(decision=np.array(costs)).fit(X, y).save(tmp_path / "model")
+    assert load(tmp_path / "model").decision == costs
+
+
+def test_a_damaged_folder_is_refused(tmp_path):
+    X, y = blobs(n_classes=2)
+    CrowdStackingClassifier(n_rounds=1, random_state=0).fit(X, y).save(tmp_path)
+    path = tmp_path / "model.json"
+    whole = json.loads(path.read_text())
+    for key in ("parameters", "classes", "weights", "parts", "rounds", "seen", "fitted"):
+        path.write_text(json.dumps({k: v for k, v in whole.items() if k != key}))
+        with pytest.raises(ModelFolderError, match="damaged"):
+            load(tmp_path)
+    path.write_text(json.dumps(whole | {"classes": [1, 0]}))
+    with pytest.raises(ModelFolderError, match="altered"):
+        load(tmp_path)

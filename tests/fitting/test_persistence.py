@@ -20,7 +20,7 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
-from manyhands.fitting import saving
+from manyhands.fitting import folders
 from manyhands.training import Checkpoint
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
@@ -188,7 +188,7 @@ def test_a_failing_save_leaves_the_previous_model(folder, monkeypatch):
     X, A, _ = make_crowd_problem()
     before = load(folder).predict_proba(X)
     other = CrowdLayerClassifier(**(QUICK | {"random_state": 5})).fit(X, A)
-    write, calls = saving.write_atomically, []
+    write, calls = folders.write_atomically, []
 
     def fail_second(path, content):
         calls.append(path)
@@ -196,7 +196,7 @@ def test_a_failing_save_leaves_the_previous_model(folder, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(path, content)
 
-    monkeypatch.setattr(saving, "write_atomically", fail_second)
+    monkeypatch.setattr(folders, "write_atomically", fail_second)
     with pytest.raises(OSError, match="No space"):
         other.save(folder)
     np.testing.assert_array_equal(load(folder).predict_proba(X), before)

@@ -76,17 +76,10 @@ def write_stack(model: Any, folder: str | Path) -> Path:
     arrays = _Arrays()
     stack: FittedStack = model.stack_
     parameters = {
-        name: describe_parameter(value)
+        name: describe_parameter(value.tolist() if isinstance(value, np.ndarray) else value)
         for name, value in model.get_params(deep=False).items()
         if name not in ("members", "random_state")
     }
-    for name in ("class_prior", "decision"):
-        if not isinstance(getattr(model, name), str):
-            parameters[name] = describe_parameter(
-                getattr(model, name)
-                if isinstance(getattr(model, name), dict)
-                else np.asarray(getattr(model, name), dtype=np.float64).tolist()
-            )
     description = {
         "class": type(model).__name__,
         "parameters": parameters,
@@ -149,17 +142,35 @@ def read_stack(cls: type[Any], folder: str | Path) -> Any:
     """
     folder = Path(folder)
     description = read_description(folder)
-    check_unaltered(description, folder)
-    path = folder / Path(description["weights"]).name
     try:
-        arrays = from_bytes(read_weights(path, description["sha256"]))
+        path, digest = folder / Path(description["weights"]).name, description["sha256"]
+        arrays = from_bytes(read_weights(path, digest))
+        model = _make_model(cls, description, arrays)
     except SafetensorError as error:
         raise ModelFolderError(
             f"{str(path)!r} is not a safetensors file ({error}); save the model again"
         ) from error
-    model = cls(**description["parameters"])
-    model.classes_ = np.asarray(description["classes"])
-    model.annotators_ = np.asarray(description["annotators"])
+    except ModelFolderError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelFolderError(
+            f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
+        ) from error
+    check_unaltered(description, folder)  # Last, as the errors above are more specific.
+    return model
+
+
+def _make_model(cls: type[Any], description: dict[str, Any], arrays: dict[str, AnyArray]) -> Any:
+    parameters = dict(description["parameters"])
+    prior = parameters["class_prior"]
+    if isinstance(prior, dict) and "__pairs__" in prior:
+        parameters["class_prior"] = dict(prior["__pairs__"])
+    model = cls(**parameters)
+    for name, values in (("classes_", "classes"), ("annotators_", "annotators")):
+        vocabulary = np.asarray(description[values])
+        if vocabulary.ndim != 1:
+            raise ValueError(f"{values!r} is no list of ids")
+        setattr(model, name, vocabulary)
     model.n_annotators_ = len(model.annotators_)
     model.input_shape_ = tuple(description["input_shape"])
     if description["n_features_in"] is not None:
