@@ -89,31 +89,35 @@ def of_set(name: str) -> Callable[[], Any]:
     return lambda: load_data({"name": name})
 
 
-def thinned_cifar10h() -> Any:
-    """CIFAR-10H with two random annotations of each image."""
-    data = load_cifar10h()
-    table, rng = data.annotations, np.random.default_rng(0)
+def thinned(data: Any, most: int, seed: int = 0) -> Any:
+    """Keep at most so many random annotations of each instance."""
+    table, rng = data.annotations, np.random.default_rng(seed)
     order = np.lexsort([rng.random(table.n_annotations), table.instance])
     first = np.searchsorted(table.instance[order], np.arange(table.n_instances))
     place = np.arange(table.n_annotations) - first[table.instance[order]]
-    return replace(data, annotations=table.take(np.sort(order[place < 2])))
+    return replace(data, annotations=table.take(np.sort(order[place < most])))
 
 
-def with_common_mistake(load: Callable[[], Any]) -> Callable[[], Any]:
-    """Turn 60 % of the annotations of two classes into the next class."""
+def thinned_cifar10h() -> Any:
+    """CIFAR-10H with two random annotations of each image."""
+    return thinned(load_cifar10h(), 2)
 
-    def turned() -> Any:
-        data = load()
-        table, rng = data.annotations, np.random.default_rng(0)
-        codes = {label: code for code, label in enumerate(table.classes.tolist())}
-        true = np.array([codes[label] for label in np.asarray(data.y_train).tolist()])
-        label = table.label.copy()
-        for source in (1, 4):
-            own = (true[table.instance] == source) & (rng.random(len(label)) < 0.6)
-            label[own] = (source + 1) % table.n_classes
-        return replace(data, annotations=replace(table, label=label))
 
-    return turned
+def with_common_mistake(data: Any, share: float = 0.6, seed: int = 0) -> Any:
+    """Turn a share of the annotations of two classes into the next class."""
+    table, rng = data.annotations, np.random.default_rng(seed)
+    codes = {label: code for code, label in enumerate(table.classes.tolist())}
+    true = np.array([codes[label] for label in np.asarray(data.y_train).tolist()])
+    label = table.label.copy()
+    for source in (1, 4):
+        own = (true[table.instance] == source) & (rng.random(len(label)) < share)
+        label[own] = (source + 1) % table.n_classes
+    return replace(data, annotations=replace(table, label=label))
+
+
+def mistaken(load: Callable[[], Any]) -> Callable[[], Any]:
+    """Loader of a set with a common mistake."""
+    return lambda: with_common_mistake(load())
 
 
 REAL = (
@@ -130,9 +134,9 @@ CONFIRMATION = (
     Problem("Hotel", 5, "Product", load_hotel, size=0.2),
 )
 COMMON = (
-    Problem("LabelMe, common", 3, "LabelMe", with_common_mistake(of_set("labelme")), quick=30),
-    Problem("Music, common", 3, "Music", with_common_mistake(of_set("music")), quick=20),
-    Problem("CIFAR-10N, common", 2, "Product", with_common_mistake(load_cifar10n), 3.0, quick=25),
+    Problem("LabelMe, common", 3, "LabelMe", mistaken(of_set("labelme")), quick=30),
+    Problem("Music, common", 3, "Music", mistaken(of_set("music")), quick=20),
+    Problem("CIFAR-10N, common", 2, "Product", mistaken(load_cifar10n), 3.0, quick=25),
 )
 
 
