@@ -313,6 +313,9 @@ def confirmation_part(found: Found) -> list[str]:
     return lines
 
 
+ABLATED = ("labelme", "music", "reports", "colposcopy")
+
+
 def nested(records: list[dict[str, Any]]) -> float:
     """Accuracy over the quarters that are there, each weighed by its size; NaN unless all are."""
     if len({each["fold"] for each in records}) < 4:
@@ -323,7 +326,7 @@ def nested(records: list[dict[str, Any]]) -> float:
 
 def ablation_part(found: Found) -> list[str]:
     """Parameters of the recipe."""
-    names = ["labelme", "music", "reports", "colposcopy"]
+    names = ABLATED
     methods = dict.fromkeys(
         each["method"] for each in found if each["fold"] >= 0 and each["method"] != STACK
     )
@@ -342,9 +345,15 @@ def ablation_part(found: Found) -> list[str]:
     return table_lines(heading, rows)
 
 
+def stressed(found: Found) -> list[str]:
+    """Methods that were fitted to worse annotations, the stack first."""
+    methods = dict.fromkeys(each["method"] for each in found if each["change"])
+    return [method for method in (STACK, *PLAIN) if method in methods]
+
+
 def robustness_part(found: Found) -> list[str]:
     """Accuracy, or balanced accuracy where classes are thinned, as annotations get worse."""
-    compared = (STACK, REGRESSION, "Crowd Layer", "AggNet", "Max-MIG")
+    compared = stressed(found)
     lines = []
     for name in ("labelme", "music"):
         changes = dict.fromkeys(each["change"] for each in found if each["set"] == name)
@@ -355,18 +364,12 @@ def robustness_part(found: Found) -> list[str]:
             for method in compared:
                 own = [e for e in cells(found, name, method, change) if e["seed"] == 1]
                 values.append(mean(own, "balanced_accuracy" if thinned else "accuracy"))
-            best = np.nanmax(values)
+            best = f"{100 * np.nanmax(values):.1f}"
+            shown = ["–" if np.isnan(value) else f"{100 * value:.1f}" for value in values]
             rows.append(
                 [
                     (change or "as it is") + (" (balanced)" if thinned else ""),
-                    *(
-                        "–"
-                        if np.isnan(v)
-                        else f"**{100 * v:.1f}**"
-                        if v == best
-                        else f"{100 * v:.1f}"
-                        for v in values
-                    ),
+                    *(f"**{each}**" if each == best else each for each in shown),
                 ]
             )
         lines += table_lines([SETS[name], *compared], rows)
@@ -475,8 +478,9 @@ def conclusions(found: Found, names: list[str]) -> list[str]:
     won, total, worst = robust(found)
     if total:
         lines.append(
-            f"- Worse annotations: the stack is the best of five in {won} of {total} cases; its "
-            f"worst case is {100 * worst[0]:.1f} points behind ({worst[1]})."
+            f"- Worse annotations: the stack is best in {won} of {total} cases on LabelMe and "
+            f"Music, among {len(stressed(found))} methods. At worst it is {100 * worst[0]:.1f} "
+            f"points behind ({worst[1]})."
         )
     ahead, all_tasks, lost = em_score(found)
     if all_tasks:
@@ -485,7 +489,39 @@ def conclusions(found: Found, names: list[str]) -> list[str]:
             f"in balanced accuracy on {ahead} of the {all_tasks} tasks that EM was developed on"
             + (f"; it loses more on {listed(lost)}." if lost else ".")
         )
+    lines += [*what_matters(found), *what_adds(found)]
     return [*lines, ""]
+
+
+def what_matters(found: Found) -> list[str]:
+    """The parts of the recipe that cost most to leave out, and the best change, by nested means."""
+    means = {}
+    for method in dict.fromkeys(each["method"] for each in found if each["fold"] >= 0):
+        each = [nested(cells(found, name, method, nested=True)) for name in ABLATED]
+        means[method] = 100 * float(np.mean(each))
+    if np.isnan(means.get(STACK, np.nan)):
+        return []
+    gains = {m: mean - means[STACK] for m, mean in means.items() if m != STACK and mean == mean}
+    order = sorted(gains, key=lambda method: gains[method])
+    worst = listed([f"{method} ({gains[method]:+.1f})" for method in order[:4]])
+    return [
+        f"- Ablation, nested, mean of {len(ABLATED)} sets, in points: {worst} cost most. The best "
+        f"change is {order[-1]} ({gains[order[-1]]:+.1f})."
+    ]
+
+
+def what_adds(found: Found) -> list[str]:
+    """Gains by other methods' strengths."""
+    parts = []
+    for method in ADDED:
+        gains = []
+        for name in ("labelme", "music"):
+            own = [each for each in cells(found, name, STACK) if each["seed"] == 1]
+            if more := cells(found, name, method):
+                gains.append(f"{SETS[name]} {100 * (mean(more) - mean(own)):+.1f}")
+        if gains:
+            parts.append(f"{method}: {', '.join(gains)}")
+    return [f"- Added to the stack, in points of one seed: {'; '.join(parts)}."] if parts else []
 
 
 def listed(names: Sequence[str]) -> str:
