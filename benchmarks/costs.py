@@ -1,20 +1,23 @@
-"""What training costs: one epoch of every classifier, a round of self-training, NeuCrowd's parts.
+"""What training costs: stacking, an epoch of every classifier, self-training, NeuCrowd's parts.
 
 Run a part, which writes its section of docs/results/costs.md::
 
+    nice -n 10 python benchmarks/costs.py stacking
     python benchmarks/costs.py growth
     MANYHANDS_DATA=... python benchmarks/costs.py self-training
     OMP_NUM_THREADS=1 python benchmarks/costs.py neucrowd
 
-``growth`` fits every classifier for one epoch per stage with 100,000 instances and 20,000
-annotators. ``self-training`` runs a round on CIFAR-10H's crowd (10,000 images, 2,567 annotators,
-10 classes, few annotations); the cube of predicted annotations would be 257 million numbers, and
-the exit status is 1 if a case takes more than 2 GB. Every case of these two runs in its own process
-with one thread. ``neucrowd`` measures the parts of an epoch at Hotel's size (447 instances, 300
-features) and at Syn1's (800, 1,200), on simulated numbers and with the code that trains: drawing
-the tuplets (an epoch of the paper's code has 60,000 in batches of 256, each the hardest of a pool
-of eight times as many), finding the safe instances, choosing from the pools, and the updates of
-both networks. Figures of one run can be compared with one another; times depend on the machine.
+``stacking`` fits `CrowdStackingClassifier` to 1,000 to a million instances, and two networks with
+their defaults to as many as half an hour allows. ``growth`` fits every classifier for one epoch per
+stage with 100,000 instances and 20,000 annotators. ``self-training`` runs a round on CIFAR-10H's
+crowd (10,000 images, 2,567 annotators, 10 classes, few annotations); the cube of predicted
+annotations would be 257 million numbers, and the exit status is 1 if a case takes more than 2 GB.
+Every case of these three runs in its own process with one thread. ``neucrowd`` measures the parts
+of an epoch at Hotel's size (447 instances, 300 features) and at Syn1's (800, 1,200), on simulated
+numbers and with the code that trains: drawing the tuplets (an epoch of the paper's code has 60,000
+in batches of 256, each the hardest of a pool of eight times as many), finding the safe instances,
+choosing from the pools, and the updates of both networks. Figures of one run can be compared with
+one another; times depend on the machine.
 """
 
 from __future__ import annotations
@@ -35,10 +38,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import manyhands
-from manyhands import AnnotationTable, NeuCrowdClassifier, all_classifiers
+from manyhands import AnnotationTable, all_classifiers
 from manyhands.datasets import load_cifar10h, make_crowd
 from manyhands.io import write_atomically
 from manyhands.sampling import TupletSampler
@@ -77,6 +79,90 @@ def made_by(part: str, before: str = "") -> str:
     """Say when a section was made, and by which command."""
     command = f"{before}python benchmarks/costs.py {part}"
     return f"Measured on {datetime.now(UTC):%Y-%m-%d} with `{command}`"
+
+
+# -- stacking ------------------------------------------------------------------------------------
+
+STACKING = "CrowdStackingClassifier"
+ROWS = {
+    STACKING: (1_000, 10_000, 100_000, 1_000_000),
+    "CrowdLayerClassifier": (1_000, 10_000, 100_000),
+    "CoNALClassifier": (1_000, 10_000, 100_000),
+}
+FEATURES, CLASSES, ANNOTATORS, GIVEN = 50, 10, 100, 3
+NEW_ROWS = 5_000
+HALF_AN_HOUR = 1800
+
+
+def fit_rows(case: str) -> dict[str, Any]:
+    """Fit a classifier with its defaults to so many rows, in this process."""
+    name, rows = case.split(",")
+    n = int(rows)
+    rng = np.random.default_rng(0)
+    y = rng.integers(CLASSES, size=n + NEW_ROWS)
+    # Three clusters a class: no linear classifier suffices.
+    centres = rng.normal(scale=0.6, size=(3, CLASSES, FEATURES)).astype(np.float32)
+    X = rng.standard_normal((n + NEW_ROWS, FEATURES), dtype=np.float32)
+    X += centres[rng.integers(3, size=n + NEW_ROWS), y]
+    instance = np.repeat(np.arange(n), GIVEN)
+    first = np.repeat(rng.integers(ANNOTATORS, size=n), GIVEN)
+    annotator = (first + np.tile(np.arange(GIVEN) * (ANNOTATORS // GIVEN), n)) % ANNOTATORS
+    wrong = rng.random(n * GIVEN) < 0.4
+    label = np.where(wrong, rng.integers(CLASSES, size=n * GIVEN), y[instance])
+    table = AnnotationTable.from_arrays(
+        instance,
+        annotator,
+        label,
+        n_instances=n,
+        n_annotators=ANNOTATORS,
+        classes=range(CLASSES),
+    )
+    model = getattr(manyhands, name)(random_state=0)
+    base, cpu, wall = peak_mb(), time.process_time(), time.perf_counter()
+    model.fit(X[:n], table)
+    found = {
+        "cpu": time.process_time() - cpu,
+        "wall": time.perf_counter() - wall,
+        "peak": peak_mb(),
+        "base": base,
+    }
+    return {**found, "accuracy": float(np.mean(model.predict(X[n:]) == y[n:]))}
+
+
+def stacking() -> str:
+    """Measure every classifier and size."""
+    load = os.getloadavg()[0]
+    lines = [
+        "## Crowd-calibrated stacking by number of instances",
+        "",
+        f"{made_by('stacking', 'nice -n 10 ')}, one thread, a process each; load {load:.1f} at the "
+        f"start on {os.cpu_count()} cores, so compare CPU seconds.",
+        "",
+        f"{FEATURES} features, {CLASSES} classes of three clusters each, {ANNOTATORS} annotators, "
+        f"{GIVEN} annotations an instance, 40 % of them at random; defaults. Accuracy is that of "
+        f"{NEW_ROWS:,} new instances. Before the fit, the memory holds the features, the "
+        "annotations, and what is imported.",
+        "",
+        "| classifier | instances | CPU s of fit | s of fit | peak MB | before fit | accuracy |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, sizes in ROWS.items():
+        for rows in sizes:
+            run = spawn("stacking", f"{name},{rows}", HALF_AN_HOUR)
+            print(name, rows, run, flush=True)
+            cells = (
+                [run["error"], "", "", "", ""]
+                if "error" in run
+                else [
+                    f"{run['cpu']:.1f}",
+                    f"{run['wall']:.1f}",
+                    f"{run['peak']:,.0f}",
+                    f"{run['base']:,.0f}",
+                    f"{run['accuracy']:.3f}",
+                ]
+            )
+            lines.append(f"| `{name}` | {rows:,} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 # -- growth ---------------------------------------------------------------------------------------
@@ -281,7 +367,7 @@ def profile(n: int, d: int) -> dict[str, float]:
 
 def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
     """Return the milliseconds per call of the functions in ``classifiers/neucrowd/``."""
-    model: Any = NeuCrowdClassifier(
+    model: Any = manyhands.NeuCrowdClassifier(
         n_tuplets=BATCH * N_UPDATES,
         n_candidates=N_CANDIDATES,
         sampling_network=sampling_network,
@@ -300,6 +386,8 @@ def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
 
 def neucrowd() -> str:
     """Profile both sizes."""
+    import torch
+
     torch.set_num_threads(1)
     found = {name: profile(*size) for name, size in SIZES.items()}
     names = list(found)
@@ -324,11 +412,12 @@ def neucrowd() -> str:
 # -- the page -------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[], str]] = {
+    "stacking": stacking,
     "growth": growth,
     "self-training": self_training,
     "neucrowd": neucrowd,
 }
-WORKERS = {"growth": fit_one_epoch, "self-training": train_one_round}
+WORKERS = {"stacking": fit_rows, "growth": fit_one_epoch, "self-training": train_one_round}
 
 
 def with_section(page: str, section: str) -> str:

@@ -183,6 +183,7 @@ def test_only_networks_need_torch_and_name_the_missing_extra():
         "from manyhands.classifiers import CrowdLayerClassifier",
         "from manyhands.fitting import with_protocol",
         "registry.find_classifier('conal')",
+        "CrowdStackingClassifier([('net', 'mlp')]).fit(X, table)",
     ]
     code = WITHOUT_TORCH + NEEDS_NO_TORCH + NEEDS_TORCH
     subprocess.run([sys.executable, "-c", code, *needing], check=True)

@@ -3,7 +3,10 @@
 import json
 import warnings
 
+import narwhals as nw
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy.special import log_softmax, logsumexp
 from sklearn.base import BaseEstimator
@@ -13,8 +16,15 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from manyhands import AnnotationTable, CrowdStackingClassifier, load, load_demo, make_crowd
-from manyhands.classifiers.stacking import crowd, stack
+from manyhands import (
+    AnnotationTable,
+    CrowdStackingClassifier,
+    MajorityVote,
+    load,
+    load_demo,
+    make_crowd,
+)
+from manyhands.classifiers.stacking import automatic, crowd, encoding, networks, stack
 from manyhands.classifiers.stacking.members import as_member
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
 from manyhands.inference.votes import make_votes
@@ -356,6 +366,26 @@ def test_many_rows_use_landmarks(tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
+def test_very_many_rows_are_streamed(monkeypatch, tmp_path):
+    X, y = blobs(n=1600)
+    table = make_crowd(y, n_annotators=20, random_state=0)
+    monkeypatch.setattr(automatic, "STREAMED_ROWS", 1000)
+    model = CrowdStackingClassifier(n_landmarks=60, n_rounds=2, random_state=0).fit(X, table)
+    assert list(model.member_weights_) == ["rbf standardised", "rbf directions", "linear"]
+    assert model.score(X, y) > 0.8
+    # Two of its members, with features that are kept.
+    monkeypatch.setattr(automatic, "STREAMED_ROWS", 10_000)
+    kept = automatic.automatic_members(X, 60, 0)[:2]
+    monkeypatch.setattr(automatic, "STREAMED_ROWS", 1000)
+    for before, streamed in zip(kept, automatic.automatic_members(X, 60, 0), strict=False):
+        folds, T = np.arange(1600) % 5, np.eye(3)[y]
+        options = [member.fitted_on(X, folds).options(T) for member in (before, streamed)]
+        for one, other in zip(*options, strict=True):
+            np.testing.assert_allclose(other.log_proba[7:90], one.log_proba[7:90], atol=1e-3)
+    loaded = load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
 def test_wide_sparse_features_take_logistic_regression(tmp_path):
     from scipy.sparse import csr_matrix
 
@@ -368,6 +398,128 @@ def test_wide_sparse_features_take_logistic_regression(tmp_path):
     assert model.score(wide, y) > 0.85
     loaded = load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(wide), model.predict_proba(wide))
+
+
+def mixed_columns(n=240, seed=0):
+    """Columns whose colour tells the class, beside numbers with gaps."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    size = y + rng.normal(size=n)
+    size[::7] = np.nan
+    colour = np.array(["red", "green", "blue"], dtype=object)[y]
+    colour[::11] = None
+    colour[5] = "a colour of its own"
+    columns = {"size": size, "colour": colour, "old": rng.random(n) < 0.3, "n": np.arange(n) % 5}
+    return columns, y
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
+def test_columns_of_several_kinds_are_encoded(make, tmp_path):
+    columns, y = mixed_columns()
+    X, table = make(columns), make_crowd(y, n_annotators=8, random_state=0)
+    model = CrowdStackingClassifier(n_rounds=3, random_state=0).fit(X, table)
+    new, new_y = mixed_columns(seed=1)
+    new["colour"][0] = "never seen"
+    assert model.score(make(new), new_y) > 0.9
+    # size and its gaps, three colours, rare ones, no colour, old, n.
+    assert model.input_shape_ == (9,)
+    assert model.feature_names_in_.tolist() == list(columns)
+    proba = model.predict_proba(make(new))
+    shuffled = make({name: new[name] for name in ("n", "old", "colour", "size")})
+    np.testing.assert_array_equal(model.predict_proba(shuffled), proba)
+    loaded = load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(make(new)), proba)
+    with pytest.raises(AnnotationError, match="fit encoded a data frame"):
+        model.predict(np.zeros((2, 4)))
+    with pytest.raises(AnnotationError, match="lacks column 'colour'"):
+        model.predict(shuffled[["n", "old", "size"]])
+
+
+def test_values_of_a_column_by_hand():
+    texts = ["a"] * 6 + ["b"] * 5 + ["c"] * 2 + [None]
+    column = nw.from_native(pd.DataFrame({"x": pd.Categorical(texts)}))["x"]
+    fitted = encoding.Values.of("x", column)
+    assert fitted == encoding.Values("x", ["a", "b"], rare=True, gaps=True)
+    expected = np.repeat(np.eye(4), [6, 5, 2, 1], axis=0)
+    np.testing.assert_array_equal(fitted.encode(column), expected)
+
+
+def test_frames_of_numbers_are_as_arrays():
+    X, y = blobs()
+    table = make_crowd(y, random_state=0)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    fits = [
+        CrowdStackingClassifier(n_rounds=2, random_state=0).fit(given, table)
+        for given in (frame, X)
+    ]
+    assert fits[0].encoder_ is None
+    np.testing.assert_allclose(fits[0].posterior_, fits[1].posterior_, atol=1e-4)
+
+
+def test_free_text_dates_and_gaps_elsewhere_are_refused():
+    columns, y = mixed_columns()
+    X = pd.DataFrame(columns)
+    model = CrowdStackingClassifier()
+    for refused, message in (
+        (
+            X.assign(review=[f"review number {n}" for n in range(len(X))]),
+            "'review' of X holds text",
+        ),
+        (X.assign(day=pd.date_range("2020-01-01", periods=len(X))), "'day' of X holds dates"),
+        (X.assign(size=np.inf), "'size' of X holds infinity"),
+    ):
+        with pytest.raises(AnnotationError, match=message):
+            model.fit(refused, y)
+    with pytest.raises(AnnotationError, match="'colour' of X holds text"):
+        CrowdStackingClassifier([("ridge", Ridge())]).fit(X, y)
+
+
+def test_networks_are_members(tmp_path, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(networks, "FEWEST_STEPS", 100)
+    X, y = blobs(n=150)
+    table = make_crowd(y, n_annotators=8, random_state=0)
+    members = [
+        (
+            "module",
+            torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)),
+        ),
+        ("member", networks.SoftNetwork("linear", max_epochs=20)),
+        ("name", "mlp"),
+        ("dict", {"name": "mlp", "dropout": 0.2}),
+    ]
+    options = {"n_rounds": 2, "n_folds": 2, "random_state": 0}
+    model = CrowdStackingClassifier(members, **options).fit(X, table)
+    assert model.score(X, y) > 0.85
+    assert list(model.member_weights_) == ["module", "member", "name", "dict"]
+    with pytest.raises(AnnotationError, match="SoftNetwork, which save"):
+        model.save(tmp_path / "model")
+
+
+def test_networks_learn_soft_targets():
+    """Given constant features, a network says the mean of the targets."""
+    T = np.random.default_rng(0).dirichlet(np.ones(3), size=60)
+    table = networks.targets_as_table(T)
+    kept = np.where(T < networks.LEAST_TARGET, 0, T)
+    np.testing.assert_allclose(
+        MajorityVote().fit(table).posterior_, kept / kept.sum(axis=1, keepdims=True)
+    )
+    member = networks.SoftNetwork("linear", max_epochs=200, random_state=0)
+    proba = np.exp(member.fit(np.ones((60, 2)), T).predict_log_proba(np.ones((1, 2))))
+    np.testing.assert_allclose(proba[0], T.mean(axis=0), atol=0.03)
+
+
+def test_images_take_a_network_and_its_embedding(monkeypatch):
+    monkeypatch.setattr(networks, "FEWEST_STEPS", 60)
+    rng = np.random.default_rng(0)
+    y = np.arange(100) % 2
+    X = rng.normal(scale=0.5, size=(100, 1, 8, 8)).astype(np.float32)
+    X[y == 1, :, :4] += 2.0
+    table = make_crowd(y, n_annotators=8, annotations_per_instance=5, random_state=0)
+    model = CrowdStackingClassifier(n_rounds=1, n_folds=2, random_state=0).fit(X, table)
+    assert list(model.member_weights_) == ["network"]
+    assert model.score(X, y) > 0.85
 
 
 def test_features_that_tell_nothing_are_named():

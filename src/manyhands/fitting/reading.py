@@ -146,7 +146,7 @@ def _refuse_text(estimator: Any, X: Any) -> None:
     """Refuse texts, which scikit-learn would try to read as numbers."""
     name, frame = type(estimator).__name__, as_frame(X)
     if frame is not None:
-        _refuse_text_columns(frame, name)
+        refuse_text_columns(frame, name)
         return
     head = X[:1].to_numpy() if hasattr(X, "to_numpy") else X
     if not isinstance(head, list | tuple) and not (isinstance(head, np.ndarray) and head.ndim):
@@ -160,7 +160,7 @@ def _refuse_text(estimator: Any, X: Any) -> None:
         )
 
 
-def _refuse_text_columns(frame: Any, estimator: str) -> None:
+def refuse_text_columns(frame: Any, estimator: str) -> None:
     """Refuse columns of text, which may be ids under an unknown name."""
     for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
         values = column.to_numpy()
@@ -177,10 +177,11 @@ def _refuse_text_columns(frame: Any, estimator: str) -> None:
 
 def _first_text(values: list[Any]) -> str | None:
     """Return the first text that is no number."""
-    return next((v for v in values if isinstance(v, str) and not _is_number(v)), None)
+    return next((v for v in values if isinstance(v, str) and not is_number(v)), None)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text can be read as a number."""
     try:
         float(text)
     except ValueError:

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from manyhands.classifiers.stacking.members import Member
+from manyhands.classifiers.stacking.networks import SoftNetwork
 from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
 from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
 from manyhands.linear.logistic import SoftLogistic
@@ -20,6 +21,9 @@ MANY_FEATURES = 2000
 MANY_ROWS = 50_000
 """Rows beyond which the Laplacian kernel would cost too much: it cannot use matrix products."""
 
+STREAMED_ROWS, STREAMED_LANDMARKS = 200_000, 400
+"""Rows beyond which no member keeps what its view shows, and the most landmarks of its kernel."""
+
 MIXTURE_FEATURES = 20
 
 LANDMARK_CELLS, FEW_LANDMARKS = 60_000_000, 100
@@ -27,10 +31,14 @@ LANDMARK_CELLS, FEW_LANDMARKS = 60_000_000, 100
 
 
 def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Member]:
-    """Members for dense or sparse features X of shape (n, d)."""
+    """Members for dense or sparse features X of shape (n, d), or images."""
     if hasattr(X, "tocsr"):
         return [Member("logistic", SoftLogistic())]
+    if X.ndim > 2:
+        return [Member("network", SoftNetwork("cnn", ridge=True, random_state=random_state))]
     n, d = X.shape
+    if n > STREAMED_ROWS:
+        return _streamed_members(min(n_landmarks, STREAMED_LANDMARKS), random_state)
     landmarks = min(n_landmarks, max(LANDMARK_CELLS // n, FEW_LANDMARKS))
 
     def kernel(kind: Any, *scaler: Any) -> Any:
@@ -54,4 +62,20 @@ def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Membe
         *members,
         Member("discriminant", SoftDiscriminant(), Normalizer()),
         Member("mixture", TiedMixture(), few),
+    ]
+
+
+def _streamed_members(n_landmarks: int, random_state: int) -> list[Member]:
+    """Members that read the features batch by batch, and keep nothing of them."""
+
+    def ridge(name: str, *steps: Any) -> Member:
+        return Member(name, SoftRidge(), make_pipeline(*steps), streamed=True)
+
+    def kernel() -> KernelMap:
+        return KernelMap(n_landmarks=n_landmarks, random_state=random_state)
+
+    return [
+        ridge("rbf standardised", ClippedScaler(), kernel()),
+        ridge("rbf directions", Normalizer(), kernel()),
+        ridge("linear", ClippedScaler()),
     ]

@@ -20,10 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.stacking.automatic import automatic_members
+from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
 from manyhands.classifiers.stacking.members import Member, as_member
 from manyhands.classifiers.stacking.rounds import Round, Rounds, Settings
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
-from manyhands.classifiers.stacking.stack import FittedStack
+from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, all_or_nothing, warn_caller
 from manyhands.fitting import scoring
@@ -31,11 +32,9 @@ from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.pooling import pool_confusions
 from manyhands.fitting.reading import (
-    as_rows,
     check_learnable,
     check_rows,
     find_annotators,
-    read_features,
     read_target,
     set_vocabularies,
     table_of,
@@ -81,8 +80,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     members : "auto", or list of (name, estimator) or (name, estimator, view)
         "auto" chooses by the features: kernel ridge regressions on differently scaled copies, a
         discriminant analysis and a mixture for dense X; logistic regression for sparse X with more
-        than 1,000 columns. An estimator may be any classifier of scikit-learn that takes sample
-        weights, any regressor, or an object as `manyhands.classifiers.stacking.members` describes.
+        than 1,000 columns; a convolutional network for images (this needs torch). An estimator may
+        be any classifier of scikit-learn that takes sample weights, any regressor, a network or the
+        name of a backbone, or an object as `manyhands.classifiers.stacking.members` describes.
         A view is a transformer, fitted once to X.
     n_rounds : int, default=6
         The first round only starts the others; predictions average over the rest.
@@ -204,7 +204,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like, sparse matrix or frame of shape (n_samples, n_features)
+        X : array-like, sparse matrix or frame of shape (n_samples, n_features), or array of images
+            With ``members="auto"``, a frame may have columns of texts, categories and gaps. Free
+            text needs a vectoriser.
         y : AnnotationTable (a frame is matched with its instances by id), array of shape
             (n_samples, n_annotators) with -1/NaN missing, or (n_samples,): a crowd of one
         start : fitted CrowdStackingClassifier, optional
@@ -229,10 +231,11 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             self._check_parameters()
             table = read_target(X, y, type(self).__name__)
             warn_of_telling_columns(X, table)
-            features = read_features(self, X, reset=True)
-            check_learnable(features, table)
+            encoder = fit_encoder(self, X)
+            rows = read_rows(self, X, encoder, reset=True)
+            check_learnable(rows, table)
             set_vocabularies(self, y, table)
-            rows = as_rows(features)
+            self.encoder_ = encoder
             self.input_shape_ = tuple(rows.shape[1:])
             last = self._fit(rows, table, start)
             self._warn_of_doubts(last.free_shares)
@@ -268,7 +271,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         inside = take_rows(X, annotated) if len(annotated) < table.n_instances else X
         members = self._make_members(inside, rng)
         folds = rng.permutation(np.arange(len(annotated)) % min(self.n_folds, len(annotated)))
-        prepared = [member.fitted_on(_fit_view(member, inside), folds) for member in members]
+        prepared = [member.fitted_on(inside, folds) for member in members]
         settings = Settings(
             self.classifier_weight,
             self.crowd_strength,
@@ -279,24 +282,23 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         rounds = Rounds(votes, prepared, settings, rng, first)
         self.history_ = History()
         bar = ProgressBar(type(self).__name__) if self.verbose else None
-        found: list[Round] = []
+        found: list[list[TemperedMember]] = []
         try:
             if bar is not None:
                 bar.before_stage("round", self.n_rounds, 0)
             for number in range(self.n_rounds):
                 began = perf_counter()
-                found.append(rounds.run())
-                self._write_row(number + 1, found[-1], members, seen, perf_counter() - began)
+                last = rounds.run()
+                found.append(last.members)
+                self._write_row(number + 1, last, members, seen, perf_counter() - began)
                 if bar is not None:
                     bar.after_epoch(self.history_[-1])
         finally:
             if bar is not None:
                 bar.after_training()
-        self.stack_ = FittedStack.of(
-            members, [each.members for each in found[1:] or found], seen, table.n_classes
-        )
-        self._set_fitted(X, table, annotated, seen, rounds, found[-1], members)
-        return found[-1]
+        self.stack_ = FittedStack.of(members, found[1:] or found, seen, table.n_classes)
+        self._set_fitted(X, table, annotated, seen, rounds, last, members)
+        return last
 
     def _make_members(self, X: Any, rng: np.random.Generator) -> list[Member]:
         if isinstance(self.members, str):
@@ -433,7 +435,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> FloatArray:
         """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
         check_is_fitted(self, "stack_")
-        return self.stack_.predict_proba(as_rows(read_features(self, X, reset=False)))
+        return self.stack_.predict_proba(read_rows(self, X, self.encoder_, reset=False))
 
     def predict(self, X: Any) -> AnyArray:
         """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
@@ -533,10 +535,6 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
 
 def _batches(n: int) -> Iterator[slice]:
     return (slice(first, first + BATCH) for first in range(0, n, BATCH))
-
-
-def _fit_view(member: Member, X: Any) -> Any:
-    return X if member.view is None else member.view.fit_transform(X)
 
 
 def _with_classes(votes: Votes, seen: IntArray) -> Votes:

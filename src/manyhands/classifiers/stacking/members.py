@@ -17,7 +17,7 @@ probabilities of new rows are averaged. Three methods are optional:
 - ``variants()``: a list of unfitted copies that differ in a parameter.
 
 Of several options or variants, each round keeps the one under which the annotations are most
-likely. Classifiers and regressors of scikit-learn become members by `as_member`.
+likely. Classifiers and regressors of scikit-learn, and networks, become members by `as_member`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from manyhands.classifiers.stacking.networks import SoftNetwork, is_backbone
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
 from manyhands.linear.kernels import KernelMap
-from manyhands.linear.ridge import RidgeValues, log_of_values
+from manyhands.linear.ridge import RidgeValues, Streamed, log_of_values
 from manyhands.typing import FloatArray, IntArray
 
 LEAST_WEIGHT = 0.01
@@ -187,7 +188,7 @@ class SoftRegressor(BaseEstimator):
 
 
 def as_member(name: str, estimator: Any) -> Any:
-    """Make a member of an estimator: one with the methods of a member, or of scikit-learn's kinds.
+    """Make a member of an estimator: one with a member's methods, of scikit-learn, or a network.
 
     Raises
     ------
@@ -200,6 +201,8 @@ def as_member(name: str, estimator: Any) -> Any:
             f"member {name!r} is the class {estimator.__name__}; give an object, "
             f"{estimator.__name__}()"
         )
+    if is_backbone(estimator):
+        return SoftNetwork(estimator)
     tagged = hasattr(estimator, "__sklearn_tags__")
     if tagged and is_regressor(estimator):
         return SoftRegressor(estimator)
@@ -211,8 +214,8 @@ def as_member(name: str, estimator: Any) -> Any:
         return estimator
     raise AnnotationError(
         f"member {name!r} is a {type(estimator).__name__}, which cannot learn soft targets; give a "
-        "regressor, a classifier with predict_proba whose fit takes sample_weight, or an object "
-        "with fit(X, T) and predict_log_proba(X)"
+        "regressor, a classifier with predict_proba whose fit takes sample_weight, a network (or "
+        "the name of a backbone), or an object with fit(X, T) and predict_log_proba(X)"
     )
 
 
@@ -246,18 +249,25 @@ class Member:
     estimator : as in this module's description
     view : transformer or None
         Fitted once to the features, without labels; None: the features as they are.
+    streamed : bool
+        Whether to compute what the view shows anew whenever it is read, rather than to keep it.
     """
 
     name: str
     estimator: Any
     view: Any = None
+    streamed: bool = False
 
     def see(self, X: Any) -> Any:
         """Features as the member sees them."""
         return X if self.view is None else self.view.transform(X)
 
-    def fitted_on(self, Z: Any, folds: IntArray) -> Folded | LeftOneOut:
-        """Prepare for fits to rows Z of the view."""
+    def fitted_on(self, X: Any, folds: IntArray) -> Folded | LeftOneOut:
+        """Fit the view to rows X, and prepare for fits to what it shows."""
+        if self.streamed:
+            Z: Any = Streamed(X, self.view.fit(X))
+        else:
+            Z = X if self.view is None else self.view.fit_transform(X)
         if hasattr(self.estimator, "fit_predict_loo"):
             return LeftOneOut(self.estimator, Z)
         return Folded(self.estimator, Z, folds)

@@ -1,0 +1,251 @@
+"""Data frames with texts, categories and gaps as numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from numbers import Real
+from typing import Any, Self
+
+import narwhals as nw
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from manyhands.annotations.encoding import missing_mask
+from manyhands.annotations.ids import as_frame
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.reading import (
+    as_fitted,
+    as_rows,
+    is_number,
+    read_features,
+    refuse_text_columns,
+)
+from manyhands.typing import AnyArray, BoolArray, FloatArray
+
+FEWEST_ROWS = 5
+"""A value of fewer rows shares a column with the other rare ones."""
+
+MOST_VALUES = 50
+"""Values of a column that get a column each: the most frequent ones."""
+
+FEW_VALUES, LONG = 20, 30
+"""A column of mostly distinct values is free text (or ids) if it has more values than this, or if
+they have more characters than this on average."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column of numbers: standardised, gaps filled with the median and marked in a column."""
+
+    name: str
+    mean: float
+    scale: float
+    median: float
+    gaps: bool
+
+    @classmethod
+    def of(cls, name: str, column: Any) -> Self:
+        """Fit to a column."""
+        values = _numbers(name, column)
+        gaps = np.isnan(values)
+        present = values[~gaps] if not gaps.all() else np.zeros(1)
+        scale = float(present.std()) or 1.0
+        return cls(name, float(present.mean()), scale, float(np.median(present)), bool(gaps.any()))
+
+    def encode(self, column: Any) -> FloatArray:
+        """Encode a column as an array of shape (n, 1), or (n, 2) if there were gaps."""
+        values = _numbers(self.name, column)
+        gaps = np.isnan(values)
+        filled = (np.where(gaps, self.median, values) - self.mean) / self.scale
+        return np.stack([filled, gaps], axis=1) if self.gaps else filled[:, None]
+
+
+@dataclass(frozen=True)
+class Values:
+    """A column of texts or categories: a column of 0 and 1 for every frequent value.
+
+    If some were rare or missing, these have a column each, too. A value that `fit` did not see
+    counts as a rare one.
+    """
+
+    name: str
+    values: list[str]
+    rare: bool
+    gaps: bool
+
+    @classmethod
+    def of(cls, name: str, column: Any) -> Self:
+        """Fit to a column."""
+        texts = _texts(column)
+        counts = Counter(text for text in texts if text is not None)
+        ordered = sorted(counts, key=lambda text: (-counts[text], text))
+        kept = sorted(text for text in ordered[:MOST_VALUES] if counts[text] >= FEWEST_ROWS)
+        return cls(name, kept, len(kept) < len(counts), None in texts)
+
+    def encode(self, column: Any) -> FloatArray:
+        """Encode a column as an array of shape (n, number of columns)."""
+        place = {text: code for code, text in enumerate(self.values)}
+        rare, gap = len(place), len(place) + 1
+        texts = _texts(column)
+        codes = [gap if text is None else place.get(text, rare) for text in texts]
+        columns = [*range(rare), *([rare] if self.rare else []), *([gap] if self.gaps else [])]
+        return np.eye(len(place) + 2)[:, columns][codes]
+
+
+class FrameEncoder:
+    """Encodes the columns of a frame, by name.
+
+    Parameters
+    ----------
+    columns : list of Numbers or Values
+    """
+
+    def __init__(self, columns: list[Numbers | Values]) -> None:
+        self.columns = columns
+
+    @classmethod
+    def of(cls, X: Any, estimator: str) -> Self | None:
+        """Fit to a frame without a column of ids; None if X is none, or needs no encoding.
+
+        Raises
+        ------
+        AnnotationError
+            If a column holds free text, dates, or objects of other kinds.
+        """
+        frame = as_frame(X)
+        if frame is None:
+            return None
+        if len(frame):
+            refuse_text_columns(frame.select(_free_texts(frame)), estimator)
+        columns = [
+            (Numbers if _holds_numbers(frame[name]) else Values).of(name, frame[name])
+            for name in frame.columns
+        ]
+        plain = all(isinstance(column, Numbers) and not column.gaps for column in columns)
+        return None if plain else cls(columns)
+
+    def encode(self, X: Any) -> FloatArray:
+        """Encode a frame that has the columns, as an array of shape (n, n_encoded), float32."""
+        frame = as_frame(X)
+        if frame is None:
+            raise AnnotationError(
+                f"X is {type(X).__name__}, but fit encoded a data frame; give a frame with the "
+                f"columns {', '.join(repr(column.name) for column in self.columns)}"
+            )
+        parts = [column.encode(frame[column.name]) for column in self.columns]
+        return np.hstack(parts).astype(np.float32)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Describe the columns by what JSON can hold."""
+        return [{"kind": type(column).__name__, **asdict(column)} for column in self.columns]
+
+    @classmethod
+    def from_json(cls, described: list[dict[str, Any]]) -> Self:
+        """Invert `as_json`."""
+        kinds = {"Numbers": Numbers, "Values": Values}
+        return cls([kinds[each["kind"]](**_without_kind(each)) for each in described])
+
+
+def fit_encoder(estimator: Any, X: Any) -> FrameEncoder | None:
+    """Encoder of a frame that needs one, if the estimator has ``members="auto"``; else None."""
+    if not isinstance(estimator.members, str):
+        return None
+    return FrameEncoder.of(as_fitted(estimator, X, reset=True), type(estimator).__name__)
+
+
+def read_rows(estimator: Any, X: Any, encoder: FrameEncoder | None, *, reset: bool) -> Any:
+    """Check X and return an encoded frame, an array, or a wide sparse matrix.
+
+    Parameters
+    ----------
+    estimator, X, reset
+        See `manyhands.fitting.reading.read_features`.
+    encoder : FrameEncoder or None
+        None: X needs none.
+    """
+    if encoder is None:
+        return as_rows(read_features(estimator, X, reset=reset))
+    X = as_fitted(estimator, X, reset=reset)
+    encoded = encoder.encode(X)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return encoded
+
+
+def _without_kind(described: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in described.items() if name != "kind"}
+
+
+def _holds_numbers(column: Any) -> bool:
+    """Whether a column holds numbers or booleans, which may be written as texts, or only gaps."""
+    if isinstance(column.dtype, nw.Categorical | nw.Enum):
+        return False
+    values = column.to_numpy()
+    if values.dtype.kind in "mM":
+        raise AnnotationError(
+            f"column {column.name!r} of X holds dates or times; give numbers, such as days since a "
+            "date"
+        )
+    if values.dtype.kind not in "OUT":
+        return True
+    return all(
+        is_number(v) if isinstance(v, str) else _is_real(column, v) for v in _present(values)
+    )
+
+
+def _is_real(column: Any, value: Any) -> bool:
+    if isinstance(value, Real | np.bool_):
+        return True
+    raise AnnotationError(
+        f"column {column.name!r} of X holds {type(value).__name__} objects; give numbers, texts or "
+        "categories"
+    )
+
+
+def _free_texts(frame: Any) -> list[str]:
+    """Names of the columns of free text, or of ids: most of their values differ."""
+    return [name for name in frame.columns if _is_free_text(frame[name])]
+
+
+def _is_free_text(column: Any) -> bool:
+    if _holds_numbers(column):
+        return False
+    texts = [text for text in _texts(column) if text is not None]
+    different = len(set(texts))
+    long = bool(texts) and sum(map(len, texts)) > LONG * len(texts)
+    return 2 * different > len(texts) and (different > FEW_VALUES or long)
+
+
+def _present(values: AnyArray) -> list[Any]:
+    present: list[Any] = values[~missing_mask(values)].tolist()
+    return present
+
+
+def _numbers(name: str, column: Any) -> FloatArray:
+    """Values of a column as numbers; gaps are NaN."""
+    values = column.to_numpy()
+    gaps: BoolArray = missing_mask(values)
+    numbers = np.full(len(values), np.nan)
+    try:
+        numbers[~gaps] = values[~gaps].astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise AnnotationError(
+            f"column {name!r} of X held numbers in fit, and now {error}; give numbers"
+        ) from error
+    if np.isinf(numbers).any():
+        raise AnnotationError(f"column {name!r} of X holds infinity; give finite numbers")
+    return numbers
+
+
+def _texts(column: Any) -> list[str | None]:
+    """Values of a column as texts; None for gaps."""
+    values = column.to_numpy()
+    return [
+        None if gap else _as_text(value)
+        for gap, value in zip(missing_mask(values).tolist(), values.tolist(), strict=True)
+    ]
+
+
+def _as_text(value: Any) -> str:
+    """A whole number reads the same whether or not its column has gaps, which make it a float."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
