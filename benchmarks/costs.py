@@ -34,10 +34,12 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import run_missing
 
 import manyhands
 from manyhands import AnnotationTable, all_classifiers
@@ -91,6 +93,8 @@ ROWS = {
 }
 FEATURES, CLASSES, ANNOTATORS, GIVEN = 50, 10, 100, 3
 NEW_ROWS = 5_000
+RECORDS = Path("stacking_costs.jsonl")
+"""Cases that are done; a killed run goes on where it stopped."""
 HALF_AN_HOUR = 1800
 
 
@@ -129,14 +133,25 @@ def fit_rows(case: str) -> dict[str, Any]:
     return {**found, "accuracy": float(np.mean(model.predict(X[n:]) == y[n:]))}
 
 
-def stacking() -> str:
-    """Measure every classifier and size."""
+def measured(name: str, rows: int) -> dict[str, Any]:
+    """Measure one classifier and size in a new process."""
     load = os.getloadavg()[0]
+    run = spawn("stacking", f"{name},{rows}", HALF_AN_HOUR)
+    return {"name": name, "rows": rows, "load": load, **run}
+
+
+def stacking(records: Path) -> str:
+    """Measure every classifier and size that the file of records lacks."""
+    cells = [((name, rows), partial(measured, name, rows)) for name in ROWS for rows in ROWS[name]]
+    small_first = sorted(cells, key=lambda cell: cell[0][1])
+    found = run_missing(records, small_first, lambda record: (record["name"], record["rows"]))
+    by_key = {(record["name"], record["rows"]): record for record in found}
+    loads = [record["load"] for record in found]
     lines = [
         "## Crowd-calibrated stacking by number of instances",
         "",
-        f"{made_by('stacking', 'nice -n 10 ')}, one thread, a process each; load {load:.1f} at the "
-        f"start on {os.cpu_count()} cores, so compare CPU seconds.",
+        f"{made_by('stacking', 'nice -n 10 ')}, one thread, a process each; load "
+        f"{min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores, so compare CPU seconds.",
         "",
         f"{FEATURES} features, {CLASSES} classes of three clusters each, {ANNOTATORS} annotators, "
         f"{GIVEN} annotations an instance, 40 % of them at random; defaults. Accuracy is that of "
@@ -146,22 +161,14 @@ def stacking() -> str:
         "| classifier | instances | CPU s of fit | s of fit | peak MB | before fit | accuracy |",
         "|---|---|---|---|---|---|---|",
     ]
-    for name, sizes in ROWS.items():
-        for rows in sizes:
-            run = spawn("stacking", f"{name},{rows}", HALF_AN_HOUR)
-            print(name, rows, run, flush=True)
-            cells = (
-                [run["error"], "", "", "", ""]
-                if "error" in run
-                else [
-                    f"{run['cpu']:.1f}",
-                    f"{run['wall']:.1f}",
-                    f"{run['peak']:,.0f}",
-                    f"{run['base']:,.0f}",
-                    f"{run['accuracy']:.3f}",
-                ]
-            )
-            lines.append(f"| `{name}` | {rows:,} | {' | '.join(cells)} |")
+    for key, _ in cells:
+        run = by_key[key]
+        shown = [run.get("error", ""), "", "", "", ""]
+        if "error" not in run:
+            times = [f"{run[name]:.1f}" for name in ("cpu", "wall")]
+            memory = [f"{run[name]:,.0f}" for name in ("peak", "base")]
+            shown = [*times, *memory, f"{run['accuracy']:.3f}"]
+        lines.append(f"| `{run['name']}` | {run['rows']:,} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -412,7 +419,7 @@ def neucrowd() -> str:
 # -- the page -------------------------------------------------------------------------------------
 
 PARTS: dict[str, Callable[[], str]] = {
-    "stacking": stacking,
+    "stacking": lambda: stacking(RECORDS),
     "growth": growth,
     "self-training": self_training,
     "neucrowd": neucrowd,

@@ -435,6 +435,17 @@ def test_columns_of_several_kinds_are_encoded(make, tmp_path):
         model.predict(shuffled[["n", "old", "size"]])
 
 
+def test_columns_may_have_numbers_for_names():
+    columns, y = mixed_columns()
+    X = pd.DataFrame(dict(enumerate(columns.values())))
+    model = CrowdStackingClassifier(n_rounds=1, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9
+    with pytest.raises(AnnotationError, match="column 4 of X holds text"):
+        model.fit(
+            X.assign(**{"4": [f"text {n}" for n in range(len(X))]}).rename(columns={"4": 4}), y
+        )
+
+
 def test_values_of_a_column_by_hand():
     texts = ["a"] * 6 + ["b"] * 5 + ["c"] * 2 + [None]
     column = nw.from_native(pd.DataFrame({"x": pd.Categorical(texts)}))["x"]

@@ -116,11 +116,13 @@ class FrameEncoder:
         frame = as_frame(X)
         if frame is None:
             return None
-        if len(frame):
-            refuse_text_columns(frame.select(_free_texts(frame)), estimator)
+        given = list(frame.iter_columns())
+        free = [place for place, column in enumerate(given) if _is_free_text(column)]
+        if free:
+            refuse_text_columns(frame.select(nw.nth(*free)), estimator)
         columns = [
-            (Numbers if _holds_numbers(frame[name]) else Values).of(name, frame[name])
-            for name in frame.columns
+            (Numbers if _holds_numbers(column) else Values).of(name, column)
+            for name, column in zip(frame.columns, given, strict=True)
         ]
         plain = all(isinstance(column, Numbers) and not column.gaps for column in columns)
         return None if plain else cls(columns)
@@ -133,7 +135,8 @@ class FrameEncoder:
                 f"X is {type(X).__name__}, but fit encoded a data frame; give a frame with the "
                 f"columns {', '.join(repr(column.name) for column in self.columns)}"
             )
-        parts = [column.encode(frame[column.name]) for column in self.columns]
+        given = dict(zip(frame.columns, frame.iter_columns(), strict=True))
+        parts = [column.encode(given[column.name]) for column in self.columns]
         return np.hstack(parts).astype(np.float32)
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -202,12 +205,8 @@ def _is_real(column: Any, value: Any) -> bool:
     )
 
 
-def _free_texts(frame: Any) -> list[str]:
-    """Names of the columns of free text, or of ids: most of their values differ."""
-    return [name for name in frame.columns if _is_free_text(frame[name])]
-
-
 def _is_free_text(column: Any) -> bool:
+    """Whether a column holds free text, or ids: most of its values differ."""
     if _holds_numbers(column):
         return False
     texts = [text for text in _texts(column) if text is not None]
