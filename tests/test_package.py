@@ -173,6 +173,35 @@ with tempfile.TemporaryDirectory() as folder:
     loaded = manyhands.load(folder)
 assert (loaded.predict(X) == found.estimator_.predict(X)).all()
 """
+COMMANDS_WITHOUT_TORCH = """
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+from manyhands.cli.app import app
+
+rng = np.random.default_rng(0)
+truth = np.arange(120) % 3
+crowd = manyhands.make_crowd(truth, random_state=0)
+os.chdir(tempfile.mkdtemp())
+np.save("X.npy", rng.normal(size=(120, 5)) + 3.0 * np.eye(3, 5)[truth])
+crowd.to_frame().rename(columns={"instance": "task", "annotator": "worker"}).to_csv("A.csv")
+files = "--features X.npy --annotations A.csv --out"
+for command in (
+    f"fit {files} model --seeds 2 --set n_rounds=2",
+    "predict model X.npy --out predicted.csv",
+    "report model",
+    f"select {files} chosen --methods crowd-stacking --cv 2",
+):
+    result = CliRunner().invoke(app, command.split())
+    assert result.exit_code == 0, (command, result.output)
+assert Path("model/report.html").stat().st_size
+assert len(Path("predicted.csv").read_text().splitlines()) == 121
+assert CliRunner().invoke(app, f"fit {files} other --method conal".split()).exit_code == 6
+"""
 
 
 def test_only_networks_need_torch_and_name_the_missing_extra():
@@ -181,12 +210,15 @@ def test_only_networks_need_torch_and_name_the_missing_extra():
         "manyhands.estimator_checks",
         "manyhands.all_classifiers()",
         "from manyhands.classifiers import CrowdLayerClassifier",
-        "from manyhands.fitting import with_protocol",
         "registry.find_classifier('conal')",
         "CrowdStackingClassifier([('net', 'mlp')]).fit(X, table)",
     ]
     code = WITHOUT_TORCH + NEEDS_NO_TORCH + NEEDS_TORCH
     subprocess.run([sys.executable, "-c", code, *needing], check=True)
+
+
+def test_the_default_method_of_the_command_line_needs_no_torch():
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH + COMMANDS_WITHOUT_TORCH], check=True)
 
 
 def test_bad_parameters_name_the_parameter():

@@ -1,6 +1,7 @@
 """Crowd-calibrated stacking: its equations by hand, limiting cases, members, saving."""
 
 import json
+import pickle
 import warnings
 
 import narwhals as nw
@@ -9,26 +10,33 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy.special import log_softmax, logsumexp
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manyhands import (
     AnnotationTable,
+    AveragedCrowdClassifier,
     CrowdStackingClassifier,
+    DASCClassifier,
     MajorityVote,
+    SelfTrainingCrowdClassifier,
     load,
     load_demo,
     make_crowd,
+    select,
 )
 from manyhands.classifiers.stacking import automatic, crowd, encoding, networks, stack
 from manyhands.classifiers.stacking.members import as_member
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
 from manyhands.inference.votes import make_votes
 from manyhands.linear.ridge import SoftRidge
+from manyhands.report import render_report, summarize
+from manyhands.selection.selecting import SHORT_LIST
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +272,78 @@ def test_one_round_is_stacking_on_vote_shares():
 
 
 # -- what users do ---------------------------------------------------------------------------------
+
+
+def quick(**parameters):
+    return CrowdStackingClassifier(n_rounds=2, random_state=0, **parameters)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda: AveragedCrowdClassifier([quick(), quick(crowd_strength=1.0)]),
+        lambda: DASCClassifier(quick(), n_rounds=1, random_state=0),
+        lambda: SelfTrainingCrowdClassifier(quick(), n_rounds=1, warm_start=True, random_state=0),
+        lambda: GridSearchCV(quick(), {"crowd_strength": [1.0, 5.0]}, cv=2),
+        lambda: make_pipeline(StandardScaler(), quick()),
+        quick,
+    ],
+)
+def test_it_composes_as_others_do(demo, wrap, tmp_path):
+    X, table = demo.X_train[:200], demo.annotations[:200]
+    model = clone(wrap()).fit(X, table)
+    proba = model.predict_proba(demo.X_test)
+    assert np.mean(demo.y_test == proba.argmax(axis=1)) > 0.85
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).predict_proba(demo.X_test), proba
+    )
+    if hasattr(model, "save"):
+        model.save(tmp_path)
+        np.testing.assert_array_equal(load(tmp_path).predict_proba(demo.X_test), proba)
+
+
+def test_select_knows_its_rounds_and_its_prior(demo):
+    X, table = demo.X_train[:200], demo.annotations[:200]
+    with pytest.raises(AnnotationError, match="differ only in n_rounds"):
+        select([quick(), CrowdStackingClassifier(random_state=0)], X, table, cv=2)
+    candidates = {"auto": quick(), "equal": quick(class_prior="uniform")}
+    with pytest.warns(ModelChoiceWarning, match="auto and equal differ only in the class prior"):
+        found = select(candidates, X, table, cv=2)
+    assert found.best_ in candidates
+    assert "CrowdStackingClassifier" in SHORT_LIST
+
+
+@pytest.mark.parametrize(
+    ("prior", "says"),
+    [
+        ("auto", "of the way from what came out to equal shares"),
+        ("uniform", "All classes were taken to be equally frequent"),
+        ("estimated", "as frequent as they came out"),
+        (np.full(3, 1 / 3), "as frequent as <code>class_prior</code> says"),
+    ],
+)
+def test_the_report_tells_of_the_stack_in_words(prior, says):
+    X, y = blobs()
+    table = make_crowd(y, random_state=0)
+    model = quick(class_prior=prior).fit(X, table)
+    summary = summarize(table, classifier=model, X=X, gold=y)
+    training = summary["training"]
+    assert [chart["name"] for chart in training["charts"]] == ["nll", "parity"]
+    assert {m["name"]: m["weight"] for m in training["stack"]["members"]} == model.member_weights_
+    assert summary["labels"]["source"] == "CrowdStackingClassifier"
+    names = [row["name"] for row in summary["gold"]["rows"]]
+    assert names[1:] == ["CrowdStackingClassifier", "CrowdStackingClassifier (prediction)"]
+    page = render_report(summary)
+    assert says in page
+    assert f"predict an annotation {model.parity_:.2f} times as well" in page
+    assert all(name in page for name in model.member_weights_)
+
+
+def test_the_report_of_new_instances_is_made_of_predictions(demo):
+    X, table = demo.X_train[:200], demo.annotations[:200]
+    model = quick().fit(X[:100], table[:100])
+    other = summarize(table[100:], classifier=model, X=X[100:])
+    assert other["labels"]["source"] == "CrowdStackingClassifier (prediction)"
 
 
 def test_given_shares_pull_the_posterior(demo):

@@ -13,7 +13,16 @@ from typer.testing import CliRunner
 from manyhands.cli.app import app
 from manyhands.estimator_checks import make_crowd_problem
 
-QUICK = ["--set", "max_epochs=2", "--set", "batch_size=16", "--set", "device=cpu"]
+QUICK = [
+    "--method",
+    "conal",
+    "--set",
+    "max_epochs=2",
+    "--set",
+    "batch_size=16",
+    "--set",
+    "device=cpu",
+]
 
 
 @pytest.fixture(autouse=True)

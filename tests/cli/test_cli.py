@@ -419,8 +419,12 @@ def test_demo(home, monkeypatch):
     monkeypatch.setattr("manyhands.jobs.demo.load_demo", lambda: half)
     monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 120)
     result = done_json("demo")  # as the README has it: the default folder too
-    ceiling = result["rows"][-1]["test_accuracy"]
-    assert all(0.8 < row["test_accuracy"] <= ceiling for row in result["rows"])
+    *networks, stacking, gold = [row["test_accuracy"] for row in result["rows"]]
+    assert all(0.8 < found <= gold for found in networks)
+    assert stacking > max(networks)
+    inferred = [row["train_label_accuracy"] for row in result["rows"]]
+    assert 0.7 < inferred[0] < inferred[1] < inferred[4]
+    assert inferred[2] is inferred[3] is inferred[5] is None
     assert Path(result["report"]).is_file()
     assert (home / "manyhands-demo" / "labels.csv").is_file()
 

@@ -507,6 +507,31 @@ def test_method_auto_selects_over_the_short_list(home, monkeypatch):
         assert f"{more[0]} goes with one method" in refused.stderr
 
 
+def test_without_a_method_there_is_stacking(home):
+    files = ["--features", "X.npy", "--annotations", "A.csv", "--gold", "gold.csv", "--out", "out"]
+    told = done("fit", *files, "--seeds", "2", "--set", "n_rounds=2").stdout
+    assert "no --method given: crowd-stacking" in told
+    assert "all rounds, test (12)" in told
+    named = [*files, "--method", "crowd-stacking", "--set", "n_rounds=2"]
+    assert "no --method" not in done("fit", *named).stdout
+    result = done_json("fit", *files, "--set", "class_prior=uniform")
+    assert result["method"] == "CrowdStackingClassifier"
+    assert result["records"][0]["protocols"]["all rounds"]["epoch"] is None
+    assert read_rows(home / "out" / "labels.csv")[0][:3] == ["task", "label", "probability"]
+    done("predict", "out", "ids.npz", "--out", "predicted.csv")
+    assert [row[0] for row in read_rows(home / "predicted.csv")[1:3]] == ["t0", "t1"]
+    done("report", "out")
+    for more, says in (
+        (("--holdout", "0.1"), "holdout=0.1 chooses an epoch"),
+        (("--protocol", "conal_music"), "protocol='conal_music' is for training networks"),
+        (("--set", "max_epochs=2"), "CrowdStackingClassifier has no parameter 'max_epochs'"),
+        (("--set", "members=[ridge]"), "give tuples"),
+    ):
+        wrong = run("fit", *files, *more)
+        assert wrong.exit_code == 3
+        assert says in wrong.stderr
+
+
 def test_select_refuses_an_unknown_method(home):
     refused = run("select", *select_arguments()[1:7], "--methods", "conal,agnet")
     assert refused.exit_code == 3

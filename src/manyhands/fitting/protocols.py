@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.classifier import BaseCrowdClassifier
+
+if TYPE_CHECKING:  # It needs torch.
+    from manyhands.fitting.classifier import BaseCrowdClassifier
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,8 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     Raises
     ------
     AnnotationError
-        If there is no such protocol, or if ``backbone`` is a scikit-learn classifier, to which no
-        protocol applies.
+        If there is no such protocol, or no protocol applies: ``backbone`` is a scikit-learn
+        classifier, or the method has no network.
 
     Examples
     --------
@@ -219,8 +221,16 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     if hasattr(copy, "estimators"):
         members = [with_protocol(member, name) for member in copy.clone_estimators()]
         return copy.set_params(estimators=members)
+    if not parameters:
+        return copy
+    settable = getattr(copy, "_protocol_parameters", ())
+    if settable is not None and not len(settable):
+        raise AnnotationError(
+            f"protocol={name!r} is for training networks, and {type(copy).__name__} has none; "
+            "leave it out, or use a method with a network, such as CoNALClassifier"
+        )
     own = copy.get_params(deep=False)
-    may_set = own if copy._protocol_parameters is None else copy._protocol_parameters
+    may_set = own if settable is None else settable
     if own.get("backbone") is not None:
         # The estimator's own choice of a network has precedence.
         parameters.pop("backbone", None)

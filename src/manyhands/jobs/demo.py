@@ -1,4 +1,4 @@
-"""The demo: four ways to learn from a simulated crowd, and a classifier trained on gold."""
+"""The demo: five ways to learn from a simulated crowd, and a network trained on gold."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from manyhands.classifiers import (
     AggregatedClassifier,
     CoNALClassifier,
     CrowdLayerClassifier,
+    CrowdStackingClassifier,
 )
 from manyhands.datasets import load_demo
-from manyhands.fitting import BaseCrowdClassifier
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy
@@ -25,13 +25,13 @@ def run_demo(
     seed: int = 0,
     verbose: int = 0,
 ) -> dict[str, Any]:
-    """Train on the demo data set, and save CoNAL's model and summary in a folder.
+    """Train on the demo data set, and save the default method's model and summary.
 
     Parameters
     ----------
     folder : str or Path
     seed : int
-        Seed of the networks; the crowd is always the same.
+        Seed of the methods; the crowd is always the same.
     verbose : int
         1 shows progress bars.
 
@@ -39,17 +39,18 @@ def run_demo(
     -------
     dict
         ``data`` (counts), ``rows`` (method, test accuracy, seconds, and train label accuracy for
-        methods that infer labels without features) and ``seed``.
+        methods that infer labels) and ``seed``.
     """
     demo = load_demo()
     crowd = demo.annotations
     assert demo.X_test is not None
-    methods: list[tuple[str, BaseCrowdClassifier, Any]] = [
+    methods: list[tuple[str, Any, Any]] = [
         ("majority vote, then a network", AggregatedClassifier(MajorityVote()), crowd),
         ("Dawid-Skene, then a network", AggregatedClassifier(DawidSkene()), crowd),
         ("Crowd Layer", CrowdLayerClassifier(), crowd),
         ("CoNAL", CoNALClassifier(), crowd),
-        ("trained on gold (ceiling)", AggregatedClassifier(), demo.y_train),
+        ("crowd-calibrated stacking", CrowdStackingClassifier(), crowd),
+        ("a network trained on gold", AggregatedClassifier(), demo.y_train),
     ]
     rows: list[dict[str, Any]] = []
     with job_folder(folder) as place:
@@ -65,7 +66,7 @@ def run_demo(
                     "seconds": perf_counter() - started,
                 }
             )
-            if isinstance(estimator, CoNALClassifier):
+            if isinstance(estimator, CrowdStackingClassifier):
                 title = f"Demo: digits by {crowd.n_annotators} annotators"
                 keep_model(estimator, demo.X_train, crowd, place, title=title)
         publish(place)
@@ -79,8 +80,9 @@ def run_demo(
     return {"seed": seed, "data": data, "rows": rows}
 
 
-def _label_accuracy(model: BaseCrowdClassifier, target: Any, y: Any) -> float | None:
-    """Accuracy of the training labels that an aggregator inferred; None without an aggregator."""
-    if not isinstance(model, AggregatedClassifier) or not isinstance(target, AnnotationTable):
+def _label_accuracy(model: Any, target: Any, y: Any) -> float | None:
+    """Accuracy of the training labels that a method inferred; None if it infers none."""
+    if not isinstance(target, AnnotationTable):
         return None
-    return accuracy(y, model.aggregator_.labels_)
+    labels = getattr(getattr(model, "aggregator_", model), "labels_", None)
+    return None if labels is None else accuracy(y, labels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
@@ -23,11 +23,14 @@ from manyhands.metrics import accuracy, macro_f1
 from manyhands.typing import LARGEST_SEED
 
 if TYPE_CHECKING:
+    from manyhands.classifiers import CrowdStackingClassifier
     from manyhands.fitting import BaseCrowdClassifier
+
+    Classifier: TypeAlias = BaseCrowdClassifier | CrowdStackingClassifier
 
 
 def run_job(
-    estimator: BaseCrowdClassifier,
+    estimator: Classifier,
     X: Any,
     table: AnnotationTable,
     folder: str | Path,
@@ -42,22 +45,22 @@ def run_job(
 
     Parameters
     ----------
-    estimator : BaseCrowdClassifier
+    estimator : crowd classifier
         Cloned; its ``random_state`` is set to each seed.
     X : array of shape (n_instances, ...)
     table : AnnotationTable
     folder : str or Path
         Receives the model, ``labels.csv`` (the inferred label of each row) and ``summary.json``
         (the content of the report) when the job is done; a job that fails leaves those of an
-        earlier job. Until then, it holds a checkpoint per fit; an interrupted job resumes from
-        them when it is run again. Only one job at a time can write into a folder.
+        earlier job. Until then, it holds a checkpoint per fit of a network; an interrupted job
+        resumes from them when it is run again. Only one job at a time can write into a folder.
     gold : GoldRows, optional
         Used for evaluation, and to exclude the annotations of test rows from training.
     seeds : iterable of int
     holdout : float, optional
         With every seed, fit a second time with this fraction of the instances (with
         ``monitor="likelihood"``, and in self-training: of the annotations) held out, and choose the
-        epoch on them.
+        epoch on them. Only for classifiers with epochs.
     keep_formulas : bool
         Whether ids such as ``=SUM(A1)`` are written as they are; see
         `manyhands.io.frames.write_table`.
@@ -92,7 +95,8 @@ def run_job(
         for i, seed in enumerate(seeds):
             record: dict[str, Any] = {"seed": seed, "protocols": {}}
             for j, (protocol, validation) in enumerate(protocols.items()):
-                model = clone(estimator).set_params(
+                model = _prepared(
+                    estimator,
                     random_state=seed,
                     validation=validation,
                     checkpoint=_checkpoint(place, i * len(protocols) + j),
@@ -139,11 +143,24 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
     return seeds
 
 
+def _prepared(estimator: Classifier, **parameters: Any) -> Any:
+    """A copy with those of the parameters that it has."""
+    own = estimator.get_params(deep=False)
+    return clone(estimator).set_params(**{k: v for k, v in parameters.items() if k in own})
+
+
 def _protocols(
-    estimator: BaseCrowdClassifier, holdout: float | None, train: AnnotationTable
+    estimator: Classifier, holdout: float | None, train: AnnotationTable
 ) -> dict[str, Any]:
     """Map the name of each way to choose the epoch to its ``validation`` parameter."""
     parameters = estimator.get_params(deep=False)
+    if "validation" not in parameters:
+        if holdout is not None:
+            raise AnnotationError(
+                f"holdout={holdout} chooses an epoch, and {type(estimator).__name__} has none; "
+                "leave holdout out, or use a network, such as CoNALClassifier"
+            )
+        return {"all rounds": None}
     own = parameters["validation"]
     protocols = {"last epoch" if own is None else "chosen on validation": own}
     if holdout is not None:
@@ -163,7 +180,7 @@ def _checkpoint(folder: Path, number: int) -> Path:
     return folder / ("checkpoint" + (f"-{number}" if number else "") + ".safetensors")
 
 
-def _fit(model: BaseCrowdClassifier, X: Any, train: AnnotationTable, folder: Path) -> float:
+def _fit(model: Classifier, X: Any, train: AnnotationTable, folder: Path) -> float:
     """Fit and return the seconds it took, including those before an interruption."""
     started = perf_counter()
     try:
@@ -181,9 +198,11 @@ def _clear_checkpoints(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _kept_epoch(model: BaseCrowdClassifier) -> int | None:
-    """Epoch whose weights were kept; for self-training, the round."""
+def _kept_epoch(model: Classifier) -> int | None:
+    """Epoch whose weights were kept; for self-training, the round; None if there is none."""
     last = model.history_[-1] if model.history_ else {}
+    if last.get("stage") == "round":
+        return None  # A mean over rounds.
     if "round" in last:
         return int(getattr(model, "best_round_", last["round"]))
     return getattr(model, "best_epoch_", last.get("epoch"))

@@ -45,6 +45,7 @@ def curves(
     stages: Sequence[dict[str, Any]],
     n_epochs: int,
     unit: str = "epoch",
+    first: int = 1,
     colours: int = 4,
 ) -> Markup:
     """Draw the series of one measure over the epochs, with a line where each stage begins."""
@@ -60,7 +61,7 @@ def curves(
             for epoch, v in entry["points"]
         ]
         parts.append(_line(points, k % colours))
-    parts.append(_x_axis(_epoch_ticks(n_epochs, first=0 if unit == "round" else 1), unit))
+    parts.append(_x_axis(_epoch_ticks(n_epochs, first), unit))
     ranges = "; ".join(
         f"{clipped(s['name'])} from {short(s['first'])} to {short(s['last'])}" for s in series
     )

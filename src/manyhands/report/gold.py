@@ -40,9 +40,9 @@ def _rows(inputs: Inputs, judged: BoolArray) -> list[dict[str, Any]]:
     if inferred is not None and inferred.kind != "majority":
         proba = inferred.posterior if inferred.probable else None
         rows.append(_row(inferred.name, inputs, judged, inferred.codes, proba))
-    if inputs.predicted is not None and inferred is not None and inferred.kind != "classifier":
+    proba = inputs.predicted
+    if proba is not None and inferred is not None and inferred.posterior is not proba:
         name = f"{type(inputs.classifier).__name__} (prediction)"
-        proba = inputs.predicted
         # A classifier need not predict the most probable class.
         decide = getattr(inputs.classifier, "_decide", lambda proba: proba.argmax(axis=1))
         rows.append(_row(name, inputs, judged, decide(proba), proba))

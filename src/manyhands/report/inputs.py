@@ -13,6 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import encode, equal_mask, missing_mask
 from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
@@ -236,7 +237,7 @@ def _infer(
     if labels is not None or posterior is not None:
         return _given(table, labels, posterior)
     if aggregator is not None:
-        proba = _aggregated(aggregator, table)
+        proba = _aggregated(aggregator, table, "aggregator")
         found = getattr(aggregator, "labels_", None)
         codes = None
         if found is not None:
@@ -244,9 +245,13 @@ def _infer(
             codes = _known(codes, table, "aggregator.labels_")
         return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
     if predicted is not None:
-        # Some classifiers also infer labels of their training instances, other than predictions.
-        suffix = " (prediction)" if hasattr(classifier, "posterior_") else ""
-        return _inferred(type(classifier).__name__ + suffix, "classifier", predicted)
+        name = type(classifier).__name__
+        if not hasattr(classifier, "posterior_"):
+            return _inferred(name, "classifier", predicted)
+        # It infers labels of its training instances, which are other than predictions.
+        if _was_fitted_on(classifier, table):
+            return _inferred(name, "classifier", _aggregated(classifier, table, "classifier"))
+        return _inferred(f"{name} (prediction)", "classifier", predicted)
     return _inferred("majority vote", "majority", vote_shares(make_votes(table)))
 
 
@@ -256,17 +261,27 @@ def _inferred(
     return Inferred(name, kind, posterior.argmax(axis=1) if codes is None else codes, posterior)
 
 
-def _aggregated(aggregator: Any, table: AnnotationTable) -> FloatArray:
-    proba = np.asarray(aggregator.posterior_, dtype=np.float64)
-    positions = class_positions(aggregator, table, "aggregator")
+def _was_fitted_on(classifier: Any, table: AnnotationTable) -> bool:
+    """Whether the instances of the table are those that a classifier was fitted on."""
+    theirs = getattr(classifier, "training_instances_", None)
+    if theirs is None or len(classifier.posterior_) != table.n_instances:
+        return False
+    ours = InstanceDigests.of(table, table)
+    return bool(ours.n_shared(theirs) == len(ours.ids) == len(theirs.ids))
+
+
+def _aggregated(estimator: Any, table: AnnotationTable, argument: str) -> FloatArray:
+    """An estimator's posterior, over the table's classes."""
+    proba = np.asarray(estimator.posterior_, dtype=np.float64)
+    positions = class_positions(estimator, table, argument)
     if proba.shape != (table.n_instances, len(positions)):
         raise AnnotationError(
-            f"aggregator.posterior_ has shape {proba.shape}, but the table has "
+            f"{argument}.posterior_ has shape {proba.shape}, but the table has "
             f"{table.n_instances} instances and {table.n_classes} classes; fit it on this table"
         )
     out = np.zeros((table.n_instances, table.n_classes))
     out[:, positions] = proba
-    return _checked_posterior(out, table, "aggregator.posterior_")
+    return _checked_posterior(out, table, f"{argument}.posterior_")
 
 
 def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:

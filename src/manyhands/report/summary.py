@@ -80,7 +80,8 @@ def summarize(
     Notes
     -----
     Inferred labels are the first available of: ``labels`` and ``posterior``, the aggregator's
-    labels, the classifier's predictions for ``X``, the majority vote.
+    labels, the classifier's ``posterior_`` if the table is what it was fitted on, its predictions
+    for ``X``, the majority vote.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The training section: learning curves from ``history_``, one chart per measure."""
+"""The training section: learning curves from ``history_``, and what a stack says of itself."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ NOT_MEASURES = frozenset({"stage", "epoch", "round", "seconds"})
 
 PREFIXES = ("train_", "validation_", "valid_", "val_")
 
+OF_STACKS = ("nll", "parity")
+"""What is drawn of a stack; members stand in a table, and class shares in their own section."""
+
 
 def training_section(classifier: Any) -> dict[str, Any] | None:
     """Stages, seconds and learning curves; None without a history."""
@@ -22,13 +25,17 @@ def training_section(classifier: Any) -> dict[str, Any] | None:
     history: History = [] if found is None else [dict(row) for row in found]
     if not history:
         return None
+    stack = _stack(classifier)
     names = _measures(history)
+    if stack is not None:
+        names = [name for name in names if name in OF_STACKS]
     shown = _shown(names)
     return {
         "classifier": type(classifier).__name__,
         "n_epochs": len(history),
         # In self-training a row is a whole fit; round 0 is the one before anything is added.
-        "unit": "round" if "round" in history[0] else "epoch",
+        "unit": "round" if "round" in history[0] or stack is not None else "epoch",
+        "first": 0 if "round" in history[0] else 1,
         "kept": _kept(classifier, history),
         "seconds": _seconds(history),
         "stages": _stages(history),
@@ -36,6 +43,26 @@ def training_section(classifier: Any) -> dict[str, Any] | None:
         "shown": len(shown),
         "points": min(len(history), LIMITS["curve_points"]),
         "charts": _charts(history, shown),
+        "stack": stack,
+    }
+
+
+def _stack(classifier: Any) -> dict[str, Any] | None:
+    """Members, parity and class shares of a stack of classifiers; None for anything else."""
+    weights = getattr(classifier, "member_weights_", None)
+    if weights is None or not hasattr(classifier, "class_prior"):
+        return None
+    temperatures = classifier.member_temperatures_
+    prior = classifier.class_prior
+    return {
+        "members": [
+            {"name": name, "weight": weight, "temperature": temperatures[name]}
+            for name, weight in weights.items()
+        ],
+        "parity": classifier.parity_,
+        "vote_share": classifier.vote_share_,
+        "class_prior": prior if isinstance(prior, str) else "given",
+        "prior_shrinkage": classifier.prior_shrinkage_,
     }
 
 

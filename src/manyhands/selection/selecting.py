@@ -49,6 +49,7 @@ from manyhands.typing import FloatArray, IntArray
 __all__ = ["SHORT_LIST", "select"]
 
 SHORT_LIST = (
+    "CrowdStackingClassifier",
     "AggNetClassifier",
     "TraceRegClassifier",
     "MaxMIGClassifier",
@@ -89,7 +90,7 @@ def select(
     ----------
     candidates : dict of name to classifier, iterable of classifiers or of names, or None
         They are cloned, never fitted in place. Names are those of the command line, such as
-        "conal". None: seven quick methods with their default parameters.
+        "conal". None: eight quick methods with their default parameters.
     X : as in ``fit``
     y : AnnotationTable (matched with X by id), or array of shape (n_samples, n_annotators)
     cv, groups, n_jobs, folder

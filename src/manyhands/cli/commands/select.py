@@ -45,7 +45,7 @@ Methods = Annotated[
     Optional[str],  # noqa: UP045 - typer reads this at run time
     typer.Option(
         metavar="NAME,NAME,...",
-        help="Methods to compare, such as conal,agg-net,max-mig. Default: seven quick ones.",
+        help="Methods to compare, such as conal,agg-net,max-mig. Default: eight quick ones.",
     ),
 ]
 Folds = Annotated[int, typer.Option("--cv", min=2, help="Number of folds of instances.")]
