@@ -23,6 +23,7 @@ FEW_PARTS = {
         "generative_steps": 1,
         "mu": "mean",
     },
+    "CrowdStackingClassifier": {"n_rounds": 2},
     "ICEDClassifier": {"warm_up_epochs": 2, "decoder_epochs": 5},
     "MetricLearningClassifier": {"max_epochs": 1, "updates_per_epoch": 4, "cv": 2},
     "NeuCrowdClassifier": {"max_epochs": 1, "n_tuplets": 96, "cv": 2},
