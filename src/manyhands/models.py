@@ -43,8 +43,12 @@ def load(
     if whole is not None:
         return whole
     name = read_description(Path(folder)).get("class")
-    is_known = isinstance(name, str) and name in registry.names()
-    own = getattr(registry.get(name), "read", None) if is_known else None
+    known = registry.names()
+    own = (
+        getattr(registry.get(name), "read", None)
+        if isinstance(name, str) and name in known
+        else None
+    )
     if own is not None:
         return own(folder)
     from manyhands.fitting.persistence import read_model  # Needs torch.

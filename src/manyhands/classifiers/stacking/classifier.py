@@ -5,32 +5,28 @@ The recipe is the library's own (docs/methods/crowd_stacking.md). Nothing in it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
-from time import perf_counter
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from scipy.stats import chi2
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.stacking.automatic import automatic_members
+from manyhands.classifiers.stacking.course import check_members, run_course, set_fitted
 from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
-from manyhands.classifiers.stacking.members import Member, as_member
-from manyhands.classifiers.stacking.rounds import Round, Rounds, Settings
+from manyhands.classifiers.stacking.prior import warn_of_doubts
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
-from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.decision.rules import apply_rule, check_rule
-from manyhands.exceptions import AnnotationError, ModelChoiceWarning, all_or_nothing, warn_caller
+from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import scoring
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
-from manyhands.fitting.pooling import pool_confusions
 from manyhands.fitting.reading import (
     check_learnable,
     check_rows,
@@ -38,28 +34,11 @@ from manyhands.fitting.reading import (
     read_target,
     set_vocabularies,
     table_of,
-    take_rows,
 )
 from manyhands.fitting.telling_columns import warn_of_telling_columns
-from manyhands.inference.dependence import DEPENDENCE, dependence_of
-from manyhands.inference.probability import floored_log, normalise_rows
-from manyhands.inference.votes import Votes, make_votes
-from manyhands.training.history import History
-from manyhands.training.progress import ProgressBar
-from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.probability import floored_log
 from manyhands.typing import AnyArray, FloatArray, IntArray
-
-LITTLE_PARITY = 0.7
-"""Below this parity, one more annotator tells more than the features do."""
-
-DOUBTFUL_SHRINKAGE = (0.2, 0.8)
-"""Between these, the votes do not say whether the classes are equally frequent."""
-
-NEAR_UNIFORM = 0.05
-"""Share of the instances by which class shares must differ from equal ones to matter."""
-
-CHANCE = 1e-3
-"""Probability at which equally frequent classes differ as much in a sample."""
 
 BATCH = 4096
 """Annotations predicted at once."""
@@ -237,8 +216,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             set_vocabularies(self, y, table)
             self.encoder_ = encoder
             self.input_shape_ = tuple(rows.shape[1:])
-            last = self._fit(rows, table, start)
-            self._warn_of_doubts(last.free_shares)
+            course = run_course(self, rows, table, start)
+            set_fitted(self, course, rows, table)
+            warn_of_doubts(self, course.last.free_shares)
             warn_of_lost_classes(self, X, table)
         return self
 
@@ -246,184 +226,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         refuse_classes(self)
         self._validate_params()
         check_rule(self.decision)
-        if isinstance(self.members, str):
-            return
-        names = []
-        for entry in self.members:
-            if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):
-                raise AnnotationError(
-                    f"members holds {entry!r}; give tuples (name, estimator) or "
-                    "(name, estimator, view)"
-                )
-            as_member(entry[0], entry[1])
-            names.append(entry[0])
-        if not names or len(set(names)) < len(names):
-            raise AnnotationError(
-                f"members has the names {names}; give at least one member, each with its own name"
-            )
-
-    def _fit(self, X: Any, table: AnnotationTable, start: Any) -> Round:
-        rng = np.random.default_rng(draw_seed(self.random_state))
-        votes = make_votes(table)
-        annotated = np.flatnonzero(votes.voted)
-        seen = np.flatnonzero(np.bincount(votes.response, minlength=table.n_classes))
-        votes = _with_classes(votes.select(annotated), seen)
-        inside = take_rows(X, annotated) if len(annotated) < table.n_instances else X
-        members = self._make_members(inside, rng)
-        folds = rng.permutation(np.arange(len(annotated)) % min(self.n_folds, len(annotated)))
-        prepared = [member.fitted_on(inside, folds) for member in members]
-        settings = Settings(
-            self.classifier_weight,
-            self.crowd_strength,
-            self._shares(table.classes, seen),
-            self.vote_share,
-        )
-        first = None if start is None else _belief_of(start, inside, table, seen)
-        rounds = Rounds(votes, prepared, settings, rng, first)
-        self.history_ = History()
-        bar = ProgressBar(type(self).__name__) if self.verbose else None
-        found: list[list[TemperedMember]] = []
-        try:
-            if bar is not None:
-                bar.before_stage("round", self.n_rounds, 0)
-            for number in range(self.n_rounds):
-                began = perf_counter()
-                last = rounds.run()
-                found.append(last.members)
-                self._write_row(number + 1, last, members, seen, perf_counter() - began)
-                if bar is not None:
-                    bar.after_epoch(self.history_[-1])
-        finally:
-            if bar is not None:
-                bar.after_training()
-        self.stack_ = FittedStack.of(members, found[1:] or found, seen, table.n_classes)
-        self._set_fitted(X, table, annotated, seen, rounds, last, members)
-        return last
-
-    def _make_members(self, X: Any, rng: np.random.Generator) -> list[Member]:
-        if isinstance(self.members, str):
-            return automatic_members(X, self.n_landmarks, int(rng.integers(2**31)))
-        made = []
-        for name, estimator, *view in self.members:
-            member = set_random_states(clone(as_member(name, estimator)), rng)
-            shown = set_random_states(clone(view[0]), rng) if view and view[0] is not None else None
-            made.append(Member(name, member, shown))
-        return made
-
-    def _shares(self, classes: AnyArray, seen: IntArray) -> Any:
-        """Class shares over the classes seen, or the name of a rule."""
-        given = self.class_prior
-        if isinstance(given, str):
-            return given
-        if isinstance(given, Mapping):
-            missing = [value for value in classes.tolist() if value not in given]
-            extra = [value for value in given if value not in classes.tolist()]
-            if missing or extra:
-                raise AnnotationError(
-                    f"class_prior names {list(given)}, but the classes are {classes.tolist()}"
-                )
-            given = [given[value] for value in classes.tolist()]
-        shares = np.asarray(given, dtype=np.float64)
-        if shares.shape != classes.shape or not np.isfinite(shares).all() or (shares < 0).any():
-            raise AnnotationError(
-                f"class_prior={given!r} must hold one nonnegative share for each of the "
-                f"{len(classes)} classes {classes.tolist()}"
-            )
-        if not np.isclose(shares.sum(), 1.0, atol=1e-3):
-            raise AnnotationError(f"class_prior={given!r} sums to {shares.sum():g}, not to 1")
-        if not shares[seen].all():
-            absent = classes[seen[shares[seen] == 0]].tolist()
-            raise AnnotationError(
-                f"class_prior gives the share 0 to {absent}, which have annotations"
-            )
-        return shares[seen] / shares[seen].sum()
-
-    def _write_row(
-        self, number: int, found: Round, members: list[Member], seen: IntArray, seconds: float
-    ) -> None:
-        nll = -found.log_likelihood
-        shares = dict(zip(self.classes_[seen].tolist(), found.shares.tolist(), strict=True))
-        weights = {
-            member.name: part.weight for member, part in zip(members, found.members, strict=True)
-        }
-        self.history_.append(
-            {
-                "stage": "round",
-                "epoch": number,
-                "nll": nll,
-                "loss": nll,
-                "parity": found.parity,
-                "vote_share": found.vote_share,
-                **{f"share_{name}": share for name, share in shares.items()},
-                **{f"weight_{name}": weight for name, weight in weights.items()},
-                "seconds": seconds,
-            }
-        )
-
-    def _set_fitted(
-        self,
-        X: Any,
-        table: AnnotationTable,
-        annotated: IntArray,
-        seen: IntArray,
-        rounds: Rounds,
-        last: Round,
-        members: list[Member],
-    ) -> None:
-        n_classes = table.n_classes
-        belief = np.zeros((table.n_instances, n_classes))
-        found = dependence_of(self.dependence, rounds.votes, rounds.vote_shares)
-        belief[np.ix_(annotated, seen)] = rounds.read_out(last, found.rho)
-        confusion = np.tile(
-            (np.eye(n_classes) + 0.1) / (1 + 0.1 * n_classes), (table.n_annotators, 1, 1)
-        )
-        confusion[np.ix_(np.arange(table.n_annotators), seen, seen)] = rounds.confusion()
-        confusion[:, seen[:, None], np.setdiff1d(np.arange(n_classes), seen)] = 0.0
-        self.heard_ = table.annotations_per_annotator() > 0
-        confusion, self.pooled_confusion_ = pool_confusions(
-            confusion, table, belief, pseudo_annotations=0.0
-        )
-        self.confusion_ = np.where(self.heard_[:, None, None], confusion, self.pooled_confusion_)
-        rest = np.setdiff1d(np.arange(table.n_instances), annotated)
-        if len(rest):
-            belief[rest] = self.stack_.predict_proba(take_rows(X, rest))
-        self.posterior_ = belief
-        self.dependence_ = found.rho
-        self.class_prior_ = belief[annotated].mean(axis=0)
-        self.prior_shrinkage_ = rounds.shrinkage
-        self.parity_, self.vote_share_ = last.parity, last.vote_share
-        parts = dict(zip((member.name for member in members), last.members, strict=True))
-        self.member_weights_ = {name: part.weight for name, part in parts.items()}
-        self.member_temperatures_ = {name: part.temperature for name, part in parts.items()}
-
-    def _warn_of_doubts(self, free_shares: FloatArray) -> None:
-        low, high = DOUBTFUL_SHRINKAGE
-        n_classes, n = len(free_shares), len(self.training_instances_.ids)
-        apart = free_shares - 1 / n_classes
-        by_chance = float(chi2.isf(CHANCE, n_classes - 1))
-        matters = (
-            low < self.prior_shrinkage_ < high
-            and np.abs(apart).sum() / 2 > NEAR_UNIFORM
-            and n * n_classes * (apart**2).sum() > by_chance
-        )
-        if isinstance(self.class_prior, str) and self.class_prior == "auto" and matters:
-            shares = dict(
-                zip(self.classes_.tolist(), self.class_prior_.round(3).tolist(), strict=True)
-            )
-            warn_caller(
-                "the votes do not say whether the classes are equally frequent "
-                f"(prior_shrinkage_ is {self.prior_shrinkage_:.2f}); the class shares were taken "
-                f"to be {shares}. If you know better, give class_prior= the shares, 'uniform' or "
-                "'estimated'",
-                ModelChoiceWarning,
-            )
-        if self.parity_ is not None and self.parity_ < LITTLE_PARITY:
-            warn_caller(
-                f"the features tell less than one more annotation per instance would (parity_ is "
-                f"{self.parity_:.2f}); better features or more annotations would help more than "
-                "another method",
-                ModelChoiceWarning,
-            )
+        if not isinstance(self.members, str):
+            check_members(self.members)
 
     @property
     def labels_(self) -> AnyArray:
@@ -487,7 +291,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         confusions, proba = self._confusions(found), self.predict_proba(X)
         parts = [
             np.einsum("ac,ack->ak", proba[table.instance[rows]], confusions[table.annotator[rows]])
-            for rows in _batches(table.n_annotations)
+            for rows in gen_batches(table.n_annotations, BATCH)
         ]
         return np.concatenate(parts)
 
@@ -531,27 +335,3 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _batches(n: int) -> Iterator[slice]:
-    return (slice(first, first + BATCH) for first in range(0, n, BATCH))
-
-
-def _with_classes(votes: Votes, seen: IntArray) -> Votes:
-    """The votes over the classes that have any."""
-    codes = np.zeros(votes.n_classes, dtype=votes.response.dtype)
-    codes[seen] = np.arange(len(seen))
-    return replace(
-        votes, response=codes[votes.response], n_classes=len(seen), n_responses=len(seen)
-    )
-
-
-def _belief_of(start: Any, X: Any, table: AnnotationTable, seen: IntArray) -> FloatArray:
-    """What another model says of instances X, shape (m, number of classes seen)."""
-    check_is_fitted(start, "stack_")
-    if not np.array_equal(start.classes_, table.classes):
-        raise AnnotationError(
-            f"start knows the classes {start.classes_.tolist()}, but y has "
-            f"{table.classes.tolist()}; give a model of the same classes"
-        )
-    return normalise_rows(start.stack_.predict_proba(X)[:, seen])

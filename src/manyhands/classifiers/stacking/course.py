@@ -1,0 +1,200 @@
+"""The course of one fit: the members, the rounds, and the attributes that they give a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations import AnnotationTable
+from manyhands.classifiers.stacking.automatic import automatic_members
+from manyhands.classifiers.stacking.crowd import crowd_confusion
+from manyhands.classifiers.stacking.members import Member, as_member
+from manyhands.classifiers.stacking.prior import read_class_prior
+from manyhands.classifiers.stacking.rounds import Round, Rounds, Settings
+from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.pooling import pool_confusions
+from manyhands.fitting.reading import take_rows
+from manyhands.inference.dependence import dependence_of
+from manyhands.inference.probability import normalise_rows
+from manyhands.inference.votes import Votes, make_votes
+from manyhands.training.history import History
+from manyhands.training.progress import ProgressBar
+from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a fit found.
+
+    Attributes
+    ----------
+    members : list of Member
+    annotated : integer array of shape (m,)
+        Rows that have annotations: those of the rounds.
+    seen : integer array
+        Codes of the classes that have annotations.
+    rounds : Rounds
+    last : Round
+    stack : FittedStack
+    history : History
+    """
+
+    members: list[Member]
+    annotated: IntArray
+    seen: IntArray
+    rounds: Rounds
+    last: Round
+    stack: FittedStack
+    history: History
+
+
+def check_members(members: Any) -> None:
+    """Refuse members that are no tuples, share a name, or cannot learn soft targets."""
+    names = []
+    for entry in members:
+        if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):
+            raise AnnotationError(
+                f"members holds {entry!r}; give tuples (name, estimator) or (name, estimator, view)"
+            )
+        as_member(entry[0], entry[1])
+        names.append(entry[0])
+    if not names or len(set(names)) < len(names):
+        raise AnnotationError(
+            f"members has the names {names}; give at least one member, each with its own name"
+        )
+
+
+def run_course(model: Any, X: Any, table: AnnotationTable, start: Any) -> Course:
+    """Fit the members and run the rounds.
+
+    Parameters
+    ----------
+    model : CrowdStackingClassifier
+        Its parameters have been checked.
+    X : array or sparse matrix of shape (n, ...)
+    table : AnnotationTable
+        Its instances are the rows of X.
+    start : fitted CrowdStackingClassifier or None
+    """
+    rng = np.random.default_rng(draw_seed(model.random_state))
+    votes = make_votes(table)
+    annotated = np.flatnonzero(votes.voted)
+    seen = np.flatnonzero(np.bincount(votes.response, minlength=table.n_classes))
+    votes = _with_classes(votes.select(annotated), seen)
+    inside = take_rows(X, annotated) if len(annotated) < table.n_instances else X
+    members = _make_members(model, inside, rng)
+    folds = rng.permutation(np.arange(len(annotated)) % min(model.n_folds, len(annotated)))
+    prepared = [member.fitted_on(inside, folds) for member in members]
+    settings = Settings(
+        model.classifier_weight,
+        model.crowd_strength,
+        read_class_prior(model.class_prior, table.classes, seen),
+        model.vote_share,
+    )
+    first = None if start is None else _belief_of(start, inside, table, seen)
+    rounds = Rounds(votes, prepared, settings, rng, first)
+    names = [member.name for member in members]
+    history, found = History(), list[list[TemperedMember]]()
+    bar = ProgressBar(type(model).__name__) if model.verbose else None
+    try:
+        if bar is not None:
+            bar.before_stage("round", model.n_rounds, 0)
+        for number in range(model.n_rounds):
+            began = perf_counter()
+            last = rounds.run()
+            found.append(last.members)
+            row = _history_row(number + 1, last, names, table.classes[seen])
+            history.append({**row, "seconds": perf_counter() - began})
+            if bar is not None:
+                bar.after_epoch(history[-1])
+    finally:
+        if bar is not None:
+            bar.after_training()
+    stack = FittedStack.of(members, found[1:] or found, seen, table.n_classes)
+    return Course(members, annotated, seen, rounds, last, stack, history)
+
+
+def _make_members(model: Any, X: Any, rng: np.random.Generator) -> list[Member]:
+    if isinstance(model.members, str):
+        return automatic_members(X, model.n_landmarks, int(rng.integers(2**31)))
+    made = []
+    for name, estimator, *view in model.members:
+        member = set_random_states(clone(as_member(name, estimator)), rng)
+        shown = set_random_states(clone(view[0]), rng) if view and view[0] is not None else None
+        made.append(Member(name, member, shown))
+    return made
+
+
+def _history_row(
+    number: int, found: Round, names: Sequence[str], classes: AnyArray
+) -> dict[str, Any]:
+    nll = -found.log_likelihood
+    shares = zip(classes.tolist(), found.shares.tolist(), strict=True)
+    weights = zip(names, (part.weight for part in found.members), strict=True)
+    return {
+        "stage": "round",
+        "epoch": number,
+        "nll": nll,
+        "loss": nll,
+        "parity": found.parity,
+        "vote_share": found.vote_share,
+        **{f"share_{name}": share for name, share in shares},
+        **{f"weight_{name}": weight for name, weight in weights},
+    }
+
+
+def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> None:
+    """Set the fitted attributes of a model."""
+    rounds, last, seen = course.rounds, course.last, course.seen
+    n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
+    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares)
+    belief = np.zeros((n, n_classes))
+    belief[np.ix_(course.annotated, seen)] = rounds.read_out(last, found.rho)
+    # Of a class without annotations nothing is known but that it is named rightly.
+    unknown = crowd_confusion(np.zeros((1, n_classes, n_classes)))
+    confusion = np.tile(unknown, (n_annotators, 1, 1))
+    confusion[:, seen] = 0.0
+    confusion[np.ix_(np.arange(n_annotators), seen, seen)] = rounds.confusion()
+    confusion, pooled = pool_confusions(confusion, table, belief, pseudo_annotations=0.0)
+    model.heard_ = table.annotations_per_annotator() > 0
+    model.pooled_confusion_ = pooled
+    model.confusion_ = np.where(model.heard_[:, None, None], confusion, pooled)
+    model.class_prior_ = belief[course.annotated].mean(axis=0)
+    rest = np.setdiff1d(np.arange(n), course.annotated)
+    if len(rest):
+        belief[rest] = course.stack.predict_proba(take_rows(X, rest))
+    model.posterior_, model.dependence_ = belief, found.rho
+    model.stack_, model.history_ = course.stack, course.history
+    model.prior_shrinkage_ = rounds.shrinkage
+    model.parity_, model.vote_share_ = last.parity, last.vote_share
+    parts = {member.name: part for member, part in zip(course.members, last.members, strict=True)}
+    model.member_weights_ = {name: part.weight for name, part in parts.items()}
+    model.member_temperatures_ = {name: part.temperature for name, part in parts.items()}
+
+
+def _with_classes(votes: Votes, seen: IntArray) -> Votes:
+    """The votes over the classes that have any."""
+    codes = np.zeros(votes.n_classes, dtype=votes.response.dtype)
+    codes[seen] = np.arange(len(seen))
+    return replace(
+        votes, response=codes[votes.response], n_classes=len(seen), n_responses=len(seen)
+    )
+
+
+def _belief_of(start: Any, X: Any, table: AnnotationTable, seen: IntArray) -> FloatArray:
+    """What another model says of instances X, shape (m, number of classes seen)."""
+    check_is_fitted(start, "stack_")
+    if not np.array_equal(start.classes_, table.classes):
+        raise AnnotationError(
+            f"start knows the classes {start.classes_.tolist()}, but y has "
+            f"{table.classes.tolist()}; give a model of the same classes"
+        )
+    return normalise_rows(start.stack_.predict_proba(X)[:, seen])

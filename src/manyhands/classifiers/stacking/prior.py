@@ -1,0 +1,101 @@
+"""Known class shares, and doubts about those that were assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from manyhands.exceptions import AnnotationError, ModelChoiceWarning, warn_caller
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+LITTLE_PARITY = 0.7
+"""Below this parity, one more annotator tells more than the features do."""
+
+DOUBTFUL_SHRINKAGE = (0.2, 0.8)
+"""Between these, the votes do not say whether the classes are equally frequent."""
+
+NEAR_UNIFORM = 0.05
+"""Share of the instances by which class shares must differ from equal ones to matter."""
+
+CHANCE = 1e-3
+"""Probability at which equally frequent classes differ as much in a sample."""
+
+
+def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
+    """Class shares over the classes seen, or the name of a rule.
+
+    Parameters
+    ----------
+    given : str, dict or array of shape (n_classes,)
+    classes : array of shape (n_classes,)
+    seen : integer array
+        Codes of the classes that have annotations.
+
+    Raises
+    ------
+    AnnotationError
+        If the shares are not those of the classes, or do not sum to 1.
+    """
+    if isinstance(given, str):
+        return given
+    if isinstance(given, Mapping):
+        missing = [value for value in classes.tolist() if value not in given]
+        extra = [value for value in given if value not in classes.tolist()]
+        if missing or extra:
+            raise AnnotationError(
+                f"class_prior names {list(given)}, but the classes are {classes.tolist()}"
+            )
+        given = [given[value] for value in classes.tolist()]
+    shares = np.asarray(given, dtype=np.float64)
+    if shares.shape != classes.shape or not np.isfinite(shares).all() or (shares < 0).any():
+        raise AnnotationError(
+            f"class_prior={given!r} must hold one nonnegative share for each of the "
+            f"{len(classes)} classes {classes.tolist()}"
+        )
+    if not np.isclose(shares.sum(), 1.0, atol=1e-3):
+        raise AnnotationError(f"class_prior={given!r} sums to {shares.sum():g}, not to 1")
+    if not shares[seen].all():
+        absent = classes[seen[shares[seen] == 0]].tolist()
+        raise AnnotationError(f"class_prior gives the share 0 to {absent}, which have annotations")
+    return shares[seen] / shares[seen].sum()
+
+
+def warn_of_doubts(model: Any, free_shares: FloatArray) -> None:
+    """Warn of assumed class shares that the votes leave open, and of features that tell little.
+
+    Parameters
+    ----------
+    model : fitted CrowdStackingClassifier
+    free_shares : array of shape (number of classes seen,)
+        Class shares as they would turn out without a prior.
+    """
+    low, high = DOUBTFUL_SHRINKAGE
+    n_classes, n = len(free_shares), len(model.training_instances_.ids)
+    apart = free_shares - 1 / n_classes
+    by_chance = float(chi2.isf(CHANCE, n_classes - 1))
+    matters = (
+        low < model.prior_shrinkage_ < high
+        and np.abs(apart).sum() / 2 > NEAR_UNIFORM
+        and n * n_classes * (apart**2).sum() > by_chance
+    )
+    if isinstance(model.class_prior, str) and model.class_prior == "auto" and matters:
+        shares = dict(
+            zip(model.classes_.tolist(), model.class_prior_.round(3).tolist(), strict=True)
+        )
+        warn_caller(
+            "the votes do not say whether the classes are equally frequent "
+            f"(prior_shrinkage_ is {model.prior_shrinkage_:.2f}); the class shares were taken "
+            f"to be {shares}. If you know better, give class_prior= the shares, 'uniform' or "
+            "'estimated'",
+            ModelChoiceWarning,
+        )
+    if model.parity_ is not None and model.parity_ < LITTLE_PARITY:
+        warn_caller(
+            f"the features tell less than one more annotation per instance would (parity_ is "
+            f"{model.parity_:.2f}); better features or more annotations would help more than "
+            "another method",
+            ModelChoiceWarning,
+        )
