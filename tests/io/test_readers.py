@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from manyhands import AnnotationTable
 from manyhands.exceptions import AnnotationError, MissingExtraError
@@ -720,3 +721,22 @@ def test_options_reach_the_annotations(tmp_path, write):
         tmp_path / "x.npy", path, task="row", worker="who", label="says", classes=["n", "y"]
     )
     assert table.to_matrix().tolist() == [["y"], ["n"]]
+
+
+def test_sparse_features_stay_sparse(tmp_path):
+    X = sparse.random_array((6, 9), density=0.3, rng=np.random.default_rng(0))
+    for kind in ("csr", "csc", "coo"):
+        sparse.save_npz(tmp_path / "X.npz", X.asformat(kind))
+        found = read_features(tmp_path / "X.npz")
+        assert (len(found), found.tasks, found.X.dtype) == (6, None, np.float32)
+        assert found.X.format == "csr"
+        np.testing.assert_allclose(found.X.toarray(), X.toarray(), rtol=1e-6)
+    broken = X.tocsr()
+    broken.data[4] = np.nan
+    row, column = np.argwhere(np.isnan(broken.toarray()))[0]
+    sparse.save_npz(tmp_path / "X.npz", broken)
+    with pytest.raises(AnnotationError, match=rf"row {row}, column {column} .* 0 more cells"):
+        read_features(tmp_path / "X.npz")
+    sparse.save_npz(tmp_path / "X.npz", sparse.csr_array((0, 9)))
+    with pytest.raises(AnnotationError, match=r"features are empty: shape \(0, 9\)"):
+        read_features(tmp_path / "X.npz")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
+from scipy import sparse
 
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.ids import id_column
@@ -26,14 +27,15 @@ class FeatureFile:
 
     Attributes
     ----------
-    X : float32 array of shape (n_samples, ...), or uint8 for images stored as such
+    X : float32 array of shape (n_samples, ...), or uint8 for images stored as such, or a float32
+        sparse array (CSR)
     tasks : array of shape (n_samples,) or None
         Ids of the rows; None if the file has none.
     columns : tuple of str or None
         Names of the features; None if the file has none.
     """
 
-    X: AnyArray
+    X: Any
     tasks: AnyArray | None = None
     columns: tuple[str, ...] | None = None
 
@@ -49,7 +51,7 @@ class FeatureFile:
         return pd.DataFrame(self.X, index=self.tasks, columns=list(self.columns))
 
     def __len__(self) -> int:
-        return len(self.X)
+        return int(self.X.shape[0])
 
 
 def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile:
@@ -60,7 +62,7 @@ def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile
     path : str or Path
         - .npy: only the array;
         - .npz: the array ``X``, or the only array; an array ``task`` (``instance``, ``id``, ...)
-          holds the ids;
+          holds the ids; or what ``scipy.sparse.save_npz`` wrote;
         - .csv, .tsv (either with .gz), .parquet, .pq: numeric columns; a column ``task``
           (``instance``, ``id``, ...) holds the ids.
     known : collection of str
@@ -92,7 +94,7 @@ def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile
             X, ids, columns = _from_columns(path, known)
         X = _checked_features(X, columns)
         names = None if columns is None else tuple(columns)
-        return FeatureFile(X, None if ids is None else _row_ids(ids, len(X)), names)
+        return FeatureFile(X, None if ids is None else _row_ids(ids, X.shape[0]), names)
 
 
 def read_array(path: Path) -> AnyArray:
@@ -104,13 +106,15 @@ def read_array(path: Path) -> AnyArray:
         return content
 
 
-def _from_archive(path: Path) -> tuple[AnyArray, AnyArray | None]:
+def _from_archive(path: Path) -> tuple[Any, AnyArray | None]:
     # Opened here, because NumPy does not close the file if the archive is damaged.
     with path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise AnnotationError("this is one array, not an archive; name the file .npy")
         names = list(archive.files)
+        if {"format", "shape", "data"} <= {*names}:
+            return sparse.load_npz(path), None
         id_name = id_column(names)
         data = [name for name in names if name != id_name]
         if "X" not in data and len(data) != 1:
@@ -176,7 +180,7 @@ def _from_columns(
     return X, canonical(ids) if text else ids, columns
 
 
-def _checked_features(X: AnyArray, columns: list[str] | None) -> AnyArray:
+def _checked_features(X: Any, columns: list[str] | None) -> Any:
     if X.dtype.kind not in "iufb":
         raise AnnotationError(f"features must be numbers, not of type {X.dtype}; encode them")
     if X.ndim < 2:
@@ -184,11 +188,13 @@ def _checked_features(X: AnyArray, columns: list[str] | None) -> AnyArray:
             f"features must have shape (n_samples, n_features), not {X.shape}; reshape them (for "
             "a single feature, X[:, None])"
         )
-    if not X.size:
+    if not min(X.shape):
         raise AnnotationError(f"the features are empty: shape {X.shape}; export them again")
     if X.dtype == np.uint8 and X.ndim > 2:
         return X
     with np.errstate(over="ignore"):
+        if sparse.issparse(X):
+            return _sparse_features(X)
         X = np.ascontiguousarray(X, dtype=np.float32)
     finite = np.isfinite(X)
     if not finite.all():
@@ -211,3 +217,15 @@ def _row_ids(ids: AnyArray, n: int) -> AnyArray:
             f"the id of row {int(np.argmax(ids == ''))} is empty; give every row an id"
         )
     return make_vocabulary(ids, "the ids of the features")
+
+
+def _sparse_features(X: Any) -> Any:
+    X = X.tocsr().astype(np.float32)
+    wrong = np.flatnonzero(~np.isfinite(X.data))
+    if len(wrong):
+        row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
+        raise AnnotationError(
+            f"row {row}, column {X.indices[wrong[0]]} (counted from 0) is {X.data[wrong[0]]!s} in "
+            f"float32, and {len(wrong) - 1} more cells are not finite; impute or drop them"
+        )
+    return X
