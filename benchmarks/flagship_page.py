@@ -571,8 +571,8 @@ def page(found: Found) -> list[str]:
         "Made by `OMP_NUM_THREADS=1 python benchmarks/flagship.py --records "
         "docs/results/flagship.jsonl --out docs/results/flagship.md` on "
         f"{datetime.date.today()}, manyhands {manyhands.__version__}. `CrowdStackingClassifier()` "
-        'as it comes is "the stack". Its recipe was fixed before anything here was measured. Gold '
-        "labels measure, and chose nothing. Figures are percentages of the test part, mean ± sd "
+        'as it comes is "the stack". Gold labels measure; nothing in the recipe was chosen by '
+        "a figure of this page. Figures are percentages of the test part, mean ± sd "
         "(seeds); a figure without ± is one seed. Seeds change folds and landmarks, not the data; "
         "the simulated sets are drawn anew. CPU seconds are those of a fit on one thread of a busy "
         "machine, and vary by a third.",
