@@ -61,10 +61,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         ``validation``, it is 600 gradient steps, but at least 20 epochs.
     batch_size : int
         Instances per minibatch.
-    lr : float
-        Learning rate of Adam.
-    weight_decay : float
-        L2 penalty of Adam.
+    lr, weight_decay : float
+        Learning rate and L2 penalty of Adam.
     reset_optimizer : bool, default=False
         Make a new Adam every epoch, as the code released with CoNAL and CrowdInG does.
     class_balance : None, str or dict, default=None
@@ -98,9 +96,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    annotators_ : array of shape (n_annotators,)
+    annotators_, n_annotators_ : array of shape (n_annotators,), int
         Ids of the annotators.
-    n_annotators_ : int
     module_ : CrowdModule
     n_epochs_ : int
         ``max_epochs``, or the number of epochs that "auto" has found.
@@ -117,10 +114,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Whether the annotator has annotations.
     training_instances_ : InstanceDigests
         By which `score` recognises training instances. It is not saved.
-    best_epoch_ : int
-        With ``validation``: the epoch (from 1) that was kept.
-    best_stage_ : str
-        With ``validation``: the stage to which that epoch belongs.
+    best_epoch_, best_stage_ : int, str
+        With ``validation``: the epoch (from 1) that was kept, and its stage.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SHARED_CONSTRAINTS
@@ -281,8 +276,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """
         with all_or_nothing(self):
             self._check_parameters()
-            table = self._fit(X, y, watch or Watch(), start)
-            warn_of_lost_classes(self, X, table)
+            warn_of_lost_classes(self, X, self._fit(X, y, watch or Watch(), start))
         return self
 
     def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
