@@ -107,6 +107,19 @@ def test_posterior_has_the_wanted_shares():
     np.testing.assert_allclose(free, np.exp(log_softmax(joint, axis=1)))
 
 
+@pytest.mark.filterwarnings("ignore:the features tell less")
+def test_the_stack_is_one_more_dependent_witness():
+    A, _ = small_votes(seed=2)
+    member = [("own", Remembered())]
+    X = np.random.default_rng(0).normal(size=(len(A), 3))
+    settings = {"n_rounds": 1, "class_prior": "estimated", "random_state": 0, "n_folds": 3}
+    one = CrowdStackingClassifier(member, dependence=0.0, **settings).fit(X, A)
+    other = CrowdStackingClassifier(member, dependence=0.3, **settings).fit(X, A)
+    d = (A >= 0).sum(axis=1, keepdims=True)
+    expected = log_softmax(np.log(one.posterior_) / (1 + 0.3 * d), axis=1)
+    np.testing.assert_allclose(np.log(other.posterior_), expected, atol=1e-9)
+
+
 def test_parity_by_loops():
     A, votes = small_votes(seed=3, n=30)
     rng = np.random.default_rng(4)

@@ -209,13 +209,13 @@ def refine(found: Dependence, votes: Votes, log_joint: Callable[[Votes], FloatAr
     return replace(found, rho=best, se=float(np.sqrt((p * (grid - best) ** 2).sum() / p.sum())))
 
 
-def exponents(votes: Votes, rho: float) -> FloatArray:
+def exponents(votes: Votes, rho: float, others: int = 0) -> FloatArray:
     """Power of each instance's probabilities, shape (n,).
 
     Repeated annotations of one annotator together count as one annotator, and so does an annotation
     with a weight above 1. As they stand several times in the log probability, the power is lower
     by that factor. Weights below 1 count as parts of an annotator. Abstentions do not count: they
-    hardly tell the classes apart.
+    hardly tell the classes apart. ``others`` are further witnesses of every instance.
     """
     answers = votes.answers
     n = by_instance(answers)
@@ -227,7 +227,7 @@ def exponents(votes: Votes, rho: float) -> FloatArray:
         share = weight / pairs * np.minimum(pairs, 1.0)
         independent[answers.uneven] = by_instance(replace(uneven, weight=None), share)
     per_annotator = np.divide(independent, n, out=np.ones_like(n), where=n > 0)
-    return per_annotator / (1.0 + np.maximum(independent - 1.0, 0.0) * rho)
+    return per_annotator / (1.0 + np.maximum(independent + others - 1.0, 0.0) * rho)
 
 
 @dataclass(frozen=True)

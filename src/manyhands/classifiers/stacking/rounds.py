@@ -175,10 +175,11 @@ class Rounds:
     def read_out(self, last: Round, rho: float) -> FloatArray:
         r"""Posterior of the instances after the last round, each witness counted once.
 
-        :math:`q \propto p \, \prod_r \pi_r[\cdot, a_r]^{\beta} \, e^{v}`, where
-        :math:`\beta = 1 / (1 + (d - 1) \rho)` for d annotators whose mistakes correlate by
-        :math:`\rho` (`manyhands.inference.dependence`). In the rounds the stack counts twice, which
-        makes better targets, and far too sure a posterior.
+        :math:`q \propto (p \, \prod_r \pi_r[\cdot, a_r])^{\beta} \, e^{v}`, where
+        :math:`\beta = 1 / (1 + d \rho)`: the d annotators and the stack, which has learned from
+        annotators, are d + 1 witnesses whose mistakes correlate by :math:`\rho`
+        (`manyhands.inference.dependence`). In the rounds the stack counts twice, which makes better
+        targets, and far too sure a posterior.
 
         Parameters
         ----------
@@ -190,7 +191,10 @@ class Rounds:
         array of shape (n, n_classes)
         """
         evidence = log_likelihoods(self.votes, floored_log(last.confusion))
-        joint = last.log_proba + exponents(self.votes, rho)[:, None] * evidence
+        # Repeated annotations of one annotator count as one.
+        share = exponents(self.votes, 0.0)
+        power = exponents(self.votes, rho, others=1) / share
+        joint = power[:, None] * (last.log_proba + share[:, None] * evidence)
         free_shares = softmax(joint, axis=1).mean(axis=0)
         return posterior_with_shares(joint, self._wanted_shares(free_shares))
 
