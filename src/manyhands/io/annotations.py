@@ -1,40 +1,36 @@
-"""Annotations from a long table or a dense matrix, alone or aligned with features."""
+"""Annotations from a table, a matrix or an export of a labelling tool; alone or with features."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from manyhands.annotations import PASSES, SOURCES, AnnotationTable
-from manyhands.annotations.duplicates import Duplicates
-from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask, tidy
-from manyhands.annotations.passes import check_no_class, pass_kinds
-from manyhands.annotations.target import as_one_kind, over
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import make_vocabulary
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import (
-    find_column,
-    preview,
-    with_types,
-)
-from manyhands.io.features import FeatureFile, read_array, read_features
-from manyhands.io.files import PathLike, existing_file, naming, suffix_of
-from manyhands.io.frames import read_frame
-from manyhands.io.label_values import (
-    by_kind,
-    check_codes,
-    integer_marks,
-    label_values,
-    with_passes,
-    written_marks,
-)
+from manyhands.io.columns import preview
+from manyhands.io.exports.documents import open_documents
+from manyhands.io.exports.formats import matching
+from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.policy import Multilabel, Repeats
+from manyhands.io.exports.reading import Choices, Export, read_documents, report_losses
+from manyhands.io.exports.records import Asked
+from manyhands.io.features import FeatureFile, read_features
+from manyhands.io.files import SEPARATORS, PathLike, suffix_of
+from manyhands.io.tables import over_tasks, read_table
 from manyhands.typing import AnyArray
+
+_HEAD = 200
+"""Rows by which a table is told from an export."""
 
 
 def read_annotations(
-    path: PathLike,
+    path: PathLike | Sequence[PathLike],
+    format: str = "auto",
+    question: str | None = None,
     *,
     task: str = "task",
     worker: str = "worker",
@@ -46,23 +42,32 @@ def read_annotations(
     abstain: Any = None,
     skip: Any = None,
     passes: str | None = None,
-    duplicates: Duplicates = "error",
+    duplicates: Repeats = "auto",
+    **options: Any,
 ) -> AnnotationTable:
-    r"""Read annotations from a long table or a dense matrix.
+    r"""Read annotations from a table, a dense matrix, or an export of a labelling tool.
 
     Parameters
     ----------
-    path : str or Path
-        A long table with one row per annotation (.csv, .tsv, either with .gz, .parquet, .pq), or a
-        dense (n, R) matrix of integers or floats (.npy; missing: -1 or NaN).
+    path : str, Path or sequence of these
+        A long table with one row per annotation (.csv, .tsv, either with .gz, .parquet, .pq), a
+        dense (n, R) matrix of integers or floats (.npy; missing: -1 or NaN), or an export of one
+        of the formats in ``docs/formats.md``: a file, a ZIP, a folder, or several of them.
+    format : str
+        "auto": recognised by content, and the choice is logged. "long": a table with one row per
+        annotation. Any other name of ``docs/formats.md``: that format.
+    question : str, optional
+        The question to take, if a file holds several. In a long table: the column of labels.
     task, worker, label, weight, group, passes : str
-        Names of the columns (``group``, the annotator's family, and ``passes``: see
+        Names of the columns of a table (``group``, the annotator's family, and ``passes``: see
         `AnnotationTable.from_frame`). If a default name is absent and exactly one column has
         another common name (``instance``, ``annotator``, ``user_id``, ``answer``, ...), that
         column is used and the choice is logged. ``group`` needs a long table; the others have no
-        effect on a matrix.
+        effect on a matrix. In an export, ``task`` may name the field with your own ids, such as
+        "data.id" or "Input.id"; default: the platform's ids.
     classes : sequence, optional
-        All classes, in the desired order; default: the sorted labels. If these are names and the
+        All classes, in the desired order; default: those of the tool's configuration if the
+        export holds it, else the sorted labels. If these are names and the
         file holds integers, the integers are **codes** 0..C-1 into ``classes``, unless each of
         them, as text, is itself one of the names.
     tasks : sequence, optional
@@ -72,24 +77,29 @@ def read_annotations(
         Values in the label column which mean that the annotator looked but declined to choose
         ("unsure"), or skipped the instance ("broken image"). A number and its digits are the same,
         and a value need not occur in the file.
-    duplicates : {"error", "last", "keep"}
-        How to treat repeated (instance, annotator) pairs, whether annotated or passed.
+    duplicates : {"auto", "error", "last", "keep"}
+        How to treat repeated (instance, annotator) pairs, whether annotated or passed. "auto":
+        "last" (by time) in exports, "error" in tables.
+    **options
+        Further options of `read_export`.
 
     Returns
     -------
     AnnotationTable
         Includes the values of a column ``source``, if all of them are known to `AnnotationTable`.
+        What an export skipped or declined is in ``passes``; a warning says what was left out.
 
     Raises
     ------
     FileNotFoundError
         If the file does not exist.
     AnnotationError
-        If the file is empty, damaged or of another format, a column is missing, a label is not in
-        ``classes`` or a task not in ``tasks``, or a value is in both ``abstain`` and ``skip`` or
-        is a class.
+        If the file is empty, damaged, hostile or of another format, a column is missing, a label
+        is not in ``classes`` or a task not in ``tasks``, a value is in both ``abstain`` and
+        ``skip`` or is a class, a file holds several questions or several labels in an answer, or
+        names no annotators.
     MissingExtraError
-        If the format needs pandas or pyarrow and the extra 'io' is not installed.
+        If the format needs pandas, pyarrow or openpyxl, which are in the extras 'io' and 'xlsx'.
 
     Examples
     --------
@@ -102,43 +112,189 @@ def read_annotations(
     >>> table.annotators.tolist()
     ['007', '42']
     """
-    path = existing_file(path)
-    with naming(path):
-        marks = written_marks(abstain, skip, classes)
-        if suffix_of(path) == ".npy":
-            if group is not None:
-                raise AnnotationError(
-                    f"group={group!r} names a column, which a matrix does not have; store a long "
-                    "table (.csv, .parquet), or declare families with AnnotationTable.with_groups"
-                )
-            return _from_dense(path, classes, tasks, integer_marks(marks))
-        frame = read_frame(path)
-        names = {
-            "task": find_column(frame, "task", task),
-            "worker": find_column(frame, "worker", worker),
-            "label": find_column(frame, "label", label),
-        }
-        if weight is not None:
-            names["weight"] = weight
-        if group is not None:
-            names["group"] = group
-        if passes is not None:
-            names["passes"] = passes
-        if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
-            names["source"] = "source"
-        frame = with_passes(frame, names, marks)
-        frame = with_types(frame, names, path)
-        frame, values, code_names = label_values(frame, names["label"], classes)
-        if code_names is not None:
-            check_no_class(integer_marks(marks), range(len(code_names)))
-        table = AnnotationTable.from_frame(frame, **names, classes=values, duplicates=duplicates)
-        if code_names is not None:
-            table = replace(table, classes=code_names)
-        return table if tasks is None else _over_tasks(table, make_vocabulary(tasks, "tasks"))
+    names = {"task": task, "worker": worker, "label": label}
+    columns = {"weight": weight, "group": group, "passes": passes}
+    if _is_plain(path, format, names, columns, options):
+        if question is not None:
+            names["label"] = question
+        return read_table(
+            _one(path),
+            **names,
+            weight=weight,
+            group=group,
+            passes=passes,
+            classes=classes,
+            tasks=tasks,
+            abstain=abstain,
+            skip=skip,
+            duplicates="error" if duplicates == "auto" else duplicates,
+        )
+    _check_no_columns(columns)
+    if options.get("multilabel") == "split":
+        raise AnnotationError(
+            "multilabel='split' makes one table per label; read_export(...).tables holds them"
+        )
+    export = read_export(
+        path,
+        format,
+        question,
+        task=task,
+        worker=worker,
+        label=label,
+        classes=classes,
+        abstain=abstain,
+        skip=skip,
+        duplicates=duplicates,
+        **options,
+    )
+    report_losses(export, path)
+    if not export.annotations.n_annotations and len(export.gold):
+        raise AnnotationError(
+            f"{path} holds gold labels and no annotations; read_export(...).gold holds them"
+        )
+    table = export.annotations
+    return table if tasks is None else over_tasks(table, make_vocabulary(tasks, "tasks"))
+
+
+def read_export(
+    path: PathLike | Sequence[PathLike],
+    format: str = "auto",
+    question: str | None = None,
+    *,
+    task: str = "task",
+    worker: str = "worker",
+    label: str = "label",
+    classes: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    duplicates: Repeats = "auto",
+    multilabel: Multilabel = "error",
+    items: str | None = None,
+    fields: Sequence[str] = (),
+    drop_rejected: bool = False,
+    predictions_as_annotators: bool = False,
+    annotator_from: Literal["file"] | None = None,
+    anonymise: bool = False,
+    label_config: PathLike | None = None,
+) -> Export:
+    r"""Read an export with its gold labels, items and times, and an account of what is left out.
+
+    Personal data (addresses, places, names of people who did not annotate) are never read.
+
+    Parameters
+    ----------
+    path, format, question, task, worker, label, classes, abstain, skip, duplicates
+        As in `read_annotations`.
+    multilabel : {"error", "join", "split"}
+        What to do with several labels in one answer. "join": every set of labels is one class.
+        "split": one table of "no" and "yes" per label, in ``tables``.
+    items : str, optional
+        MTurk: a pattern such as ``_(\d+)$`` of columns of one item among several in a HIT.
+    fields : sequence of str
+        Columns of a long table to keep in ``items``, beside "text", "image" and the like.
+    drop_rejected : bool
+        Leave out work that the requester rejected; it is kept by default.
+    predictions_as_annotators : bool
+        Label Studio: models are annotators, too, named "model:<version>".
+    annotator_from : "file", optional
+        Every file holds one annotator's work, whose name is the file's without its suffix.
+    anonymise : bool
+        Call annotators w001, w002, ... in order of appearance.
+    label_config : str or Path, optional
+        Label Studio's labelling configuration (XML), which holds the order of the classes.
+
+    Returns
+    -------
+    Export
+        ``.annotations``, ``.gold``, ``.items``, ``.left_out``, ``.notes``, ``.seconds``, ...
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError, MissingExtraError
+        As in `read_annotations`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "batch.csv")
+    >>> _ = path.write_text(
+    ...     "HITId,WorkerId,Input.text,Answer.mood\nh1,w1,Fine.,good\nh1,w2,Fine.,\n"
+    ... )
+    >>> export = read_export(path)
+    >>> export.format, export.question, export.annotations.abstentions.tolist()
+    ('mturk', 'mood', [[0, 1]])
+    >>> export.items.columns["text"]
+    ['Fine.']
+    """
+    asked = Asked(
+        question,
+        None if task == "task" else task,
+        None if worker == "worker" else worker,
+        None if label == "label" else label,
+        items,
+        tuple(fields),
+        predictions_as_annotators,
+    )
+    choices = Choices(
+        None if task == "task" else task,
+        classes,
+        abstain,
+        skip,
+        duplicates,
+        multilabel,
+        drop_rejected,
+        annotator_from,
+        anonymise,
+        label_config,
+    )
+    return read_documents(path, format, asked, choices)
+
+
+def _is_plain(
+    path: PathLike | Sequence[PathLike],
+    format: str,
+    names: dict[str, str],
+    columns: dict[str, str | None],
+    options: dict[str, Any],
+) -> bool:
+    """Whether a path is a long table or a matrix, rather than an export."""
+    if isinstance(path, list | tuple) or any(options.values()) or format not in ("auto", "long"):
+        return False
+    path = Path(str(path))
+    suffix = suffix_of(path)
+    if path.is_dir() or suffix not in (*SEPARATORS, ".npy", ".parquet", ".pq"):
+        return False
+    by_hand = names["worker"] != "worker" or names["label"] != "label" or any(columns.values())
+    if suffix == ".npy" or format == "long" or by_hand or not path.exists():
+        return True
+    try:
+        (document, *_) = open_documents(path, most=_HEAD)
+    except AnnotationError:
+        return True  # The reader of tables explains what is wrong with them.
+    forms = matching(document)
+    return not forms or forms[0].name == "long" or _is_named(names["task"], document)
+
+
+def _is_named(task: str, document: Document) -> bool:
+    """Whether a column named by hand makes a table of integers a long one."""
+    return task in document.header and not any(form.sure for form in matching(document))
+
+
+def _one(path: PathLike | Sequence[PathLike]) -> Path:
+    return Path(str(path))
+
+
+def _check_no_columns(columns: dict[str, str | None]) -> None:
+    for argument, name in columns.items():
+        if name is not None:
+            raise AnnotationError(
+                f"{argument}={name!r} names a column, which only a long table has; leave it out, "
+                "or pass format='long'"
+            )
 
 
 def read_aligned(
-    features_path: PathLike, annotations_path: PathLike, **options: Any
+    features_path: PathLike, annotations_path: PathLike | Sequence[PathLike], **options: Any
 ) -> tuple[FeatureFile, AnnotationTable]:
     """Read features and annotations such that row i of X is instance i of the table.
 
@@ -168,55 +324,14 @@ def read_aligned(
     if features.tasks is not None:
         return features, read_annotations(annotations_path, tasks=features.tasks, **options)
     rows = np.arange(len(features))
-    if suffix_of(Path(annotations_path)) == ".npy":
+    if not isinstance(annotations_path, list | tuple) and _one(annotations_path).suffix == ".npy":
         return features, read_annotations(annotations_path, tasks=rows, **options)
     table = read_annotations(annotations_path, **options)
-    _check_row_numbers(table.instances, len(rows), Path(annotations_path), Path(features_path))
-    return features, _over_tasks(table, rows)
+    _check_row_numbers(table.instances, len(rows), annotations_path, features_path)
+    return features, over_tasks(table, rows)
 
 
-def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> AnnotationTable:
-    matrix = read_array(path)
-    if matrix.dtype.kind not in "iufb":
-        raise AnnotationError(
-            f"a matrix of annotations must hold integers or floats, not {matrix.dtype}; store "
-            "class codes (-1 where missing) and name the classes in classes="
-        )
-    if matrix.ndim != 2:
-        raise AnnotationError(
-            "a matrix of annotations must have shape (n_instances, n_annotators), not "
-            f"{matrix.shape}; reshape it, or store a long table (.csv, .parquet)"
-        )
-    if tasks is not None and len(tasks) != len(matrix):
-        raise AnnotationError(
-            f"the matrix has {len(matrix)} rows for {len(tasks)} tasks (rows of X); its rows must "
-            "match those of X, in the same order. Fill rows without annotations with -1"
-        )
-    options = dict(zip(PASSES, by_kind(marks), strict=True)) | {"instances": tasks}
-    if classes is None or make_vocabulary(classes, "classes").dtype.kind not in "UT":
-        return AnnotationTable.from_matrix(matrix, classes, **options)
-    names = make_vocabulary(classes, "classes")
-    known = matrix[~missing_mask(matrix) & (matrix != -1) & (pass_kinds(matrix, marks) < 0)]
-    check_codes(tidy(known, "the matrix"), names)
-    table = AnnotationTable.from_matrix(matrix, range(len(names)), **options)
-    return replace(table, classes=names)
-
-
-def _over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
-    """Re-index a table by the ids of the feature rows, in their order."""
-    ids, wanted = as_one_kind(table.instances, tasks)
-    unknown = ids[~np.isin(ids, wanted)]
-    if len(unknown):
-        raise AnnotationError(
-            f"{len(unknown)} of {len(ids)} annotated tasks are not among the {len(tasks)} given "
-            f"tasks (the ids of the features): {preview(unknown)}; given are {preview(tasks)}. "
-            "Drop their annotations, or add their features"
-        )
-    positions, _ = encode(ids, wanted, argument="tasks", vocabulary_name="tasks")
-    return over(table, tasks, positions)
-
-
-def _check_row_numbers(ids: AnyArray, n: int, annotations: Path, features: Path) -> None:
+def _check_row_numbers(ids: AnyArray, n: int, annotations: Any, features: PathLike) -> None:
     """Raise an error if tasks cannot be row numbers of X."""
     if ids.dtype.kind not in "iu" and len(ids):
         raise AnnotationError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,20 +34,35 @@ _SYNONYMS = {
 
 def find_column(frame: Frame, argument: str, name: str) -> str:
     """Return the name of a column, or of the only column with another common name for it."""
-    default = "label" if argument == "gold" else argument
-    if name in frame.columns or name != default:
+    found = find_name(frame.columns, argument, name)
+    if found != name:
+        _LOG.info("column %r is read as the %s", found, _default(argument))
+    return found
+
+
+def find_name(names: Sequence[str], argument: str, name: str) -> str:
+    """Return a name that is among the given ones, or the only other common one; else ``name``.
+
+    Raises
+    ------
+    AnnotationError
+        If several common names are there.
+    """
+    default = _default(argument)
+    if name in names or name != default:
         return name
     simplified = base_name if argument in ("task", "worker") else letters
-    found = [c for c in frame.columns if simplified(c) in _SYNONYMS[argument]]
+    found = [c for c in names if simplified(c) in _SYNONYMS[argument]]
     if len(found) > 1:
         raise AnnotationError(
             f"there is no column {name!r}, and {preview(found)} could all stand for it; pass "
             f"{default}=<name>"
         )
-    if not found:
-        return name
-    _LOG.info("column %r is read as the %s", found[0], default)
-    return found[0]
+    return found[0] if found else name
+
+
+def _default(argument: str) -> str:
+    return "label" if argument == "gold" else argument
 
 
 def require_column(frame: Frame, argument: str, name: str) -> None:

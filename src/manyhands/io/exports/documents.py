@@ -1,0 +1,191 @@
+"""Opening what people have: files, folders, archives and workbooks.
+
+Nothing is written or executed, and an archive is never unpacked to the disk.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.io.exports.parsing import LARGEST_DOCUMENT, MIB, Document, as_table, parse
+from manyhands.io.files import PathLike, existing_file
+
+LARGEST_RATIO = 200
+"""A member of an archive may expand so many times, if it is larger than `HARMLESS`."""
+
+HARMLESS = 4 * MIB
+
+MOST_FILES = 100_000
+
+
+def open_documents(path: PathLike, most: int | None = None) -> list[Document]:
+    """Open a file, every file of a folder, or every member of an archive.
+
+    Parameters
+    ----------
+    path : str or Path
+    most : int, optional
+        Read only so many lines of a file, to recognise its format.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the path does not exist.
+    AnnotationError
+        If a file cannot be read safely.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _folder(path)
+    path = existing_file(path)
+    with path.open("rb") as file:
+        start = file.read(4)
+    if start == b"PK\x03\x04":
+        return _archive(path)
+    opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else open
+    document = Document(str(path), PurePosixPath(path.name), beside=path.parent, most=most)
+    try:
+        with opener(path, "rb") as file:
+            parse(file, document)
+    except (EOFError, gzip.BadGzipFile) as error:
+        raise AnnotationError(
+            f"{path}: the archive is damaged ({error}); export it again"
+        ) from error
+    return [document]
+
+
+def _folder(path: Path) -> list[Document]:
+    files = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p, path))
+    if len(files) > MOST_FILES:
+        raise AnnotationError(
+            f"{path} holds {len(files):,} files, more than {MOST_FILES:,}; give a smaller folder"
+        )
+    responses = [p for p in files if "worker-response" in p.relative_to(path).parts]
+    found = []
+    for file in responses or files:
+        for document in open_documents(file):
+            if not document.archived:
+                document.path = PurePosixPath(file.relative_to(path).as_posix())
+            found.append(document)
+    if not found:
+        raise AnnotationError(
+            f"{path} is a folder; give a file, or a folder that holds some: this one is empty"
+        )
+    return found
+
+
+def _is_hidden(path: Path, root: Path) -> bool:
+    return path.is_symlink() or any(p[:1] in "._" for p in path.relative_to(root).parts)
+
+
+# -- archives -------------------------------------------------------------------------------------
+
+
+def _archive(path: Path) -> list[Document]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [m for m in archive.infolist() if not m.is_dir()]
+            check_members(path, members)
+            names = {m.filename for m in members}
+            if "xl/workbook.xml" in names:
+                return [_workbook(path)]
+            if len({n.lower() for n in names}) < len(members):
+                raise AnnotationError(f"{path}: two members have the same name; export it again")
+            return [_member(path, archive, m) for m in members if _is_content(m.filename)]
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+        raise AnnotationError(
+            f"{path}: the archive cannot be read ({error}); unpack it yourself, or export it again"
+        ) from error
+
+
+def _is_content(name: str) -> bool:
+    return not any(part[:1] in "._" for part in PurePosixPath(name).parts)
+
+
+def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Refuse names that lead out of the archive, and contents that are too large.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    if len(members) > MOST_FILES:
+        raise AnnotationError(f"{path} holds {len(members):,} members; unpack it, and give parts")
+    for member in members:
+        name = member.filename.replace("\\", "/")
+        if name.startswith("/") or ":" in name.split("/")[0] or ".." in name.split("/"):
+            raise AnnotationError(
+                f"{path}: member {member.filename!r} leads out of the archive; do not trust this "
+                "file, and export it again"
+            )
+        if member.flag_bits & 1:
+            raise AnnotationError(
+                f"{path}: member {member.filename!r} is encrypted; unpack it with its password"
+            )
+        ratio = member.file_size / max(member.compress_size, 1)
+        if member.file_size > HARMLESS and ratio > LARGEST_RATIO:
+            raise _bomb(path, member.filename, f"expands {ratio:,.0f} times")
+    total = sum(m.file_size for m in members)
+    if total > LARGEST_DOCUMENT:
+        raise _bomb(path, members[0].filename, f"and the others expand to {total // MIB:,} MiB")
+
+
+def _bomb(path: Path, member: str, what: str) -> AnnotationError:
+    return AnnotationError(
+        f"{path}: member {member!r} {what}, more than is read from an archive "
+        f"({LARGEST_DOCUMENT // MIB} MiB, {LARGEST_RATIO} times). If you trust it, unpack it "
+        "yourself, and give the folder"
+    )
+
+
+def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Document:
+    with archive.open(member) as file:
+        # The size that an archive states may be a lie.
+        content = file.read(member.file_size + 1)
+    if len(content) > member.file_size:
+        raise _bomb(path, member.filename, "is larger than the archive says")
+    name = PurePosixPath(member.filename)
+    document = Document(f"{path}, member {member.filename!r}", name, archived=True)
+    if content[:4] == b"PK\x03\x04":
+        return document  # An archive within an archive is never opened.
+    parse(io.BytesIO(content), document)
+    return document
+
+
+def _workbook(path: Path) -> Document:
+    """Read the first sheet of an Excel workbook."""
+    try:
+        import openpyxl  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise_missing_extra("Reading an Excel workbook", "xlsx", error)
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, keep_links=False)
+    except Exception as error:
+        raise AnnotationError(f"{path} is no Excel workbook ({error}); save it again") from error
+    document = Document(str(path), PurePosixPath(path.name), "table", beside=path.parent)
+    try:
+        for number, row in enumerate(book.worksheets[0].iter_rows(), start=1):
+            cells = [_cell(path, cell) for cell in row]
+            if any(cells):
+                document.rows.append((f"row {number}", cells))
+    finally:
+        book.close()
+    as_table(document)
+    return document
+
+
+def _cell(path: Path, cell: Any) -> str:
+    value = cell.value
+    if value is None:
+        return ""
+    if getattr(cell, "data_type", "") == "f":
+        raise AnnotationError(
+            f"{path}: cell {cell.coordinate} holds a formula ({str(value)[:40]!r}), and formulas "
+            "are not computed; copy the column and paste it as values"
+        )
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value)

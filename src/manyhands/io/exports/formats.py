@@ -1,0 +1,221 @@
+"""One table of formats: how each is recognised by content, and which function reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from manyhands.exceptions import AnnotationError
+from manyhands.io.exports import json_tools, label_studio, layouts, platforms
+from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.records import Asked, Gathered
+
+JSON, TABLE = "JSON", "table"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format.
+
+    Attributes
+    ----------
+    name, title : str
+        For arguments, and for people.
+    kind : {"JSON", "table"}
+    matches : function of a document
+        Whether the content is of this format; its docstring is the rule in words.
+    read : function
+    sure : bool
+        If False, the content may mean something else, and the format must be named.
+    """
+
+    name: str
+    title: str
+    kind: str
+    matches: Callable[[Document], bool]
+    read: Callable[[Document, Gathered, Asked], None]
+    sure: bool = True
+
+    @property
+    def rule(self) -> str:
+        """How it is recognised, in words."""
+        return " ".join((self.matches.__doc__ or "").split()).rstrip(".")
+
+
+FORMATS = (
+    Format(
+        "label-studio",
+        "Label Studio, JSON",
+        JSON,
+        label_studio.is_full,
+        label_studio.read_full,
+    ),
+    Format(
+        "label-studio-min",
+        "Label Studio, JSON-MIN",
+        JSON,
+        label_studio.is_minimal,
+        label_studio.read_minimal,
+    ),
+    Format("prodigy", "Prodigy, db-out", JSON, json_tools.is_prodigy, json_tools.read_prodigy),
+    Format("labelbox", "Labelbox, NDJSON", JSON, json_tools.is_labelbox, json_tools.read_labelbox),
+    Format("argilla", "Argilla 2", JSON, json_tools.is_argilla, json_tools.read_argilla),
+    Format(
+        "ground-truth",
+        "SageMaker Ground Truth, worker responses",
+        JSON,
+        json_tools.is_ground_truth,
+        json_tools.read_ground_truth,
+    ),
+    Format(
+        "ground-truth-manifest",
+        "SageMaker Ground Truth, output manifest",
+        JSON,
+        json_tools.is_manifest,
+        json_tools.read_manifest,
+    ),
+    Format("lewidi", "LeWiDi", JSON, layouts.is_lewidi, layouts.read_lewidi),
+    Format("peerannot", "peerannot", JSON, layouts.is_peerannot, layouts.read_peerannot),
+    Format("potato", "Potato, user_state.json", JSON, layouts.is_potato, layouts.read_potato),
+    Format("doccano", "doccano since 1.4", JSON, json_tools.is_doccano, json_tools.read_doccano),
+    Format(
+        "doccano-old",
+        "doccano before 1.4",
+        JSON,
+        json_tools.is_old_doccano,
+        json_tools.read_old_doccano,
+    ),
+    Format("lists", "lists of annotators and labels", JSON, layouts.is_lists, layouts.read_lists),
+    Format("mturk", "MTurk, batch results", TABLE, platforms.is_mturk, platforms.read_mturk),
+    Format("appen", "Appen, full report", TABLE, platforms.is_appen, platforms.read_appen),
+    Format(
+        "appen-aggregated",
+        "Appen, aggregated report",
+        TABLE,
+        platforms.is_aggregated_appen,
+        platforms.read_aggregated_appen,
+    ),
+    Format("toloka", "Toloka", TABLE, platforms.is_toloka, platforms.read_toloka),
+    Format(
+        "zooniverse",
+        "Zooniverse, classifications",
+        TABLE,
+        platforms.is_zooniverse,
+        platforms.read_zooniverse,
+    ),
+    Format("snow", "Snow et al. 2008", TABLE, platforms.is_snow, platforms.read_snow),
+    Format(
+        "label-studio-csv",
+        "Label Studio, CSV or TSV",
+        TABLE,
+        label_studio.is_table,
+        label_studio.read_minimal,
+    ),
+    Format("long", "one row per annotation", TABLE, layouts.is_long, layouts.read_long),
+    Format(
+        "get-another-label",
+        "Get-Another-Label, without a header",
+        TABLE,
+        layouts.is_triples,
+        layouts.read_triples,
+    ),
+    Format("mace", "MACE, without a header", TABLE, layouts.is_mace, layouts.read_mace),
+    Format(
+        "wide",
+        "one row per task and one column per annotator",
+        TABLE,
+        layouts.is_wide,
+        layouts.read_wide,
+        sure=False,
+    ),
+)
+"""The first that matches wins."""
+
+SIMPLE = frozenset({"long", "lists", "wide", "mace", "get-another-label", "peerannot"})
+"""Layouts without times, in which a repeated pair is probably a mistake."""
+
+BY_NAME = {form.name: form for form in FORMATS}
+
+
+class Recognised(NamedTuple):
+    """A format, the others that match, too, and the documents that hold it or do not."""
+
+    form: Format
+    alternatives: tuple[Format, ...]
+    documents: list[Document]
+    others: list[Document]
+
+
+def named(name: str) -> Format:
+    """Return the format of a name.
+
+    Raises
+    ------
+    AnnotationError
+        If it is unknown.
+    """
+    if name not in BY_NAME:
+        raise AnnotationError(f"format={name!r} is unknown; use 'auto' or {', '.join(BY_NAME)}")
+    return BY_NAME[name]
+
+
+def matching(document: Document) -> list[Format]:
+    """List the formats that a document may have, the most probable first."""
+    kind = TABLE if document.kind == "table" else JSON if document.kind != "other" else None
+    found = [form for form in FORMATS if form.kind == kind and form.matches(document)]
+    if kind == JSON and layouts.is_long(document):
+        found.append(BY_NAME["long"])
+    return found
+
+
+def recognise(documents: list[Document], name: str = "auto") -> Recognised:
+    """Find the one format of all documents, among which some may hold no annotations.
+
+    Raises
+    ------
+    AnnotationError
+        If none is known, the documents have several formats, or the content may mean two things.
+    """
+    if name != "auto":
+        form = named(name)
+        fitting = [d for d in documents if d.kind != "other"]
+        if len(fitting) > 1:  # In a folder, what lies beside the export is left out.
+            fitting = [d for d in fitting if form in matching(d)] or fitting
+        others = [d for d in documents if not any(d is f for f in fitting)]
+        if not fitting:
+            raise _unknown(documents)
+        return Recognised(form, (), fitting, others)
+    found = [(document, matching(document)) for document in documents]
+    known = [(document, forms) for document, forms in found if forms]
+    sure = [(document, forms) for document, forms in known if forms[0].sure] or known
+    if not sure:
+        raise _unknown(documents)
+    firsts = {forms[0].name: document for document, forms in sure}
+    if len(firsts) > 1:
+        shown = "; ".join(f"{document.name} is {name}" for name, document in firsts.items())
+        raise AnnotationError(
+            f"these are several formats: {shown}. Read them one by one, or say which with "
+            f"format={next(iter(firsts))!r}"
+        )
+    form, *alternatives = sure[0][1]
+    if not form.sure:
+        raise AnnotationError(
+            f"{sure[0][0].name}: this looks like {form.title}, but could be something else; pass "
+            f"format={form.name!r} if it is, or name the columns (task=, worker=, label=) of a "
+            "table with one row per annotation"
+        )
+    kept = [document for document, _ in sure]
+    others = [document for document in documents if not any(document is k for k in kept)]
+    return Recognised(form, tuple(alternatives), kept, others)
+
+
+def _unknown(documents: list[Document]) -> AnnotationError:
+    first = next((d for d in documents if d.kind != "other"), documents[0])
+    names = first.header or list(first.first)
+    holds = f"; it holds {json.dumps(names[:8], ensure_ascii=False)[:200]}" if names else ""
+    return AnnotationError(
+        f"{first.name}: no format is recognised{holds}. Pass format=NAME (one of "
+        f"{', '.join(BY_NAME)}), or name the columns of a table with task=, worker= and label="
+    )

@@ -1,0 +1,251 @@
+"""Label Studio: JSON, JSON-MIN, CSV and TSV, and the labelling configuration.
+
+The structures are those of label-studio 1.23 and of ``convert_to_json_min`` in label-studio-sdk
+(HumanSignal, Apache-2.0). Exports before 1.0 hold "completions" instead of "annotations".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from manyhands.exceptions import AnnotationError
+from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.records import (
+    SKIP,
+    Asked,
+    Gathered,
+    Gold,
+    Malformed,
+    listed,
+    mapping,
+    members,
+    moment,
+    number,
+    plain,
+)
+from manyhands.io.files import PathLike
+
+_MINIMAL = frozenset(
+    {
+        "id",
+        "annotator",
+        "annotation_id",
+        "created_at",
+        "updated_at",
+        "lead_time",
+        "agreement",
+    }
+)
+
+
+def is_full(document: Document) -> bool:
+    """JSON array whose items have "annotations" or "completions", whose items have "result"."""
+    for _, task in document.records[:100]:
+        if not isinstance(task, dict):
+            continue
+        for made in _annotations(task):
+            return isinstance(made, dict) and "result" in made
+    tasks = [task for _, task in document.records[:100]]
+    return bool(tasks) and all(
+        isinstance(t, dict) and "data" in t and ("annotations" in t or "completions" in t)
+        for t in tasks
+    )
+
+
+def is_minimal(document: Document) -> bool:
+    """JSON array of objects with "annotation_id" and "annotator"."""
+    return {"annotation_id", "annotator"} <= document.first.keys()
+
+
+def is_table(document: Document) -> bool:
+    """Table with the columns "annotation_id" and "annotator"."""
+    return {"annotation_id", "annotator", "id"} <= set(document.header)
+
+
+def read_full(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read the JSON export; `document` holds one record per task."""
+    for at, task in document.records:
+        try:
+            _read_task(mapping(task, "task", at), at, document, into, asked)
+        except Malformed as error:
+            document.broken.append((error.at, error.reason))
+
+
+def _read_task(
+    task: dict[str, Any], at: str, document: Document, into: Gathered, asked: Asked
+) -> None:
+    data = mapping(task.get("data"), "data", at)
+    if "id" not in task:
+        raise Malformed("the task has no 'id'", at)
+    into.item(task["id"], {f"data.{name}": value for name, value in data.items()}, document.name)
+    made = members(_annotations(task), "annotations", at)
+    for position, annotation in enumerate(made, start=1):
+        where = f"{at} (task {task['id']}), annotation {position}"
+        try:
+            _read_annotation(task["id"], mapping(annotation, "annotation", where), where, into)
+        except Malformed as error:
+            document.broken.append((error.at, error.reason))
+    if not made:
+        into.lose("the task has no annotations", f"{at} (task {task['id']})")
+    if asked.predictions_as_annotators:
+        _read_predictions(task, at, into)
+    elif listed(task.get("predictions")):
+        into.note(
+            "predictions of models are no annotations; predictions_as_annotators=True adds them"
+        )
+
+
+def _annotations(task: dict[str, Any]) -> Any:
+    return task.get("annotations", task.get("completions")) or []
+
+
+def _read_annotation(task: Any, made: dict[str, Any], at: str, into: Gathered) -> None:
+    worker = made.get("completed_by", made.get("created_username"))
+    if isinstance(worker, dict):
+        worker = worker.get("email") or worker.get("id")
+    more: dict[str, Any] = {
+        "ended": moment(made.get("updated_at") or made.get("created_at")),
+        "seconds": number(made.get("lead_time")),
+        "rejected": any(
+            isinstance(review, dict) and review.get("accepted") is False
+            for review in listed(made.get("reviews"))
+        ),
+    }
+    if made.get("was_cancelled"):
+        into.answer(task, worker, None, (), at, passed=SKIP, **more)
+        return
+    found = dict(_answers(made.get("result"), at))
+    if not found:
+        into.answer(task, worker, None, (), at)
+    for question, labels in found.items():
+        into.answer(task, worker, question, labels, at, **more)
+        if made.get("ground_truth"):
+            into.gold.append(Gold(task, question, tuple(map(plain, labels)), at))
+
+
+def _read_predictions(task: dict[str, Any], at: str, into: Gathered) -> None:
+    for position, made in enumerate(listed(task.get("predictions")), start=1):
+        where = f"{at} (task {task['id']}), prediction {position}"
+        if not isinstance(made, dict):
+            into.lose("the export holds only the number of the prediction", where)
+            continue
+        worker = f"model:{made.get('model_version') or 'unknown'}"
+        for question, labels in _answers(made.get("result"), where):
+            into.answer(task, worker, question, labels, where)
+
+
+def _answers(result: Any, at: str) -> Iterator[tuple[str, list[Any]]]:
+    """Answers to the questions that classify the whole task; marked regions are none."""
+    for entry in members(result, "result", at):
+        if not isinstance(entry, dict):
+            raise Malformed("an entry of 'result' is no object", at)
+        kind, value = entry.get("type"), mapping(entry.get("value"), "value", at)
+        question = str(entry.get("from_name"))
+        if {"start", "end"} <= value.keys() or {"x", "y"} <= value.keys():
+            continue  # A choice per region.
+        if kind in ("choices", "labels") and kind in value:
+            yield question, list(listed(value[str(kind)]))
+        elif kind == "taxonomy":
+            paths = listed(value.get("taxonomy"))
+            yield question, [" / ".join(map(str, listed(path))) for path in paths]
+        elif kind in ("rating", "number"):
+            yield question, [value.get(str(kind))]
+        elif kind == "pairwise":
+            yield question, [value.get("selected")]
+
+
+def read_minimal(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read JSON-MIN, and CSV or TSV: one record per annotation, with the task repeated.
+
+    The columns of answers cannot be told from those of the task's data by name: answers are those
+    that differ between annotations of one task. Skipped annotations are not exported.
+    """
+    rows = list(document.dicts() if document.kind == "table" else _objects(document))
+    into.note("skipped annotations are not in this format; the JSON export holds them")
+    names = list(dict.fromkeys(name for _, row in rows for name in row if name not in _MINIMAL))
+    questions = _question_columns(rows, names, asked)
+    into.candidates = names
+    for at, row in rows:
+        data = {f"data.{n}": row[n] for n in names if n in row and n not in questions}
+        into.item(row.get("id"), data, document.name)
+        worker = row.get("annotator")
+        for question in questions:
+            into.answer(
+                row.get("id"),
+                worker.get("email", worker.get("id")) if isinstance(worker, dict) else worker,
+                question,
+                _choices(row.get(question)),
+                at,
+                ended=moment(row.get("updated_at") or row.get("created_at")),
+                seconds=number(row.get("lead_time")),
+            )
+
+
+def _objects(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
+    for at, row in document.records:
+        if isinstance(row, dict):
+            yield at, row
+        else:
+            document.broken.append((at, "it is no object"))
+
+
+def _question_columns(
+    rows: list[tuple[str, dict[str, Any]]], names: list[str], asked: Asked
+) -> list[str]:
+    if asked.question is not None:
+        return [asked.question] if asked.question in names else []
+    return varying_columns([(row.get("id"), row) for _, row in rows], names)
+
+
+def varying_columns(rows: list[tuple[Any, dict[str, Any]]], names: list[str]) -> list[str]:
+    """Columns that differ between rows of one task: answers, not the task's own data."""
+    first: dict[Any, dict[str, Any]] = {}
+    varying: set[str] = set()
+    for task, row in rows:
+        known = first.setdefault(task, row)
+        varying.update(n for n in names if n not in varying and known.get(n) != row.get(n))
+    return [name for name in names if name in varying]
+
+
+def _choices(value: Any) -> list[Any]:
+    """Read a cell: text, or (as an object or its JSON) several choices."""
+    if isinstance(value, str) and value.startswith(('{"choices"', "[")):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return [value]
+    if isinstance(value, dict) and "choices" in value:
+        value = value["choices"]
+    return list(listed(value))
+
+
+def read_config(path: PathLike) -> dict[str, list[str]]:
+    """Read the classes of every question from a labelling configuration (XML).
+
+    Raises
+    ------
+    AnnotationError
+        If the file is no such XML, or declares entities.
+    """
+    text = Path(path).read_text(encoding="utf-8-sig")
+    if "<!DOCTYPE" in text or "<!ENTITY" in text:
+        raise AnnotationError(f"{path}: a labelling configuration has no entities; remove them")
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise AnnotationError(
+            f"{path} is no labelling configuration ({error}); copy the Code of the labelling setup"
+        ) from error
+    found = {
+        str(tag.get("name")): [
+            str(choice.get("alias") or choice.get("value")) for choice in tag.iter("Choice")
+        ]
+        for tag in root.iter("Choices")
+    }
+    if not any(found.values()):
+        raise AnnotationError(f"{path} has no <Choices> with a <Choice>; leave label_config out")
+    return found

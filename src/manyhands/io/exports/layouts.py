@@ -1,0 +1,314 @@
+"""Layouts of research: LeWiDi, peerannot, MACE, Get-Another-Label, Potato, lists, wide tables.
+
+Structures: the LeWiDi tasks of SemEval 2023 and 2025; peerannot (BSD-3); MACE (Hovy et al. 2013);
+Get-Another-Label (Apache-2.0); Potato's ``user_state.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from manyhands.annotations.ids import is_id_name
+from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import find_name
+from manyhands.io.exports.json_tools import each
+from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.records import Asked, Gathered, Malformed, listed, mapping, plain
+
+WORKER_LISTS = ("annotators", "workers", "annotator_ids", "annotators_id", "worker_ids", "users")
+LABEL_LISTS = ("annotations", "labels", "answers", "responses")
+TASKS = ("id", "task", "task_id", "item", "item_id", "uid", "instance", "instance_id")
+
+FEW = 20
+"""A table of class values has at most so many different ones."""
+
+
+# -- LeWiDi ---------------------------------------------------------------------------------------
+
+
+def is_lewidi(document: Document) -> bool:
+    """JSON object of objects with "annotators" and "annotations"."""
+    return bool(document.whole) and all(
+        isinstance(item, dict) and {"annotators", "annotations"} <= item.keys()
+        for item in document.whole.values()
+    )
+
+
+def read_lewidi(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read a set of 2023 (two lists joined by commas) or of 2025 (an object per annotator)."""
+    for task, item in document.whole.items():
+        at = f"item {task!r}"
+        named = str(item.get("annotation task") or "annotation")
+        into.item(task, {"text": item.get("text"), "split": item.get("split")}, document.name)
+        try:
+            for worker, label in _lewidi_pairs(item["annotators"], item["annotations"], at):
+                into.answer(task, worker, named, label.split(","), at)
+            more = mapping(item.get("other_info"), "other_info", at).get("other annotations")
+            for question, labels in mapping(more, "other annotations", at).items():
+                for worker, label in _lewidi_pairs(item["annotators"], labels, at):
+                    into.answer(task, worker, question, label.split(","), at)
+        except Malformed as error:
+            document.broken.append((error.at, error.reason))
+    if len({a.question for a in into.answers}) > 1:
+        # The other annotations accompany the set's own task, which its name says.
+        own = next(str(i.get("annotation task")) for i in document.whole.values())
+        into.default_question = own
+
+
+def _lewidi_pairs(workers: Any, labels: Any, at: str) -> list[tuple[str, str]]:
+    if isinstance(labels, dict):
+        return [(worker, str(label)) for worker, label in labels.items()]
+    names, values = str(workers).split(","), str(labels).split(",")
+    if len(names) != len(values):
+        raise Malformed(f"{len(names)} annotators for {len(values)} annotations", at)
+    return list(zip(names, values, strict=True))
+
+
+# -- peerannot ------------------------------------------------------------------------------------
+
+
+def is_peerannot(document: Document) -> bool:
+    """JSON object of objects of integers."""
+    inner = document.whole.values()
+    return any(inner) and all(
+        isinstance(votes, dict) and all(type(v) is int for v in votes.values()) for votes in inner
+    )
+
+
+def read_peerannot(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read {task: {worker: class}}; ``metadata.json`` beside it tells if it is the other way."""
+    inverted = _is_inverted(document)
+    if inverted:
+        into.note(f"{document.name}: its metadata say that it maps workers to tasks")
+    for outer, votes in document.whole.items():
+        if not votes:
+            into.lose("nobody annotated the task", f"item {outer!r}")
+        for inner, label in votes.items():
+            task, worker = (inner, outer) if inverted else (outer, inner)
+            into.answer(task, worker, "label", (label,), f"item {outer!r}, {inner!r}")
+
+
+def _is_inverted(document: Document) -> bool:
+    path = None if document.beside is None else document.beside / "metadata.json"
+    if path is None or not path.is_file():
+        return False
+    try:
+        n_tasks = json.loads(path.read_text(encoding="utf-8-sig")).get("n_tasks")
+    except (ValueError, OSError, AttributeError):
+        return False
+    inner = {name for votes in document.whole.values() for name in votes}
+    return type(n_tasks) is int and len(document.whole) != n_tasks == len(inner)
+
+
+# -- tables without a header ----------------------------------------------------------------------
+
+
+def is_triples(document: Document) -> bool:
+    """Three columns without a header, separated by tabs: worker, item, label."""
+    if len(document.header) != 3 or document.separator != "\t":
+        return False
+    return not any(is_word(name) for name in document.header)
+
+
+def is_word(name: str) -> bool:
+    """Whether a cell of a first row names a column."""
+    known = r"(task|item|question|worker|annotator|user|rater|label|answer|response|gold)"
+    return bool(re.search(known + r"(_?id)?s?$", name.lower())) or is_id_name(name)
+
+
+def read_triples(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read a file of Get-Another-Label: worker, item, label."""
+    for at, row in _headless(document):
+        if len(row) == 3:
+            into.answer(row[1], row[0], "label", [row[2]], at)
+
+
+def _headless(document: Document) -> list[tuple[str, list[str]]]:
+    return [("row 1", document.header), *document.rows]
+
+
+def is_mace(document: Document) -> bool:
+    """Table without a header whose cells are a few class values, or empty."""
+    header = [name for name in document.header if name]
+    if len(document.header) < 2 or len(header) == len(set(header)) == len(document.header):
+        return False
+    values = {cell for _, row in document.rows for cell in row}
+    return set(header) <= values and len(values) <= FEW + 1
+
+
+def read_mace(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read a matrix: rows are items, columns annotators, both by number from 0."""
+    for task, (at, row) in enumerate(_headless(document)):
+        if len(row) == len(document.header):
+            for worker, cell in enumerate(row):
+                if cell.strip():
+                    into.answer(task, worker, "label", [cell], f"{at}, column {worker + 1}")
+
+
+# -- wide tables ----------------------------------------------------------------------------------
+
+
+def is_wide(document: Document) -> bool:
+    """Table whose columns, all but the first, hold small integers or nothing."""
+    if len(document.header) < 3 or not document.rows or is_mace(document):
+        return False
+    cells = {cell.strip().removesuffix(".0") for _, row in document.rows for cell in row[1:]}
+    return cells != {""} and all(
+        not cell or (cell.lstrip("-").isdigit() and abs(int(cell)) < FEW) for cell in cells
+    )
+
+
+def read_wide(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read one row per task and one column per annotator.
+
+    Ids are in the column named by ``task``, else in the first column if it is called as ids are or
+    all its values differ; without either, rows are numbered from 0.
+    """
+    named = asked.task if asked.task in document.header else None
+    first = [row[0] for _, row in document.rows if row]
+    has_ids = is_id_name(document.header[0]) or (len(first) > FEW and len(set(first)) == len(first))
+    column = document.header.index(named) if named else 0 if has_ids else None
+    for number, (at, row) in enumerate(document.rows):
+        if len(row) != len(document.header):
+            continue
+        task = number if column is None else row[column]
+        for position, cell in enumerate(row):
+            if position != column and cell.strip() not in ("", "-1", "-1.0", "nan", "NaN"):
+                label = re.sub(r"\.0$", "", cell.strip())
+                into.answer(task, document.header[position], "label", [label], at)
+
+
+# -- long tables ----------------------------------------------------------------------------------
+
+SHOWN = frozenset(
+    {"text", "sentence", "title", "image", "url", "audio", "video", "path", "content", "document"}
+)
+"""Columns of a long table that are the item's own data; others are kept only if they are named."""
+
+
+def long_columns(names: list[str]) -> list[str] | None:
+    """Columns of task and annotator by their common names; None if one is absent."""
+    try:
+        found = [find_name(names, which, which) for which in ("task", "worker")]
+    except AnnotationError:
+        return None
+    return found if set(found) <= set(names) else None
+
+
+def is_long(document: Document) -> bool:
+    """Columns (or keys) task, item or question, and worker, annotator, rater or user."""
+    return long_columns(document.header or list(document.first)) is not None
+
+
+def read_long(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read one row per annotation; ``question`` names the column of labels."""
+    names = document.header or list(document.first)
+    task = find_name(names, "task", asked.task or "task")
+    worker = find_name(names, "worker", asked.worker or "worker")
+    label = asked.question or asked.label
+    label = label or find_name(names, "label", "label")
+    into.candidates = [name for name in names if name not in (task, worker)]
+    shown = [n for n in into.candidates if n in asked.fields or (n.lower() in SHOWN and n != label)]
+    rows: Any = document.dicts() if document.kind == "table" else document.records
+    document.records = list(rows)
+    if not {task, worker, label} <= set(names):
+        document.records = []
+
+    def read(row: dict[str, Any], at: str) -> None:
+        if plain(row.get(worker)) is None:
+            raise Malformed(f"the column {worker!r} is empty", at)
+        into.item(row.get(task), {n: row.get(n) for n in shown}, document.name)
+        into.answer(row.get(task), row[worker], label, listed(row.get(label)), at)
+
+    each(document, read)
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+def list_columns(names: list[str], asked: Asked) -> tuple[str, str] | None:
+    """Columns with the annotators of an item and with their labels."""
+    workers = [asked.worker] if asked.worker else WORKER_LISTS
+    labels = [asked.label] if asked.label else LABEL_LISTS
+    worker = next((name for name in workers if name in names), None)
+    label = next((name for name in labels if name in names), None)
+    return (worker, label) if worker and label else None
+
+
+def is_lists(document: Document) -> bool:
+    """Records with two parallel lists, such as "annotators" and "annotations"."""
+    first = document.first
+    pair = list_columns(list(first), Asked())
+    return pair is not None and all(
+        isinstance(first[n], list) and not any(isinstance(v, dict) for v in first[n]) for n in pair
+    )
+
+
+def read_lists(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read records with parallel lists of annotators and labels."""
+    rows: Any = document.dicts() if document.kind == "table" else document.records
+    document.records = [(at, _with_lists(row)) for at, row in rows]
+    pair = list_columns(list(document.first), asked)
+    if pair is None:
+        raise AnnotationError(
+            f"{document.name}: no two lists of annotators and labels among "
+            f"{', '.join(map(repr, document.first))}; name them by worker= and label="
+        )
+    worker_list, label_list = pair
+    name = next((n for n in (asked.task, *TASKS) if n in document.first), None)
+    numbers = {at: number for number, (at, _) in enumerate(document.records)}
+
+    def read(record: dict[str, Any], at: str) -> None:
+        task = numbers[at] if name is None else record.get(name)
+        workers, labels = listed(record.get(worker_list)), listed(record.get(label_list))
+        if len(workers) != len(labels):
+            raise Malformed(f"{len(workers)} annotators for {len(labels)} labels", at)
+        into.item(task, {k: v for k, v in record.items() if k not in (*pair, name)}, document.name)
+        for worker, label in zip(workers, labels, strict=True):
+            into.answer(task, worker, label_list, listed(label), at)
+
+    each(document, read)
+
+
+def _with_lists(row: Any) -> Any:
+    """Read cells that are JSON lists."""
+    if not isinstance(row, dict):
+        return row
+    found = {}
+    for name, value in row.items():
+        if isinstance(value, str) and value.startswith("["):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                value = re.split(r"[,\s]+", value.strip("[] \n").replace("'", ""))
+        found[name] = value
+    return found
+
+
+# -- Potato ---------------------------------------------------------------------------------------
+
+
+def is_potato(document: Document) -> bool:
+    """JSON object with "instance_id_to_label_to_value"."""
+    return "instance_id_to_label_to_value" in document.whole
+
+
+def read_potato(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read one annotator's ``user_state.json``; a schema is a question."""
+    whole = document.whole
+    worker = whole.get("user_id") or document.path.parent.name
+    made = mapping(whole["instance_id_to_label_to_value"], "answers", document.name)
+    for task, pairs in made.items():
+        found: dict[str, list[Any]] = {}
+        for pair in listed(pairs):
+            if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], dict):
+                given, value = pair
+                chosen = given.get("name") if plain(value) in ("true", given.get("name")) else value
+                if plain(value) != "false":
+                    found.setdefault(str(given.get("schema")), []).append(chosen)
+            else:
+                document.broken.append((f"instance {task!r}", "an answer is no pair"))
+        for question, labels in found.items():
+            into.answer(task, worker, question, labels, f"instance {task!r}")

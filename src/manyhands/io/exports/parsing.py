@@ -1,0 +1,256 @@
+"""Parsing JSON, JSON Lines and tables of text, with limits and with positions in every error.
+
+Nothing is executed. Sizes are limited, so that a hostile file cannot fill the memory.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from manyhands.exceptions import AnnotationError
+
+MIB = 2**20
+
+LONGEST_LINE = 16 * MIB
+"""Longest line of a table or of JSON Lines, in characters."""
+
+LARGEST_DOCUMENT = 256 * MIB
+"""Largest JSON document, and largest content of an archive, in bytes."""
+
+SEPARATORS = ",\t;|"
+
+
+@dataclass
+class Document:
+    """One file, or one member of an archive, parsed as far as its kind goes.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    stem : str
+        File name without suffix: the annotator, if a file holds one annotator's work.
+    path : PurePosixPath
+        Path within the folder or archive.
+    kind : {"records", "object", "table", "other"}
+    records : list of (position, value)
+        The elements of a JSON array, or the lines of JSON Lines.
+    whole : dict
+        The JSON object, if the document is one.
+    header, rows, separator
+        Of a table: the cells of the first row, the later rows as (position, cells).
+    broken : list of (position, reason)
+    beside : Path or None
+        The folder of the file.
+    most : int or None
+        Read only so many lines or rows, to recognise the format; `complete` says if it was all.
+    """
+
+    name: str
+    path: PurePosixPath
+    kind: str = "other"
+    records: list[tuple[str, Any]] = field(default_factory=list)
+    whole: dict[str, Any] = field(default_factory=dict)
+    header: list[str] = field(default_factory=list)
+    rows: list[tuple[str, list[str]]] = field(default_factory=list)
+    separator: str = ","
+    broken: list[tuple[str, str]] = field(default_factory=list)
+    beside: Path | None = None
+    archived: bool = False
+    most: int | None = None
+    complete: bool = True
+
+    @property
+    def stem(self) -> str:
+        """File name without its suffix."""
+        return self.path.name.removesuffix(".gz").rsplit(".", 1)[0]
+
+    @property
+    def first(self) -> dict[str, Any]:
+        """First record that is an object."""
+        return next((value for _, value in self.records if isinstance(value, dict)), {})
+
+    def dicts(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Rows of a table by column; rows of another length are listed in ``broken``."""
+        n = len(self.header)
+        for at, row in self.rows:
+            if len(row) == n:
+                yield at, dict(zip(self.header, row, strict=True))
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+
+def parse(file: IO[bytes], document: Document) -> None:
+    """Parse a file into a document; what is no text stays of kind "other".
+
+    Raises
+    ------
+    AnnotationError
+        If it is not text of one encoding, cut off, or too large.
+    """
+    start = file.read(4096)
+    file.seek(0)
+    encoding = "utf-8-sig"
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    elif b"\0" in start or start[:4] == b"PAR1":
+        return
+    text = io.TextIOWrapper(file, encoding=encoding, newline="")
+    try:
+        first = start.decode(encoding, errors="ignore").lstrip()[:1]
+        if first in ("[", "{"):
+            _parse_json(text, document, first)
+        elif first != "<":
+            _parse_table(text, document)
+    except UnicodeDecodeError as error:
+        line = _undecodable_line(file, encoding)
+        raise AnnotationError(
+            f"{document.name}: line {line} is not {encoding.removesuffix('-sig').upper()} text "
+            f"(byte {error.object[error.start]:#04x}). Save the whole file in UTF-8"
+        ) from error
+    finally:
+        text.detach()
+
+
+def _undecodable_line(file: IO[bytes], encoding: str) -> str:
+    if encoding == "utf-16":
+        return "1 or a later one"
+    file.seek(0)
+    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
+        try:
+            line.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            return f"{number:,}"
+    return "1 or a later one"
+
+
+def _lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
+    """Lines of limited length."""
+    for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
+        if len(line) > LONGEST_LINE:
+            raise AnnotationError(
+                f"{name}: line {number:,} is longer than {LONGEST_LINE // MIB} MiB; the file is "
+                "damaged, or not what it is called. Export it again"
+            )
+        yield line
+
+
+def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
+    if first == "{":
+        lines = _lines(text, document.name)
+        numbered = enumerate(lines, start=1)
+        number, line = next((n, line) for n, line in numbered if line.strip())
+        if line.strip() != "{" and line.rstrip().endswith("}"):
+            _parse_line(document, number, line)
+            for number, line in numbered:
+                if document.most is not None and number > document.most:
+                    document.complete = False
+                    break
+                if line.strip():
+                    _parse_line(document, number, line)
+            document.kind = "records"
+            if len(document.records) == 1 and not document.broken:
+                document.kind, document.whole = "object", document.first
+            elif not document.records:
+                at, reason = document.broken[0]
+                raise AnnotationError(
+                    f"{document.name}: no line is JSON: {at}: {reason}. Export it again"
+                )
+            return
+        text.seek(0)
+    content = text.read(LARGEST_DOCUMENT + 1)
+    if len(content) > LARGEST_DOCUMENT:
+        raise AnnotationError(
+            f"{document.name} is one JSON document of more than {LARGEST_DOCUMENT // MIB} MiB; "
+            "export JSON Lines or CSV, which are read line by line, or export it in parts"
+        )
+    try:
+        value = json.loads(content, object_pairs_hook=_distinct)
+    except json.JSONDecodeError as error:
+        raise AnnotationError(
+            f"{document.name}: line {error.lineno:,}, column {error.colno:,}: this is not JSON "
+            f"({error.msg}); the file is cut off or damaged. Export it again"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise AnnotationError(f"{document.name}: {_why(error)}. Export it again") from error
+    if isinstance(value, list):
+        document.kind = "records"
+        document.records = [(f"item {i:,}", v) for i, v in enumerate(value, start=1)]
+    else:
+        document.kind, document.whole = "object", value
+        document.records = [("item 1", value)]
+
+
+def _parse_line(document: Document, number: int, line: str) -> None:
+    at = f"line {number:,}"
+    try:
+        document.records.append((at, json.loads(line, object_pairs_hook=_distinct)))
+    except json.JSONDecodeError as error:
+        document.broken.append((at, f"this is not JSON ({error.msg}, column {error.colno:,})"))
+    except (ValueError, RecursionError) as error:
+        document.broken.append((at, _why(error)))
+
+
+def _why(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse an object that holds a key twice, of which JSON readers keep one in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:80]!r} occurs twice in one object")
+    return found
+
+
+def _parse_table(text: io.TextIOWrapper, document: Document) -> None:
+    lines = _lines(text, document.name)
+    head = next((line for line in lines if line.strip()), "")
+    document.separator = max(SEPARATORS, key=lambda mark: _width(head, mark))
+    before = csv.field_size_limit(LONGEST_LINE)
+    try:
+        rows = csv.reader(_after(head, lines), delimiter=document.separator, strict=True)
+        for row in rows:
+            if document.most is not None and len(document.rows) > document.most:
+                document.complete = False
+                break
+            if any(row):
+                document.rows.append((f"row {len(document.rows) + 1:,}", row))
+    except csv.Error as error:
+        raise AnnotationError(
+            f"{document.name}: after row {len(document.rows):,}: {error}; a quotation mark is not "
+            "closed, or the file is damaged. Export it again"
+        ) from error
+    finally:
+        csv.field_size_limit(before)
+    as_table(document)
+
+
+def _width(line: str, mark: str) -> int:
+    return len(next(csv.reader([line], delimiter=mark), []))
+
+
+def _after(head: str, lines: Iterator[str]) -> Iterator[str]:
+    yield head
+    yield from lines
+
+
+def as_table(document: Document) -> None:
+    """Take the first row as the header; the reader of a file without one asks for all rows."""
+    if document.rows:
+        document.kind = "table"
+        document.header = [name.strip() for name in document.rows[0][1]]
+        del document.rows[0]
+        for at, row in document.rows:
+            if len(row) != len(document.header):
+                reason = f"{len(row)} fields, and the header has {len(document.header)}"
+                document.broken.append((at, reason))

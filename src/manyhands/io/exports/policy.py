@@ -1,0 +1,193 @@
+"""The decisions that every format leaves open, made once: see `docs/formats.md`.
+
+Each function takes answers and returns those that stay, and records what it leaves out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Literal
+
+from manyhands.exceptions import AnnotationError
+from manyhands.io.exports.records import REPEATED, Answer, Gathered, Gold
+
+Multilabel = Literal["error", "join", "split"]
+Repeats = Literal["auto", "error", "last", "keep"]
+
+
+def _both(answers: list[Answer], gold: list[Gold]) -> list[Answer | Gold]:
+    return [*answers, *gold]
+
+
+def choose_question(gathered: Gathered, asked: str | None) -> str:
+    """Return the question that was asked for, or the only one.
+
+    Raises
+    ------
+    AnnotationError
+        If it is unknown, or there are several; the message lists them with counts of values.
+    """
+    counts: dict[str, Counter[Any]] = {}
+    for record in _both(gathered.answers, gathered.gold):
+        if record.question is not None:
+            counts.setdefault(record.question, Counter()).update(record.labels)
+    shown = "; ".join(f"{name!r} ({_counted(values)})" for name, values in counts.items())
+    if asked is not None:
+        if asked in counts:
+            return asked
+        there = shown or ", ".join(map(repr, gathered.candidates)) or "none at all"
+        raise AnnotationError(f"question={asked!r} is not among the questions: {there}")
+    if len(counts) == 1:
+        return next(iter(counts))
+    if gathered.default_question in counts:
+        others = [name for name in counts if name != gathered.default_question]
+        gathered.note(
+            f"the question is {gathered.default_question!r}; {', '.join(map(repr, others))} can "
+            "be chosen with question="
+        )
+        return str(gathered.default_question)
+    if counts:
+        raise AnnotationError(
+            f"there are {len(counts)} questions; choose one with question=: {shown}"
+        )
+    columns = ", ".join(map(repr, gathered.candidates))
+    lost = "; ".join(f"{len(w):,} times: {reason}" for reason, w in gathered.lost.items())
+    raise AnnotationError(
+        "no annotations are found"
+        + (f" ({lost})" if lost else "")
+        + (f"; name the column of answers with question=, one of {columns}" if columns else "")
+    )
+
+
+def _counted(values: Counter[Any]) -> str:
+    most = ", ".join(f"{str(value)[:30]!r}: {n:,}" for value, n in values.most_common(4))
+    return most + (f", and {len(values) - 4:,} more values" if len(values) > 4 else "")
+
+
+def own_ids(gathered: Gathered, answers: list[Answer], gold: list[Gold], task: str | None) -> None:
+    """Replace the platform's ids by a field of the items."""
+    if task is None:
+        return
+    values = {key: _field(data, task) for key, data in gathered.items.items()}
+    known = sorted({name for data in gathered.items.values() for name in data})
+    if not any(value is not None for value in values.values()):
+        raise AnnotationError(
+            f"task={task!r} is no field of the items; they have {', '.join(map(repr, known))}"
+        )
+    for record in _both(answers, gold):
+        value = values.get(str(record.task))
+        if value is None:
+            raise AnnotationError(
+                f"task={task!r} is empty in {record.at} (task {record.task!r}); fill it, or leave "
+                "task= out to use the platform's ids"
+            )
+        record.task = value
+    gathered.items = {
+        str(values[key]): data for key, data in gathered.items.items() if values[key] is not None
+    }
+
+
+def _field(data: dict[str, Any], path: str) -> Any:
+    """Look up a field by its name, by its name without the platform's prefix, or by a path."""
+    if path in data:
+        return data[path]
+    short = [value for name, value in data.items() if short(name) == path]
+    if len(short) == 1:
+        return short[0]
+    value: Any = data
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None and "." in path:
+        head, _, rest = path.rpartition(".")
+        inner = data.get(head)
+        value = inner.get(rest) if isinstance(inner, dict) else None
+    return value if isinstance(value, str | int) else None
+
+
+def short(name: str) -> str:
+    """Name of a field without the platform's prefix."""
+    for prefix in ("data.", "Input.", "INPUT:", "fields.", "metadata."):
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
+
+
+def accepted(gathered: Gathered, answers: list[Answer], *, drop: bool) -> list[Answer]:
+    """Count rejected work, and drop it if asked to."""
+    rejected = [a for a in answers if a.rejected]
+    if rejected and not drop:
+        gathered.note(
+            f"{len(rejected):,} answers were rejected by the requester and are kept; "
+            "drop_rejected=True leaves them out"
+        )
+    for answer in rejected if drop else ():
+        gathered.lose("the work was rejected", answer.at)
+    return [a for a in answers if not (drop and a.rejected)]
+
+
+def once(gathered: Gathered, answers: list[Answer], repeats: str) -> list[Answer]:
+    """Keep the last answer (by time, else by position) of an annotator on a task."""
+    pairs: dict[tuple[str, str], list[int]] = {}
+    for i, answer in enumerate(answers):
+        pairs.setdefault((str(answer.task), str(answer.worker)), []).append(i)
+    again = [rows for rows in pairs.values() if len(rows) > 1]
+    if not again or repeats == "keep":
+        return answers
+    if repeats == "error":
+        a = answers[again[0][1]]
+        raise AnnotationError(
+            f"{len(again)} (task, annotator) pairs are repeated, the first in {a.at}: task "
+            f"{a.task!r} by {a.worker!r}. Remove them, or say what to do: duplicates='last' keeps "
+            "the last, duplicates='keep' keeps all"
+        )
+    dropped = set()
+    for rows in again:
+        times = [answers[i].ended for i in rows]
+        key = (lambda i: (answers[i].ended, i)) if None not in times else (lambda i: (0.0, i))
+        kept = min(rows, key=key) if gathered.keep_first else max(rows, key=key)
+        dropped |= set(rows) - {kept}
+    which = "first" if gathered.keep_first else "last"
+    for i in sorted(dropped):
+        gathered.lose(f"{REPEATED}; the {which} is kept", answers[i].at)
+    return [a for i, a in enumerate(answers) if i not in dropped]
+
+
+def anonymised(gathered: Gathered, answers: list[Answer]) -> dict[str, str]:
+    """Number the annotators in order of appearance, also in positions that hold their names."""
+    names: dict[str, str] = {}
+    for answer in answers:
+        answer.worker = names.setdefault(str(answer.worker), f"w{len(names) + 1:03d}")
+    hidden = {f"{name}.": f"{code}." for name, code in names.items()}
+    for where in gathered.lost.values():
+        for i, at in enumerate(where):
+            for name, code in hidden.items():
+                if name in at:
+                    at = at.replace(name, code)
+            where[i] = at
+    return {code: name for name, code in names.items()}
+
+
+def single(gathered: Gathered, answers: list[Answer], multilabel: Multilabel) -> list[Answer]:
+    """Refuse answers of several labels, or make each set of labels one class."""
+    several = [a for a in answers if len(a.labels) > 1]
+    if several and multilabel != "join":
+        raise AnnotationError(
+            f"{len(several):,} of {len(answers):,} answers hold several labels, the first in "
+            f"{several[0].at} ({', '.join(map(repr, several[0].labels[:3]))}). "
+            "multilabel='join' makes every set of labels one class, and "
+            "read_export(..., multilabel='split') one table of yes and no per label"
+        )
+    for answer in several:
+        answer.labels = (" + ".join(sorted({str(v) for v in answer.labels})),)
+    if several:
+        gathered.note(f"{len(several):,} answers of several labels became classes such as 'a + b'")
+    return answers
+
+
+def yes_no(answers: list[Answer], label: str) -> list[Answer]:
+    """Answers to the question whether a label applies."""
+    return [
+        a if a.passed else replace(a, labels=("yes" if label in map(str, a.labels) else "no",))
+        for a in answers
+    ]

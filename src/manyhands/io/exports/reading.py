@@ -1,0 +1,385 @@
+"""From what was read to an annotation table: one policy for all formats."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from manyhands.annotations import PASSES, AnnotationTable
+from manyhands.annotations.encoding import encode, make_vocabulary
+from manyhands.annotations.ids import in_natural_order, sorted_order
+from manyhands.annotations.suspicious import check_classes
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.io.columns import canonical, preview, with_missing
+from manyhands.io.exports.documents import open_documents
+from manyhands.io.exports.formats import SIMPLE, Format, Recognised, named, recognise
+from manyhands.io.exports.json_tools import UNNAMED_DOCCANO
+from manyhands.io.exports.label_studio import read_config
+from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.policy import (
+    Multilabel,
+    Repeats,
+    accepted,
+    anonymised,
+    choose_question,
+    once,
+    own_ids,
+    short,
+    single,
+    yes_no,
+)
+from manyhands.io.exports.records import UNREADABLE, Answer, Asked, Gathered, Gold, LeftOut
+from manyhands.io.files import PathLike
+from manyhands.io.gold import GoldFile
+from manyhands.io.label_values import check_codes, written_marks
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items' own data.
+
+    Attributes
+    ----------
+    ids : array of shape (n,)
+        Instances of the table come first, in its order; others have no annotations.
+    columns : dict {name: list of length n}
+        None where an item has no such field. Names lose the platform's prefix ("data.",
+        "Input.") if they stay distinct.
+    """
+
+    ids: AnyArray
+    columns: dict[str, list[Any]]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Export:
+    """What an export holds; see `read_export`.
+
+    Attributes
+    ----------
+    annotations : AnnotationTable
+    gold : GoldFile
+        Known labels by task; empty if there are none.
+    items : Items
+    left_out : tuple of LeftOut
+        What is not in ``annotations``, by reason, with positions.
+    notes : tuple of str
+        What else a reader should know: abstentions, skips and rejected work among the annotations.
+    seconds, ended : arrays of shape (n_annotations,)
+        How long each annotation took, and when it was given (seconds since 1970); NaN: unknown.
+    format, question : str
+    alternatives : tuple of str
+        Other formats whose rule matches, too.
+    annotator_names : dict
+        Original name of each annotator, if they were anonymised.
+    tables : dict {label: AnnotationTable}
+        With ``multilabel="split"``, one table of "no" and "yes" per label.
+    """
+
+    table: AnnotationTable | None
+    gold: GoldFile
+    items: Items
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...]
+    seconds: FloatArray
+    ended: FloatArray
+    format: str
+    question: str
+    alternatives: tuple[str, ...] = ()
+    annotator_names: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, AnnotationTable] = field(default_factory=dict)
+
+    @property
+    def annotations(self) -> AnnotationTable:
+        """The table.
+
+        Raises
+        ------
+        AnnotationError
+            If answers were split into one table per label.
+        """
+        if self.table is None:
+            raise AnnotationError(
+                "multilabel='split' makes one table per label; take one of .tables "
+                f"({preview(list(self.tables))})"
+            )
+        return self.table
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options of `read_export` that concern what was read, not how."""
+
+    task: str | None = None
+    classes: Any = None
+    abstain: Any = None
+    skip: Any = None
+    duplicates: Repeats = "auto"
+    multilabel: Multilabel = "error"
+    drop_rejected: bool = False
+    annotator_from: Literal["file"] | None = None
+    anonymise: bool = False
+    label_config: PathLike | None = None
+
+
+def read_documents(
+    paths: PathLike | Sequence[PathLike], form: str, asked: Asked, choices: Choices
+) -> Export:
+    """Open, recognise, read and tabulate; see `manyhands.io.read_export`."""
+    listed: list[PathLike] = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not listed:
+        raise AnnotationError("no paths are given; name a file or a folder")
+    if form != "auto":
+        named(form)
+    documents = [document for path in listed for document in open_documents(path)]
+    found = recognise(documents, form)
+    gathered = _gather(found, asked, choices, several=len(documents) > 1)
+    if choices.label_config is not None:
+        gathered.classes |= read_config(choices.label_config)
+    try:
+        return _export(gathered, found, asked, choices)
+    except AnnotationError as error:
+        name = listed[0] if len(listed) == 1 else f"{len(listed)} paths"
+        raise AnnotationError(f"{name}: {error}") from error
+
+
+def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool) -> Gathered:
+    gathered = Gathered()
+    for document in found.documents:
+        start, gold = len(gathered.answers), len(gathered.gold)
+        lost = {reason: len(where) for reason, where in gathered.lost.items()}
+        try:
+            found.form.read(document, gathered, asked)
+        except KeyError as error:
+            raise AnnotationError(
+                f"{document.name}: {found.form.title} needs {error}, which is missing; choose "
+                "another format="
+            ) from error
+        for at, reason in document.broken:
+            gathered.lose(f"{UNREADABLE}: {reason}", at)
+        made = gathered.answers[start:]
+        if choices.annotator_from == "file":
+            for answer in made:
+                answer.worker = document.stem
+        elif any(answer.worker in (None, "") for answer in made):
+            made = _without_unnamed(gathered, start, found.form, document)
+        if several:
+            name = str(document.path)
+            for answer in made:
+                answer.at = f"{name}, {answer.at}"
+            for known in gathered.gold[gold:]:
+                known.at = f"{name}, {known.at}"
+            for reason, where in gathered.lost.items():
+                after = lost.get(reason, 0)
+                where[after:] = [f"{name}, {at}" for at in where[after:]]
+    for document in found.others:
+        gathered.lose("the file holds no annotations of this format", document.name)
+    return gathered
+
+
+def _without_unnamed(
+    gathered: Gathered, start: int, form: Format, document: Document
+) -> list[Answer]:
+    """Drop answers of nobody, unless nobody is named at all."""
+    made = gathered.answers[start:]
+    named = [answer for answer in made if answer.worker not in (None, "")]
+    if not named:
+        reason = (
+            UNNAMED_DOCCANO
+            if form.name == "doccano"
+            else "no annotator is named. If every file holds one annotator's work, pass "
+            "annotator_from='file'"
+        )
+        raise AnnotationError(f"{document.name}: {reason}")
+    for answer in made:
+        if answer.worker in (None, ""):
+            gathered.lose("the record names no annotator", answer.at)
+    gathered.answers[start:] = named
+    return named
+
+
+def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choices) -> Export:
+    question = choose_question(gathered, asked.question)
+    answers = [a for a in gathered.answers if a.question in (question, None)]
+    gold = [g for g in gathered.gold if g.question in (question, None)]
+    if found.form.name not in ("long", "wide", "lists"):  # They read the column itself.
+        own_ids(gathered, answers, gold, choices.task)
+    answers = accepted(gathered, answers, drop=choices.drop_rejected)
+    repeats = choices.duplicates
+    if repeats == "auto":
+        repeats = "error" if found.form.name in SIMPLE else "last"
+    answers = once(gathered, answers, repeats)
+    names = anonymised(gathered, answers) if choices.anonymise else {}
+    known = gathered.classes.get(question)
+    if choices.multilabel == "split":
+        tables, order = {}, answers
+        options = replace(choices, classes=["no", "yes"], multilabel="error")
+        for label in sorted({str(v) for a in answers for v in a.labels}):
+            tables[label], order = _table(gathered, yes_no(answers, label), options, None)
+        table = None
+        instances = next(iter(tables.values())).instances if tables else np.array([], dtype=str)
+    else:
+        tables = {}
+        answers = single(gathered, answers, choices.multilabel)
+        table, order = _table(gathered, answers, choices, known)
+        instances = table.instances
+    return Export(
+        table,
+        _gold_file(gathered, gold, instances),
+        _items(gathered.items, instances),
+        tuple(LeftOut(reason, tuple(where)) for reason, where in gathered.lost.items()),
+        tuple(gathered.notes),
+        _times(order, "seconds"),
+        _times(order, "ended"),
+        found.form.name,
+        question,
+        tuple(form.name for form in found.alternatives),
+        names,
+        tables,
+    )
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+def _table(
+    gathered: Gathered, answers: list[Answer], choices: Choices, known: list[Any] | None
+) -> tuple[AnnotationTable, list[Answer]]:
+    """Return the table, and the answers that are its annotations, in its order."""
+    marks = written_marks(choices.abstain, choices.skip, choices.classes)
+    for answer in answers:
+        if answer.labels and str(answer.labels[0]) in marks:
+            answer.passed, answer.labels = PASSES[marks[str(answer.labels[0])]], ()
+    given = [a for a in answers if not a.passed]
+    passed = [a for a in answers if a.passed]
+    for kind in PASSES:
+        n = sum(a.passed == kind for a in passed)
+        if n:
+            gathered.note(f"{n:,} answers are in the table as passes ({kind})")
+    ordered = given + passed
+    rows, instances = _ids([a.task for a in ordered])
+    columns, annotators = _ids([a.worker for a in ordered])
+    codes, classes = _classes(gathered, [a.labels[0] for a in given], choices.classes, known)
+    n = len(given)
+    kinds = np.array([PASSES.index(str(a.passed)) for a in passed], dtype=np.int64)
+    table = AnnotationTable(
+        rows[:n],
+        columns[:n],
+        codes,
+        instances,
+        annotators,
+        classes,
+        passes=np.column_stack([rows[n:], columns[n:], kinds]) if passed else None,
+        instance_order=sorted_order(instances),
+    )
+    return table, given
+
+
+def _ids(values: Iterable[Any]) -> tuple[IntArray, AnyArray]:
+    texts = canonical(np.array([str(v) for v in values], dtype=str))
+    return in_natural_order(*encode(texts, None, argument="ids", vocabulary_name="ids"))
+
+
+def _classes(
+    gathered: Gathered, labels: list[Any], classes: Any, known: list[Any] | None
+) -> tuple[IntArray, AnyArray]:
+    """Codes of the labels, and the classes: as given, as configured, or sorted."""
+    values = canonical(np.array([str(v) for v in labels], dtype=str), floats=True)
+    if classes is not None:
+        names = make_vocabulary(classes, "classes")
+        if names.dtype.kind in "UT" and values.dtype.kind == "i":
+            if not np.isin(values.astype(str), names).all():
+                check_codes(values, names)
+                return values, names
+            values = values.astype(str)
+        codes, _ = encode(values, names, argument="the labels", vocabulary_name="classes")
+        return codes, names
+    if known:
+        order = canonical(np.array([str(v) for v in known], dtype=str), floats=True)
+        if order.dtype.kind == values.dtype.kind or not len(values):
+            unseen = order[~np.isin(order, values)]
+            extra = np.unique(values[~np.isin(values, order)])
+            if len(unseen) and len(values):
+                warn_caller(
+                    f"{len(unseen)} of {len(order)} classes of the configuration never occur: "
+                    f"{preview(unseen)}"
+                )
+            if len(extra):
+                gathered.note(f"labels outside the configuration became classes: {preview(extra)}")
+            names = np.concatenate([order, extra.astype(order.dtype)]) if len(extra) else order
+            codes, _ = encode(values, names, argument="the labels", vocabulary_name="classes")
+            return codes, names
+    codes, names = encode(values, None, argument="the labels", vocabulary_name="classes")
+    if len(values):
+        check_classes(names, codes, "the question", matrix=False)
+    return codes, names
+
+
+def _times(answers: list[Answer], name: str) -> FloatArray:
+    found = [getattr(a, name) for a in answers]
+    return np.array([np.nan if v is None else v for v in found], dtype=np.float64)
+
+
+def _gold_file(gathered: Gathered, gold: list[Gold], instances: AnyArray) -> GoldFile:
+    """Gold by task; of several different labels none is the one that is right."""
+    found: dict[str, set[Any]] = {}
+    for entry in gold:
+        found.setdefault(str(entry.task), set()).add(entry.labels)
+    first = {str(entry.task): entry.at for entry in reversed(gold)}
+    for task, answers in list(found.items()):
+        if len(answers) > 1 or len(next(iter(answers))) != 1:
+            gathered.lose("the gold of the task has several labels", first[task])
+            del found[task]
+    tasks = _as_kind(list(found), instances)
+    labels = [str(next(iter(answers))[0]) for answers in found.values()]
+    typed = canonical(np.array(labels, dtype=str), floats=True)
+    return GoldFile(tasks, with_missing(typed, np.zeros(len(typed), dtype=bool)))
+
+
+def _as_kind(texts: list[str], like: AnyArray) -> AnyArray:
+    """Ids of the same type as the instances."""
+    array = np.array(texts, dtype=str)
+    typed = canonical(array)
+    return typed if typed.dtype.kind == like.dtype.kind or not len(like) else array
+
+
+def _items(items: dict[Any, dict[str, Any]], instances: AnyArray) -> Items:
+    keys = [str(i) for i in instances.tolist()]
+    keys += [key for key in items if key not in set(keys)]
+    names = list(dict.fromkeys(name for data in items.values() for name in data))
+    brief = [short(name) for name in names]
+    shown = {
+        name: part if brief.count(part) == 1 else name
+        for name, part in zip(names, brief, strict=True)
+    }
+    columns = {shown[n]: [items.get(key, {}).get(n) for key in keys] for n in names}
+    return Items(_as_kind(keys, instances), columns)
+
+
+def report_losses(export: Export, path: Any) -> None:
+    """Say what a caller who asked for the table alone would not see."""
+    command = f"format={export.format!r}"
+    if export.question not in ("label", "choice"):
+        command += f", question={export.question!r}"
+    others = f" (it could also be {', '.join(export.alternatives)})" if export.alternatives else ""
+    shown = Path(path).name if not isinstance(path, list | tuple) else f"{len(path)} paths"
+    _LOG.info("%s is read with %s%s", shown, command, others)
+    for note in export.notes:
+        _LOG.info("%s: %s", shown, note)
+    if export.left_out:
+        warn_caller(
+            f"{shown}: left out: {'. '.join(map(str, export.left_out))}. "
+            "manyhands.io.read_export(...).left_out lists all of them"
+        )

@@ -1,0 +1,260 @@
+"""What every reader of an export fills in: answers, gold labels, items, and what was left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from manyhands.exceptions import AnnotationError
+
+ABSTAIN, SKIP = "abstain", "skip"
+
+NO_ANSWER = "no answer was given"
+REPEATED = "an annotator answered the same question on the same task again"
+UNREADABLE = "the record cannot be read"
+
+
+@dataclass(slots=True)
+class Answer:
+    """What one annotator said about one task, or that they passed.
+
+    Attributes
+    ----------
+    task, worker : str or int
+        ``worker`` is None where the file names nobody.
+    question : str or None
+        None: a pass that concerns all questions.
+    labels : tuple
+        One label, several in an answer of several labels, none in a pass.
+    at : str
+        Position in the file.
+    passed : str or None
+        "abstain" or "skip".
+    ended, seconds : float or None
+        When it was given (seconds since 1970), and how long it took.
+    rejected : bool
+        Whether the one who asked rejected the work.
+    """
+
+    task: Any
+    worker: Any
+    question: str | None
+    labels: tuple[Any, ...]
+    at: str
+    passed: str | None = None
+    ended: float | None = None
+    seconds: float | None = None
+    rejected: bool = False
+
+
+@dataclass(slots=True)
+class Gold:
+    """A known label; several labels mean that each of them counts as right."""
+
+    task: Any
+    question: str | None
+    labels: tuple[Any, ...]
+    at: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What was left out for one reason.
+
+    Attributes
+    ----------
+    reason : str
+    where : tuple of str
+        Position of each record.
+    """
+
+    reason: str
+    where: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.where)
+
+    def __str__(self) -> str:
+        shown = "; ".join(self.where[:3]) + ("; ..." if self.count > 3 else "")
+        return f"{self.count:,}: {self.reason} ({shown})"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the caller chose, for readers that need to know; see `manyhands.io.read_export`."""
+
+    question: str | None = None
+    task: str | None = None
+    worker: str | None = None
+    label: str | None = None
+    items: str | None = None
+    fields: tuple[str, ...] = ()
+    predictions_as_annotators: bool = False
+
+
+@dataclass
+class Gathered:
+    """Everything that was read, before a question is chosen.
+
+    `items` maps tasks to their own data; `candidates` are columns that may hold the answers,
+    and `default_question` is the one that a file calls its own among several.
+    """
+
+    answers: list[Answer] = field(default_factory=list)
+    gold: list[Gold] = field(default_factory=list)
+    items: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    classes: dict[str, list[Any]] = field(default_factory=dict)
+    lost: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    candidates: list[str] = field(default_factory=list)
+    keep_first: bool = False
+    default_question: str | None = None
+    _origin: dict[Any, str] = field(default_factory=dict)
+
+    def lose(self, reason: str, at: str) -> None:
+        """Record that something was left out."""
+        self.lost.setdefault(reason, []).append(at)
+
+    def note(self, text: str) -> None:
+        """Record something worth knowing, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def item(self, task: Any, data: dict[str, Any], origin: str) -> None:
+        """Keep an item's own data.
+
+        Raises
+        ------
+        AnnotationError
+            If another file holds other data under the same id.
+        """
+        task = str(task)
+        known = self.items.setdefault(task, data)
+        first = self._origin.setdefault(task, origin)
+        if first != origin and known != data:
+            names = sorted(name for name in data if known.get(name) != data[name])
+            raise AnnotationError(
+                f"task {task!r} is one item in {first} and another in {origin} (they differ in "
+                f"{', '.join(map(repr, names[:3]))}): the ids are the platform's own. Name the "
+                f"field with your own id, such as task={(names or ['data.id'])[0]!r}"
+            )
+
+    def answer(
+        self,
+        task: Any,
+        worker: Any,
+        question: str | None,
+        labels: Iterable[Any],
+        at: str,
+        **more: Any,
+    ) -> None:
+        """Add an answer; without labels and without a pass it is left out."""
+        given = tuple(label for label in map(plain, labels) if label is not None)
+        if not given and more.get("passed") is None:
+            self.lose(NO_ANSWER, at)
+            return
+        if task is None or task == "":
+            self.lose("the record names no task", at)
+            return
+        self.answers.append(Answer(task, worker, question, given, at, **more))
+
+
+def plain(value: Any) -> Any:
+    """Return a label as text or an integer; None for nothing; nested values as JSON.
+
+    Examples
+    --------
+    >>> plain(True), plain(2.0), plain(" a "), plain("")
+    ('true', 2, 'a', None)
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        if value != value:
+            return None
+        return int(value) if value.is_integer() else repr(value)
+    if isinstance(value, str):
+        return value.strip() or None
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def listed(value: Any) -> Sequence[Any]:
+    """Return a list as it is, nothing as no values, and anything else as one value."""
+    if value is None:
+        return ()
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def members(value: Any, name: str, at: str) -> list[Any]:
+    """Return a list, or raise an error that names the field."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Malformed(f"{name!r} is no list", at)
+    return value
+
+
+def mapping(value: Any, name: str, at: str) -> dict[str, Any]:
+    """Return an object, or raise an error that names the field."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Malformed(f"{name!r} is no object", at)
+    return value
+
+
+class Malformed(ValueError):
+    """One record cannot be read; the others can."""
+
+    def __init__(self, reason: str, at: str) -> None:
+        super().__init__(reason)
+        self.reason, self.at = reason, at
+
+
+_ZONES = {"PST": "-0800", "PDT": "-0700", "UTC": "+0000", "GMT": "+0000"}
+_FORMS = ("%a %b %d %H:%M:%S %z %Y", "%m/%d/%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S %z")
+
+
+def moment(value: Any) -> float | None:
+    """Read a time as seconds since 1970; None if it is absent or of an unknown form.
+
+    Examples
+    --------
+    >>> moment("Wed Jan 24 09:48:10 PST 2018") == moment("2018-01-24T17:48:10Z")
+    True
+    """
+    if isinstance(value, bool) or value in (None, ""):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    text = re.sub(r"\b(PST|PDT|UTC|GMT)\b", lambda zone: _ZONES[zone[0]], str(value).strip())
+    try:
+        return _seconds(datetime.fromisoformat(text))
+    except ValueError:
+        pass
+    for form in _FORMS:
+        try:
+            return _seconds(datetime.strptime(text, form))
+        except ValueError:
+            continue
+    return None
+
+
+def _seconds(time: datetime) -> float:
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def number(value: Any) -> float | None:
+    """Read a number; None if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,125 @@
+"""Long tables and dense matrices: one row per annotation, or one per instance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import PASSES, SOURCES, AnnotationTable
+from manyhands.annotations.duplicates import Duplicates
+from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask, tidy
+from manyhands.annotations.passes import check_no_class, pass_kinds
+from manyhands.annotations.target import as_one_kind, over
+from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import (
+    find_column,
+    preview,
+    with_types,
+)
+from manyhands.io.features import read_array
+from manyhands.io.files import PathLike, existing_file, naming, suffix_of
+from manyhands.io.frames import read_frame
+from manyhands.io.label_values import (
+    by_kind,
+    check_codes,
+    integer_marks,
+    label_values,
+    with_passes,
+    written_marks,
+)
+from manyhands.typing import AnyArray
+
+
+def read_table(
+    path: PathLike,
+    *,
+    task: str = "task",
+    worker: str = "worker",
+    label: str = "label",
+    weight: str | None = None,
+    group: str | None = None,
+    classes: Any = None,
+    tasks: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    passes: str | None = None,
+    duplicates: Duplicates = "error",
+) -> AnnotationTable:
+    """Read a long table or a dense matrix; see `manyhands.io.read_annotations`."""
+    path = existing_file(path)
+    with naming(path):
+        marks = written_marks(abstain, skip, classes)
+        if suffix_of(path) == ".npy":
+            if group is not None:
+                raise AnnotationError(
+                    f"group={group!r} names a column, which a matrix does not have; store a long "
+                    "table (.csv, .parquet), or declare families with AnnotationTable.with_groups"
+                )
+            return _from_dense(path, classes, tasks, integer_marks(marks))
+        frame = read_frame(path)
+        names = {
+            "task": find_column(frame, "task", task),
+            "worker": find_column(frame, "worker", worker),
+            "label": find_column(frame, "label", label),
+        }
+        if weight is not None:
+            names["weight"] = weight
+        if group is not None:
+            names["group"] = group
+        if passes is not None:
+            names["passes"] = passes
+        if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
+            names["source"] = "source"
+        frame = with_passes(frame, names, marks)
+        frame = with_types(frame, names, path)
+        frame, values, code_names = label_values(frame, names["label"], classes)
+        if code_names is not None:
+            check_no_class(integer_marks(marks), range(len(code_names)))
+        table = AnnotationTable.from_frame(frame, **names, classes=values, duplicates=duplicates)
+        if code_names is not None:
+            table = replace(table, classes=code_names)
+        return table if tasks is None else over_tasks(table, make_vocabulary(tasks, "tasks"))
+
+
+def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> AnnotationTable:
+    matrix = read_array(path)
+    if matrix.dtype.kind not in "iufb":
+        raise AnnotationError(
+            f"a matrix of annotations must hold integers or floats, not {matrix.dtype}; store "
+            "class codes (-1 where missing) and name the classes in classes="
+        )
+    if matrix.ndim != 2:
+        raise AnnotationError(
+            "a matrix of annotations must have shape (n_instances, n_annotators), not "
+            f"{matrix.shape}; reshape it, or store a long table (.csv, .parquet)"
+        )
+    if tasks is not None and len(tasks) != len(matrix):
+        raise AnnotationError(
+            f"the matrix has {len(matrix)} rows for {len(tasks)} tasks (rows of X); its rows must "
+            "match those of X, in the same order. Fill rows without annotations with -1"
+        )
+    options = dict(zip(PASSES, by_kind(marks), strict=True)) | {"instances": tasks}
+    if classes is None or make_vocabulary(classes, "classes").dtype.kind not in "UT":
+        return AnnotationTable.from_matrix(matrix, classes, **options)
+    names = make_vocabulary(classes, "classes")
+    known = matrix[~missing_mask(matrix) & (matrix != -1) & (pass_kinds(matrix, marks) < 0)]
+    check_codes(tidy(known, "the matrix"), names)
+    table = AnnotationTable.from_matrix(matrix, range(len(names)), **options)
+    return replace(table, classes=names)
+
+
+def over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
+    """Re-index a table by the ids of the feature rows, in their order."""
+    ids, wanted = as_one_kind(table.instances, tasks)
+    unknown = ids[~np.isin(ids, wanted)]
+    if len(unknown):
+        raise AnnotationError(
+            f"{len(unknown)} of {len(ids)} annotated tasks are not among the {len(tasks)} given "
+            f"tasks (the ids of the features): {preview(unknown)}; given are {preview(tasks)}. "
+            "Drop their annotations, or add their features"
+        )
+    positions, _ = encode(ids, wanted, argument="tasks", vocabulary_name="tasks")
+    return over(table, tasks, positions)

@@ -1,0 +1,201 @@
+"""Exports that are damaged or made to harm: a clear error, nothing run, nothing written."""
+
+import gzip
+import io
+import sys
+import zipfile
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from manyhands.exceptions import AnnotationError
+from manyhands.io import read_annotations, read_export
+from manyhands.io.exports import documents, parsing
+from tests.io.test_exports import cells, doccano, made, studio, write
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """Assert that a file is refused with its name and a message, and that it stays alone."""
+
+    def _refused(path, message, **options):
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(AnnotationError, match=message) as error:
+            read_annotations(path, **options)
+        assert path.name in str(error.value)
+        assert sorted(tmp_path.rglob("*")) == before
+
+    return _refused
+
+
+def test_truncated_json_names_line_and_column(tmp_path, refused):
+    text = write(tmp_path / "whole.json", [studio(made(1, "good")), studio(made(2, "bad"))])
+    content = text.read_text()
+    for cut in range(1, len(content) - 1, 7):
+        refused(write(tmp_path / "a.json", content[:cut]), "line 1, column .*cut off or damaged")
+
+
+def test_a_broken_line_is_left_out_and_the_others_are_kept(tmp_path):
+    lines = doccano([(1, ["x"]), (2, ["y"])]).splitlines()
+    path = write(tmp_path / "ann.jsonl", "\n".join([lines[0], '{"id": 9, "te', lines[1], "[1]"]))
+    export = read_export(path, annotator_from="file")
+    assert cells(export.annotations) == {("1", "ann"): "x", ("2", "ann"): "y"}
+    assert sorted(at for lost in export.left_out for at in lost.where) == ["line 2", "line 4"]
+    with pytest.warns(UserWarning, match=r"line 2"):
+        read_annotations(path, annotator_from="file")
+
+
+def test_malformed_records_are_left_out_and_the_others_are_kept(tmp_path):
+    broken = [7, {"id": 2, "data": [], "annotations": []}, {"data": {}, "annotations": []}]
+    worse = studio(made(1, "good"), 5, {"completed_by": 2, "result": {}}, {"result": [3]}, number=9)
+    unnamed = studio(made(None, "good"), made(3, "bad"), number=10)
+    export = read_export(write(tmp_path / "a.json", [worse, unnamed, *broken]))
+    assert cells(export.annotations) == {("9", "1"): "good", ("10", "3"): "bad"}
+    found = {at for lost in export.left_out for at in lost.where}
+    assert {"item 3", "item 4", "item 5", "item 1 (task 9), annotation 2"} <= found
+    assert sum(lost.count for lost in export.left_out) == 7
+
+
+def test_rows_of_another_length_are_left_out(tmp_path):
+    text = "HITId,WorkerId,Answer.q\nh1,w1,x\nh2,w1\nh3,w1,y,z\nh4,w1,y\n"
+    export = read_export(write(tmp_path / "b.csv", text))
+    assert cells(export.annotations) == {("h1", "w1"): "x", ("h4", "w1"): "y"}
+    assert [lost.where for lost in export.left_out] == [("row 3",), ("row 4",)]
+
+
+def test_an_open_quotation_mark_is_no_row(tmp_path, refused):
+    path = write(tmp_path / "b.csv", 'HITId,WorkerId,Answer.q\nh1,w1,x\nh2,w1,"y\nh3,w1,z\n')
+    refused(path, "after row 2.*quotation mark", format="mturk")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_very_long_line_is_refused_before_it_is_held(tmp_path, refused, monkeypatch, name):
+    monkeypatch.setattr(parsing, "LONGEST_LINE", 2000)
+    first = doccano([(1, ["x"])]) if name == "a.jsonl" else "HITId,WorkerId,Answer.q\n"
+    path = write(tmp_path / name, first + '{"id": "' + "x" * 5000)
+    options = {} if name == "a.jsonl" else {"format": "mturk"}
+    refused(path, "line 2 is longer than", **options)
+
+
+def test_a_very_large_document_is_refused(tmp_path, refused, monkeypatch):
+    monkeypatch.setattr(parsing, "LARGEST_DOCUMENT", 1000)
+    refused(write(tmp_path / "a.json", [studio(made(1, "x" * 2000))]), "one JSON document of more")
+
+
+def test_deep_nesting_and_repeated_keys_are_refused(tmp_path, refused):
+    refused(write(tmp_path / "a.json", "[" * 100_000), "nested too deeply|not JSON")
+    twice = '{"0": {"0": 1, "0": 2}}'
+    refused(write(tmp_path / "b.json", twice + "\n"), "the key '0' occurs twice in one object")
+    refused(write(tmp_path / "c.json", '{\n"0": {"0": 1},\n"0": {"0": 2}\n}'), "'0' occurs twice")
+
+
+@pytest.mark.parametrize("name", ["../evil.jsonl", "/etc/evil.jsonl", "a/../../b.jsonl", "..\\b"])
+def test_members_that_lead_out_of_an_archive_are_refused(tmp_path, refused, name):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr(name, doccano([(1, ["x"])]))
+    refused(tmp_path / "a.zip", "leads out of the archive")
+
+
+def test_bombs_are_refused_by_what_they_claim(tmp_path, refused, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("ann.jsonl", b"0" * (documents.HARMLESS + 1))
+    refused(tmp_path / "a.zip", r"expands [0-9,]+ times.*unpack it yourself")
+    monkeypatch.setattr(documents, "LARGEST_DOCUMENT", 100)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        for name in ("a.jsonl", "b.jsonl"):
+            archive.writestr(name, doccano([(1, ["x"]), (2, ["y"])]))
+    refused(tmp_path / "b.zip", "and the others expand to")
+
+
+def test_bombs_are_refused_by_what_they_hold(tmp_path, refused):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("ann.jsonl", b" " * 100_000)
+    content = buffer.getvalue().replace((100_000).to_bytes(4, "little"), (10).to_bytes(4, "little"))
+    refused(write(tmp_path / "a.zip", content), "larger than|cannot be read|no format")
+
+
+def test_archives_within_archives_and_damaged_ones_are_not_opened(tmp_path, refused):
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("ann.jsonl", doccano([(1, ["x"])]))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("inner.zip", inner.getvalue())
+    refused(tmp_path / "a.zip", "no format is recognised")
+    refused(write(tmp_path / "b.zip", inner.getvalue()[:60]), "archive cannot be read")
+    refused(write(tmp_path / "c.gz", gzip.compress(b"[" * 9999)[:-20]), "archive is damaged")
+
+
+def test_links_of_a_folder_are_not_followed(tmp_path):
+    write(tmp_path / "secret.json", [studio(made(1, "secret"))])
+    write(tmp_path / "project" / "a.json", [studio(made(1, "good"))])
+    (tmp_path / "project" / "b.json").symlink_to(tmp_path / "secret.json")
+    (tmp_path / "project" / "c").symlink_to(tmp_path)
+    assert read_annotations(tmp_path / "project").classes.tolist() == ["good"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_byte_order_marks_are_read(tmp_path, encoding):
+    text = "HITId\tWorkerId\tAnswer.q\nh1\tÄnne\tgrün\n"
+    path = write(tmp_path / "b.txt", text.encode(encoding))
+    assert cells(read_annotations(path)) == {("h1", "Änne"): "grün"}
+    path = write(tmp_path / "b.json", '[{"annotators": ["a"], "labels": ["ä"]}]'.encode(encoding))
+    assert read_annotations(path).classes.tolist() == ["ä"]
+
+
+def test_mixed_encodings_name_the_line(tmp_path, refused):
+    lines = ["HITId,WorkerId,Answer.q", *(f"h{i},w1,x" for i in range(3000)), "h,w2,grün"]
+    content = "\n".join(lines).encode() + "\nh9,w2,grün\n".encode("latin-1")
+    refused(write(tmp_path / "b.csv", content), "line 3,003 is not UTF-8.*0xfc", format="mturk")
+    content = doccano([(1, ["x"])]).encode() + b'{"id": 2, "text": "gr\xfcn"}\n'
+    refused(write(tmp_path / "b.jsonl", content), "line 2 is not UTF-8")
+
+
+def test_html_and_formulas_are_labels_like_others(tmp_path):
+    labels = ["<script>alert(1)</script>", "=HYPERLINK(A1)", "@SUM(A1)"]
+    task = studio(*(made(i, label) for i, label in enumerate(labels)))
+    table = read_annotations(write(tmp_path / "a.json", [task]))
+    assert set(table.classes.tolist()) == set(labels)
+    assert "<script>" not in table._repr_html_()
+
+
+@pytest.fixture
+def workbook(monkeypatch):
+    """Stand in for openpyxl, of which one function and one method are used."""
+
+    def _workbook(*rows):
+        cells_ = [
+            [
+                SimpleNamespace(
+                    value=value,
+                    coordinate=f"{'ABCDE'[j]}{i}",
+                    data_type="f" if str(value).startswith("=") else "s",
+                )
+                for j, value in enumerate(row)
+            ]
+            for i, row in enumerate(rows, start=1)
+        ]
+        sheet = SimpleNamespace(iter_rows=lambda: iter(cells_))
+        module = ModuleType("openpyxl")
+        book = SimpleNamespace(worksheets=[sheet], close=lambda: None)
+        module.load_workbook = lambda path, **_: book
+        monkeypatch.setitem(sys.modules, "openpyxl", module)
+
+    return _workbook
+
+
+def test_workbooks_are_tables_and_their_formulas_are_refused(tmp_path, workbook, refused):
+    path = tmp_path / "a.xlsx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    workbook(("task", "worker", "label"), (1.0, "a", "x"), (2.0, "a", None), (3, "b", "y"))
+    export = read_export(path)
+    assert cells(export.annotations) == {("1", "a"): "x", ("3", "b"): "y"}
+    assert export.left_out[0].where == ("row 3",)
+    workbook(("task", "worker", "label"), (1, "a", "=1+1"))
+    refused(path, r"cell C2 holds a formula.*paste it as values")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00" * 500, b"<html><body/></html>", b"{}", b"[]"])
+def test_what_is_no_export_is_refused(tmp_path, refused, content):
+    refused(write(tmp_path / "a.json", content), "empty|no format is recognised")
