@@ -46,13 +46,13 @@ BATCH = 4096
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
-    r"""The best classifier without gold labels: crowd-calibrated stacking.
+    r"""Crowd-calibrated stacking: the classifier to start with, without gold labels or tuning.
 
     Several simple classifiers (the members) are fitted to the posterior of the classes, and say of
     every instance what they would say without its own annotations. The likelihood of the
     annotations decides each member's temperature and weight. The stack then counts as a witness
     beside the annotators, and their joint verdict is the posterior of the next round. Six rounds
-    suffice. It takes seconds, and needs neither torch nor tuning.
+    suffice. It takes seconds and needs no torch.
 
     Parameters
     ----------
