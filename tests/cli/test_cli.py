@@ -437,10 +437,10 @@ def test_demo(home, monkeypatch):
     ("arguments", "says"),
     [
         (["nofile.csv"], ["nofile.csv does not exist"]),
-        (["."], ["is a folder"]),
+        (["."], ["annotator) pairs are repeated"]),
         (["empty.csv"], ["empty.csv", "empty"]),
         (["header.csv"], ["header.csv", "no rows"]),
-        (["file.txt"], ["'.txt'", ".csv"]),
+        (["file.txt"], ["file.txt", "no format is recognised", "--format"]),
         (["X_nan.npy"], ["X_nan.npy"]),
         (["A_twice.csv"], ["repeated", "--duplicates"]),
         (["A.csv", "--task", "foo"], ["task='foo'", "'worker'", "--task"]),

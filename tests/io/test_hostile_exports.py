@@ -134,6 +134,21 @@ def test_links_of_a_folder_are_not_followed(tmp_path):
     assert read_annotations(tmp_path / "project").classes.tolist() == ["good"]
 
 
+def test_what_lies_beside_an_export_is_left_out_and_a_damaged_part_is_not(tmp_path, refused):
+    write(tmp_path / "a.json", [studio(made(1, "good"))])
+    write(tmp_path / "README.md", 'Read "this, first\n')
+    write(tmp_path / "empty.csv", "")
+    write(tmp_path / "scan.png", b"\x89PNG\x00")
+    (lost,) = read_export(tmp_path).left_out
+    assert [place.rsplit("/", 1)[1] for place in lost.where] == [
+        "README.md",
+        "empty.csv",
+        "scan.png",
+    ]
+    write(tmp_path / "b.json", '[{"id": 1')
+    refused(tmp_path, "b.json: line 1, column")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_byte_order_marks_are_read(tmp_path, encoding):
     text = "HITId\tWorkerId\tAnswer.q\nh1\tÄnne\tgrün\n"

@@ -23,7 +23,34 @@ Worker = Annotated[str, typer.Option(help="Column with the annotator's id.")]
 Label = Annotated[str, typer.Option(help="Column with the annotation.")]
 
 Repeated = Annotated[
-    Duplicates, typer.Option(help="What to do with repeated (task, worker) pairs.")
+    Duplicates,
+    typer.Option(
+        help="What to do with repeated (task, worker) pairs; auto: the last counts in exports, "
+        "and tables are refused."
+    ),
+]
+
+Format = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Format of the annotations, such as long, wide or label-studio; auto: by content.",
+    ),
+]
+
+Question = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="NAME", help="The question to take, if an export holds several."),
+]
+
+Reading = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(
+        "--read",
+        metavar="NAME=VALUE",
+        help="Further option of reading exports, such as anonymise=true, annotator_from=file or "
+        "multilabel=join; repeatable.",
+    ),
 ]
 
 Abstain = Annotated[
@@ -97,12 +124,17 @@ Gold = Annotated[
     ),
 ]
 
+ANNOTATIONS = (
+    "CSV, TSV, Parquet (one row per annotation), .npy (instances x annotators), or an export of a "
+    "labelling tool: file, ZIP or folder."
+)
+
 TablePath = Annotated[
     Path,
     typer.Argument(
         parser=some_path,
         metavar="TABLE",
-        help="CSV, TSV, Parquet (one row per annotation) or .npy (instances x annotators).",
+        help=ANNOTATIONS,
     ),
 ]
 
@@ -118,7 +150,7 @@ Annotations = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="CSV, TSV, Parquet (one row per annotation) or .npy (instances x annotators).",
+        help=ANNOTATIONS,
     ),
 ]
 
@@ -131,10 +163,15 @@ def table_options(
     classes: Path | None,
     abstain: list[str] | None,
     skip: list[str] | None,
+    format: str,
+    question: str | None,
+    reading: list[str] | None,
     groups: str | None = None,
 ) -> dict[str, Any]:
     """Return the options of a table as arguments of `manyhands.io.read_annotations`."""
-    return {
+    return _reading_options(reading or []) | {
+        "format": format,
+        "question": question,
         "task": task,
         "worker": worker,
         "label": label,
@@ -144,6 +181,41 @@ def table_options(
         "skip": skip,
         "group": groups,
     }
+
+
+READING = (
+    "anonymise",
+    "annotator_from",
+    "drop_rejected",
+    "fields",
+    "items",
+    "label_config",
+    "multilabel",
+    "predictions_as_annotators",
+)
+"""Names that --read takes; see `manyhands.io.read_export`."""
+
+
+def _reading_options(settings: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE; true and false are switches, and fields are separated by commas.
+
+    Raises
+    ------
+    AnnotationError
+        If a name is unknown or given twice, or there is no value.
+    """
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if name not in READING or not value:
+            raise AnnotationError(
+                f"--read {setting!r}: write NAME=VALUE; names are {', '.join(READING)}"
+            )
+        if name in found:
+            raise AnnotationError(f"--read {name} is given twice; give it once")
+        switches = {"true": True, "false": False}
+        found[name] = value.split(",") if name == "fields" else switches.get(value.lower(), value)
+    return found
 
 
 def read_gold_option(path: Path | None, classes: list[str] | None, option: str = "--gold") -> Any:

@@ -22,14 +22,21 @@ HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
 
 RECOMMENDED = re.compile(
-    r"\b(?:Pass (task|worker|label)|(classes|duplicates|abstain|skip)|another (checkpoint)"
-    r"|named in (methods))="
+    r"\b(?:Pass (task|worker|label)|(classes|duplicates|abstain|skip|format|question)"
+    r"|another (checkpoint)|named in (methods)"
+    r"|(anonymise|annotator_from|drop_rejected|multilabel|label_config|predictions_as_annotators))="
 )
 """Arguments of functions that the library's messages recommend."""
 
 OPTIONS = {
     "checkpoint": "another --out",
     "methods": "--method NAME instead of --compare",
+    "anonymise": "--read anonymise=true",
+    "annotator_from": "--read annotator_from=file",
+    "drop_rejected": "--read drop_rejected=true",
+    "multilabel": "--read multilabel=join",
+    "label_config": "--read label_config=FILE",
+    "predictions_as_annotators": "--read predictions_as_annotators=true",
 }
 """What to give on the command line, where it is not the option of the same name."""
 

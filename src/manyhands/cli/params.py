@@ -17,8 +17,9 @@ from manyhands.registry import all_classifiers, all_wrappers, find
 
 
 class Duplicates(StrEnum):
-    """What to do with repeated (task, worker) pairs."""
+    """What to do with repeated (task, worker) pairs; auto: last in exports, error in tables."""
 
+    auto = "auto"
     error = "error"
     last = "last"
     keep = "keep"

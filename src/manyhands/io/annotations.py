@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -112,48 +113,61 @@ def read_annotations(
     >>> table.annotators.tolist()
     ['007', '42']
     """
-    names = {"task": task, "worker": worker, "label": label}
-    columns = {"weight": weight, "group": group, "passes": passes}
-    if _is_plain(path, format, names, columns, options):
+    table, export = read_with_account(
+        path,
+        format=format,
+        question=question,
+        task=task,
+        worker=worker,
+        label=label,
+        weight=weight,
+        group=group,
+        classes=classes,
+        tasks=tasks,
+        abstain=abstain,
+        skip=skip,
+        passes=passes,
+        duplicates=duplicates,
+        **options,
+    )
+    if export is not None:
+        report_losses(export, path)
+    return table
+
+
+def read_with_account(
+    path: PathLike | Sequence[PathLike], *, tasks: Any = None, **options: Any
+) -> tuple[AnnotationTable, Export | None]:
+    """Read as `read_annotations` does; return the export, too, or None for a table or matrix."""
+    columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
+    if _is_plain(path, columns, options):
+        own = dict(options)
+        own.pop("format", None)
+        question, duplicates = own.pop("question", None), own.pop("duplicates", "auto")
         if question is not None:
-            names["label"] = question
-        return read_table(
-            _one(path),
-            **names,
-            weight=weight,
-            group=group,
-            passes=passes,
-            classes=classes,
-            tasks=tasks,
-            abstain=abstain,
-            skip=skip,
-            duplicates="error" if duplicates == "auto" else duplicates,
-        )
-    _check_no_columns(columns)
+            own["label"] = question
+        policy: Any = "error" if duplicates == "auto" else duplicates
+        plain = {name: value for name, value in own.items() if name in _OWN}
+        return read_table(_one(path), tasks=tasks, duplicates=policy, **columns, **plain), None
+    for argument, name in columns.items():
+        if name is not None:
+            raise AnnotationError(
+                f"{argument}={name!r} names a column, which only a long table has; leave it out, "
+                "or pass format='long'"
+            )
     if options.get("multilabel") == "split":
         raise AnnotationError(
             "multilabel='split' makes one table per label; read_export(...).tables holds them"
         )
-    export = read_export(
-        path,
-        format,
-        question,
-        task=task,
-        worker=worker,
-        label=label,
-        classes=classes,
-        abstain=abstain,
-        skip=skip,
-        duplicates=duplicates,
-        **options,
-    )
-    report_losses(export, path)
-    if not export.annotations.n_annotations and len(export.gold):
+    export = read_export(path, **options)
+    table = export.annotations
+    if not table.n_annotations and len(export.gold):
         raise AnnotationError(
             f"{path} holds gold labels and no annotations; read_export(...).gold holds them"
         )
-    table = export.annotations
-    return table if tasks is None else over_tasks(table, make_vocabulary(tasks, "tasks"))
+    if tasks is not None:
+        table = over_tasks(table, make_vocabulary(tasks, "tasks"))
+    return table, export
 
 
 def read_export(
@@ -250,21 +264,26 @@ def read_export(
     return read_documents(path, format, asked, choices)
 
 
+_OWN = frozenset(
+    {"format", "question", "task", "worker", "label", "classes", "abstain", "skip", "duplicates"}
+)
+"""Options of `read_export` that tables have, too."""
+
+
 def _is_plain(
-    path: PathLike | Sequence[PathLike],
-    format: str,
-    names: dict[str, str],
-    columns: dict[str, str | None],
-    options: dict[str, Any],
+    path: PathLike | Sequence[PathLike], columns: dict[str, Any], options: dict[str, Any]
 ) -> bool:
     """Whether a path is a long table or a matrix, rather than an export."""
-    if isinstance(path, list | tuple) or any(options.values()) or format not in ("auto", "long"):
+    format = options.get("format", "auto")
+    only_exports = any(value for name, value in options.items() if name not in _OWN)
+    if not isinstance(path, str | os.PathLike) or only_exports or format not in ("auto", "long"):
         return False
-    path = Path(str(path))
+    path = _one(path)
     suffix = suffix_of(path)
     if path.is_dir() or suffix not in (*SEPARATORS, ".npy", ".parquet", ".pq"):
         return False
-    by_hand = names["worker"] != "worker" or names["label"] != "label" or any(columns.values())
+    by_hand = any(options.get(name, name) != name for name in ("worker", "label"))
+    by_hand = by_hand or any(name is not None for name in columns.values())
     if suffix == ".npy" or format == "long" or by_hand or not path.exists():
         return True
     try:
@@ -272,7 +291,7 @@ def _is_plain(
     except AnnotationError:
         return True  # The reader of tables explains what is wrong with them.
     forms = matching(document)
-    return not forms or forms[0].name == "long" or _is_named(names["task"], document)
+    return not forms or forms[0].name == "long" or _is_named(options.get("task", ""), document)
 
 
 def _is_named(task: str, document: Document) -> bool:
@@ -282,15 +301,6 @@ def _is_named(task: str, document: Document) -> bool:
 
 def _one(path: PathLike | Sequence[PathLike]) -> Path:
     return Path(str(path))
-
-
-def _check_no_columns(columns: dict[str, str | None]) -> None:
-    for argument, name in columns.items():
-        if name is not None:
-            raise AnnotationError(
-                f"{argument}={name!r} names a column, which only a long table has; leave it out, "
-                "or pass format='long'"
-            )
 
 
 def read_aligned(
@@ -324,7 +334,10 @@ def read_aligned(
     if features.tasks is not None:
         return features, read_annotations(annotations_path, tasks=features.tasks, **options)
     rows = np.arange(len(features))
-    if not isinstance(annotations_path, list | tuple) and _one(annotations_path).suffix == ".npy":
+    if (
+        isinstance(annotations_path, str | os.PathLike)
+        and suffix_of(_one(annotations_path)) == ".npy"
+    ):
         return features, read_annotations(annotations_path, tasks=rows, **options)
     table = read_annotations(annotations_path, **options)
     _check_row_numbers(table.instances, len(rows), annotations_path, features_path)

@@ -11,12 +11,15 @@ from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     Abstain,
     Classes,
+    Format,
     Gold,
     Groups,
     Json,
     KeepFormulas,
     Label,
     OutFile,
+    Question,
+    Reading,
     Repeated,
     Settings,
     Skip,
@@ -83,11 +86,14 @@ def aggregate(
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
-    duplicates: Repeated = Duplicates.error,
+    duplicates: Repeated = Duplicates.auto,
     classes: Classes = None,
     abstain: Abstain = None,
     skip: Skip = None,
     groups: Groups = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -101,7 +107,9 @@ def aggregate(
     from manyhands.registry import find_aggregator
 
     refuse_overwriting([out], [table, gold, known, classes])
-    options = table_options(task, worker, label, duplicates, classes, abstain, skip, groups)
+    options = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    )
     kind = find_aggregator(method or "dawid-skene")
     own = parse_settings(settings or [], kind)
     gold_file = read_gold_option(gold, options["classes"])

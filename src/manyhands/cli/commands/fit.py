@@ -14,12 +14,15 @@ from manyhands.cli.options import (
     Annotations,
     Classes,
     Features,
+    Format,
     Gold,
     Groups,
     Json,
     KeepFormulas,
     Label,
     OutFolder,
+    Question,
+    Reading,
     Repeated,
     Seed,
     Settings,
@@ -92,11 +95,14 @@ def fit(
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
-    duplicates: Repeated = Duplicates.error,
+    duplicates: Repeated = Duplicates.auto,
     classes: Classes = None,
     abstain: Abstain = None,
     skip: Skip = None,
     groups: Groups = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -119,7 +125,9 @@ def fit(
     from manyhands.registry import find_classifier
 
     refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
-    options = table_options(task, worker, label, duplicates, classes, abstain, skip, groups)
+    options = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    )
     if method == "auto":
         _refuse_beside_auto(protocol != "default", bool(settings), seeds > 1, holdout is not None)
         files = Files(features, annotations, gold, out, options, keep_formulas)

@@ -15,12 +15,15 @@ from manyhands.cli.options import (
     Annotations,
     Classes,
     Features,
+    Format,
     Gold,
     Groups,
     Json,
     KeepFormulas,
     Label,
     OutFolder,
+    Question,
+    Reading,
     Repeated,
     Seed,
     Skip,
@@ -91,11 +94,14 @@ def select(
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
-    duplicates: Repeated = Duplicates.error,
+    duplicates: Repeated = Duplicates.auto,
     classes: Classes = None,
     abstain: Abstain = None,
     skip: Skip = None,
     groups: Groups = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -109,7 +115,9 @@ def select(
     Example: manyhands select --features X.npy --annotations A.csv --out model
     Example: ... --methods conal,agg-net,trace-reg --cv 3 --jobs 2
     """
-    options = table_options(task, worker, label, duplicates, classes, abstain, skip, groups)
+    options = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    )
     refuse_overwriting(_outputs(out), [features, annotations, gold, classes])
     choose(
         None if methods is None else [name.strip() for name in methods.split(",")],

@@ -22,6 +22,9 @@ HARMLESS = 4 * MIB
 
 MOST_FILES = 100_000
 
+DATA = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".zip", ".xlsx", ".parquet"})
+"""Of a folder or archive, files called so must be readable; others are left out and named."""
+
 
 def open_documents(path: PathLike, most: int | None = None) -> list[Document]:
     """Open a file, every file of a folder, or every member of an archive.
@@ -68,15 +71,27 @@ def _folder(path: Path) -> list[Document]:
     responses = [p for p in files if "worker-response" in p.relative_to(path).parts]
     found = []
     for file in responses or files:
-        for document in open_documents(file):
+        place = PurePosixPath(file.relative_to(path).as_posix())
+        try:
+            opened = open_documents(file)
+        except AnnotationError:
+            if _is_data(place) and file.stat().st_size:
+                raise
+            opened = [Document(str(file), place)]
+        for document in opened:
             if not document.archived:
-                document.path = PurePosixPath(file.relative_to(path).as_posix())
+                document.path = place
             found.append(document)
     if not found:
         raise AnnotationError(
             f"{path} is a folder; give a file, or a folder that holds some: this one is empty"
         )
     return found
+
+
+def _is_data(name: PurePosixPath) -> bool:
+    """Whether a file that cannot be read is likely to be part of an export."""
+    return any(suffix.lower() in DATA for suffix in name.suffixes)
 
 
 def _is_hidden(path: Path, root: Path) -> bool:
@@ -153,7 +168,12 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Do
     document = Document(f"{path}, member {member.filename!r}", name, archived=True)
     if content[:4] == b"PK\x03\x04":
         return document  # An archive within an archive is never opened.
-    parse(io.BytesIO(content), document)
+    try:
+        parse(io.BytesIO(content), document)
+    except AnnotationError:
+        if _is_data(name) and content:
+            raise
+        return Document(document.name, name, archived=True)
     return document
 
 
