@@ -35,7 +35,6 @@ from sklearn.preprocessing import StandardScaler
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
-    CrossFittedEMClassifier,
     CrowdLayerClassifier,
     CrowdStackingClassifier,
     DASCClassifier,
@@ -88,12 +87,17 @@ def by_default(method: Callable[..., Any]) -> Fit:
     """A method of the library with its defaults."""
 
     def fitted(data: Any, seed: int) -> Any:
-        model = method(random_state=seed)
-        if method is CrossFittedEMClassifier and data.X_train.shape[1] > data.X_train.shape[0]:
-            model.set_params(backbone="linear")  # The recipe's rule for wide data.
-        return model.fit(data.X_train, data.annotations)
+        return method(random_state=seed).fit(data.X_train, data.annotations)
 
     return fitted
+
+
+def cross_fitted_em(data: Any, seed: int) -> Any:
+    """Cross-fitted EM, which the library no longer has: its records are of an earlier commit."""
+    raise RuntimeError(
+        "Cross-fitted EM was removed from the library: keep its records, and run what is missing "
+        "of it at commit 53d0c948, or leave it out with --only"
+    )
 
 
 def with_members(*names: str) -> Fit:
@@ -137,7 +141,7 @@ OTHERS: dict[str, Fit] = {
     "AggNet": by_default(AggNetClassifier),
     "Max-MIG": by_default(MaxMIGClassifier),
     "TraceReg": by_default(TraceRegClassifier),
-    EM: by_default(CrossFittedEMClassifier),
+    EM: cross_fitted_em,
 }
 ABLATION: dict[str, Fit] = {
     "first round alone": stack(n_rounds=1),

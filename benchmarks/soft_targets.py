@@ -34,8 +34,8 @@ from manyhands.io import write_atomically
 
 ROOT = Path(__file__).parents[1]
 SETS = ("labelme", "music", "sentiment", "product", "colposcopy", "reports")
-SEEDS = {"DL-DS, hard targets": 3, "DL-DS, soft targets": 3, "ICED": 2, "cross-fitted EM": 2}
-"""Number of seeds per method; ICED and cross-fitted EM take up to a minute a run."""
+SEEDS = {"DL-DS, hard targets": 3, "DL-DS, soft targets": 3, "ICED": 2}
+"""Number of seeds per method; ICED takes up to a minute a run."""
 
 BEFORE = {"class": "DawidSkene", "params": {"dependence": 0, "accelerate": False, "tol": 1e-5}}
 AFTER = {"class": "DawidSkene", "params": {}}
@@ -43,7 +43,6 @@ METHODS = {
     "DL-DS, hard targets": ("aggregated/crowd_models_{}_dawid_skene", {"targets": "hard"}),
     "DL-DS, soft targets": ("aggregated/crowd_models_{}_dawid_skene", {"targets": "soft"}),
     "ICED": ("iced/crowd_models_{}", {}),
-    "cross-fitted EM": ("cross_fitted/crowd_models_{}", {}),
 }
 
 
@@ -66,11 +65,6 @@ def accuracy(row: Any, method: str, when: str, seed: int) -> float:
     return float(record.metrics["last epoch"]["accuracy"])
 
 
-def seeds_of(method: str, name: str) -> range:
-    """Seeds of a method on a set; one where a run takes minutes."""
-    return range(1 if (method, name) == ("cross-fitted EM", "sentiment") else SEEDS[method])
-
-
 def page(records: dict[str, float]) -> str:
     """Return the page in Markdown."""
     lines = [
@@ -90,15 +84,15 @@ def page(records: dict[str, float]) -> str:
         for name in SETS:
             pairs = [
                 [records.get(f"{method}/{name}/{seed}/{when}") for when in ("before", "after")]
-                for seed in seeds_of(method, name)
+                for seed in range(SEEDS[method])
             ]
             if any(None in pair for pair in pairs):
                 cells.append("-")
                 continue
             before, after = 100 * np.array(pairs, dtype=float).T
             gap = after - before
-            spread = f" ± {gap.std(ddof=1):.1f}" if len(gap) > 1 else " (one seed)"
-            cells.append(f"{before.mean():.1f} → {after.mean():.1f} ({gap.mean():+.1f}{spread})")
+            spread = f"{gap.mean():+.1f} ± {gap.std(ddof=1):.1f}"
+            cells.append(f"{before.mean():.1f} → {after.mean():.1f} ({spread})")
         lines.append(f"| {method} | {SEEDS[method]} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -113,7 +107,7 @@ def main() -> None:
     rows = {row.id: row for row in load_rows(ROOT / "experiments")}
     for method, (pattern, _) in METHODS.items():
         for name in SETS:
-            for seed in seeds_of(method, name):
+            for seed in range(SEEDS[method]):
                 for when in ("before", "after"):
                     key = f"{method}/{name}/{seed}/{when}"
                     if key in records:

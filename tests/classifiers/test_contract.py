@@ -16,7 +16,6 @@ from manyhands.registry import all_wrappers
 FEW_STEPS = {"max_epochs": 5, "lr": 0.02, "batch_size": 32, "random_state": 0, "device": "cpu"}
 """Settings that learn scikit-learn's small sets in a few steps."""
 FEW_PARTS = {
-    "CrossFittedEMClassifier": {"n_rounds": 1, "n_folds": 2, "n_networks": 2, "min_steps": 5},
     "CrowdInGClassifier": {
         "adversarial_epochs": 1,
         "discriminator_steps": 1,

@@ -34,8 +34,6 @@ QUICK = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
 FEW_PARTS = {
     "n_rounds": 1,
     "n_folds": 2,
-    "n_networks": 2,
-    "min_steps": 5,  # CrossFittedEMClassifier
     "adversarial_epochs": 1,
     "discriminator_steps": 1,
     "generative_steps": 1,

@@ -200,7 +200,7 @@ class Remembered(BaseEstimator):
         return log_softmax(-((X[:, None] - self.means_) ** 2).sum(axis=2), axis=1)
 
 
-def test_one_member_without_prior_is_cross_fitted_em():
+def test_one_member_without_prior_is_em_with_out_of_fold_priors():
     """With b = 1 a round is an E-step with the member's out-of-fold predictions as the prior."""
     X, y = blobs()
     table = make_crowd(y, n_annotators=8, random_state=0)

@@ -508,22 +508,6 @@ class TestICED:
             assert named == BASELINES - ({"CPC"} if claim.id == "best-sentiment" else set())
             assert len({rows[name].column for name in claim.rows}) == 1
 
-    def test_the_recipe_is_compared_with_every_row_of_its_set(self, mine, paper):
-        rows = {row.id: row for row in mine}
-        recipes = [claim for claim in paper.claims if claim.id.startswith("recipe-")]
-        assert len(recipes) == 8
-        for claim in recipes:
-            column = rows[claim.test["better"]].column
-            every = {
-                row.id
-                for row in mine
-                if row.table in ("iced2022/table2", "iced2022/rivals") and row.column == column
-            }
-            # ICED stands in both tables; the recipe with more rounds came after the others.
-            left_out = {name for name in every if "table2" in name and name.endswith("_iced")}
-            left_out |= {name for name in every if name.endswith("_8_rounds")}
-            assert set(claim.rows) == every - left_out
-
     def test_an_experiment_in_several_tables_is_run_once(self, mine):
         for column, tables in {
             "Gisette-like": {"table2", "rivals", "fig2", "table3"},

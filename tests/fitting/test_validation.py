@@ -16,7 +16,7 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.folds import hold_out_instances
+from manyhands.fitting.folds import deal_folds, hold_out_instances
 from manyhands.fitting.monitors import AgreementMonitor
 from manyhands.metrics import paired_z, vote_agreement
 from manyhands.training import BestState
@@ -34,6 +34,16 @@ def split_of_seed(table, fraction, seed=0):
 
 
 # -- what is held out -----------------------------------------------------------------------------
+
+
+def test_folds_are_of_equal_size_and_hold_their_share_of_every_class():
+    labels = np.repeat([0, 1, 2], [70, 23, 7])
+    posterior = 0.1 + 0.7 * np.eye(3)[labels]
+    folds = deal_folds(posterior, 5, np.random.default_rng(0))
+    np.testing.assert_array_equal(np.bincount(folds), [20] * 5)
+    for c in range(3):
+        assert np.ptp(np.bincount(folds[labels == c], minlength=5)) <= 1
+    assert (folds != deal_folds(posterior, 5, np.random.default_rng(1))).any()
 
 
 @st.composite

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -14,6 +15,7 @@ from manyhands import AggregatedClassifier, SoftProbClassifier
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.linear import TunedLogisticRegression, regression
+from manyhands.linear.calibration import calibrate, combine
 from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture, gaussian_scores
 from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
 from manyhands.linear.logistic import SoftLogistic
@@ -382,3 +384,52 @@ def test_soft_logistic_regression_starts_where_it_ended():
     assert not np.allclose(model.fit(X, T).coef_, first)
     cold = SoftLogistic(C=1.0, max_iter=3, warm_start=False)
     np.testing.assert_array_equal(cold.fit(X, T).coef_, cold.fit(X, T).coef_)
+
+
+# -- calibration ----------------------------------------------------------------------------------
+
+
+def calibration_problem(n=200, n_members=2, n_classes=2):
+    """Members' log probabilities, of which the first's are right but too weak; annotations."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(n_members, n, n_classes))
+    log_probas = logits - logsumexp(logits, axis=2, keepdims=True)
+    true = (2.0 * log_probas[0] + rng.gumbel(size=(n, n_classes))).argmax(axis=1)
+    log_likelihood = 1.5 * np.eye(n_classes)[true] + 0.3 * rng.normal(size=(n, n_classes))
+    return log_probas, log_likelihood
+
+
+def test_members_are_combined_by_hand():
+    log_probas = np.log([[[0.8, 0.2], [0.4, 0.6]], [[0.5, 0.5], [0.9, 0.1]]])
+    joint = np.array(
+        [[0.8**2 * 0.5**0.5, 0.2**2 * 0.5**0.5], [0.4**2 * 0.9**0.5, 0.6**2 * 0.1**0.5]]
+    )
+    expected = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.exp(combine(log_probas, np.array([2.0, 0.5]))), expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_calibration_finds_what_a_grid_finds(weighted):
+    log_probas, log_likelihood = calibration_problem()
+    row_weight = np.arange(200) % 4 / 2 if weighted else np.ones(200)
+
+    def penalised(weights):
+        evidence = logsumexp(combine(log_probas, weights) + log_likelihood, axis=1)
+        return (np.log(2 * weights) ** 2).sum() - (row_weight * evidence).sum()
+
+    found = calibrate(log_probas, log_likelihood, row_weight if weighted else None)
+    grid = [np.array([a, b]) for a in np.geomspace(0.1, 5, 61) for b in np.geomspace(0.1, 5, 61)]
+    best = min(grid, key=penalised)
+    assert penalised(found) <= penalised(best) + 1e-6
+    np.testing.assert_allclose(found, best, rtol=0.06)
+
+
+def test_calibration_tells_members_that_know_from_members_that_do_not():
+    log_probas, log_likelihood = calibration_problem(n=2000)
+    weights = calibrate(log_probas, log_likelihood)
+    assert weights[0] > 4 * weights[1]
+    turned = calibrate(log_probas[::-1], log_likelihood)
+    np.testing.assert_allclose(turned[::-1], weights, rtol=1e-3)
+    order = [1, 0]
+    permuted = calibrate(log_probas[..., order], log_likelihood[:, order])
+    np.testing.assert_allclose(permuted, weights, rtol=1e-3)

@@ -7,12 +7,14 @@ from torch import nn
 
 from manyhands.exceptions import AnnotationError
 from manyhands.nn import (
+    MLP,
     AnnotationDiscriminator,
     AnnotationEdges,
     AnnotationGenerator,
     AuxiliaryNetwork,
     CrowdLayerModule,
     EmbeddedRegression,
+    Ensemble,
     GenerativeCrowdModule,
     GraphCompletionModule,
     GraphConvolution,
@@ -514,3 +516,38 @@ def test_expected_confusion_weighs_by_the_classifiers_probabilities():
         for c in range(3):
             expected[r, c] = sum(z[n, c] * given[n, r] for n in range(7)) / z[:, c].sum()
     torch.testing.assert_close(found.float(), expected)
+
+
+# -- the ensemble ---------------------------------------------------------------------------------
+
+
+class Says(nn.Module):
+    """The same probabilities of whatever instance."""
+
+    def __init__(self, *proba):
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor(proba).log() + 3.0)
+
+    def forward(self, x):
+        return self.logits.expand(len(x), -1)
+
+
+def test_the_ensemble_is_a_mean_of_probabilities():
+    ensemble = Ensemble([Says(0.9, 0.1), Says(0.5, 0.5)])
+    proba = ensemble(torch.zeros(3, 1)).softmax(dim=1).detach().numpy()
+    np.testing.assert_allclose(proba, np.tile([0.7, 0.3], (3, 1)), rtol=1e-5)
+
+
+def test_the_embedding_is_the_first_networks():
+    networks = [MLP((4,), 3).eval(), MLP((4,), 3).eval()]
+    assert torch.equal(Ensemble(networks).embed(X), networks[0].embed(X))
+    assert not hasattr(Ensemble([Says(0.5, 0.5)]), "embed")
+
+
+def test_networks_share_a_trunk_only_where_it_is_frozen():
+    trunk = nn.Linear(4, 8)
+    networks = [nn.Sequential(trunk, nn.ReLU(), nn.Linear(8, 3)) for _ in range(2)]
+    with pytest.raises(AnnotationError, match="share trainable parameters"):
+        Ensemble(networks)
+    trunk.requires_grad_(False)
+    assert Ensemble(networks)(X).shape == (5, 3)

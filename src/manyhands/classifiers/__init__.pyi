@@ -3,7 +3,6 @@ from .aggregated import AggregatedClassifier as AggregatedClassifier
 from .averaged import AveragedCrowdClassifier as AveragedCrowdClassifier
 from .co_teaching import CoTeachingClassifier as CoTeachingClassifier
 from .conal import CoNALClassifier as CoNALClassifier
-from .cross_fitted import CrossFittedEMClassifier as CrossFittedEMClassifier
 from .crowd_layer import CrowdLayerClassifier as CrowdLayerClassifier
 from .crowding import CrowdInGClassifier as CrowdInGClassifier
 from .doctor_net import DoctorNetClassifier as DoctorNetClassifier

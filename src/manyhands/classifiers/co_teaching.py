@@ -17,7 +17,6 @@ import numpy as np
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from torch import Tensor
 
-from manyhands.classifiers.cross_fitted.networks import check_distinct
 from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
@@ -121,9 +120,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> FixedConfusionModule:
         n_classes = len(self.classes_)
-        networks = [classifier.backbone, make_backbone(self.backbone, input_shape, n_classes)]
-        check_distinct(networks)
-        classifier.backbone = Ensemble(networks)
+        second = make_backbone(self.backbone, input_shape, n_classes)
+        classifier.backbone = Ensemble([classifier.backbone, second])
         return FixedConfusionModule(classifier, n_classes, self.n_annotators_)
 
     def _prepare(self, fit: CoTeachingFit) -> SoftTargets:

@@ -95,20 +95,14 @@ def stack_weights(log_probas: FloatArray, annotated: Annotated) -> FloatArray:
     log_probas : array of shape (n_members, n, n_classes)
     annotated : Annotated
     """
-    n_members = len(log_probas)
-    start = np.full(n_members, 1.0 / n_members)
     return calibrate(
-        log_probas[:, annotated.instance],
-        np.log(annotated.likelihood),
-        start,
-        None,
-        row_weight=annotated.weight,
-    )[0]
+        log_probas[:, annotated.instance], np.log(annotated.likelihood), annotated.weight
+    )
 
 
 def stacked(log_probas: FloatArray, weights: FloatArray) -> FloatArray:
     """Log of softmax(sum_m w_m l_m), shape (n, n_classes)."""
-    return combine(log_probas, weights, np.zeros(log_probas.shape[2]))
+    return combine(log_probas, weights)
 
 
 @dataclass(frozen=True)
