@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import imbalanced_recipe
 import numpy as np
-from flagship_page import EM, GOLD, REGRESSION, STACK, page
+from flagship_page import EM, GOLD, POSTERIOR, REGRESSION, STACK, page
 from model_choice import thinned, thinned_cifar10h, with_common_mistake
 from pages import run_missing
 from scipy import sparse
@@ -38,6 +38,7 @@ from manyhands import (
     CrowdLayerClassifier,
     CrowdStackingClassifier,
     DASCClassifier,
+    DawidSkene,
     MaxMIGClassifier,
     MetricLearningEmbedding,
     NeuCrowdEmbedding,
@@ -50,6 +51,7 @@ from manyhands.evidence import Data, load_data
 from manyhands.io import write_atomically
 from manyhands.linear.kernels import ClippedScaler, KernelMap
 from manyhands.linear.ridge import SoftRidge
+from manyhands.metrics import expected_calibration_error
 from manyhands.typing import AnyArray, FloatArray
 
 SEEDS = range(1, 6)
@@ -163,7 +165,11 @@ ADDITIONS: dict[str, Fit] = {
     "a kernel on NeuCrowd's embedding": with_embedding(NeuCrowdEmbedding),
     "a kernel on a triplet embedding": with_embedding(MetricLearningEmbedding),
 }
-METHODS = {STACK: stack(), GOLD: on_gold, **OTHERS, **ABLATION, **ADDITIONS}
+POSTERIORS: dict[str, Fit] = {
+    "Dawid-Skene": lambda data, seed: DawidSkene(random_state=seed).fit(data.annotations),
+    "stack, dependence=0": stack(dependence=0.0),
+}
+METHODS = {STACK: stack(), GOLD: on_gold, **OTHERS, **ABLATION, **ADDITIONS, **POSTERIORS}
 
 
 # -- sets and changes -----------------------------------------------------------------------------
@@ -270,8 +276,27 @@ def log_loss(proba: FloatArray, y: AnyArray, classes: AnyArray) -> float:
     return round(float(-np.log(np.maximum(own / proba.sum(axis=1), 1e-12)).mean()), 6)
 
 
+def measure_posterior(cell: Cell) -> dict[str, Any]:
+    """Fit one method, and measure its posterior of the training instances."""
+    data = data_of(cell.set.removeprefix(POSTERIOR), cell.change, cell.seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = METHODS[cell.method](data, cell.seed)
+    proba, y = model.posterior_, np.asarray(data.y_train)
+    error = expected_calibration_error(proba, y, classes=model.classes_)
+    return {
+        **cell._asdict(),
+        **scores(y, model.classes_[proba.argmax(axis=1)]),
+        "log_loss": log_loss(proba, y, model.classes_),
+        "calibration_error": round(error, 6),
+        "n_test": len(y),
+    }
+
+
 def measure(cell: Cell) -> dict[str, Any]:
     """Fit one method, and measure it on the test part."""
+    if cell.set.startswith(POSTERIOR):
+        return measure_posterior(cell)
     data = data_of(cell.set, cell.change, cell.seed)
     if cell.fold >= 0:
         data = without_quarter(data, cell.fold)
@@ -366,6 +391,13 @@ def additions() -> Iterator[Cell]:
         yield from (Cell(name, "", method, 1) for method in ADDITIONS)
 
 
+def posteriors() -> Iterator[Cell]:
+    """Posteriors of the training instances; one seed."""
+    for name in ("labelme", "music", "product", "colposcopy", "reports", "hotel"):
+        for method in ("Dawid-Skene", "stack, dependence=0", STACK):
+            yield Cell(POSTERIOR + name, "", method, 1)
+
+
 def more() -> Iterator[Cell]:
     """Cross-fitted EM with its present defaults on the tasks that it was developed on."""
     for seed in range(3):
@@ -381,6 +413,7 @@ PARTS = {
         ablation,
         robustness,
         additions,
+        posteriors,
         others,
         images,
         more,
