@@ -269,6 +269,7 @@ def test_cloned_projects_join_by_ones_own_ids(tmp_path):
         read_annotations([a, b], annotator_from="file")
     b = write(tmp_path / "bob.json", [studio(made(1, "bad"), number=2, text="A", item="x")])
     table = read_annotations(tmp_path, annotator_from="file", task="data.item")
+    assert table.equals(read_annotations(tmp_path, annotator_from="file", task="item"))
     assert cells(table) == {("x", "ann"): "good", ("x", "bob"): "bad"}
 
 

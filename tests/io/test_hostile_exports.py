@@ -1,5 +1,7 @@
 """Exports that are damaged or made to harm: a clear error, nothing run, nothing written."""
 
+import contextlib
+import copy
 import gzip
 import io
 import sys
@@ -11,7 +13,7 @@ import pytest
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export
 from manyhands.io.exports import documents, parsing
-from tests.io.test_exports import cells, doccano, made, studio, write
+from tests.io.test_exports import argilla, cells, doccano, labelbox, made, studio, write
 
 
 @pytest.fixture
@@ -214,3 +216,44 @@ def test_workbooks_are_tables_and_their_formulas_are_refused(tmp_path, workbook,
 @pytest.mark.parametrize("content", [b"", b"\x00" * 500, b"<html><body/></html>", b"{}", b"[]"])
 def test_what_is_no_export_is_refused(tmp_path, refused, content):
     refused(write(tmp_path / "a.json", content), "empty|no format is recognised")
+
+
+ODD = (None, 5, -1.5, "x", "", [], {}, [None], {"a": 1}, True, [[]], "a,b", [{}])
+"""Values that no reader expects somewhere."""
+
+WHOLE = {
+    "a.json": [studio(made({"id": 1, "email": "a@x.org"}, "b"), made(2, was_cancelled=True))],
+    "m.json": [{"id": 1, "annotation_id": 4, "annotator": 1, "mood": {"choices": ["x"]}}],
+    "p.jsonl": [{"_input_hash": 1, "_task_hash": 2, "accept": ["x"], "options": [{"id": "x"}]}],
+    "q.json": argilla(1, ["x"], ["a"], ["submitted"]),
+    "l.json": {"data_row": {"id": "1"}, "projects": {"p": {"labels": [labelbox("a", "u", "x")]}}},
+    "g.json": {"answers": [{"workerId": "w", "answerContent": {"c": {"label": "x"}}}]},
+    "w.json": {"1": {"annotators": "a,b", "annotations": "0,1", "other_info": {}}},
+    "u.json": {"user_id": "u", "instance_id_to_label_to_value": {"r": [[{"schema": "s"}, 1]]}},
+    "d.jsonl": [{"id": 1, "text": "t", "annotations": [{"label": 1, "user": 1}]}],
+}
+"""One small export of each kind of JSON."""
+
+
+def places(value, path=()):
+    """Paths to everything within a value."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, part in inner:
+        yield (*path, key)
+        if isinstance(part, dict | list):
+            yield from places(part, (*path, key))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("options", [{}, {"annotator_from": "file", "multilabel": "join"}])
+def test_any_odd_value_is_left_out_or_refused(tmp_path, name, options):
+    for path in places(WHOLE[name]):
+        for odd in ODD:
+            value = copy.deepcopy(WHOLE[name])
+            inner = value
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = odd
+            write(tmp_path / name, value)
+            with contextlib.suppress(AnnotationError):  # Nothing else may be raised.
+                read_export(tmp_path / name, task="id", **options)

@@ -175,7 +175,10 @@ def read_old_doccano(document: Document, into: Gathered, asked: Asked) -> None:
         made: dict[Any, list[Any]] = {}
         for entry in members(record.get("annotations"), "annotations", at):
             entry = mapping(entry, "annotation", at)
-            made.setdefault(entry.get("user"), []).append(entry.get("label"))
+            user = entry.get("user")
+            if isinstance(user, list | dict):
+                raise Malformed("'user' is neither text nor a number", at)
+            made.setdefault(user, []).append(entry.get("label"))
         for worker, labels in made.items():
             into.answer(task, worker, "label", labels, at)
         if not made:
@@ -278,12 +281,12 @@ def read_labelbox(document: Document, into: Gathered, asked: Asked) -> None:
         into.item(task, data, document.name)
         for project in mapping(record.get("projects"), "projects", at).values():
             labels = members(mapping(project, "project", at).get("labels"), "labels", at)
-            benchmarks = {
-                _performance(label).get("benchmark_reference_label") for label in labels
-            } - {None}
+            named = (_performance(label).get("benchmark_reference_label") for label in labels)
+            benchmarks = [name for name in named if name is not None]
             for position, label in enumerate(labels, start=1):
                 where = f"{at}, label {position}"
-                is_gold = mapping(label, "label", where).get("id") in benchmarks
+                label = mapping(label, "label", where)
+                is_gold = "id" in label and label["id"] in benchmarks
                 _read_labelbox(label, task, where, is_gold, into)
 
     each(document, read)

@@ -47,7 +47,7 @@ def is_full(document: Document) -> bool:
     for _, task in document.records[:100]:
         if not isinstance(task, dict):
             continue
-        for made in _annotations(task):
+        for made in listed(_annotations(task)):
             return isinstance(made, dict) and "result" in made
     tasks = [task for _, task in document.records[:100]]
     return bool(tasks) and all(
@@ -100,7 +100,7 @@ def _read_task(
 
 
 def _annotations(task: dict[str, Any]) -> Any:
-    return task.get("annotations", task.get("completions")) or []
+    return task.get("annotations", task.get("completions"))
 
 
 def _read_annotation(task: Any, made: dict[str, Any], at: str, into: Gathered) -> None:
@@ -135,7 +135,7 @@ def _read_predictions(task: dict[str, Any], at: str, into: Gathered) -> None:
             continue
         worker = f"model:{made.get('model_version') or 'unknown'}"
         for question, labels in _answers(made.get("result"), where):
-            into.answer(task, worker, question, labels, where)
+            into.answer(task["id"], worker, question, labels, where)
 
 
 def _answers(result: Any, at: str) -> Iterator[tuple[str, list[Any]]]:
@@ -198,7 +198,7 @@ def _question_columns(
 ) -> list[str]:
     if asked.question is not None:
         return [asked.question] if asked.question in names else []
-    return varying_columns([(row.get("id"), row) for _, row in rows], names)
+    return varying_columns([(str(row.get("id")), row) for _, row in rows], names)
 
 
 def varying_columns(rows: list[tuple[Any, dict[str, Any]]], names: list[str]) -> list[str]:

@@ -299,7 +299,10 @@ def read_potato(document: Document, into: Gathered, asked: Asked) -> None:
     """Read one annotator's ``user_state.json``; a schema is a question."""
     whole = document.whole
     worker = whole.get("user_id") or document.path.parent.name
-    made = mapping(whole["instance_id_to_label_to_value"], "answers", document.name)
+    made = whole["instance_id_to_label_to_value"]
+    if not isinstance(made, dict):
+        document.broken.append(("the answers", "they are no object"))
+        return
     for task, pairs in made.items():
         found: dict[str, list[Any]] = {}
         for pair in listed(pairs):

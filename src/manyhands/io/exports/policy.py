@@ -92,9 +92,9 @@ def _field(data: dict[str, Any], path: str) -> Any:
     """Look up a field by its name, by its name without the platform's prefix, or by a path."""
     if path in data:
         return data[path]
-    short = [value for name, value in data.items() if short(name) == path]
-    if len(short) == 1:
-        return short[0]
+    brief = [value for name, value in data.items() if short(name) == path]
+    if len(brief) == 1:
+        return brief[0]
     value: Any = data
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -158,14 +158,19 @@ def anonymised(gathered: Gathered, answers: list[Answer]) -> dict[str, str]:
     names: dict[str, str] = {}
     for answer in answers:
         answer.worker = names.setdefault(str(answer.worker), f"w{len(names) + 1:03d}")
-    hidden = {f"{name}.": f"{code}." for name, code in names.items()}
     for where in gathered.lost.values():
-        for i, at in enumerate(where):
-            for name, code in hidden.items():
-                if name in at:
-                    at = at.replace(name, code)
-            where[i] = at
+        where[:] = [_without_names(at, names) for at in where]
     return {code: name for name, code in names.items()}
+
+
+def _without_names(at: str, names: dict[str, str]) -> str:
+    """Replace names of files and folders that are annotators; the path ends at the first comma."""
+    path, comma, rest = at.partition(", ")
+    parts = []
+    for part in path.split("/"):
+        stem, dot, suffix = part.partition(".")
+        parts.append(names.get(part, names.get(stem, stem) + dot + suffix))
+    return "/".join(parts) + comma + rest
 
 
 def single(gathered: Gathered, answers: list[Answer], multilabel: Multilabel) -> list[Answer]:

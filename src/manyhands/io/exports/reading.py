@@ -357,7 +357,8 @@ def _as_kind(texts: list[str], like: AnyArray) -> AnyArray:
 
 def _items(items: dict[Any, dict[str, Any]], instances: AnyArray) -> Items:
     keys = [str(i) for i in instances.tolist()]
-    keys += [key for key in items if key not in set(keys)]
+    annotated = set(keys)
+    keys += [key for key in items if key not in annotated]
     names = list(dict.fromkeys(name for data in items.values() for name in data))
     brief = [short(name) for name in names]
     shown = {

@@ -162,6 +162,9 @@ class Gathered:
         if task is None or task == "":
             self.lose("the record names no task", at)
             return
+        if isinstance(task, list | dict) or isinstance(worker, list | dict):
+            self.lose("the task or the annotator is neither text nor a number", at)
+            return
         self.answers.append(Answer(task, worker, question, given, at, **more))
 
 
