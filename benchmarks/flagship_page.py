@@ -667,8 +667,8 @@ def page(found: Found) -> list[str]:
         ),
         *optional(
             "## What it replaced: cross-fitted EM",
-            "The library's former recipe for rare classes, `CrossFittedEMClassifier` (removed after "
-            "commit 53d0c948), on the tasks it was developed on, with unbalanced classes and "
+            "The library's former recipe for rare classes, `CrossFittedEMClassifier` (removed "
+            "after commit 53d0c948), on the tasks it was developed on, with unbalanced classes and "
             "simulated crowds, seeds 0 to 2, all with present defaults (figures of EM are not "
             "those of [its page](imbalanced_recipe.md), which is older). EM aims at balanced "
             'accuracy; the stack does so with `decision="balanced"` ("balanced stack"). EM takes '
