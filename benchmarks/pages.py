@@ -1,4 +1,4 @@
-"""What benchmarks share: cells that are measured once and kept in a file, and Markdown tables."""
+"""What benchmarks share: cells that are measured once and kept in a file, and Markdown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+from manyhands.io import write_atomically
 
 Record = dict[str, Any]
 
@@ -51,3 +53,14 @@ def table_lines(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[s
     """Return the lines of a Markdown table, and an empty one."""
     body = ["| " + " | ".join(row) + " |" for row in (heading, *rows)]
     return [body[0], "|" + "---|" * len(heading), *body[1:], ""]
+
+
+def write_part(page: Path, title: str, heading: str, lines: Sequence[str]) -> None:
+    """Replace the part of a page under a heading of level 2, or add it at the end."""
+    text = page.read_text(encoding="utf-8") if page.exists() else f"# {title}\n"
+    start = f"\n## {heading}\n"
+    before, _, old = text.partition(start)
+    _, mark, after = old.partition("\n## ")
+    write_atomically(
+        page, before + start + "\n" + "\n".join(lines).strip("\n") + "\n" + mark + after
+    )

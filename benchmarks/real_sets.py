@@ -6,7 +6,7 @@ Protocols are published ones, the same for every method of a set. Nothing is cho
 * Music: CoNAL's (Adam 1e-2, batches of 1024, 200 epochs, batch normalisation without affine
   parameters); CoNAL with its Music settings (80-dimensional embeddings, annotators' normalised).
 * *defaults*: the library's own protocol, the same for all sets. Cross-validation within the
-  training songs prefers 200 epochs for CoNAL on Music (``benchmarks/defaults.py``), but not on
+  training songs prefers 200 epochs for CoNAL on Music (``benchmarks/noise_layers.py``), but not on
   LabelMe.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/real_sets.py --out docs/results/real_sets.md``

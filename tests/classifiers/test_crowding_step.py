@@ -11,7 +11,7 @@ from manyhands import (
     AnnotationTable,
     CrowdInGClassifier,
 )
-from manyhands.classifiers.crowding.adversarial import AdversarialStep
+from manyhands.classifiers.crowding.adversarial import AdversarialSettings, AdversarialStep
 from manyhands.classifiers.crowding.cells import Cells, clipped_entropy, select_certain
 from manyhands.classifiers.crowding.counterfactual import (
     ClassifierGradient,
@@ -21,7 +21,6 @@ from manyhands.classifiers.crowding.counterfactual import (
 from manyhands.classifiers.crowding.label_correlation import label_cooccurrence, label_correlation
 from manyhands.classifiers.crowding.log import class_proba_of
 from manyhands.classifiers.crowding.multiplier import MU_GRID
-from manyhands.classifiers.crowding.settings import AdversarialSettings
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting.monitors import ClassifierMonitor
 from manyhands.objectives import (

@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from manyhands import AnnotationTable, GraphCompleter, all_classifiers
 from manyhands.classifiers.graph_completion import training
-from manyhands.classifiers.graph_completion.graph import AnnotationGraph
+from manyhands.classifiers.graph_completion.training import AnnotationGraph
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.registry import find

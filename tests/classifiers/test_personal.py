@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from torch.testing import assert_close
 
 from manyhands import AnnotationTable, PersonalClassifier, load, make_crowd
-from manyhands.classifiers.personal import admm, classifier, examples
+from manyhands.classifiers.personal import admm, classifier
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.objectives import (
@@ -348,7 +348,7 @@ def test_reading_in_batches_changes_nothing(monkeypatch):
     """Too large to keep, or not: the gradient of all is that of its parts."""
     X, A = noisy_problem(3, n=30)
     whole = PersonalClassifier(tol=1e-5).fit(X, A)
-    monkeypatch.setattr(examples, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(admm, "RESIDENT_BYTES", 0)
     for other in (X, csr_matrix(X)):
         parts = PersonalClassifier(tol=1e-5, batch_size=7, scaling="standard").fit(other, A)
         np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-4)

@@ -36,7 +36,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     init_scale : float, default=3.0
         Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
         CrowdInG); scales start at this value. From less than 3, training can lose rare classes:
-        see ``docs/results/crowd_layer_start.md``.
+        see ``docs/results/noise_layers.md``.
     noise_lr : float or None, default=1e-2
         Learning rate of all parameters except the classifier's, without weight decay: layers that
         start at a multiple of the identity have further to go. None trains everything at ``lr``

@@ -23,7 +23,7 @@ from manyhands.fitting import prediction, scoring, template
 from manyhands.fitting.callbacks import make_callbacks
 from manyhands.fitting.context import AnyFit, Watch
 from manyhands.fitting.lost_classes import warn_of_lost_classes
-from manyhands.fitting.optimizer import make_adam
+from manyhands.fitting.network import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.reading import check_rows, find_annotators, table_of
 from manyhands.fitting.saving import save

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.training.history import History
+from manyhands.training.progress import History
 from manyhands.typing import IntArray
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The network of a fit: made, scaled, started from given weights, and checked."""
+"""The network of a fit: made, scaled, started from given weights, and checked; its optimiser."""
 
 from __future__ import annotations
 
@@ -115,3 +115,31 @@ def _shape_of_output(module: CrowdModule, x: Tensor) -> tuple[int, ...]:
 def has_batch_norm(module: torch.nn.Module) -> bool:
     """Whether a network normalises over batches, which rules out batches of one."""
     return any(isinstance(part, _BatchNorm) for part in module.modules())
+
+
+def make_adam(
+    module: CrowdModule, lr: float, weight_decay: float, noise_lr: float | None = None
+) -> torch.optim.Optimizer:
+    """Adam for a crowd module.
+
+    Parameters
+    ----------
+    module : CrowdModule
+    lr, weight_decay : float
+        For all parameters, or only for the classifier's if ``noise_lr`` is given.
+    noise_lr : float or None
+        Learning rate of the other parameters, without weight decay.
+    """
+    # The fused update halves the time of a step, but torch never chooses it by default.
+    fused = next(module.parameters()).device.type in {"cpu", "cuda"}
+    if noise_lr is None:
+        return torch.optim.Adam(module.parameters(), lr=lr, weight_decay=weight_decay, fused=fused)
+    classifier = list(module.classifier.parameters())
+    classifier_ids = {id(parameter) for parameter in classifier}
+    noise = [parameter for parameter in module.parameters() if id(parameter) not in classifier_ids]
+    # Decay would pull confusion matrices towards 0, which means a uniform annotator.
+    groups = [
+        {"params": classifier, "weight_decay": weight_decay},
+        {"params": noise, "lr": noise_lr},
+    ]
+    return torch.optim.Adam(groups, lr=lr, fused=fused)

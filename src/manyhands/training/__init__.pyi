@@ -11,7 +11,6 @@ from .data import Rows as Rows
 from .data import hold_out as hold_out
 from .data import mixed_epoch as mixed_epoch
 from .data import pick_device as pick_device
-from .history import History as History
 from .isolation import isolated_rng as isolated_rng
 from .isolation import random_state_of as random_state_of
 from .isolation import set_random_state as set_random_state
@@ -21,6 +20,7 @@ from .loop import TrainStep as TrainStep
 from .loop import run_epochs as run_epochs
 from .loop import run_stages as run_stages
 from .progress import Callback as Callback
+from .progress import History as History
 from .progress import ProgressBar as ProgressBar
 from .serialization import load_tree as load_tree
 from .serialization import save_tree as save_tree

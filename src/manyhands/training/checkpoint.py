@@ -11,10 +11,9 @@ from torch import nn
 
 from manyhands.exceptions import ModelFolderError
 from manyhands.io.files import remove_partial
-from manyhands.training.history import History
 from manyhands.training.isolation import random_state_of, set_random_state
 from manyhands.training.loop import Stage
-from manyhands.training.progress import Callback
+from manyhands.training.progress import Callback, History
 from manyhands.training.serialization import load_tree, save_tree
 
 

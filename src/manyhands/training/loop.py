@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.exceptions import DivergenceError
-from manyhands.training.history import History
-from manyhands.training.progress import Callback
+from manyhands.training.progress import Callback, History
 
 
 class TrainStep(Protocol):

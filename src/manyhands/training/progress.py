@@ -1,4 +1,4 @@
-"""What hears of the epochs of a training, and a progress bar that shows them (no torch)."""
+"""What a training tells of its epochs: rows, callbacks, and a progress bar (no torch)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,28 @@ import logging
 import sys
 from typing import Any
 
+import numpy as np
+
+from manyhands.typing import FloatArray
+
 logger = logging.getLogger("manyhands")
 
 GUARD = 1.0
 """How many standard errors an earlier epoch must be ahead of the last to be preferred."""
+
+
+class History(list[dict[str, Any]]):
+    """Rows of ``{"stage", "epoch", <every named loss term>, <metrics>, "seconds"}``."""
+
+    def column(self, name: str, stage: str | None = None) -> FloatArray:
+        """Values of one column, NaN where a row lacks it; optionally of one stage only."""
+        rows = [row for row in self if stage is None or row["stage"] == stage]
+        return np.array([row.get(name, np.nan) for row in rows], dtype=np.float64)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of all columns, in order of appearance."""
+        return list(dict.fromkeys(name for row in self for name in row))
 
 
 class Callback:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,6 @@ from manyhands.classifiers.crowding.log import (
     draw_observed_cells,
 )
 from manyhands.classifiers.crowding.multiplier import Multiplier
-from manyhands.classifiers.crowding.settings import AdversarialSettings
 from manyhands.nn import GenerativeCrowdModule
 from manyhands.objectives import (
     Annotations,
@@ -39,6 +39,53 @@ from manyhands.objectives import (
     information_cost,
 )
 from manyhands.training import CrowdBatch
+
+
+@dataclass(frozen=True)
+class AdversarialSettings:
+    """Parameters of an adversarial step. Most are described in `CrowdInGClassifier`.
+
+    Attributes
+    ----------
+    uniform_selection : bool
+        ``selection="random"``.
+    contrast_open : bool
+        ``contrast="open"``.
+    logged_epoch : bool
+        ``logging_policy="epoch"``.
+    """
+
+    generator_lr: float
+    classifier_lr: float
+    discriminator_lr: float
+    discriminator_decay: float
+    information_weight: float
+    entropy_threshold: float
+    adversarial_cost: str
+    sparsity_weight: float
+    sparsity_form: str
+    mu: str | float
+    truncation: float
+    discriminator_steps: int
+    generative_steps: int
+    two_steps: bool
+    uniform_selection: bool
+    contrast_open: bool
+    logged_epoch: bool
+    chunk_size: int
+    reset_optimizer: bool
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Read the settings off a `CrowdInGClassifier`."""
+        choices = {
+            "uniform_selection": model.selection == "random",
+            "contrast_open": model.contrast == "open",
+            "logged_epoch": model.logging_policy == "epoch",
+        }
+        names = {field.name for field in fields(cls)} - choices.keys()
+        return cls(**{name: getattr(model, name) for name in names}, **choices)
+
 
 GENERATIVE_TERMS = ("generator_cost", "generator_information", "classifier_cost")
 

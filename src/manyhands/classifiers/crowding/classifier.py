@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.crowding.adversarial import AdversarialStep
+from manyhands.classifiers.crowding.adversarial import AdversarialSettings, AdversarialStep
 from manyhands.classifiers.crowding.cells import Cells
 from manyhands.classifiers.crowding.generated import (
     draw_grid,
@@ -40,7 +40,6 @@ from manyhands.classifiers.crowding.pretrainer import (
     make_pretrainer,
     start_from,
 )
-from manyhands.classifiers.crowding.settings import AdversarialSettings
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.length import AUTO

@@ -1,10 +1,12 @@
 """Metric learning on inferred labels: a classifier, its losses and its training.
 
-`classifier` holds the parameters, `training` batches, losses and the training step, `transformer`
-the embedding as a scikit-learn transformer.
+`classifier` holds the parameters, and the embedding as a scikit-learn transformer; `training` holds
+batches, losses and the training step.
 """
 
-from manyhands.classifiers.metric_learning.classifier import MetricLearningClassifier
-from manyhands.classifiers.metric_learning.transformer import MetricLearningEmbedding
+from manyhands.classifiers.metric_learning.classifier import (
+    MetricLearningClassifier,
+    MetricLearningEmbedding,
+)
 
 __all__ = ["MetricLearningClassifier", "MetricLearningEmbedding"]

@@ -1,10 +1,9 @@
 """NeuCrowd: embeddings learnt from n-tuplets of a few hundred labelled instances.
 
-`classifier` holds the parameters and how tuplets are drawn, `training` the joint training of the
-embedding and the sampling network, `transformer` the embedding as a scikit-learn transformer.
+`classifier` holds the parameters, how tuplets are drawn, and the embedding as a scikit-learn
+transformer; `training` holds the joint training of the embedding and the sampling network.
 """
 
-from manyhands.classifiers.neucrowd.classifier import NeuCrowdClassifier
-from manyhands.classifiers.neucrowd.transformer import NeuCrowdEmbedding
+from manyhands.classifiers.neucrowd.classifier import NeuCrowdClassifier, NeuCrowdEmbedding
 
 __all__ = ["NeuCrowdClassifier", "NeuCrowdEmbedding"]

@@ -1,4 +1,4 @@
-"""Personal classifiers: the classifier, the examples it reads, and its ADMM iteration."""
+"""Personal classifiers: the classifier, and its ADMM iteration over annotated examples."""
 
 from manyhands.classifiers.personal.classifier import PersonalClassifier
 

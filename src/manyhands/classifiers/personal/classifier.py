@@ -19,8 +19,12 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.doctor_net import annotation_weight
-from manyhands.classifiers.personal.admm import ADMMStep, StopWhenConverged, n_weight_columns
-from manyhands.classifiers.personal.examples import Examples
+from manyhands.classifiers.personal.admm import (
+    ADMMStep,
+    Examples,
+    StopWhenConverged,
+    n_weight_columns,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit

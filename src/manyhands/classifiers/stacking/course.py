@@ -24,8 +24,7 @@ from manyhands.fitting.reading import take_rows
 from manyhands.inference.dependence import dependence_of
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import Votes, make_votes
-from manyhands.training.history import History
-from manyhands.training.progress import ProgressBar
+from manyhands.training.progress import History, ProgressBar
 from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import AnyArray, FloatArray, IntArray
 

@@ -28,7 +28,7 @@ from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
 from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
 from manyhands.linear.logistic import SoftLogistic
 from manyhands.linear.ridge import RidgeValues
-from manyhands.training.history import History
+from manyhands.training.progress import History
 from manyhands.typing import AnyArray
 
 _LINEAR = ("weight_", "bias_", "centre_")
