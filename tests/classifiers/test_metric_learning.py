@@ -18,7 +18,7 @@ from manyhands import (
     load,
     make_crowd,
 )
-from manyhands.classifiers.metric_learning.training import MARGINS, Comparison, shuffled_batches
+from manyhands.classifiers.metric_learning import MARGINS, Comparison, shuffled_batches
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives

@@ -20,7 +20,7 @@ from manyhands.fitting.folds import deal_folds, hold_out_instances
 from manyhands.fitting.monitors import AgreementMonitor
 from manyhands.metrics import paired_z, vote_agreement
 from manyhands.training import BestState
-from manyhands.training.serialization import load_tree, save_tree
+from manyhands.training.checkpoint import load_tree, save_tree
 
 QUICK = {"max_epochs": 4, "batch_size": 16, "lr": 0.02, "random_state": 0, "device": "cpu"}
 X, A, Y = make_crowd_problem(n=90)

@@ -18,8 +18,7 @@ from manyhands.linear import TunedLogisticRegression, regression
 from manyhands.linear.calibration import calibrate, combine
 from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture, gaussian_scores
 from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
-from manyhands.linear.logistic import SoftLogistic
-from manyhands.linear.regression import UNSEEN_LOGIT, fit_regression, regression_proba
+from manyhands.linear.regression import UNSEEN_LOGIT, SoftLogistic, fit_regression, regression_proba
 from manyhands.linear.ridge import SoftRidge
 
 

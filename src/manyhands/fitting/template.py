@@ -19,7 +19,6 @@ from manyhands.fitting.folds import hold_out_instances
 from manyhands.fitting.length import chosen_length
 from manyhands.fitting.monitors import Follower
 from manyhands.fitting.network import Weights, make_module, start_weights
-from manyhands.fitting.pooling import pool_confusions
 from manyhands.fitting.prediction import class_proba
 from manyhands.fitting.reading import (
     as_target,
@@ -29,6 +28,7 @@ from manyhands.fitting.reading import (
     set_vocabularies,
 )
 from manyhands.fitting.telling_columns import warn_of_telling_columns
+from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.io.files import check_writable
 from manyhands.nn import (
     FixedConfusionModule,

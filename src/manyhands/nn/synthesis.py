@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.nn.base import ScaledClassifier
-from manyhands.nn.noise_adaptation.fixed import FixedConfusionModule
+from manyhands.nn.noise_adaptation.confusion import FixedConfusionModule
 
 SPACES = ("decoder", "embedding", "input")
 """Spaces in which instances are generated; see `SynthesisModule`."""

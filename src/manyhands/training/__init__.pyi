@@ -2,7 +2,9 @@ from .callbacks import BestState as BestState
 from .callbacks import EarlyStopping as EarlyStopping
 from .callbacks import Monitor as Monitor
 from .checkpoint import Checkpoint as Checkpoint
+from .checkpoint import load_tree as load_tree
 from .checkpoint import read_n_epochs as read_n_epochs
+from .checkpoint import save_tree as save_tree
 from .data import AnnotationBatches as AnnotationBatches
 from .data import CrowdBatch as CrowdBatch
 from .data import Features as Features
@@ -22,5 +24,3 @@ from .loop import run_stages as run_stages
 from .progress import Callback as Callback
 from .progress import History as History
 from .progress import ProgressBar as ProgressBar
-from .serialization import load_tree as load_tree
-from .serialization import save_tree as save_tree

@@ -12,7 +12,7 @@ from manyhands.classifiers.stacking.members import Member
 from manyhands.classifiers.stacking.networks import SoftNetwork
 from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
 from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
-from manyhands.linear.logistic import SoftLogistic
+from manyhands.linear.regression import SoftLogistic
 from manyhands.linear.ridge import SoftRidge
 
 MANY_FEATURES = 2000

@@ -19,8 +19,8 @@ from manyhands.classifiers.stacking.prior import read_class_prior
 from manyhands.classifiers.stacking.rounds import Round, Rounds, Settings
 from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.pooling import pool_confusions
 from manyhands.fitting.reading import take_rows
+from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.inference.dependence import dependence_of
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import Votes, make_votes

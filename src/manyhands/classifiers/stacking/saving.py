@@ -26,7 +26,7 @@ from manyhands.fitting.folders import (
 )
 from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
 from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
-from manyhands.linear.logistic import SoftLogistic
+from manyhands.linear.regression import SoftLogistic
 from manyhands.linear.ridge import RidgeValues
 from manyhands.training.progress import History
 from manyhands.typing import AnyArray

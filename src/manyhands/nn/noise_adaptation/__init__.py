@@ -5,9 +5,13 @@ A new layer is a `CrowdModule` in a new file here, exported below.
 
 from manyhands.nn.noise_adaptation.aggregator import AggregatorModule
 from manyhands.nn.noise_adaptation.common_noise import CommonNoiseModule
-from manyhands.nn.noise_adaptation.confusion import PARAMETRIZATIONS, ConfusionModule
+from manyhands.nn.noise_adaptation.confusion import (
+    PARAMETRIZATIONS,
+    ConfusionModule,
+    DirectModule,
+    FixedConfusionModule,
+)
 from manyhands.nn.noise_adaptation.crowd_layer import CONNECTIONS, CrowdLayerModule
-from manyhands.nn.noise_adaptation.fixed import DirectModule, FixedConfusionModule
 
 __all__ = [
     "CONNECTIONS",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyhands.nn.base import ScaledClassifier
-from manyhands.nn.noise_adaptation.fixed import FixedConfusionModule
+from manyhands.nn.noise_adaptation.confusion import FixedConfusionModule
 
 
 class AggregatorModule(FixedConfusionModule):
