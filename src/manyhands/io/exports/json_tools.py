@@ -1,8 +1,7 @@
 """Tools that export JSON: Prodigy, doccano, Argilla, Labelbox and SageMaker Ground Truth.
 
 Structures: prodi.gy/docs/api-interfaces; doccano ``data_export`` (MIT); argilla 2 ``records/_io``
-(Apache-2.0); docs.labelbox.com/reference/export-quick-reference; the SageMaker developer guide,
-``sms-data-output``.
+(Apache-2.0); docs.labelbox.com/reference/export-quick-reference; SageMaker's ``sms-data-output``.
 """
 
 from __future__ import annotations
