@@ -23,6 +23,7 @@ from manyhands import (
     AveragedCrowdClassifier,
     CrowdStackingClassifier,
     DASCClassifier,
+    DawidSkene,
     MajorityVote,
     SelfTrainingCrowdClassifier,
     load,
@@ -444,8 +445,18 @@ def test_start_continues_from_another_model(demo):
     fresh = CrowdStackingClassifier(n_rounds=1, random_state=0).fit(X, table)
     assert again.history_[0]["nll"] < fresh.history_[0]["nll"]
     other = AnnotationTable.from_matrix(np.eye(300, 3, dtype=int))
-    with pytest.raises(AnnotationError, match="start knows the classes"):
-        CrowdStackingClassifier().fit(X, other, start=first)
+    for features, target, start, message in (
+        (X, other, first, "start knows the classes"),
+        (X[:, :9], table, first, "start was fitted on instances of shape"),
+        (X, table, DawidSkene().fit(table), "start is a DawidSkene"),
+    ):
+        with pytest.raises(AnnotationError, match=message):
+            CrowdStackingClassifier().fit(features, target, start=start)
+
+
+def test_one_instance_is_too_few():
+    with pytest.raises(AnnotationError, match="one instance only"):
+        CrowdStackingClassifier().fit(np.zeros((1, 2)), np.array([[0, 1]]))
 
 
 def test_many_rows_use_landmarks(tmp_path):

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.stacking.automatic import automatic_members
@@ -86,6 +85,10 @@ def run_course(model: Any, X: Any, table: AnnotationTable, start: Any) -> Course
     rng = np.random.default_rng(draw_seed(model.random_state))
     votes = make_votes(table)
     annotated = np.flatnonzero(votes.voted)
+    if len(annotated) < 2:
+        raise AnnotationError(
+            "y annotates one instance only; members that leave an instance out need at least two"
+        )
     seen = np.flatnonzero(np.bincount(votes.response, minlength=table.n_classes))
     votes = _with_classes(votes.select(annotated), seen)
     inside = take_rows(X, annotated) if len(annotated) < table.n_instances else X
@@ -190,7 +193,16 @@ def _with_classes(votes: Votes, seen: IntArray) -> Votes:
 
 def _belief_of(start: Any, X: Any, table: AnnotationTable, seen: IntArray) -> FloatArray:
     """What another model says of instances X, shape (m, number of classes seen)."""
-    check_is_fitted(start, "stack_")
+    if not hasattr(start, "stack_"):
+        raise AnnotationError(
+            f"start is a {type(start).__name__} without a stack; give a fitted "
+            "CrowdStackingClassifier"
+        )
+    if start.input_shape_ != tuple(X.shape[1:]):
+        raise AnnotationError(
+            f"start was fitted on instances of shape {start.input_shape_}, but X has "
+            f"{tuple(X.shape[1:])}; give a model of the same features"
+        )
     if not np.array_equal(start.classes_, table.classes):
         raise AnnotationError(
             f"start knows the classes {start.classes_.tolist()}, but y has "

@@ -46,7 +46,8 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
         extra = [value for value in given if value not in classes.tolist()]
         if missing or extra:
             raise AnnotationError(
-                f"class_prior names {list(given)}, but the classes are {classes.tolist()}"
+                f"class_prior names {list(given)}, but the classes are {classes.tolist()}; give "
+                "one share for each"
             )
         given = [given[value] for value in classes.tolist()]
     shares = np.asarray(given, dtype=np.float64)
