@@ -447,11 +447,23 @@ def test_start_continues_from_another_model(demo):
     other = AnnotationTable.from_matrix(np.eye(300, 3, dtype=int))
     for features, target, start, message in (
         (X, other, first, "start knows the classes"),
-        (X[:, :9], table, first, "start was fitted on instances of shape"),
+        (X[:, :9], table, first, "X has 9 features"),
         (X, table, DawidSkene().fit(table), "start is a DawidSkene"),
     ):
-        with pytest.raises(AnnotationError, match=message):
+        with pytest.raises(ValueError, match=message):
             CrowdStackingClassifier().fit(features, target, start=start)
+
+
+def test_a_start_reads_columns_as_it_was_fitted():
+    X, y = blobs()
+    table = make_crowd(y, n_annotators=8, random_state=0)
+    frame = pd.DataFrame(X).add_prefix("x")
+    frame.loc[::10, "x0"] = np.nan
+    first = CrowdStackingClassifier(n_rounds=2, random_state=0).fit(frame, table)
+    options = {"n_rounds": 1, "random_state": 0}
+    straight = CrowdStackingClassifier(**options).fit(frame, table, start=first)
+    turned = CrowdStackingClassifier(**options).fit(frame[frame.columns[::-1]], table, start=first)
+    assert straight.history_[0]["nll"] == pytest.approx(turned.history_[0]["nll"], rel=0.02)
 
 
 def test_one_instance_is_too_few():

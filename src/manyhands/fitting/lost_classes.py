@@ -87,6 +87,8 @@ def _mends(model: Any) -> str:
         mends.append("class_balance='reweight'")
     if "init_scale" in parameters:
         mends.append(f"an init_scale above {parameters['init_scale']:g}")
+    if "class_prior" in parameters and "n_rounds" in parameters:
+        return "try class_prior= with the shares you know, or decision='balanced'"
     return f"try {', '.join([*mends, 'more epochs'])}"
 
 

@@ -91,11 +91,11 @@ class TiedMixture(BaseEstimator):
 
     def _run(self, X: FloatArray, T: FloatArray) -> FloatArray:
         self.centre_ = X.mean(axis=0)
-        centred, log_proba = X - self.centre_, np.log(np.maximum(T, np.finfo(float).tiny))
-        for step in range(self.n_steps + 1):
-            share = T if step == 0 else np.exp(log_proba)
+        centred, share = X - self.centre_, T
+        for _ in range(self.n_steps + 1):
             self.weight_, self.bias_ = gaussian_scores(centred, share, self.shrinkage)
             log_proba = log_softmax(centred @ self.weight_ + self.bias_, axis=1)
+            share = np.exp(log_proba)
         return log_proba
 
     predict_log_proba = SoftDiscriminant.predict_log_proba

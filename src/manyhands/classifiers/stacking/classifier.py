@@ -1,6 +1,6 @@
 """Crowd-calibrated stacking: several simple classifiers and the annotators, weighed by each other.
 
-The recipe is the library's own (docs/methods/crowd_stacking.md). Nothing in it sees a gold label.
+The recipe is the library's own (docs/methods/stacking.md). Nothing in it sees a gold label.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.stacking.course import check_members, run_course, set_fitted
+from manyhands.classifiers.stacking.course import belief_of, check_members, run_course, set_fitted
 from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
 from manyhands.classifiers.stacking.prior import warn_of_doubts
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
@@ -79,7 +79,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         tells more than one more annotator would (``parity_`` above 1), else .5.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which ``posterior_`` counts their evidence; see
-        `manyhands.DawidSkene`. Predictions do not depend on it.
+        `manyhands.DawidSkene`. Probabilities of new
+        instances do not depend on it.
     n_landmarks : int, default=1200
         Landmarks of a kernel, for more than 1,500 instances.
     n_folds : int, default=5
@@ -189,8 +190,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         y : AnnotationTable (a frame is matched with its instances by id), array of shape
             (n_samples, n_annotators) with -1/NaN missing, or (n_samples,): a crowd of one
         start : fitted CrowdStackingClassifier, optional
-            Begin with what it believes of X and of the annotators it knows, rather than with the
-            vote shares. It must have the same classes.
+            Begin with its probabilities of X rather than with the vote shares. It must have the
+            same classes and features.
 
         Raises
         ------
@@ -216,7 +217,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             set_vocabularies(self, y, table)
             self.encoder_ = encoder
             self.input_shape_ = tuple(rows.shape[1:])
-            course = run_course(self, rows, table, start)
+            belief = None if start is None else belief_of(start, X, table)
+            course = run_course(self, rows, table, belief)
             set_fitted(self, course, rows, table)
             warn_of_doubts(self, course.last.free_shares)
             warn_of_lost_classes(self, X, table)

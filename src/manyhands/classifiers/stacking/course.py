@@ -70,7 +70,9 @@ def check_members(members: Any) -> None:
         )
 
 
-def run_course(model: Any, X: Any, table: AnnotationTable, start: Any) -> Course:
+def run_course(
+    model: Any, X: Any, table: AnnotationTable, belief: FloatArray | None = None
+) -> Course:
     """Fit the members and run the rounds.
 
     Parameters
@@ -80,7 +82,8 @@ def run_course(model: Any, X: Any, table: AnnotationTable, start: Any) -> Course
     X : array or sparse matrix of shape (n, ...)
     table : AnnotationTable
         Its instances are the rows of X.
-    start : fitted CrowdStackingClassifier or None
+    belief : array of shape (n, n_classes), optional
+        Class probabilities to start from; the vote shares by default.
     """
     rng = np.random.default_rng(draw_seed(model.random_state))
     votes = make_votes(table)
@@ -101,7 +104,7 @@ def run_course(model: Any, X: Any, table: AnnotationTable, start: Any) -> Course
         read_class_prior(model.class_prior, table.classes, seen),
         model.vote_share,
     )
-    first = None if start is None else _belief_of(start, inside, table, seen)
+    first = None if belief is None else normalise_rows(belief[annotated][:, seen])
     rounds = Rounds(votes, prepared, settings, rng, first)
     names = [member.name for member in members]
     history, found = History(), list[list[TemperedMember]]()
@@ -191,21 +194,17 @@ def _with_classes(votes: Votes, seen: IntArray) -> Votes:
     )
 
 
-def _belief_of(start: Any, X: Any, table: AnnotationTable, seen: IntArray) -> FloatArray:
-    """What another model says of instances X, shape (m, number of classes seen)."""
+def belief_of(start: Any, X: Any, table: AnnotationTable) -> FloatArray:
+    """What another model says of instances X as users give them, shape (n, n_classes)."""
     if not hasattr(start, "stack_"):
         raise AnnotationError(
             f"start is a {type(start).__name__} without a stack; give a fitted "
             "CrowdStackingClassifier"
-        )
-    if start.input_shape_ != tuple(X.shape[1:]):
-        raise AnnotationError(
-            f"start was fitted on instances of shape {start.input_shape_}, but X has "
-            f"{tuple(X.shape[1:])}; give a model of the same features"
         )
     if not np.array_equal(start.classes_, table.classes):
         raise AnnotationError(
             f"start knows the classes {start.classes_.tolist()}, but y has "
             f"{table.classes.tolist()}; give a model of the same classes"
         )
-    return normalise_rows(start.stack_.predict_proba(X)[:, seen])
+    belief: FloatArray = start.predict_proba(X)
+    return belief
