@@ -383,10 +383,11 @@ def test_a_module_is_no_longer_than_400_lines(name):
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: files are not listed")
-def test_the_repository_has_fewer_than_600_files():
+def test_the_repository_stays_small():
+    """Rooms are added (encoders, planning), so the limit moves, by hand and with a reason."""
     command = ["git", "-c", "safe.directory=*", "ls-files"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert 0 < len(listed.stdout.splitlines()) < 600
+    assert 0 < len(listed.stdout.splitlines()) < 640
 
 
 STUBS = [name for name, path in MODULES.items() if path.with_suffix(".pyi").exists()]
