@@ -14,6 +14,7 @@ __all__ = [
     "MissingExtraError",
     "ModelChoiceWarning",
     "ModelFolderError",
+    "NoGoldError",
     "NotIdentifiableWarning",
     "SharedMistakesWarning",
     "WriteError",
@@ -48,6 +49,14 @@ class DivergenceError(ArithmeticError):
 
 class MissingExtraError(ImportError):
     """A feature needs an optional dependency; the message says which extra to install."""
+
+
+class NoGoldError(BaseException):
+    """A measure of scikit-learn that needs gold labels was given an `AnnotationTable`.
+
+    It is no `Exception`: scikit-learn's searches turn every exception of a scorer into a score of
+    NaN, and then choose among scores of NaN.
+    """
 
 
 class NotIdentifiableWarning(UserWarning):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -29,10 +30,16 @@ from manyhands.annotations.groups import groups_of_rows
 from manyhands.annotations.ids import GIVEN, NUMBERED, in_natural_order, read_wide, sorted_order
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.suspicious import check_classes
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, NoGoldError
 from manyhands.typing import MISSING, AnyArray, IntArray
 
 Table = TypeVar("Table")
+
+MEASURES = ("sklearn.metrics._classification", "sklearn.metrics._ranking")
+"""Modules of scikit-learn whose functions compare predictions with gold labels."""
+
+BETWEEN = ("manyhands", "numpy", "sklearn.base", "sklearn.preprocessing", "sklearn.utils")
+"""Packages through which they ask for the array."""
 
 
 def from_matrix(
@@ -202,6 +209,23 @@ def to_matrix(columns: Columns, *, codes: bool) -> AnyArray:
     else:
         values = np.append(classes.astype(np.int64), MISSING)
     return values[dense]
+
+
+def refuse_measures() -> None:
+    """Raise a `NoGoldError` if a measure of scikit-learn asks for a table's array.
+
+    Codes of annotations are no gold labels. Without this, ``scoring="accuracy"`` gives NaN.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(BETWEEN):
+        frame = frame.f_back
+    if frame.f_globals.get("__name__") in MEASURES:
+        raise NoGoldError(
+            "scikit-learn's measures compare predictions with gold labels, and y is an "
+            "AnnotationTable, which has none. Without gold labels, leave scoring out (agreement "
+            "with the annotations), or give scoring=manyhands.metrics.VOTE_SCORERS; with gold "
+            "labels, give scoring=manyhands.metrics.gold_scorer('accuracy', y_true, table)"
+        )
 
 
 def _check_lengths(instance: Any, annotator: Any, labels: AnyArray, weight: Any) -> None:

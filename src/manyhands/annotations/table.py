@@ -240,7 +240,14 @@ class AnnotationTable:
         return arrays.to_matrix(self._columns, codes=codes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        """Dense class codes, -1 where missing, for scikit-learn's validation."""
+        """Dense class codes, -1 where missing, for scikit-learn's validation.
+
+        Raises
+        ------
+        NoGoldError
+            If one of scikit-learn's measures asks for it, to compare with predictions.
+        """
+        arrays.refuse_measures()
         if copy is False:
             raise ValueError("an AnnotationTable becomes an array only by copying")
         dense = self.to_matrix(codes=True)

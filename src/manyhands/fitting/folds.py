@@ -128,14 +128,18 @@ def deal_folds(posterior: FloatArray, n_folds: int, rng: np.random.Generator) ->
 
 
 def deal_instances(
-    table: AnnotationTable, n_folds: int, units: IntArray, rng: np.random.Generator
+    table: AnnotationTable,
+    n_folds: int,
+    units: IntArray,
+    rng: np.random.Generator,
+    labels: IntArray | None = None,
 ) -> IntArray:
     """Deal instances to folds of about equal size, unit by unit.
 
     Every fold gets about the same share of each class (by most votes; ties to the first) and of the
-    instances without annotations. Then units are exchanged so that, where possible, no annotator's
-    annotations all lie in one fold: left out, the annotator would be unknown to the model. If
-    possible, units of one size and class are exchanged.
+    instances without annotations (or label). Then units are exchanged so that, where possible, no
+    annotator's annotations all lie in one fold: left out, the annotator would be unknown to the
+    model. If possible, units of one size and class are exchanged.
 
     Parameters
     ----------
@@ -144,6 +148,8 @@ def deal_instances(
     units : integer array of shape (n_instances,)
         The unit of each instance, from 0 (`instance_units`).
     rng : Generator
+    labels : integer array of shape (n_instances,), optional
+        Class of each instance, from 0, or -1 for none, in place of that with most votes.
 
     Returns
     -------
@@ -162,6 +168,8 @@ def deal_instances(
             f"cv={n_folds} folds need as many annotated units of instances, and there are "
             f"{int(annotated.sum())}; use fewer folds or smaller groups"
         )
+    if labels is not None:
+        counts = _counts_by_class(units, np.where(labels < 0, labels.max() + 1, labels))
     if len(counts) == len(units):
         folds = deal_folds(counts, n_folds, rng)
     else:
@@ -228,7 +236,11 @@ def _unit_counts(table: AnnotationTable, units: IntArray) -> FloatArray:
     """Instances of each unit by most voted class; last: without annotations. (U, C + 1)."""
     votes = table.observed.vote_counts()
     labels = np.where(votes.any(axis=1), votes.argmax(axis=1), table.n_classes)
-    counts = np.zeros((int(units.max()) + 1, table.n_classes + 1))
+    return _counts_by_class(units, labels, table.n_classes + 1)
+
+
+def _counts_by_class(units: IntArray, labels: IntArray, n_columns: int | None = None) -> FloatArray:
+    counts = np.zeros((int(units.max()) + 1, n_columns or int(labels.max()) + 1))
     np.add.at(counts, (units, labels), 1.0)
     return counts
 

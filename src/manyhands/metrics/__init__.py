@@ -21,9 +21,11 @@ from manyhands.metrics.gold import (
 )
 from manyhands.metrics.scorers import (
     VOTE_SCORERS,
+    GoldScorer,
     VoteScorer,
     annotation_log_likelihood_scorer,
     corrected_vote_agreement_scorer,
+    gold_scorer,
     vote_agreement_scorer,
     vote_information_scorer,
     vote_recall_scorer,
@@ -43,6 +45,7 @@ __all__ = [
     "Calibration",
     "CoverageRisk",
     "Estimate",
+    "GoldScorer",
     "ReliabilityCurve",
     "VoteScorer",
     "accuracy",
@@ -56,6 +59,7 @@ __all__ = [
     "coverage_risk",
     "estimate_accuracy",
     "expected_calibration_error",
+    "gold_scorer",
     "macro_f1",
     "minority_recall",
     "paired_z",

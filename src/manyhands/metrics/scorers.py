@@ -1,4 +1,4 @@
-"""Scorers for scikit-learn's searches where y is an `AnnotationTable` and nobody has gold.
+"""Scorers for scikit-learn's searches where y is an `AnnotationTable`, without gold or with it.
 
 Examples
 --------
@@ -8,20 +8,23 @@ Examples
     cross_validate(model, X, table, scoring=VOTE_SCORERS)  # all of them, by name
     cross_validate(model, X, table, scoring=VOTE_SCORERS["vote_recall"])
     cross_validate(model, X, table, scoring=annotation_log_likelihood_scorer)
+    cross_validate(model, X, table, scoring=gold_scorer("accuracy", y_true, table))
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.metrics import get_scorer
+from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.digests import InstanceDigests
-from manyhands.annotations.encoding import as_values
-from manyhands.annotations.target import in_order_of_rows, matched
+from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask, tidy
+from manyhands.annotations.target import as_one_kind, in_order_of_rows, matched
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, warn_caller
 from manyhands.metrics.votes import (
     corrected_vote_agreement,
@@ -29,12 +32,16 @@ from manyhands.metrics.votes import (
     vote_information,
     vote_recall,
 )
+from manyhands.typing import MISSING, AnyArray, IntArray
 
 __all__ = [
     "VOTE_SCORERS",
+    "GoldScorer",
+    "KnownLabels",
     "VoteScorer",
     "annotation_log_likelihood_scorer",
     "corrected_vote_agreement_scorer",
+    "gold_scorer",
     "vote_agreement_scorer",
     "vote_information_scorer",
     "vote_recall_scorer",
@@ -113,6 +120,158 @@ def annotation_log_likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
             "scoring=vote_agreement_scorer, which needs only predict"
         )
     return float(estimator.annotation_log_likelihood(X, y))
+
+
+class KnownLabels(NamedTuple):
+    """Labels of some instances, by id.
+
+    Attributes
+    ----------
+    ids, values : arrays of shape (k,)
+    """
+
+    ids: AnyArray
+    values: AnyArray
+
+    @classmethod
+    def read(cls, given: Any, table: AnnotationTable | None, argument: str) -> Self:
+        """Read labels by id, or those of a table's instances in their order.
+
+        Parameters
+        ----------
+        given : dict of id to label, pandas Series indexed by id, or array of shape (n_instances,)
+            None, NaN, and -1 if it is no class, mean unknown.
+        table : AnnotationTable or None
+            Whose instances an array belongs to.
+        argument : str
+            Name of the labels, for messages.
+
+        Raises
+        ------
+        AnnotationError
+            If an array has no table, or another length than its instances; if no label is known;
+            if labels are numbers where the table's classes are texts, or the other way round.
+        """
+        if hasattr(given, "to_dict") and hasattr(given, "index"):
+            given = given.to_dict()
+        if isinstance(given, Mapping):
+            ids, values = as_values(list(given)), as_values(list(given.values()))
+        else:
+            values = as_values(given)
+            if table is None:
+                raise AnnotationError(
+                    f"{argument} is an array without ids; give the table whose instances it "
+                    "labels, too, or a dict {instance id: class}"
+                )
+            ids = table.instances
+            if values.shape != ids.shape:
+                raise AnnotationError(
+                    f"{argument} has shape {values.shape} for {len(ids)} instances; give one label "
+                    "per instance (None where unknown), or a dict {instance id: class}"
+                )
+        known = ~missing_mask(values)
+        if table is None or MISSING not in table.classes:
+            known &= ~equal_mask(values, MISSING)
+        if not known.any():
+            raise AnnotationError(f"{argument} holds no label")
+        ids, values = ids[known], tidy(values[known], argument)
+        if table is not None:
+            name = "the table's classes"
+            encode(
+                values, table.classes, argument=argument, vocabulary_name=name, allow_unknown=True
+            )
+        return cls(np.array(ids.tolist()), values)
+
+    def of(self, instances: AnyArray) -> tuple[IntArray, AnyArray]:
+        """Positions of the instances whose label is known, and these labels, (k,) each."""
+        mine, theirs = as_one_kind(self.ids, instances)
+        codes, _ = encode(
+            theirs, mine, argument="instances", vocabulary_name="ids", allow_unknown=True
+        )
+        rows = np.flatnonzero(codes >= 0)
+        return rows, self.values[codes[rows]]
+
+
+@dataclass(frozen=True)
+class GoldScorer:
+    """Score a fitted classifier against gold labels that y does not hold; see `gold_scorer`.
+
+    Parameters
+    ----------
+    scorer : callable (estimator, X, y_true) -> float
+    gold : KnownLabels
+    """
+
+    scorer: Any
+    gold: KnownLabels
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Score the instances of a table whose gold label is known.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+        X : as in ``predict``
+        y : AnnotationTable
+            Only its instances matter; they are matched with X by id.
+
+        Raises
+        ------
+        AnnotationError
+            If y is no table, or none of its instances has a gold label.
+        """
+        if not isinstance(y, AnnotationTable):
+            raise AnnotationError(
+                f"y is a {type(y).__name__}, which has no ids to find gold labels by; give an "
+                "AnnotationTable (from_matrix reads a matrix)"
+            )
+        table = matched(y, X)
+        rows, labels = self.gold.of(table.instances)
+        if not len(rows):
+            raise AnnotationError(f"none of these {len(table):,} instances has a gold label")
+        if len(rows) < len(table):
+            X = _safe_indexing(X, rows)
+        return float(self.scorer(estimator, X, labels))
+
+    def __repr__(self) -> str:
+        return f"GoldScorer({self.scorer!r}, {len(self.gold.ids):,} labels)"
+
+
+def gold_scorer(scoring: Any, gold: Any, table: AnnotationTable | None = None) -> GoldScorer:
+    """Make a scorer that compares predictions with gold labels, where y is an `AnnotationTable`.
+
+    The classifier is fitted to annotations alone; gold labels are found by the ids of the
+    instances, so folds and nested searches work. Instances without a gold label are left out.
+
+    Parameters
+    ----------
+    scoring : str or callable
+        What scikit-learn takes, such as "accuracy", "f1_macro" or "neg_log_loss".
+    gold : dict of instance id to class, pandas Series indexed by id, or array (n_instances,)
+        None, NaN, and -1 if it is no class, mean unknown.
+    table : AnnotationTable, optional
+        Whose instances an array belongs to, in their order.
+
+    Raises
+    ------
+    AnnotationError
+        If an array has no table or another length; if there is no label; if labels are numbers
+        where classes are texts, or the other way round.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_validate
+    >>> from manyhands import CrowdStackingClassifier, load_demo
+    >>> demo = load_demo()
+    >>> X, table, y_true = demo.X_train[:200], demo.annotations[:200], demo.y_train[:200]
+    >>> scoring = gold_scorer("accuracy", y_true, table)
+    >>> model = CrowdStackingClassifier(n_rounds=2, random_state=0)
+    >>> found = cross_validate(model, X, table, cv=2, scoring=scoring)
+    >>> bool(found["test_score"].min() > 0.7)
+    True
+    """
+    scorer = scoring if callable(scoring) else get_scorer(scoring)
+    return GoldScorer(scorer, KnownLabels.read(gold, table, "gold"))
 
 
 def warn_of_training_instances(estimator: Any, y: Any, table: AnnotationTable) -> None:

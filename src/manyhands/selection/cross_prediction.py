@@ -22,11 +22,11 @@ from manyhands.annotations.encoding import as_values, encode
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.context import Followed, Watch
 from manyhands.fitting.description import UNCOMPARED
-from manyhands.fitting.folds import deal_instances, instance_units
 from manyhands.fitting.reading import check_learnable, table_of, take_rows
 from manyhands.io import write_atomically
 from manyhands.io.files import check_writable, remove_partial
 from manyhands.models import load
+from manyhands.selection.splitters import read_folds
 from manyhands.training.progress import ProgressBar
 from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import FloatArray, IntArray
@@ -86,11 +86,12 @@ def cross_predict(
     X : as in ``fit``
     y : AnnotationTable (matched with X by id), or array of shape (n_samples, n_annotators)
         Instances without annotations are predicted like the others.
-    cv : int >= 2, or integer array of shape (n_samples,), default=5
+    cv : int >= 2, integer array of shape (n_samples,), or splitter, default=5
         Number of folds, or the fold of every instance, from 0. Folds hold about the same share of
         each class by most votes; where possible, no annotator has all annotations in one. They
         depend on the data, ``groups`` and ``random_state``, not on the estimator, so that
-        candidates can be compared instance by instance.
+        candidates can be compared instance by instance. `InstanceKFold` stratifies by other labels.
+        A splitter of scikit-learn is given the classes with most votes as y.
     groups : None, "equal_rows" or sequence of shape (n_samples,), default=None
         Instances that stay together, beside those with the same id; see `instance_units`.
     random_state : int, RandomState or None, default=0
@@ -189,32 +190,6 @@ def _check_estimator(estimator: Any, random_state: Any, folder: Any, keep: bool)
             f"folder needs an integer random_state, got {random_state!r}: a resumed run must "
             "repeat the random draws of the first"
         )
-
-
-def read_folds(cv: Any, X: Any, table: AnnotationTable, groups: Any, seed: int) -> IntArray:
-    """Deal the instances to folds, or check those given."""
-    if isinstance(cv, Integral) and not isinstance(cv, bool):
-        if cv < 2:
-            raise AnnotationError(f"cv={cv} leaves nothing to train on; use 2 folds or more")
-        units = instance_units(X, table, groups)
-        return deal_instances(table, int(cv), units, np.random.default_rng(seed))
-    folds = as_values(cv)
-    if folds.ndim != 1 or folds.dtype.kind not in "iu":
-        raise AnnotationError(
-            f"cv is a {type(cv).__name__}; give a number of folds, or an integer array with the "
-            "fold of every instance"
-        )
-    if groups is not None:
-        raise AnnotationError("cv already holds the folds; leave groups out, or give their number")
-    if len(folds) != table.n_instances:
-        raise AnnotationError(f"cv has {len(folds)} entries for {table.n_instances} instances")
-    found = np.unique(folds)
-    if len(found) < 2 or not np.array_equal(found, np.arange(len(found))):
-        raise AnnotationError(
-            f"cv holds the folds {found[:10].tolist()}; number them 0, 1, ... without gaps, two or "
-            "more"
-        )
-    return folds.astype(np.int64)
 
 
 # -- the folds' trainings -------------------------------------------------------------------------

@@ -41,8 +41,9 @@ from manyhands.selection.criteria import (
     never_predicted,
     refuse_rounds,
 )
-from manyhands.selection.cross_prediction import CrossPrediction, cross_predict, read_folds
+from manyhands.selection.cross_prediction import CrossPrediction, cross_predict
 from manyhands.selection.result import CandidateScore, CandidateTable, Selection
+from manyhands.selection.splitters import read_folds
 from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import FloatArray, IntArray
 

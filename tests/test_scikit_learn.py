@@ -1,0 +1,238 @@
+"""Where scikit-learn's conventions meet annotations: searches, splitters, output, displays."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_validate,
+)
+
+from manyhands import (
+    AnnotationTable,
+    CrowdStackingClassifier,
+    DawidSkene,
+    cross_predict,
+    make_crowd,
+    select,
+)
+from manyhands.exceptions import AnnotationError, NoGoldError
+from manyhands.metrics import VOTE_SCORERS, gold_scorer, vote_agreement_scorer
+from manyhands.selection import InstanceKFold
+
+
+class Threshold(ClassifierMixin, BaseEstimator):
+    """Says 1 where X exceeds a threshold; learns nothing but the classes."""
+
+    def __init__(self, at=0.0):
+        self.at = at
+
+    def fit(self, X, y):
+        self.classes_ = y.classes if isinstance(y, AnnotationTable) else np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        above = np.asarray(X)[:, 0] > self.at
+        return np.where(above[:, None], [0.2, 0.8], [0.7, 0.3])
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+GOLD = np.array(["no", "no", "no", "yes"] * 10)
+X = pd.DataFrame({"x": np.where(GOLD == "yes", 0.4, -0.4)}, index=[f"i{k}" for k in range(40)])
+X.iloc[:4] *= -1  # Four mistakes of Threshold().
+
+
+def crowd(ids=X.index):
+    table = make_crowd((GOLD == "yes").astype(int), n_annotators=6, random_state=0)
+    return AnnotationTable.from_matrix(
+        table.to_matrix(codes=True), classes=[0, 1], instances=list(ids)
+    )
+
+
+def named_crowd():
+    codes = crowd().to_matrix(codes=True)
+    return AnnotationTable.from_matrix(
+        np.array(["no", "yes", None], dtype=object)[codes], instances=list(X.index)
+    )
+
+
+TABLE = named_crowd()
+
+
+# -- scoring ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "scoring", ["accuracy", "f1_macro", "neg_log_loss", "roc_auc_ovr", ["accuracy", "f1_macro"]]
+)
+def test_measures_that_need_gold_stop_a_search_rather_than_give_nan(scoring):
+    with pytest.raises(NoGoldError, match=r"gold_scorer\('accuracy', y_true, table\)"):
+        cross_validate(Threshold(), X, TABLE, cv=2, scoring=scoring)
+    if scoring == "accuracy":
+        with pytest.raises(NoGoldError):
+            GridSearchCV(Threshold(), {"at": [0.0, 1.0]}, cv=2, scoring=scoring).fit(X, TABLE)
+        with pytest.raises(NoGoldError):
+            accuracy_score(TABLE, GOLD)
+
+
+def test_other_measures_see_the_codes():
+    np.testing.assert_array_equal(np.asarray(TABLE), TABLE.to_matrix(codes=True))
+    found = cross_validate(Threshold(), X, TABLE, cv=2, scoring=VOTE_SCORERS)
+    assert np.isfinite(found["test_vote_agreement"]).all()
+
+
+@pytest.mark.parametrize(
+    "gold",
+    [
+        lambda: (GOLD, TABLE),
+        lambda: (dict(zip(X.index, GOLD, strict=True)),),
+        lambda: (pd.Series(GOLD, index=X.index).sample(frac=1, random_state=1),),
+    ],
+    ids=["array", "dict", "series"],
+)
+def test_gold_is_found_by_id(gold):
+    scoring = {name: gold_scorer(name, *gold()) for name in ("accuracy", "neg_log_loss")}
+    shuffled = X.sample(frac=1, random_state=0)  # Rows of X in another order than the table.
+    found = cross_validate(
+        Threshold(), shuffled, TABLE.select(shuffled.index), cv=4, scoring=scoring
+    )
+    assert found["test_accuracy"].mean() == pytest.approx(0.9)
+    model = Threshold().fit(X, TABLE)
+    expected = -log_loss(GOLD, model.predict_proba(X), labels=["no", "yes"])
+    assert found["test_neg_log_loss"].mean() == pytest.approx(expected)
+
+
+def test_gold_chooses_in_nested_searches_and_pipelines():
+    scoring = gold_scorer("accuracy", GOLD, TABLE)
+    search = GridSearchCV(Threshold(), {"at": [-1.0, 0.0, 1.0]}, cv=2, scoring=scoring)
+    found = cross_validate(search, X, TABLE, cv=2, scoring=scoring, return_estimator=True)
+    assert found["test_score"].mean() == pytest.approx(0.9)
+    assert [each.best_params_ for each in found["estimator"]] == [{"at": 0.0}] * 2
+
+
+def test_instances_without_gold_are_left_out():
+    gold = {name: label for name, label in zip(X.index, GOLD, strict=True) if name >= "i30"}
+    gold["i39"] = None
+    scorer = gold_scorer("accuracy", gold)
+    # i30 to i38, and i4 to i9, which sort behind "i30"; all are right.
+    assert scorer(Threshold().fit(X, TABLE), X, TABLE) == 1
+    assert "15 labels" in repr(scorer)
+    with pytest.raises(AnnotationError, match="none of these 4 instances has a gold label"):
+        scorer(Threshold().fit(X, TABLE), X.iloc[:4], TABLE[:4])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((GOLD,), "an array without ids; give the table"),
+        ((GOLD[:3], TABLE), r"shape \(3,\) for 40 instances"),
+        (([None] * 40, TABLE), "gold holds no label"),
+        (
+            (np.ones(40, dtype=int), TABLE),
+            "gold holds numbers .* the table's classes holds strings",
+        ),
+        (({"i0": 1.5},), "1.5"),
+    ],
+)
+def test_gold_that_cannot_be_used_is_refused_before_the_search(arguments, message):
+    with pytest.raises(AnnotationError, match=message):
+        gold_scorer("accuracy", *arguments)
+
+
+def test_a_matrix_has_no_ids():
+    scorer = gold_scorer("accuracy", GOLD, TABLE)
+    with pytest.raises(AnnotationError, match="y is a ndarray, which has no ids"):
+        scorer(Threshold(), X, TABLE.to_matrix(codes=True))
+
+
+# -- splitters -------------------------------------------------------------------------------------
+
+
+def shares(folds, labels):
+    return [np.mean(labels[folds == k] == "yes") for k in range(folds.max() + 1)]
+
+
+@pytest.mark.parametrize(
+    "labels", [GOLD, pd.Series(GOLD, X.index), dict(zip(X.index, GOLD, strict=True))]
+)
+def test_folds_have_the_shares_of_given_labels(labels):
+    folds = np.full(40, -1)
+    for k, (train, test) in enumerate(InstanceKFold(5, labels=labels).split(X, TABLE)):
+        assert sorted([*train, *test]) == list(range(40))
+        folds[test] = k
+    assert shares(folds, GOLD) == [0.25] * 5
+
+
+def test_folds_have_the_shares_of_inferred_labels():
+    inferred = DawidSkene().fit_predict(TABLE)
+    folds = InstanceKFold(4, labels=DawidSkene()).folds_of(X, TABLE)
+    counts = [np.sum(inferred[folds == k] == "yes") for k in range(4)]
+    assert max(counts) - min(counts) <= 1
+    np.testing.assert_array_equal(
+        InstanceKFold(4).folds_of(X, TABLE),
+        cross_predict(Threshold(), X, TABLE, cv=InstanceKFold(4)).folds,
+    )
+
+
+def test_the_splitter_serves_searches_and_keeps_groups_together():
+    groups = np.arange(40) // 2
+    for train, test in InstanceKFold(3, labels=GOLD).split(X, TABLE, groups):
+        assert not set(groups[train]) & set(groups[test])
+    by_id = dict(zip(X.index, GOLD, strict=True))
+    cv = InstanceKFold(3, labels=by_id)
+    scoring = gold_scorer("accuracy", by_id)
+    search = GridSearchCV(Threshold(), {"at": [0.0]}, cv=cv, scoring=scoring)  # Sees two thirds.
+    assert cross_validate(search, X, TABLE, cv=cv, scoring=scoring)["test_score"].mean() > 0.8
+    assert repr(InstanceKFold(3)) == "InstanceKFold(labels=None, n_splits=3, random_state=0)"
+
+
+def test_scikit_learns_splitters_get_the_classes_with_most_votes():
+    most = TABLE.classes[TABLE.vote_counts().argmax(axis=1)]
+    found = cross_predict(Threshold(), X, TABLE, cv=StratifiedKFold(4))
+    for k, (_, test) in enumerate(StratifiedKFold(4).split(X, most)):
+        np.testing.assert_array_equal(np.flatnonzero(found.folds == k), test)
+    pairs = list(StratifiedKFold(5).split(X, GOLD))
+    folds = cross_predict(Threshold(), X, TABLE, cv=pairs).folds
+    assert shares(folds, GOLD) == [0.25] * 5
+    groups = np.repeat(np.arange(20), 2)
+    grouped = cross_predict(Threshold(), X, TABLE, cv=GroupKFold(4), groups=groups).folds
+    assert (grouped[::2] == grouped[1::2]).all()
+    cross_predict(Threshold(), X, TABLE, cv=iter(pairs))
+    found = cross_validate(Threshold(), X, TABLE, cv=pairs, scoring=vote_agreement_scorer)
+    assert len(found["test_score"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("cv", "message"),
+    [
+        (ShuffleSplit(3, random_state=0), "every instance must be left out once"),
+        ([(np.arange(20), np.arange(20, 40))], "cv never leaves out instance 0"),
+        ([(np.arange(30), np.arange(20, 40)), (np.arange(20, 40), np.arange(20))], "fold 0"),
+        ("stratified", "or a splitter such as InstanceKFold"),
+        (InstanceKFold(1), "n_splits=1"),
+        (InstanceKFold(2, labels=GOLD[:9]), r"shape \(9,\) for 40 instances"),
+        (InstanceKFold(2, labels={"j": "yes"}), "labels names none of these 40"),
+    ],
+)
+def test_folds_that_cannot_be_used_are_refused(cv, message):
+    with pytest.raises(AnnotationError, match=message):
+        cross_predict(Threshold(), X, TABLE, cv=cv)
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_select_takes_a_splitter():
+    candidates = [CrowdStackingClassifier([("lr", LogisticRegression())], n_rounds=1)]
+    folds = InstanceKFold(2, labels=GOLD)
+    scores = [
+        select(candidates, X, TABLE, cv=cv).table_[0].score
+        for cv in (folds, folds.folds_of(X, TABLE))
+    ]
+    assert scores[0] == scores[1]
