@@ -1,0 +1,132 @@
+"""Worse annotations on the page of `flagship.py`: tables and curves from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from pages import table_lines
+
+from manyhands.evidence.pages.drawings import Drawing, Lines, Point, draw_lines, gather
+
+Found = list[dict[str, Any]]
+STACK, WEIGHTED = "stack", 'stack, decision="balanced"'
+SETS = {"labelme": "LabelMe", "music": "Music"}
+AXES = {
+    " % removed": ("annotations removed", "% of annotations", 0),
+    " % spammers": ("spammers", "% of annotators", 0),
+    " % shared mistakes": ("shared mistakes", "% of annotations of two classes", 0),
+    "imbalance ": ("imbalance", "largest class : rare class", 1),
+}
+"""Part of a change's name -> its title, the label of its axis, and where nothing is changed."""
+
+
+def stressed(found: Found) -> list[str]:
+    """Methods that were fitted to worse annotations, the stack first."""
+    methods = dict.fromkeys(each["method"] for each in found if each["change"])
+    return sorted(methods, key=lambda method: method != STACK)
+
+
+def changes(found: Found, name: str) -> list[str]:
+    """Changes to a set, in the order of the first records."""
+    return list(dict.fromkeys(each["change"] for each in found if each["set"] == name))
+
+
+def field_of(change: str) -> str:
+    """Balanced accuracy where classes are thinned, accuracy elsewhere."""
+    return "balanced_accuracy" if change.startswith("imbalance") else "accuracy"
+
+
+def values(
+    found: Found, name: str, change: str, method: str, field: str | None = None
+) -> list[float]:
+    """Percentages of a method under a change, one for each of the seeds 1 to 3."""
+    own, weighted = method.replace(WEIGHTED, STACK), method == WEIGHTED
+    records = [
+        each
+        for each in found
+        if (each["set"], each["change"], each["method"]) == (name, change, own)
+        and each["fold"] < 0
+        and each["seed"] in (1, 2, 3)
+    ]
+    field = field or field_of(change)
+    return [100 * (each["weighted"] if weighted else each)[field] for each in records]
+
+
+def shown(each: Sequence[float], best: bool) -> str:
+    """Mean ± sd; the best is bold."""
+    if not each:
+        return "–"
+    text = f"{np.mean(each):.1f}" + (f" ± {np.std(each, ddof=1):.1f}" if len(each) > 1 else "")
+    return f"**{text}**" if best else text
+
+
+def robustness_part(found: Found) -> list[str]:
+    """Accuracy, or balanced accuracy where classes are thinned, as annotations get worse."""
+    methods = stressed(found)
+    if not methods:
+        return []
+    lines = ["![Accuracy as annotations get worse](flagship-robustness.svg)", ""]
+    for name in SETS:
+        rows = []
+        for change in changes(found, name):
+            thinned = change.startswith("imbalance")
+            each = {method: values(found, name, change, method) for method in methods}
+            each[WEIGHTED] = values(found, name, change, WEIGHTED) if thinned else []
+            top = max(round(float(np.mean(own)), 1) for own in each.values() if own)
+            rows.append(
+                [
+                    (change or "as it is") + (" (balanced)" if thinned else ""),
+                    *(
+                        shown(own, bool(own) and round(float(np.mean(own)), 1) == top)
+                        for own in each.values()
+                    ),
+                ]
+            )
+        lines += table_lines([SETS[name], *methods, WEIGHTED], rows)
+    return lines
+
+
+def robust(found: Found) -> list[str]:
+    """Cases in which the stack is best, and its largest loss, for the conclusions."""
+    losses = []
+    for name in SETS:
+        for change in filter(None, changes(found, name)):
+            each = {m: values(found, name, change, m) for m in stressed(found)}
+            own = float(np.mean(each.pop(STACK)))
+            losses.append((max(float(np.mean(v)) for v in each.values() if v) - own, name, change))
+    if not losses:
+        return []
+    worst, name, change = max(losses)
+    return [
+        f"- **Worse annotations:** the stack is best in {sum(loss <= 0 for loss, *_ in losses)} of "
+        f"{len(losses)} cases on LabelMe and Music, among {len(stressed(found))} methods. At worst "
+        f"it is {worst:.1f} points behind ({SETS[name]}, {change})."
+    ]
+
+
+def curves(found: Found) -> Drawing:
+    """Draw a pair of panels for each kind of change, LabelMe and Music."""
+    sheet = {}
+    for part, (title, x_label, start) in AXES.items():
+        measure = "balanced accuracy, %" if part == "imbalance " else "accuracy, %"
+        panels = []
+        for name, set_title in SETS.items():
+            series = {m: list(_points(found, name, part, start, m)) for m in stressed(found)}
+            panels.append(Lines(set_title, x_label, measure, series))
+        description = f"{measure} of every method on LabelMe and Music against {title}"
+        sheet[title.capitalize()] = draw_lines(panels, description, top=100)
+    return gather(sheet)
+
+
+def _points(found: Found, name: str, part: str, start: int, method: str) -> Iterable[Point]:
+    """Means of a method over the strengths of one kind of change."""
+    field = field_of(part)
+    for change in changes(found, name):
+        if change and part not in change:
+            continue
+        x = int(change.replace(part, "").split(":")[0]) if change else start
+        if each := values(found, name, change, method, field):
+            sd = float(np.std(each, ddof=1)) if len(each) > 1 else None
+            yield Point(x, float(np.mean(each)), sd, len(each))
