@@ -121,6 +121,44 @@ def test_the_stack_is_one_more_dependent_witness():
     np.testing.assert_allclose(np.log(other.posterior_), expected, atol=1e-9)
 
 
+def test_abstentions_are_counted_by_loops():
+    """`rownorm(A_r + s rownorm(sum_r A_r + .1))`, and the sum of its logarithms by instance."""
+    A, _ = small_votes(seed=3, n=9)
+    A[[0, 2, 5], [1, 1, 2]] = 7
+    table = AnnotationTable.from_matrix(A, classes=range(3), abstain=7)
+    asked = crowd.asked(make_votes(table, abstentions=True))
+    belief = np.random.default_rng(0).dirichlet(np.ones(3), size=9)
+    counts = np.zeros((4, 3, 2))
+    for i, r in zip(*np.nonzero(A >= 0), strict=True):
+        counts[r, :, int(A[i, r] == 7)] += belief[i]
+    pooled = counts.sum(axis=0) + 0.1
+    expected = counts + 5 * pooled / pooled.sum(axis=1, keepdims=True)
+    expected /= expected.sum(axis=2, keepdims=True)
+    np.testing.assert_allclose(crowd.estimate_abstention(asked, belief, 5.0), expected)
+    assert crowd.asked(small_votes()[1]) is None
+
+
+@pytest.mark.filterwarnings("ignore:the features tell less")
+def test_abstentions_are_evidence_of_a_class_that_makes_people_unsure(tmp_path):
+    X, y = blobs(240, n_classes=2, spread=2.0)
+    rng = np.random.default_rng(1)
+    A = np.where(rng.random((240, 4)) < 0.7, y[:, None], rng.integers(2, size=(240, 4)))
+    A[rng.random(A.shape) < np.array([0.05, 0.6])[y, None]] = 9
+    A[np.all(A == 9, axis=1), 0] = -1  # Everyone abstained: as if without annotations.
+    table = AnnotationTable.from_matrix(A, abstain=9)
+    model, deaf = (
+        CrowdStackingClassifier(abstentions=each, random_state=0).fit(X, table)
+        for each in ("model", "ignore")
+    )
+    assert np.mean(model.labels_ == y) > np.mean(deaf.labels_ == y) + 0.03
+    np.testing.assert_allclose(model.abstention_.mean(axis=0), [0.05, 0.6], atol=0.07)
+    assert (deaf.abstention_ == 0).all()
+    np.testing.assert_array_equal(load(model.save(tmp_path)).abstention_, model.abstention_)
+    unheard = AnnotationTable.from_matrix(np.where(A == 9, -1, A), classes=[0, 1])
+    again = CrowdStackingClassifier(random_state=0).fit(X, unheard)
+    np.testing.assert_array_equal(again.posterior_, deaf.posterior_)
+
+
 def test_parity_by_loops():
     A, votes = small_votes(seed=3, n=30)
     rng = np.random.default_rng(4)

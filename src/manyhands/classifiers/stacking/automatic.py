@@ -26,7 +26,7 @@ STREAMED_ROWS, STREAMED_LANDMARKS = 200_000, 400
 
 MIXTURE_FEATURES = 20
 
-LANDMARK_CELLS, FEW_LANDMARKS = 60_000_000, 100
+LANDMARK_CELLS, FEW_LANDMARKS = 90_000_000, 100
 """Most rows times landmarks of a member, which has so many landmarks at least."""
 
 

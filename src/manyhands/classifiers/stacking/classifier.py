@@ -81,6 +81,10 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Correlation of annotators' mistakes, by which ``posterior_`` counts their evidence; see
         `manyhands.DawidSkene`. Probabilities of new
         instances do not depend on it.
+    abstentions : {"model", "ignore"}, default="model"
+        Whether abstentions (`AnnotationTable.abstentions`) are evidence of the class: some classes
+        make people unsure. An instance on which everyone abstained counts as one without
+        annotations.
     n_landmarks : int, default=1200
         Landmarks of a kernel, for more than 1,500 instances.
     n_folds : int, default=5
@@ -106,6 +110,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     pooled_confusion_ : array of shape (n_classes, n_classes)
     heard_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
+    abstention_ : array of shape (n_annotators, n_classes)
+        Probability of abstaining on an instance of each class; 0 unless modelled.
     class_prior_ : array of shape (n_classes,)
         Class shares of the posterior.
     dependence_ : float
@@ -148,6 +154,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         "class_prior": [StrOptions({"auto", "uniform", "estimated"}), dict, "array-like"],
         "vote_share": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both")],
         "dependence": DEPENDENCE,
+        "abstentions": [StrOptions({"model", "ignore"})],
         "n_landmarks": [Interval(Integral, 10, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
         "decision": [str, "array-like"],
@@ -171,6 +178,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     class_prior: Any = "auto"
     vote_share: float | str = "auto"
     dependence: float | str = "auto"
+    abstentions: str = "model"
     n_landmarks: int = 1200
     n_folds: int = 5
     decision: Any = "posterior"

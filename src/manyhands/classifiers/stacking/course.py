@@ -86,13 +86,14 @@ def run_course(
         Class probabilities to start from; the vote shares by default.
     """
     rng = np.random.default_rng(draw_seed(model.random_state))
-    votes = make_votes(table)
-    annotated = np.flatnonzero(votes.voted)
+    votes = make_votes(table, abstentions=model.abstentions == "model")
+    annotated = np.flatnonzero(votes.answers.voted)
     if len(annotated) < 2:
         raise AnnotationError(
             "y annotates one instance only; members that leave an instance out need at least two"
         )
-    seen = np.flatnonzero(np.bincount(votes.response, minlength=table.n_classes))
+    counts = np.bincount(votes.response, minlength=table.n_classes)
+    seen = np.flatnonzero(counts[: table.n_classes])
     votes = _with_classes(votes.select(annotated), seen)
     inside = take_rows(X, annotated) if len(annotated) < table.n_instances else X
     members = _make_members(model, inside, rng)
@@ -172,6 +173,10 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     model.heard_ = table.annotations_per_annotator() > 0
     model.pooled_confusion_ = pooled
     model.confusion_ = np.where(model.heard_[:, None, None], confusion, pooled)
+    abstention = rounds.abstention()
+    model.abstention_ = np.zeros((n_annotators, n_classes))
+    if abstention is not None:
+        model.abstention_[:, seen] = abstention
     model.class_prior_ = belief[course.annotated].mean(axis=0)
     rest = np.setdiff1d(np.arange(n), course.annotated)
     if len(rest):
@@ -186,11 +191,12 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
 
 
 def _with_classes(votes: Votes, seen: IntArray) -> Votes:
-    """The votes over the classes that have any."""
-    codes = np.zeros(votes.n_classes, dtype=votes.response.dtype)
+    """The votes over the classes that have any; an abstention follows the last class."""
+    codes = np.full(votes.n_classes + 1, len(seen), dtype=votes.response.dtype)
     codes[seen] = np.arange(len(seen))
+    more = votes.n_responses - votes.n_classes
     return replace(
-        votes, response=codes[votes.response], n_classes=len(seen), n_responses=len(seen)
+        votes, response=codes[votes.response], n_classes=len(seen), n_responses=len(seen) + more
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -46,6 +47,43 @@ def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) ->
     """
     counts = confusion_counts(votes, posterior)
     return normalise_rows(counts + strength * crowd_confusion(counts))
+
+
+def asked(votes: Votes) -> Votes | None:
+    """Votes on whether the annotator answered (0) or abstained (1); None if nobody abstained.
+
+    Parameters
+    ----------
+    votes : Votes
+        With abstentions, as the response ``n_classes``.
+    """
+    abstained = votes.response == votes.n_classes
+    if not abstained.any():
+        return None
+    return replace(votes, response=abstained.astype(votes.response.dtype), n_responses=2, ones=None)
+
+
+def estimate_abstention(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:
+    r"""Probability to answer and to abstain, by annotator and class, shrunk to the crowd's.
+
+    With :math:`A_r[c, 1]` annotator r's abstentions counted against the posterior of class c and
+    :math:`A_r[c, 0]` r's answers, it is
+    :math:`\mathrm{rownorm}(A_r + s\,\mathrm{rownorm}(\sum_r A_r + .1))`.
+
+    Parameters
+    ----------
+    votes : Votes
+        What `asked` returns.
+    posterior : array of shape (n, n_classes)
+    strength : float
+        The s above, in questions asked.
+
+    Returns
+    -------
+    array of shape (n_annotators, n_classes, 2)
+    """
+    counts = confusion_counts(votes, posterior)
+    return normalise_rows(counts + strength * normalise_rows(counts.sum(axis=0) + 0.1))
 
 
 def crowd_confusion(counts: FloatArray) -> FloatArray:

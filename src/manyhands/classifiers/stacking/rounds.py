@@ -11,8 +11,10 @@ from scipy.special import softmax
 from sklearn.utils import gen_batches
 
 from manyhands.classifiers.stacking.crowd import (
+    asked,
     class_shares_of_votes,
     competences,
+    estimate_abstention,
     estimate_confusions,
     joint_log_proba,
     parity,
@@ -92,7 +94,7 @@ class Rounds:
     Parameters
     ----------
     votes : Votes
-        Of instances that all have annotations.
+        Of instances that all have annotations. Abstentions, if any, are evidence of the class.
     members : sequence of Folded or LeftOneOut
         Prepared on the instances.
     settings : Settings
@@ -116,7 +118,9 @@ class Rounds:
         rng: np.random.Generator,
         start: FloatArray | None = None,
     ) -> None:
-        self.votes, self.members, self.settings = votes, members, settings
+        self.asked = asked(votes)
+        self.votes = votes = votes.answers
+        self.members, self.settings = members, settings
         self.vote_shares = vote_shares(votes)
         self.posterior = self.vote_shares if start is None else start
         self.next_vote_share = 0.0
@@ -135,7 +139,7 @@ class Rounds:
         """Run one round; ``posterior`` is then the one it found."""
         settings, votes = self.settings, self.votes
         confusion = self.confusion()
-        mix = self.next_vote_share
+        mix, before = self.next_vote_share, self.posterior
         targets = (1 - mix) * self.posterior + mix * self.vote_shares
         annotated = self._annotated(confusion)
         chosen = [
@@ -144,6 +148,7 @@ class Rounds:
         weights = stack_weights(np.stack([part.judged for part in chosen]), annotated)
         log_proba = _stacked(chosen, weights, targets.shape)
         joint = joint_log_proba(votes, log_proba, confusion, settings.classifier_weight)
+        joint += self._abstained(before)
         free_shares = softmax(joint, axis=1).mean(axis=0)
         self.posterior = posterior_with_shares(joint, self._wanted_shares(free_shares))
         shares = self.posterior.mean(axis=0)
@@ -191,6 +196,7 @@ class Rounds:
         array of shape (n, n_classes)
         """
         evidence = log_likelihoods(self.votes, floored_log(last.confusion))
+        evidence += self._abstained(last.posterior)
         # Repeated annotations of one annotator count as one.
         share = exponents(self.votes, 0.0)
         power = exponents(self.votes, rho, others=1) / share
@@ -201,6 +207,20 @@ class Rounds:
     def confusion(self) -> FloatArray:
         """Confusion matrices under the present posterior, (n_annotators, n_classes, n_classes)."""
         return estimate_confusions(self.votes, self.posterior, self.settings.crowd_strength)
+
+    def abstention(self) -> FloatArray | None:
+        """Probability to abstain under the present posterior, (n_annotators, n_classes)."""
+        if self.asked is None:
+            return None
+        strength = self.settings.crowd_strength
+        return estimate_abstention(self.asked, self.posterior, strength)[:, :, 1]
+
+    def _abstained(self, posterior: FloatArray) -> FloatArray | float:
+        """What abstaining and answering say of the class, in log likelihoods (n, n_classes)."""
+        if self.asked is None:
+            return 0.0
+        found = estimate_abstention(self.asked, posterior, self.settings.crowd_strength)
+        return log_likelihoods(self.asked, floored_log(found))
 
     def _annotated(self, confusion: FloatArray) -> Annotated:
         votes = self.judges

@@ -47,7 +47,9 @@ PARTS: dict[type[Any], tuple[str, ...]] = {
 
 BY_NAME = {kind.__name__: kind for kind in PARTS}
 
-FITTED = ("posterior_", "confusion_", "pooled_confusion_", "heard_", "class_prior_")
+FITTED = (
+    "posterior_", "confusion_", "pooled_confusion_", "heard_", "abstention_", "class_prior_",
+)  # fmt: skip
 PLAIN = (
     "dependence_",
     "prior_shrinkage_",
