@@ -290,15 +290,15 @@ def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypat
     parameters = QUICK | options
     file = tmp_path / "run.safetensors"
     whole = CrowdInGClassifier(**parameters).fit(X, A)
-    written = Checkpoint.after_epoch
+    written = Checkpoint.on_epoch_end
 
-    def die(self, row):
-        written(self, row)
+    def die(self, number, row):
+        written(self, number, row)
         if (row["stage"], row["epoch"]) == killed_in:
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", die)
+        patch.setattr(Checkpoint, "on_epoch_end", die)
         with pytest.raises(Killed):
             CrowdInGClassifier(checkpoint=file, **parameters).fit(X, A)
     resumed = CrowdInGClassifier(checkpoint=file, **parameters).fit(X, A)
@@ -375,11 +375,11 @@ def test_the_watchdog_epoch_by_epoch(improves):
     def run(stage, epoch, generators, classifiers):
         """Epoch that leaves its own number in the weights."""
         if epoch == 1:
-            dog.before_stage(stage, 3, 0)
+            dog.on_stage_begin(stage, 3, 0)
         begun_with = module.weight.item()
         torch.nn.init.constant_(module.weight, 10 * len(stage) + epoch)
         nll = {"validation_nll": generators, "validation_classifier_nll": classifiers}
-        dog.after_epoch({"stage": stage, "epoch": epoch, **nll})
+        dog.on_epoch_end(epoch, {"stage": stage, "epoch": epoch, **nll})
         return begun_with
 
     for epoch, generators in enumerate((3.0, 1.0, 2.0), 1):
@@ -406,11 +406,11 @@ def test_the_watchdog_has_a_guard_where_agreement_judges(ahead):
 
     def run(stage, epoch, *agreements):
         if epoch == 1:
-            dog.before_stage(stage, 3, 0)
+            dog.on_stage_begin(stage, 3, 0)
         torch.nn.init.constant_(module.weight, 10 * len(stage) + epoch)
         values.append(np.array(agreements))
         mean = values[-1].mean()
-        dog.after_epoch({"stage": stage, "epoch": epoch, "validation_agreement": mean})
+        dog.on_epoch_end(epoch, {"stage": stage, "epoch": epoch, "validation_agreement": mean})
 
     start = 1.0, 0.5, 0.75, 0.5
     run(GENERATOR, 1, *start)

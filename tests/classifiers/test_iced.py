@@ -33,16 +33,16 @@ class Killed(Exception):
 
 def killed_after(place, model, X, y, monkeypatch):
     """Fit until an epoch (stage, number) has its checkpoint; return the module as it was then."""
-    written, states = Checkpoint.after_epoch, []
+    written, states = Checkpoint.on_epoch_end, []
 
-    def die(self, row):
-        written(self, row)
+    def die(self, number, row):
+        written(self, number, row)
         if (row["stage"], row["epoch"]) == place:
             states.append({k: v.clone() for k, v in self.module.state_dict().items()})
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", die)
+        patch.setattr(Checkpoint, "on_epoch_end", die)
         with pytest.raises(Killed):
             model.fit(X, y)
     return states[0]

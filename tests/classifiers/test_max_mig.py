@@ -297,15 +297,15 @@ def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     parameters = QUICK | {"max_epochs": 6} | options
     file = tmp_path / "run.safetensors"
     whole = MaxMIGClassifier(**parameters).fit(X, A)
-    written = Checkpoint.after_epoch
+    written = Checkpoint.on_epoch_end
 
-    def die_after_two(self, row):
-        written(self, row)
+    def die_after_two(self, number, row):
+        written(self, number, row)
         if row["epoch"] == 2:
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", die_after_two)
+        patch.setattr(Checkpoint, "on_epoch_end", die_after_two)
         with pytest.raises(Killed):
             MaxMIGClassifier(checkpoint=file, **parameters).fit(X, A)
     resumed = MaxMIGClassifier(checkpoint=file, **parameters).fit(X, A)

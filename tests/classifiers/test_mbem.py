@@ -39,18 +39,18 @@ def estimate_by_loops(A, own, *, smoothing, uniform, n_classes=3):
 
 def train_until(monkeypatch, stage, epoch, model, X, A):
     """Fit, and die right after the checkpoint of the given epoch is written."""
-    written = Checkpoint.after_epoch
+    written = Checkpoint.on_epoch_end
 
     class Killed(Exception):
         pass
 
-    def after_epoch(self, row):
-        written(self, row)
+    def on_epoch_end(self, number, row):
+        written(self, number, row)
         if (row["stage"], row["epoch"]) == (stage, epoch):
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", after_epoch)
+        patch.setattr(Checkpoint, "on_epoch_end", on_epoch_end)
         with pytest.raises(Killed):
             model.fit(X, A)
 

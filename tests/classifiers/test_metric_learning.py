@@ -289,15 +289,15 @@ def test_a_resumed_run_is_an_uninterrupted_one(loss, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     whole = MetricLearningClassifier(loss=loss, **QUICK).fit(X, A)
     model = MetricLearningClassifier(loss=loss, checkpoint=tmp_path / "run", **QUICK)
-    written = Checkpoint.after_epoch
+    written = Checkpoint.on_epoch_end
 
-    def die(self, row):
-        written(self, row)
+    def die(self, number, row):
+        written(self, number, row)
         if row["epoch"] == 2:
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", die)
+        patch.setattr(Checkpoint, "on_epoch_end", die)
         with pytest.raises(Killed):
             model.fit(X, A)
     model = clone(model).fit(X, A)

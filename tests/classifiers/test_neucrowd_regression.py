@@ -168,15 +168,15 @@ def test_resume_ends_in_the_same_weights(tmp_path, monkeypatch, validation):
     parameters |= {"sampler_lr": 0.01, "C": "cv", "cv": 3}
     file = tmp_path / "run.safetensors"
     whole = NeuCrowdClassifier(**parameters).fit(X, A)
-    written = Checkpoint.after_epoch
+    written = Checkpoint.on_epoch_end
 
-    def die_after_two(self, row):
-        written(self, row)
+    def die_after_two(self, number, row):
+        written(self, number, row)
         if row["epoch"] == 2:
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", die_after_two)
+        patch.setattr(Checkpoint, "on_epoch_end", die_after_two)
         with pytest.raises(Killed):
             NeuCrowdClassifier(checkpoint=file, **parameters).fit(X, A)
     # The second goes on from the middle, the third finds everything done.
@@ -247,7 +247,7 @@ def test_the_transformer_has_the_classifiers_parameters_and_defaults():
     for name, value in NeuCrowdEmbedding().get_params().items():
         assert classifier[name] == value, name
     of_the_regression = {"regression", "C", "cv", "targets", "decision", "class_balance"}
-    of_the_run = {"reset_optimizer", "validation", "monitor", "patience", "checkpoint"}
+    of_the_run = {"reset_optimizer", "validation", "monitor", "patience", "checkpoint", "callbacks"}
     missing = set(classifier) - set(NeuCrowdEmbedding().get_params())
     assert missing == of_the_regression | of_the_run
 

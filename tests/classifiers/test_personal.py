@@ -407,16 +407,16 @@ def test_resume_ends_in_the_same_weights(options, epoch, tmp_path, monkeypatch):
     X, A = noisy_problem(3)
     parameters = {"random_state": 0, "max_epochs": 12, "tol": 1e-9} | options
     whole = PersonalClassifier(**parameters).fit(X, A)
-    written = Checkpoint.after_epoch
+    written = Checkpoint.on_epoch_end
 
-    def after_epoch(self, row):
-        written(self, row)
+    def on_epoch_end(self, number, row):
+        written(self, number, row)
         if row["epoch"] == epoch:
             raise Killed
 
     file = tmp_path / "run.safetensors"
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", after_epoch)
+        patch.setattr(Checkpoint, "on_epoch_end", on_epoch_end)
         with pytest.raises(Killed):
             PersonalClassifier(checkpoint=file, **parameters).fit(X, A)
     resumed = PersonalClassifier(checkpoint=file, **parameters).fit(X, A)

@@ -214,18 +214,18 @@ def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     options = {"random_state": 0, "max_epochs": 40, "inner_steps": 5, "tol": 5e-3} | options
     whole = RaykarClassifier(**options).fit(X, A)
     assert 3 < len(whole.history_) < 40, "settles after the resumption"
-    file, written = tmp_path / "run.safetensors", Checkpoint.after_epoch
+    file, written = tmp_path / "run.safetensors", Checkpoint.on_epoch_end
 
     class Killed(Exception):
         pass
 
-    def after_epoch(self, row):
-        written(self, row)
+    def on_epoch_end(self, number, row):
+        written(self, number, row)
         if row["epoch"] == 2:
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", after_epoch)
+        patch.setattr(Checkpoint, "on_epoch_end", on_epoch_end)
         with pytest.raises(Killed):
             RaykarClassifier(checkpoint=file, **options).fit(X, A)
     for _ in range(2):  # goes on; then finds it finished

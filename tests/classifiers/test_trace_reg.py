@@ -231,15 +231,15 @@ def test_resume_ends_in_the_same_weights(tmp_path, monkeypatch):
     parameters = QUICK | {"max_epochs": 6, "validation": 0.2}
     file = tmp_path / "run.safetensors"
     whole = TraceRegClassifier(**parameters).fit(X, A)
-    written = Checkpoint.after_epoch
+    written = Checkpoint.on_epoch_end
 
-    def die_after_two(self, row):
-        written(self, row)
+    def die_after_two(self, number, row):
+        written(self, number, row)
         if row["epoch"] == 2:
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "after_epoch", die_after_two)
+        patch.setattr(Checkpoint, "on_epoch_end", die_after_two)
         with pytest.raises(Killed):
             TraceRegClassifier(checkpoint=file, **parameters).fit(X, A)
     resumed = TraceRegClassifier(checkpoint=file, **parameters).fit(X, A)

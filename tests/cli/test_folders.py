@@ -309,17 +309,17 @@ def test_a_full_disk_leaves_the_previous_file(model, full_disk):
 @pytest.fixture
 def interrupted(monkeypatch):
     """Return a function: Ctrl-C after the n-th checkpoint."""
-    write = Checkpoint.after_epoch
+    write = Checkpoint.on_epoch_end
 
     def interrupt(n):
         calls = iter(range(1, 10**6))
 
-        def after_epoch(self, row):
-            write(self, row)
+        def on_epoch_end(self, number, row):
+            write(self, number, row)
             if next(calls) == n:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(Checkpoint, "after_epoch", after_epoch)
+        monkeypatch.setattr(Checkpoint, "on_epoch_end", on_epoch_end)
 
     return interrupt
 
@@ -351,7 +351,9 @@ def test_finished_fits_are_not_repeated(home, interrupted, monkeypatch):
     interrupted(5)
     assert run(*fit_arguments("--seeds", "3")).exit_code == 130
     epochs = []
-    monkeypatch.setattr(Checkpoint, "after_epoch", lambda self, row: epochs.append(row["epoch"]))
+    monkeypatch.setattr(
+        Checkpoint, "on_epoch_end", lambda self, number, row: epochs.append(row["epoch"])
+    )
     done(*fit_arguments("--seeds", "3"))
     assert epochs == [2], "of six epochs five were done"
 

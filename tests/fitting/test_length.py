@@ -185,17 +185,17 @@ def test_a_killed_run_that_resumes_keeps_its_number_and_runs_no_pilot(
     monkeypatch.setattr(length, "earliest", lambda *_: 3)
     whole = CrowdLayerClassifier(**QUICK).fit(*problem)
     model = CrowdLayerClassifier(**QUICK, checkpoint=tmp_path / "checkpoint.safetensors")
-    write = Checkpoint.after_epoch
+    write = Checkpoint.on_epoch_end
 
-    def killed(self, row):
-        write(self, row)
+    def killed(self, number, row):
+        write(self, number, row)
         if row["epoch"] == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Checkpoint, "after_epoch", killed)
+    monkeypatch.setattr(Checkpoint, "on_epoch_end", killed)
     with pytest.raises(KeyboardInterrupt):
         model.fit(*problem)
-    monkeypatch.setattr(Checkpoint, "after_epoch", write)
+    monkeypatch.setattr(Checkpoint, "on_epoch_end", write)
     monkeypatch.setattr(length, "earliest", lambda *_: pytest.fail("a pilot was run"))
     model.fit(*problem)
     assert model.n_epochs_ == len(model.history_) == 3

@@ -132,7 +132,7 @@ def guarded(epochs, tmp_path=None):
     for number, values in enumerate(epochs, 1):
         current.append(np.array(values))
         torch.nn.init.constant_(module.weight, number)
-        best.after_epoch({"stage": "train", "epoch": number, "a": current[-1].mean()})
+        best.on_epoch_end(number, {"stage": "train", "epoch": number, "a": current[-1].mean()})
         if tmp_path is not None:  # Killed after every epoch, and resumed.
             state = load_tree(save_tree(tmp_path / "state", best.state_dict()))
             best = BestState(module, "a", higher_is_better=True, values=lambda: current[-1])
@@ -167,7 +167,7 @@ def test_without_values_the_best_epoch_is_kept():
     module = torch.nn.Linear(1, 1)
     best = BestState(module, "a", higher_is_better=True)
     for number, value in enumerate([0.5, 0.6, 0.1], 1):
-        best.after_epoch({"stage": "train", "epoch": number, "a": value})
+        best.on_epoch_end(number, {"stage": "train", "epoch": number, "a": value})
     assert best.kept["epoch"] == 2
     assert set(best.state_dict()) == {"value", "stage", "epoch", "module"}
 

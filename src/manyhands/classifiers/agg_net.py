@@ -42,7 +42,7 @@ class AggNetClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths drown

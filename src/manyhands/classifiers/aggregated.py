@@ -50,7 +50,7 @@ default="posterior"
         probability divided by ``class_prior_``, and a matrix of costs ``[true, decided]`` the class
         with the least expected cost. See `manyhands.decide`.
     max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.
 
     Attributes

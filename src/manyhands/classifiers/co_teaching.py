@@ -61,7 +61,7 @@ class CoTeachingClassifier(BaseCrowdClassifier):
     gradual_epochs : int, default=10
         :math:`T_k`.
     max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred labels, in what is
         learnt; instances are chosen by their plain cross entropy, so that rare classes are not
         left out for weighing more.

@@ -38,7 +38,7 @@ class CoNALClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.
     gap_weight : float, default=1e-5
         :math:`\lambda`, the weight of the separation term.

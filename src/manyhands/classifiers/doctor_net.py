@@ -51,7 +51,7 @@ class DoctorNetClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. The heads sit on the backbone's embedding. If your own network
         has no ``embed()``, all of it is the trunk and its output is the embedding.
     weighting : {"average", "learned"}, default="average"
@@ -192,30 +192,22 @@ class _BestHeads(BestState):
     those as well.
     """
 
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
         """Start the second stage from the best heads."""
         if name == WEIGHTS and not first_epoch:
             self.restore()
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
         """Remember the state if it is better, or has newer weights."""
-        if row["stage"] == WEIGHTS and self.metric == "validation_nll":
+        if metrics["stage"] == WEIGHTS and self.metric == "validation_nll":
             self.best["module"] = copy.deepcopy(self.module.state_dict())
         else:
-            super().after_epoch(row)
+            super().on_epoch_end(epoch, metrics)
 
 
 class _StopHeads(EarlyStopping):
     """Early stopping of the first stage only; see `_BestHeads`."""
 
-    stage = HEADS
-
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Note which stage runs."""
-        self.stage = name
-        super().before_stage(name, max_epochs, first_epoch)
-
-    @property
-    def should_stop(self) -> bool:  # type: ignore[override]
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool:
         """Tell whether the first stage has used up its patience."""
-        return self.stage == HEADS and super().should_stop
+        return super().on_epoch_end(epoch, metrics) and metrics["stage"] == HEADS

@@ -68,7 +68,7 @@ class MaxMIGClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.
     prior : {"estimated", "uniform"} or array of shape (n_classes,), default="estimated"
         :math:`\pi`. "estimated" uses the classes' shares in the majority vote, with one additional

@@ -46,7 +46,7 @@ class MBEMClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``max_epochs`` and ``patience`` apply per stage;
         ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch of the
         last stage.

@@ -75,7 +75,7 @@ class RaykarClassifier(LatentClassClassifier):
     class_balance : None, "resample" or "reweight"
         Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
         focal losses are refused, as they are not likelihoods.
-    scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+    scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.
 
     Attributes
@@ -301,16 +301,16 @@ class LossConverged(Callback):
         self.tol = tol
         self.loss: float | None = None
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool:
         """Compare the loss with the previous epoch's."""
-        loss, before = float(row["loss"]), self.loss
-        self.should_stop = before is not None and abs(loss - before) < self.tol * abs(before)
+        loss, before = float(metrics["loss"]), self.loss
         self.loss = loss
+        return before is not None and abs(loss - before) < self.tol * abs(before)
 
     def state_dict(self) -> dict[str, Any]:
-        """Last loss, and whether it has converged."""
-        return {"loss": self.loss, "should_stop": self.should_stop}
+        """Last loss."""
+        return {"loss": self.loss}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
-        self.loss, self.should_stop = state["loss"], state["should_stop"]
+        self.loss = state["loss"]

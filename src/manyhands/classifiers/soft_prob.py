@@ -34,7 +34,7 @@ class SoftProbClassifier(SecondStageClassifier):
         fitted with one row per instance and class, weighted by its votes; the training parameters
         then do not apply.
     max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.
 
     Attributes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from manyhands.annotations.target import in_order_of_rows
 from manyhands.decision.rules import is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
+from manyhands.fitting.description import describe_parameter
 from manyhands.fitting.monitors import (
     AgreementMonitor,
     AnnotationMonitor,
@@ -31,8 +33,50 @@ from manyhands.training import (
     Features,
     Monitor,
     ProgressBar,
+    Stage,
 )
 from manyhands.typing import FloatArray, IntArray
+
+
+def announce(model: Any, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None:
+    """Tell the user's callbacks that the training begins."""
+    weights = [part.numel() for part in fit.module.parameters() if part.requires_grad]
+    facts = {
+        "classifier": type(model).__name__,
+        "parameters": {
+            name: describe_parameter(value)
+            for name, value in model.get_params(deep=False).items()
+            if name != "callbacks"
+        },
+        "n_instances": len(fit.batches.instances),
+        "n_annotations": fit.table.n_annotations,
+        "n_annotators": fit.table.n_annotators,
+        "n_classes": fit.table.n_classes,
+        "n_weights": sum(weights),
+        "device": str(fit.features.device),
+        "n_epochs": fit.n_epochs,
+        "stages": {stage.name: stage.max_epochs for stage in stages},
+        "history": [dict(row) for row in fit.history],
+    }
+    for callback in model.callbacks or ():
+        callback.on_fit_begin(model, facts)
+
+
+@contextmanager
+def ending_heard(model: Any) -> Iterator[None]:
+    """Tell the user's callbacks how the block ended; all hear of the error in one of them."""
+    waiting = list(model.callbacks or ())
+    try:
+        yield
+        while waiting:
+            waiting.pop(0).on_fit_end(model, None)
+    except BaseException as error:
+        for callback in waiting:
+            try:
+                callback.on_fit_end(model, error)
+            except Exception as another:
+                error.add_note(f"{type(callback).__name__}.on_fit_end failed too: {another!r}")
+        raise
 
 
 class EpochClock(Callback):
@@ -41,7 +85,7 @@ class EpochClock(Callback):
     def __init__(self, fit: Fit[Any, Any]) -> None:
         self.fit = fit
 
-    def before_epoch(self, epoch: int) -> None:
+    def on_epoch_begin(self, epoch: int) -> None:
         """Set the epoch."""
         self.fit.epoch = epoch
 
@@ -82,7 +126,7 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
                     exempt=model._preparatory_stages,
                 )
             )
-    callbacks += _watchers(model, fit)
+    callbacks += [*_watchers(model, fit), *(model.callbacks or ())]
     if model.verbose:
         callbacks.append(ProgressBar(model._title))
     return callbacks, best

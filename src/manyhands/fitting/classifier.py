@@ -44,11 +44,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 ):
     """Base class of crowd classifiers: ``fit(X, annotations)``, then predict true classes.
 
-    A subclass is a dataclass whose fields are its parameters: ``backbone`` (positional), its own
-    parameters, and shared parameters with a different default. It implements `_build_module` and
-    `_set_fitted`. It overrides `_objective` if the objective is not the plain likelihood of the
-    annotations, and `_stages` if training has several phases. The hooks receive the `Fit` and keep
-    their state in it.
+    A subclass is a dataclass whose fields are its parameters: ``backbone`` (positional), its own,
+    and shared ones with a different default. It implements `_build_module` and `_set_fitted`. It
+    overrides `_objective` if that is not the plain likelihood of the annotations, and `_stages` if
+    training has several phases. The hooks receive the `Fit` and keep their state in it.
 
     Parameters
     ----------
@@ -66,15 +65,15 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     reset_optimizer : bool, default=False
         Make a new Adam every epoch, as the code released with CoNAL and CrowdInG does.
     class_balance : None, str or dict, default=None
-        How to treat rare classes: "resample", "reweight", "focal", "cb_focal", or a dict with
-        ``name``, ``gamma`` (default 2) and ``beta`` (default .9999); see `ClassBalance`. It applies
-        to the annotations in the loss, or to the inferred labels where a method trains on those.
+        For rare classes: "resample", "reweight", "focal", "cb_focal", or a dict with ``name``,
+        ``gamma`` (default 2) and ``beta`` (default .9999); see `ClassBalance`. It applies to
+        annotations in the loss, or to inferred labels where a method trains on those.
     scaling : {"auto", "standard", "rms", None}, default="auto"
         "standard" standardises every feature (every channel of images). "rms" divides by a single
         root mean square, which suits embeddings, whose features share a scale. None leaves X as it
         is. "auto" is "rms" for vectors that look like a non-negative embedding, counts or term
-        weights (`manyhands.nn.standardize.is_embedding`), else "standard". The statistics come from
-        the annotated instances. A Dataset, a dict of arrays and token ids are never scaled.
+        weights (`manyhands.nn.standardize.is_embedding`), else "standard". Statistics are those of
+        annotated instances. A Dataset, a dict of arrays and token ids are never scaled.
     device : str, default="auto"
     random_state : int, RandomState or None
     verbose : int, default=0
@@ -92,6 +91,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     checkpoint : str, Path or None, default=None
         File written after every epoch. A later ``fit`` on the same data with the same parameters
         resumes from it and reaches the same weights.
+    callbacks : list of Callback or None, default=None
+        They hear of every epoch; see `manyhands.training.Callback`. They are not saved.
 
     Attributes
     ----------
@@ -102,14 +103,13 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     n_epochs_ : int
         ``max_epochs``, or the number of epochs that "auto" has found.
     history_ : History
-        One row per epoch: stage, epoch, every named loss term and their sum ``loss``, metrics,
-        seconds.
+        One row per epoch: stage, epoch, named loss terms, their sum ``loss``, metrics, seconds.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given]; rows sum to 1. An annotator without annotations gets the pooled
         matrix.
     pooled_confusion_ : array of shape (n_classes, n_classes)
-        Mean of ``confusion_``, each row weighted by the expected number of that annotator's
-        annotations in that class. It is what the model expects of a new annotator.
+        Mean of ``confusion_``, rows weighted by the annotator's expected number of annotations in
+        the class. It is what the model expects of a new annotator.
     heard_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
     training_instances_ : InstanceDigests
@@ -151,6 +151,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     monitor: str = "agreement"
     patience: int | None = None
     checkpoint: str | Path | None = None
+    callbacks: Sequence[Callback] | None = None
 
     # -- what a method is made of ---------------------------------------------------------------
 
@@ -195,7 +196,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     @abstractmethod
     def _set_fitted(self, fit: AnyFit) -> None:
-        """Set ``confusion_`` and the method's other fitted attributes from the trained module."""
+        """Set ``confusion_`` and the method's other fitted attributes."""
 
     def _belief(self, fit: AnyFit) -> FloatArray:
         """Class probabilities of the annotated training instances, others 0; (n, n_classes)."""
@@ -257,8 +258,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         watch : Watch, optional
             Gold labels for metrics in ``history_``. They do not change the training.
         start : fitted classifier of this class, optional
-            Start from its weights (the scaling included) rather than from random ones. It must have
-            the same network, classes and annotators. Its optimiser state is not used.
+            Start from its weights and scaling. It must have the same network, classes, annotators.
 
         Raises
         ------

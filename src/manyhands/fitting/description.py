@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-UNCOMPARED = frozenset({"checkpoint", "device", "verbose"})
+UNCOMPARED = frozenset({"callbacks", "checkpoint", "device", "verbose"})
 """Parameters that may differ between a run and its resumption."""
 
 

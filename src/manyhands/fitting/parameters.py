@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.sampling.class_balance import make_balance
+from manyhands.training.progress import Callback
 
 SHARED_CONSTRAINTS: dict[str, Any] = {
     "backbone": [None, str, dict, callable],
@@ -28,6 +29,7 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
     "monitor": [StrOptions({"agreement", "likelihood"})],
     "patience": [None, Interval(Integral, 1, None, closed="left")],
     "checkpoint": [None, str, Path],
+    "callbacks": [None, list, tuple],
 }
 """Constraints of the shared parameters, in scikit-learn's notation."""
 
@@ -65,6 +67,12 @@ def check_parameters(model: Any) -> None:
     model._validate_params()
     make_balance(model.class_balance)
     check_rule(model._rule)
+    for number, callback in enumerate(model.callbacks or ()):
+        if not isinstance(callback, Callback):
+            raise AnnotationError(
+                f"callbacks[{number}] is {callback!r}; give objects whose class is derived from "
+                "manyhands.training.Callback"
+            )
     if model.patience is not None and model.validation is None:
         raise AnnotationError(
             f"patience={model.patience} needs something to watch; set validation to a fraction "

@@ -51,8 +51,9 @@ def save(model: Any, folder: str | Path) -> Path:
 
 
 def is_saved(name: str, value: Any) -> bool:
-    """Whether a parameter is saved: all but a file of this machine, and gold labels."""
-    return name != "checkpoint" and not (name == "validation" and isinstance(value, tuple | list))
+    """Whether a parameter is saved: all but what belongs to this machine, and gold labels."""
+    is_gold = name == "validation" and isinstance(value, tuple | list)
+    return name not in ("callbacks", "checkpoint") and not is_gold
 
 
 def _as_saved(name: str, value: Any) -> Any:

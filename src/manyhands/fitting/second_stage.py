@@ -76,8 +76,8 @@ class SecondStageClassifier(BaseCrowdClassifier):
     def _check_second_stage(self) -> None:
         """Refuse parameters that apply only to networks."""
         name = type(self._network).__name__
-        for parameter in ("validation", "checkpoint"):
-            if getattr(self, parameter) is not None:
+        for parameter in ("validation", "checkpoint", "callbacks"):
+            if getattr(self, parameter):
                 raise AnnotationError(
                     f"{parameter} applies to networks; the second stage {name} is fitted by its "
                     f"own rules: leave {parameter} out"

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from manyhands.annotations import AnnotationTable
-from manyhands.fitting.callbacks import EpochClock, make_predictor
+from manyhands.fitting.callbacks import EpochClock, announce, ending_heard, make_predictor
 from manyhands.fitting.context import Fit, Followed, Watch
 from manyhands.fitting.folds import hold_out_instances
 from manyhands.fitting.length import chosen_length
@@ -129,6 +129,11 @@ def _train(
     fit = _begin(model, features, given, rng, watch, n_epochs)
     fit.module = make_module(model, fit, start)
     fit.state = model._prepare(fit)
+    with ending_heard(model):
+        _train_module(model, fit)
+
+
+def _train_module(model: Any, fit: Fit[Any, Any]) -> None:
     stages = model._stages(fit)
     callbacks, best = model._callbacks(fit)
     _run(model, fit, stages, callbacks)
@@ -181,6 +186,7 @@ def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Ca
         )
         first_stage, first_epoch = checkpoint.resume()
         callbacks = [*callbacks, checkpoint]
+    announce(model, fit, stages)
     run_stages(
         stages,
         callbacks=callbacks,

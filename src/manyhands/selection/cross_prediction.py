@@ -270,17 +270,17 @@ def _run(tasks: list[_Task], n_jobs: int | None, verbose: int) -> Iterator[_Done
     kept = [done for done in map(_read, tasks) if done is not None]
     missing = [task for task in tasks if task.fold not in {done.fold for done in kept}]
     if bar is not None:
-        bar.before_stage("train", len(tasks), len(kept))
+        bar.on_stage_begin("train", len(tasks), len(kept))
     try:
         yield from kept
         parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
         for number, done in enumerate(parallel(map(delayed(_train), missing)), len(kept) + 1):
             if bar is not None:
-                bar.after_epoch({"epoch": number})
+                bar.on_epoch_end(number, {"epoch": number})
             yield done
     finally:
         if bar is not None:
-            bar.after_training()
+            bar.on_training_end()
 
 
 def _train(task: _Task) -> _Done:

@@ -16,6 +16,10 @@ from .data import pick_device as pick_device
 from .isolation import isolated_rng as isolated_rng
 from .isolation import random_state_of as random_state_of
 from .isolation import set_random_state as set_random_state
+from .loggers import CSVLogger as CSVLogger
+from .loggers import MlflowLogger as MlflowLogger
+from .loggers import TensorBoardLogger as TensorBoardLogger
+from .loggers import WandbLogger as WandbLogger
 from .loop import GradientStep as GradientStep
 from .loop import Stage as Stage
 from .loop import TrainStep as TrainStep

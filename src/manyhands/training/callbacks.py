@@ -23,9 +23,9 @@ class Monitor(Callback):
     def __init__(self, evaluate: Callable[[], dict[str, float]]) -> None:
         self.evaluate = evaluate
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
         """Evaluate the metrics and add them to the row."""
-        row.update(self.evaluate())
+        metrics.update(self.evaluate())
 
 
 class BestState(Callback):
@@ -61,21 +61,21 @@ class BestState(Callback):
         self.sign = 1.0 if higher_is_better else -1.0
         self.best: dict[str, Any] = dict(_NO_BEST)
 
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
         """Forget earlier stages if only the last stage counts."""
         if self.last_stage_only and not first_epoch:
             self.best = dict(_NO_BEST)
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
         """Keep the state if the metric improved (on ties, the first epoch wins)."""
-        value = row[self.metric]
+        value = metrics[self.metric]
         if self.best["value"] is None or self.sign * (value - self.best["value"]) > 0:
             self.best = {
                 "value": value,
-                **self._noted(row),
+                **self._noted(metrics),
                 "module": copy.deepcopy(self.module.state_dict()),
             }
-        self._note_last(row)
+        self._note_last(metrics)
 
     def _noted(self, row: dict[str, Any]) -> dict[str, Any]:
         """Stage and epoch of a row and, if there is a guard, the values of its instances."""
@@ -139,24 +139,20 @@ class EarlyStopping(Callback):
         self.best: float | None = None
         self.waited = 0
 
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
         """Reset the count of epochs without improvement."""
         if not first_epoch:
             self.best, self.waited = None, 0
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
-        """Count the epochs without improvement."""
-        if row["stage"] in self.exempt:
-            return
-        value = self.sign * row[self.metric]
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool:
+        """Count the epochs without improvement; end the stage when patience is exhausted."""
+        if metrics["stage"] in self.exempt:
+            return False
+        value = self.sign * metrics[self.metric]
         if self.best is None or value > self.best:
             self.best, self.waited = value, 0
         else:
             self.waited += 1
-
-    @property
-    def should_stop(self) -> bool:  # type: ignore[override]
-        """Whether patience is exhausted."""
         return self.waited >= self.patience
 
     def state_dict(self) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class Checkpoint(Callback):
         self.specification = specification
         self.module = module
         self.stages = stages
+        self.all_callbacks = callbacks
         # Callbacks without a state, such as a progress bar, may differ between the two runs.
         self.callbacks = [c for c in callbacks if type(c).state_dict is not Callback.state_dict]
         self.history = history
@@ -67,11 +68,11 @@ class Checkpoint(Callback):
         self.n_epochs = n_epochs
         self.stage = 0
 
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
         """Note which stage is running."""
         self.stage = [stage.name for stage in self.stages].index(name)
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
         """Write the checkpoint."""
         save_tree(
             self.path,
@@ -79,7 +80,8 @@ class Checkpoint(Callback):
                 "specification": self.specification,
                 "n_epochs": self.n_epochs,
                 "stage": self.stage,
-                "epoch": row["epoch"],
+                "epoch": metrics["epoch"],
+                "stopped": any(callback.stopped for callback in self.all_callbacks),
                 "history": list(self.history),
                 "module": self.module.state_dict(),
                 "steps": [stage.step.state_dict() for stage in self.stages],
@@ -113,6 +115,8 @@ class Checkpoint(Callback):
             callback.load_state_dict(callback_state)
         self.history[:] = state["history"]
         set_random_state(state["random"], self.device)
+        if state.get("stopped"):
+            return state["stage"] + 1, 0
         return state["stage"], state["epoch"]
 
     def _check(self, state: Any) -> None:

@@ -110,7 +110,8 @@ def run_epochs(
         Called once per epoch, which may therefore rebuild its batches.
     max_epochs, first_epoch : int
     callbacks : sequence of Callback
-        Called in order before and after each epoch; afterwards each may add to the row.
+        Called in order before and after each epoch; afterwards each may add to the row, or end the
+        stage.
     history : History
         Receives one row per epoch: stage, epoch (from 1), the mean of each named term, their sum
         ``loss``, ``seconds`` of training, and whatever the callbacks add.
@@ -122,10 +123,8 @@ def run_epochs(
         If the loss is no longer finite.
     """
     for epoch in range(first_epoch, max_epochs):
-        if any(callback.should_stop for callback in callbacks):
-            break
         for callback in callbacks:
-            callback.before_epoch(epoch)
+            callback.on_epoch_begin(epoch)
         started = perf_counter()
         step.start_epoch(epoch)
         terms = _mean_terms(step(batch) for batch in epoch_batches(epoch))
@@ -138,8 +137,20 @@ def run_epochs(
                 "lower lr (or the stage's own learning rate), or scale X (scaling='standard')"
             )
         history.append(row)
-        for callback in callbacks:
-            callback.after_epoch(row)
+        _tell(callbacks, len(history), row)
+        if any(callback.stopped for callback in callbacks):
+            break
+
+
+def _tell(callbacks: Sequence[Callback], epoch: int, row: dict[str, Any]) -> None:
+    """Tell callbacks of the end of an epoch; an error in one says whose it is."""
+    for callback in callbacks:
+        try:
+            callback.stopped = bool(callback.on_epoch_end(epoch, row))
+        except Exception as error:
+            name = type(callback).__name__
+            error.add_note(f"in {name}, after epoch {row['epoch']} of stage {row['stage']!r}")
+            raise
 
 
 def _mean_terms(steps: Iterable[dict[str, Tensor]]) -> dict[str, float]:
@@ -166,7 +177,8 @@ def run_stages(
         for index, stage in enumerate(stages[first_stage:]):
             start = 0 if index else first_epoch
             for callback in callbacks:
-                callback.before_stage(stage.name, stage.max_epochs, start)
+                callback.stopped = False
+                callback.on_stage_begin(stage.name, stage.max_epochs, start)
             run_epochs(
                 stage.step,
                 stage.epoch_batches,
@@ -179,4 +191,4 @@ def run_stages(
     finally:
         # Also after Ctrl-C: a progress bar that is still running hides the cursor.
         for callback in callbacks:
-            callback.after_training()
+            callback.on_training_end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,22 +31,66 @@ class History(list[dict[str, Any]]):
 
 
 class Callback:
-    """Base class whose hooks do nothing; subclasses override the ones they need."""
+    """What hears of a training: ``callbacks=[...]`` of every classifier that trains a network.
 
-    should_stop = False
-    """Whether to end the current stage."""
+    The hooks do nothing; a subclass overrides those that it needs. `sklearn.base.clone` keeps the
+    object itself, so all clones of a classifier report to the same callback.
+    """
 
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Run before a stage begins (or, with first_epoch > 0, resumes)."""
+    stopped = False
+    """Whether `on_epoch_end` has ended the current stage. The loop sets it."""
 
-    def before_epoch(self, epoch: int) -> None:
-        """Hear that an epoch (0-based) begins."""
+    def on_fit_begin(self, estimator: Any, facts: dict[str, Any]) -> None:
+        """Hear that a fit begins its training; pilots that find the number of epochs are over.
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
-        """Run after an epoch; may read its history row and add to it."""
+        Parameters
+        ----------
+        estimator : BaseCrowdClassifier
+            It has ``classes_`` and ``annotators_``, but cannot predict yet.
+        facts : dict
+            Plain values: ``classifier`` (its name) and ``parameters``; ``n_instances`` with
+            annotations, ``n_annotations``, ``n_annotators``, ``n_classes``; ``n_weights`` of the
+            network; ``device``; ``n_epochs``; ``stages`` (a dict: maximal number of epochs by
+            name); and ``history`` (a list: rows of earlier epochs, if the fit resumes from a
+            checkpoint or has trained its start, as CrowdInG does).
+        """
 
-    def after_training(self) -> None:
-        """Run when training ends, also if it fails."""
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
+        """Hear that a stage begins (or, with first_epoch > 0, resumes)."""
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Hear that an epoch (counted from 0 in its stage) begins."""
+
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool | None:
+        """Hear that an epoch has ended; end its stage by returning True.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of epochs of this fit so far, in all its stages.
+        metrics : dict
+            The row of ``history_``: ``stage``, ``epoch`` (from 1 in each stage), the loss terms,
+            metrics. What a callback adds to it becomes part of the history.
+
+        Returns
+        -------
+        bool or None
+            True ends the current stage after this epoch. Most methods have one stage; those with
+            several go on with the next.
+        """
+
+    def on_training_end(self) -> None:
+        """Hear that the last epoch is over, or that one has failed."""
+
+    def on_fit_end(self, estimator: Any, error: BaseException | None) -> None:
+        """Hear that the fit has ended, so that the estimator can predict, or that it has failed.
+
+        Parameters
+        ----------
+        estimator : BaseCrowdClassifier
+        error : BaseException or None
+            What ended the fit; None if it succeeded.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """State for a checkpoint."""
@@ -54,6 +98,10 @@ class Callback:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
+
+    def __sklearn_clone__(self) -> Self:
+        # A copy of a logger would write to a copy of its file or run.
+        return self
 
 
 class ProgressBar(Callback):
@@ -83,7 +131,7 @@ class ProgressBar(Callback):
             console=Console(file=sys.stderr),
         )
 
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
         """Start a bar for the stage."""
         self.max_epochs = max_epochs
         if self.progress is not None:
@@ -93,16 +141,16 @@ class ProgressBar(Callback):
                 title, total=max_epochs, completed=first_epoch, note=""
             )
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
         """Advance the bar."""
         shown = ("loss", "validation_nll", "validation_agreement", "validation_accuracy")
-        note = " ".join(f"{name} {row[name]:.4f}" for name in shown if name in row)
+        note = " ".join(f"{name} {metrics[name]:.4f}" for name in shown if name in metrics)
         if self.progress is None:
-            logger.info("%s epoch %d/%d: %s", self.title, row["epoch"], self.max_epochs, note)
+            logger.info("%s epoch %d/%d: %s", self.title, metrics["epoch"], self.max_epochs, note)
         else:
-            self.progress.update(self.task, completed=row["epoch"], note=note)
+            self.progress.update(self.task, completed=metrics["epoch"], note=note)
 
-    def after_training(self) -> None:
+    def on_training_end(self) -> None:
         """Stop the display; finished bars stay visible."""
         if self.progress is not None:
             self.progress.stop()

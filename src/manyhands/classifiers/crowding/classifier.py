@@ -76,7 +76,7 @@ class CrowdInGClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the start;
         ``max_epochs`` is that of the start, and the most epochs of every later phase that has no
         number of its own. ``validation`` as a fraction is a watchdog: the state before the
@@ -87,7 +87,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         What the classifier starts as. It is cloned, and trained on the same annotations. It must
         have the ``backbone`` and ``scaling`` of this estimator. It takes this estimator's
         ``device``, ``verbose`` and ``checkpoint``, and its ``class_balance`` if it has none. None
-        is `CrowdLayerClassifier` with the parameters of this estimator.
+        is `CrowdLayerClassifier` with the parameters of this estimator, but its ``callbacks``.
     generator : {"network", "crowd_layer"}, default="network"
         What generates annotations: Eq. 1, or the Crowd Layer of the start. The latter is the
         paper's baseline DL-CL+GAN; with ``information_weight=0``, ``selection="random"``,

@@ -112,10 +112,10 @@ class AdversarialMeasures(Callback):
     def __init__(self, steps: Phases) -> None:
         self.steps = steps
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
         """Add the epoch's means."""
-        if row["stage"] in self.steps:
-            row.update(self.steps[row["stage"]].measures())
+        if metrics["stage"] in self.steps:
+            metrics.update(self.steps[metrics["stage"]].measures())
 
 
 class Watchdog(BestState):
@@ -128,47 +128,37 @@ class Watchdog(BestState):
     epoch is taken.
     """
 
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
         """Begin the discriminator's training with the best generator."""
         if name == DISCRIMINATOR and not first_epoch and self.best["module"] is not None:
             self.restore()
 
-    def after_epoch(self, row: dict[str, Any]) -> None:
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
         """Remember the state if it is better, or if its discriminator has learnt more."""
-        metric = judging_metric(self.metric, row["stage"])
-        if row["stage"] == DISCRIMINATOR:
-            stage, epoch = self.best["stage"], self.best["epoch"]
-            self.best |= self._noted(row)
+        metric = judging_metric(self.metric, metrics["stage"])
+        if metrics["stage"] == DISCRIMINATOR:
+            generator = {name: self.best[name] for name in ("stage", "epoch")}
+            self.best |= self._noted(metrics)
             self.best["module"] = copy.deepcopy(self.module.state_dict())
-            self.best["value"] = row[metric]
-            if stage not in (None, DISCRIMINATOR):  # There was a phase of the generator.
-                self.best["stage"], self.best["epoch"] = stage, epoch
-            self._note_last(row)
+            self.best["value"] = metrics[metric]
+            if generator["stage"] not in (None, DISCRIMINATOR):  # There was such a phase.
+                self.best |= generator
+            self._note_last(metrics)
             return
-        if row["stage"] == GENERATOR and self.sign > 0:
+        if metrics["stage"] == GENERATOR and self.sign > 0:
             self.best["value"] = None
-        super().after_epoch({**row, self.metric: row[metric]})
+        super().on_epoch_end(epoch, {**metrics, self.metric: metrics[metric]})
 
 
 class PatientStopping(EarlyStopping):
     """Early stopping of those phases in which the judged metric changes."""
 
-    stage = GENERATOR
-
-    def before_stage(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Note which stage runs."""
-        self.stage = name
-        super().before_stage(name, max_epochs, first_epoch)
-
-    def after_epoch(self, row: dict[str, Any]) -> None:
-        """Count the epochs without improvement."""
-        super().after_epoch({**row, self.metric: row[judging_metric(self.metric, row["stage"])]})
-
-    @property
-    def should_stop(self) -> bool:  # type: ignore[override]
-        """Whether patience is exhausted in a phase that can be stopped."""
-        is_exempt = self.stage == DISCRIMINATOR or (self.stage == GENERATOR and self.sign > 0)
-        return not is_exempt and super().should_stop
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool:
+        """Count the epochs without improvement; end a phase that can be stopped."""
+        stage = metrics["stage"]
+        judged = {**metrics, self.metric: metrics[judging_metric(self.metric, stage)]}
+        is_exempt = stage == DISCRIMINATOR or (stage == GENERATOR and self.sign > 0)
+        return super().on_epoch_end(epoch, judged) and not is_exempt
 
 
 def judging_metric(metric: str, stage: str) -> str:

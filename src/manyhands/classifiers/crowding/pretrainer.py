@@ -94,7 +94,7 @@ def _default_pretrainer(model: Any) -> CrowdLayerClassifier:
     """Crowd Layer, with the parameters it shares with the model."""
     shared = CrowdLayerClassifier().get_params(deep=False).keys() & model.get_params(deep=False)
     pretrainer = CrowdLayerClassifier(**{name: getattr(model, name) for name in shared})
-    return pretrainer.set_params(validation=None, patience=None, random_state=None)
+    return pretrainer.set_params(validation=None, patience=None, random_state=None, callbacks=None)
 
 
 def start_from(pretrainer: Any, module: GenerativeCrowdModule) -> None:

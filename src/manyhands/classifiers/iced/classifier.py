@@ -108,7 +108,7 @@ class ICEDClassifier(LatentClassClassifier):
     max_epochs : int, default=30
         Number of rounds.
     batch_size, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
-verbose, validation, monitor, patience, checkpoint
+verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
         instances included. ``validation`` chooses among the rounds.
 

@@ -109,7 +109,7 @@ class NeuCrowdClassifier(EmbeddingClassifier):
     batch_size : int, default=256
         Tuplets per batch.
     max_epochs, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
-verbose, validation, monitor, patience, checkpoint
+verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression; anchors are
         drawn equally often from all classes.
 

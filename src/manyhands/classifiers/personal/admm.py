@@ -313,7 +313,6 @@ class StopWhenConverged(Callback):
     def __init__(self, step: ADMMStep) -> None:
         self.step = step
 
-    @property
-    def should_stop(self) -> bool:  # type: ignore[override]
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool:
         """Whether the residuals are within the tolerance."""
         return self.step.converged

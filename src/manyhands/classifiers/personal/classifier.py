@@ -71,7 +71,8 @@ class PersonalClassifier(BaseCrowdClassifier):
     batch_size : int, default=1024
         Number of instances read at once if they do not all fit into 1 GiB. It does not change the
         result.
-    class_balance, scaling, device, random_state, verbose, validation, monitor, patience, checkpoint
+    class_balance, scaling, device, random_state, verbose, validation, monitor, patience, \
+checkpoint, callbacks
         See `BaseCrowdClassifier`. "focal" and "cb_focal" are refused, because the problem would no
         longer be convex. "resample" and "reweight" count annotations more than once. Random
         numbers are drawn for "resample" and ``validation`` only.

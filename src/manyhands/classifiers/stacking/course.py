@@ -112,7 +112,7 @@ def run_course(
     bar = ProgressBar(type(model).__name__) if model.verbose else None
     try:
         if bar is not None:
-            bar.before_stage("round", model.n_rounds, 0)
+            bar.on_stage_begin("round", model.n_rounds, 0)
         for number in range(model.n_rounds):
             began = perf_counter()
             last = rounds.run()
@@ -120,10 +120,10 @@ def run_course(
             row = _history_row(number + 1, last, names, table.classes[seen])
             history.append({**row, "seconds": perf_counter() - began})
             if bar is not None:
-                bar.after_epoch(history[-1])
+                bar.on_epoch_end(len(history), history[-1])
     finally:
         if bar is not None:
-            bar.after_training()
+            bar.on_training_end()
     stack = FittedStack.of(members, found[1:] or found, seen, table.n_classes)
     return Course(members, annotated, seen, rounds, last, stack, history)
 
