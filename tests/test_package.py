@@ -428,6 +428,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
     modules = {name for name in names if inspect.ismodule(getattr(manyhands, name))}
     assert modules >= {"agreement", "datasets", "estimator_checks", "io", "metrics", "sampling"}
     assert names - methods - modules == {
+        "AnnotationPlanner",
         "AnnotationTable",
         "all_classifiers",
         "compare_aggregators",
@@ -436,6 +437,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
         "load",
         "load_demo",
         "make_crowd",
+        "next_annotations",
         "render_report",
         "select",
         "summarize",

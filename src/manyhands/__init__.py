@@ -22,6 +22,7 @@ __getattr__, __dir__, __all__ = attach(
         "io",
         "linear",
         "metrics",
+        "planning",
         "sampling",
     ],
     names={
@@ -32,6 +33,7 @@ __getattr__, __dir__, __all__ = attach(
         "inference": inference.__all__,
         "inference.comparison": ["compare_aggregators"],
         "models": ["load"],
+        "planning": ["AnnotationPlanner", "next_annotations"],
         "registry": ["all_classifiers"],
         "report": ["render_report", "summarize"],
         "selection": ["cross_predict", "select"],

@@ -1,0 +1,185 @@
+"""What a plan rests on: posteriors, confusion matrices, and how a classifier joins them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from manyhands.annotations import AnnotationTable
+from manyhands.decision.labels import share_ties
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.base import BaseAggregator
+from manyhands.inference.confusion_em import count_votes
+from manyhands.inference.confusion_prior import ConfusionPrior, pool_confusions
+from manyhands.inference.em import total_em_counts
+from manyhands.inference.inputs import checked_posterior, probabilities_of
+from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.votes import make_votes
+from manyhands.typing import FloatArray, IntArray
+
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+"""Candidates of the classifier's weight."""
+
+SMOOTHING = ConfusionPrior("hierarchical", "auto", 0.7)
+"""Prior of confusion matrices that are counted against a posterior."""
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """What is known of the instances and the annotators of a table.
+
+    Attributes
+    ----------
+    posterior : array of shape (n, C)
+    confusion : array of shape (R, C, C)
+        Indexed [annotator, true, given].
+    prior : array of shape (C,)
+    pooled : array of shape (C, C)
+        The crowd's confusion matrix: that of an annotator of whom nothing is known.
+    n_annotators_of : integer array of shape (n,)
+        Number of annotators of each instance.
+    rho : float
+        Correlation of annotators' mistakes.
+    """
+
+    posterior: FloatArray
+    confusion: FloatArray
+    prior: FloatArray
+    pooled: FloatArray
+    n_annotators_of: IntArray
+    rho: float
+
+    @property
+    def power(self) -> FloatArray:
+        """Power with which the next annotation of each instance counts, shape (n,)."""
+        return np.asarray(1.0 / (1.0 + self.n_annotators_of * self.rho))
+
+    def extended(self, n_instances: int, n_annotators: int) -> Beliefs:
+        """Add new instances (at the class prior) and newcomers (with the crowd's confusion)."""
+        new, newcomers = n_instances - len(self.posterior), n_annotators - len(self.confusion)
+        if not new and not newcomers:
+            return self
+        return replace(
+            self,
+            posterior=np.concatenate([self.posterior, np.tile(self.prior, (new, 1))]),
+            confusion=np.concatenate([self.confusion, np.tile(self.pooled, (newcomers, 1, 1))]),
+            n_annotators_of=np.concatenate([self.n_annotators_of, np.zeros(new, dtype=np.int64)]),
+        )
+
+
+def beliefs_of(model: Any, table: AnnotationTable, proba: Any = None) -> tuple[Beliefs, float]:
+    """Read what a fitted aggregator, or a posterior, says; join a classifier with it.
+
+    Parameters
+    ----------
+    model : fitted estimator with ``posterior_``, or array-like of shape (n, C)
+    table : AnnotationTable
+    proba : array-like or frame of shape (n, C), optional
+        A classifier's probabilities, out of fold.
+
+    Returns
+    -------
+    beliefs : Beliefs
+    weight : float
+        b, the classifier's weight (see `classifier_weight`); 0 without one.
+
+    Raises
+    ------
+    AnnotationError
+        If the model is not fitted, or does not fit the table.
+    """
+    posterior = _posterior_of(model, table)
+    if "confusion_" in vars(model) if isinstance(model, BaseAggregator) else False:
+        confusion = np.asarray(model.confusion_)
+    else:
+        confusion = counted_confusions(table, posterior)
+    prior = np.asarray(getattr(model, "class_prior_", posterior.mean(axis=0)), dtype=np.float64)
+    found = Beliefs(
+        posterior,
+        confusion,
+        prior,
+        pool_confusions(confusion, table, posterior)[1],
+        annotators_of_instances(table),
+        float(getattr(model, "dependence_", 0.0)),
+    )
+    if proba is None:
+        return found, 0.0
+    given = probabilities_of(table, proba, "proba")
+    weight = classifier_weight(found, table, given)
+    return replace(found, posterior=combined(found, given, weight)), weight
+
+
+def annotators_of_instances(table: AnnotationTable) -> IntArray:
+    """Count the distinct annotators of each instance, shape (n,)."""
+    pairs = np.unique(table.instance * np.int64(max(table.n_annotators, 1)) + table.annotator)
+    return np.bincount(pairs // max(table.n_annotators, 1), minlength=table.n_instances)
+
+
+def counted_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatArray:
+    """Confusion matrices counted against a posterior, with the prior of `DawidSkene`."""
+    votes = make_votes(table)
+    pseudo_counts, _ = SMOOTHING.pseudo_counts(count_votes(votes).confusion, table.n_classes)
+    counts = total_em_counts(votes.shards(), posterior).confusion
+    return normalise_rows(counts + pseudo_counts)
+
+
+def combined(found: Beliefs, proba: FloatArray, weight: float) -> FloatArray:
+    """Posterior of classifier and annotations: proba ** weight times their likelihood.
+
+    The likelihood is the posterior divided by the class prior, tempered as the posterior is.
+    Certain posteriors (of gold) stay as they are.
+    """
+    power = 1.0 / (1.0 + np.maximum(found.n_annotators_of - 1, 0) * found.rho)
+    prior = np.maximum(found.prior, 1e-12) ** power[:, None]
+    product = found.posterior / prior * np.maximum(proba, 1e-12) ** weight
+    lost = product.sum(axis=1) <= 0
+    product[lost] = found.posterior[lost]
+    return normalise_rows(product)
+
+
+def classifier_weight(found: Beliefs, table: AnnotationTable, proba: FloatArray) -> float:
+    """Weight b of a classifier by which it and the other annotators foresee an annotation best.
+
+    Each annotation of an instance with several annotators is left out in turn, and foreseen as the
+    most probable class under proba ** b times the likelihood of the others. The b of `WEIGHTS`
+    with the greatest agreement is returned (of equals, the nearest to 1); 1 if no instance has
+    two annotators.
+    """
+    observed = table.observed
+    several = found.n_annotators_of[observed.instance] > 1
+    if not several.any():
+        return 1.0
+    logs = floored_log(found.confusion)[observed.annotator, :, observed.label]
+    total = np.stack(
+        [np.bincount(observed.instance, column, observed.n_instances) for column in logs.T], axis=1
+    )
+    instance, label = observed.instance[several], observed.label[several]
+    power = 1.0 / (1.0 + (found.n_annotators_of[instance] - 2.0) * found.rho)
+    others = power[:, None] * (total[instance] - logs[several])
+    own = np.log(np.maximum(proba, 1e-12))[instance]
+    rows = np.arange(len(label))
+    agreement = {
+        b: share_ties(softmax(b * own + others, axis=1))[rows, label].mean() for b in WEIGHTS
+    }
+    return max(WEIGHTS, key=lambda b: (round(float(agreement[b]), 9), -abs(b - 1.0)))
+
+
+def _posterior_of(model: Any, table: AnnotationTable) -> FloatArray:
+    """Posterior of an estimator, matched with the table by id, or an array, shape (n, C)."""
+    if isinstance(model, type) or (hasattr(model, "fit") and not hasattr(model, "posterior_")):
+        name = model.__name__ if isinstance(model, type) else type(model).__name__
+        raise AnnotationError(
+            f"model {name} has no posterior_; give a fitted estimator, such as "
+            "DawidSkene().fit(table), or an array of class probabilities"
+        )
+    values = getattr(model, "posterior_", model)
+    classes = getattr(model, "classes_", table.classes)
+    if not np.array_equal(classes, table.classes):
+        raise AnnotationError(
+            f"model has the classes {np.asarray(classes).tolist()[:6]}, table "
+            f"{table.classes.tolist()[:6]}; give the table that the model was fitted on"
+        )
+    return checked_posterior(values, table.n_instances, table.n_classes, "model")

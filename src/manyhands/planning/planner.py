@@ -1,0 +1,378 @@
+"""The planner: which instance to ask whom about next, and when to stop."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations import as_table
+from manyhands.decision.labels import generator
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.inference.base import NON_NEGATIVE, POSITIVE, BaseAggregator
+from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.inference.inputs import gold_codes
+from manyhands.metrics.intervals import beta_interval
+from manyhands.planning.beliefs import beliefs_of
+from manyhands.planning.choosing import Rule, Suggestion, fill
+from manyhands.planning.gains import of_pairs, right_labels
+from manyhands.planning.pool import Pool, read_pool, read_prices
+from manyhands.typing import BoolArray, FloatArray
+
+CRITERIA = ("information", "accuracy", "entropy", "fewest")
+
+ANNOTATORS = ("choose", "arriving", "any")
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """Whether to buy more, and how good the labels are.
+
+    Attributes
+    ----------
+    stop : bool
+    reason : str
+    marginal_gain : float
+        Expected number of right labels per annotation of the next batch; NaN if nothing may be
+        asked.
+    expected_accuracy : float
+        Mean probability of the labels under the model. Shared mistakes look sure, so do not report
+        it as the accuracy; audit.
+    accuracy, low, high : float or None
+        Share of right labels in the audit, with a 95 % interval (Jeffreys).
+    n_audited : int
+    """
+
+    stop: bool
+    reason: str
+    marginal_gain: float
+    expected_accuracy: float
+    accuracy: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n_audited: int = 0
+
+
+class AnnotationPlanner(BaseEstimator):
+    """Plan which annotations to buy next, by whom, and when to stop.
+
+    Parameters
+    ----------
+    aggregator : BaseAggregator, default=DawidSkene()
+        Infers the labels so far; it is cloned.
+    criterion : {"information", "accuracy", "entropy", "fewest"}, default="information"
+        "information": expected information about the class; "accuracy": expected gain in right
+        labels (see `manyhands.planning.gains`); "entropy": the least certain instances first;
+        "fewest": those with the fewest annotations first.
+    annotators : {"choose", "arriving", "any"}, default="choose"
+        "choose": the best annotator for each instance. "arriving": annotators come as often as they
+        came so far, and each gets the instances on which they help most. "any": whoever may be
+        asked, at random.
+    warm_up : float >= 0, default=1.5
+        Until there are so many annotations per instance, instances are chosen by entropy and
+        annotators at random: with one annotation each, every label looks certain.
+    load : float > 0 or None
+        Greatest number of annotations of a batch per annotator, as a multiple of the even share.
+    cost : dict {annotator id: price}, array of shape (n_annotators,) or None
+        Gains are divided by the price. An annotator without a price costs 1.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    aggregator_ : fitted clone of ``aggregator``
+    posterior_ : array of shape (n_instances, n_classes)
+        Class probabilities, joined with those of the classifier if given.
+    labels_ : array of shape (n_instances,)
+    classifier_weight_ : float
+        b, by which the classifier's probabilities were raised; 0 without one.
+    table_ : AnnotationTable
+
+    Notes
+    -----
+    In a batch no instance is asked twice, and no pair that is annotated or was passed on. Equal
+    scores are taken in random order. Where annotators share mistakes (``dependence`` of the
+    aggregator), gains are those of tempered annotations. Beyond 2·10⁷ pairs times squared classes,
+    a batch of n looks at the max(n, 4000) least certain instances only, and "accuracy" chooses
+    their annotators by information. With ``load``, the annotators who tell most then choose first.
+
+    References
+    ----------
+    MacKay (1992), Neural Computation 4(4); Welinder & Perona (2010), CVPR Workshops; Sheng, Provost
+    & Ipeirotis (2008), KDD (label uncertainty).
+
+    Examples
+    --------
+    >>> from manyhands import AnnotationPlanner, make_crowd
+    >>> table = make_crowd([0, 1, 2] * 20, annotations_per_instance=2, random_state=0)
+    >>> plan = AnnotationPlanner(random_state=0).fit(table).suggest(5)
+    >>> len(plan), len(set(plan.instances.tolist()))
+    (5, 5)
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "aggregator": [BaseAggregator, None],
+        "criterion": [StrOptions(set(CRITERIA))],
+        "annotators": [StrOptions(set(ANNOTATORS))],
+        "warm_up": [NON_NEGATIVE],
+        "load": [POSITIVE, None],
+        "cost": [Mapping, "array-like", None],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        aggregator: BaseAggregator | None = None,
+        *,
+        criterion: str = "information",
+        annotators: str = "choose",
+        warm_up: float = 1.5,
+        load: float | None = None,
+        cost: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.aggregator = aggregator
+        self.criterion = criterion
+        self.annotators = annotators
+        self.warm_up = warm_up
+        self.load = load
+        self.cost = cost
+        self.random_state = random_state
+
+    def fit(self, table: Any, proba: Any = None, gold: Any = None) -> Self:
+        """Infer the labels so far.
+
+        Parameters
+        ----------
+        table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
+            Name instances without annotations and idle annotators in its vocabularies, or later in
+            ``pairs``.
+        proba : array-like or frame of shape (n_instances, n_classes), optional
+            A classifier's probabilities **out of fold** (`manyhands.cross_predict`). They count
+            with the power b by which they and the other annotators foresee left-out annotations
+            best.
+        gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
+            Known classes, as in an aggregator's ``fit``; nobody is asked about them.
+
+        Raises
+        ------
+        AnnotationError
+            As in the aggregator's ``fit``; or if ``proba`` or ``cost`` is unusable.
+        """
+        self._validate_params()
+        table = as_table(table, argument="table")
+        aggregator = DawidSkene() if self.aggregator is None else clone(self.aggregator)
+        with warnings.catch_warnings():
+            if table.n_annotations < self.warm_up * table.n_instances:
+                # The warm-up is the answer to it.
+                warnings.simplefilter("ignore", NotIdentifiableWarning)
+            aggregator.fit(table, gold=gold)
+        self._beliefs, self.classifier_weight_ = beliefs_of(aggregator, table, proba)
+        self._price = read_prices(self.cost, table.annotators)
+        self._known = (
+            np.zeros(table.n_instances, dtype=bool)
+            if gold is None
+            else gold_codes(gold, table) >= 0
+        )
+        self.aggregator_, self.table_ = aggregator, table
+        self.posterior_ = self._beliefs.posterior
+        self.labels_ = aggregator.labels_ if proba is None else aggregator._labels(self.posterior_)
+        return self
+
+    def suggest(self, n: int, pairs: Any = None) -> Suggestion:
+        """Suggest the next n pairs to ask.
+
+        Parameters
+        ----------
+        n : int >= 1
+        pairs : bool array of shape (n_instances, n_annotators), or iterable of pairs, optional
+            Pairs (instance id, annotator id) that may be asked; None: all. Ids that the table does
+            not hold are new instances and newcomers: they start at the class prior and with the
+            crowd's confusion matrix.
+
+        Returns
+        -------
+        Suggestion
+            Fewer than n pairs, with a warning, if no more may be asked.
+
+        Raises
+        ------
+        AnnotationError
+            If ``n`` is no positive whole number, ``pairs`` is unusable, or nothing may be asked.
+        """
+        check_is_fitted(self, "posterior_")
+        return self._full(self._batch(self._pool(pairs), _checked_size(n)), n)
+
+    def next_for(self, annotator: Any, n: int = 1) -> Suggestion:
+        """Suggest the next n instances for one annotator, who may be a newcomer.
+
+        Raises
+        ------
+        AnnotationError
+            As in `suggest`; in particular if the annotator has annotated every instance.
+        """
+        check_is_fitted(self, "posterior_")
+        pairs = [(instance, annotator) for instance in self.table_.instances.tolist()]
+        return self._full(self._batch(self._pool(pairs), _checked_size(n), one=True), n)
+
+    def stopping(
+        self, min_gain: float = 0.02, audit: Any = None, *, n: int | None = None, pairs: Any = None
+    ) -> Stopping:
+        """Tell whether the next batch is worth its price, and how good the labels are.
+
+        Parameters
+        ----------
+        min_gain : float, default=0.02
+            Right labels per annotation below which to stop.
+        audit : dict {instance id: class} or array-like as in ``gold``, optional
+            Checked labels of **randomly drawn** instances, also of sure ones, which were not given
+            to `fit` as gold. They give the accuracy with an interval.
+        n : int, optional
+            Size of the next batch; default: a tenth of the instances.
+        pairs : as in `suggest`
+
+        Raises
+        ------
+        AnnotationError
+            If ``audit`` or ``pairs`` is unusable, or an audited label was known to `fit`.
+        """
+        check_is_fitted(self, "posterior_")
+        level = self._audited(audit)
+        expected = float(self.posterior_.max(axis=1).mean())
+        n = max(1, self.table_.n_instances // 10) if n is None else _checked_size(n)
+        try:
+            pool = self._pool(pairs)
+        except AnnotationError:
+            read_pool(pairs, self.table_)  # Unusable pairs are an error here, too.
+            return Stopping(True, "no pair may be asked", float("nan"), expected, *level)
+        batch = self._batch(pool, n)
+        gain = float(batch.expected_gain.mean())
+        if batch.n_warm_up:
+            reason = f"the warm-up needs {self.warm_up:g} annotations per instance first"
+            return Stopping(False, reason, gain, expected, *level)
+        stop = gain < min_gain
+        reason = f"the next {len(batch)} annotations add {gain:.3f} right labels each"
+        comparison = "below" if stop else "not below"
+        return Stopping(stop, f"{reason}, {comparison} {min_gain:g}", gain, expected, *level)
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _pool(self, pairs: Any) -> Pool:
+        pool = read_pool(pairs, self.table_)
+        if not (pool.open_instances & self._unknown(pool)).any():
+            n, r = len(pool.instances), len(pool.annotators)
+            allowed = n * r if pairs is None else self._n_allowed(pairs)
+            raise AnnotationError(
+                f"pairs leaves nothing to ask: {allowed:,} of {n:,} x {r:,} pairs are allowed, and "
+                "each of them is annotated or passed, or its class is known. Allow other pairs, or "
+                "add annotators"
+            )
+        return pool
+
+    def _n_allowed(self, pairs: Any) -> int:
+        return int(pairs.sum()) if isinstance(pairs, np.ndarray) else len(list(pairs))
+
+    def _unknown(self, pool: Pool) -> BoolArray:
+        """Whether an instance's class is unknown, shape (n,)."""
+        new = len(pool.instances) - len(self._known)
+        return ~np.concatenate([self._known, np.zeros(new, dtype=bool)])
+
+    def _full(self, batch: Suggestion, n: int) -> Suggestion:
+        if len(batch) < n:
+            warn_caller(
+                f"only {len(batch)} of {n} pairs can be asked in one batch: an instance is asked "
+                "once, and pairs= and load= allow no more"
+            )
+        return batch
+
+    def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
+        """Fill a batch: first the warm-up, then by the criterion; all by it for one annotator."""
+        rng = generator(self.random_state)
+        beliefs = self._beliefs.extended(len(pool.instances), len(pool.annotators))
+        newcomers = len(pool.annotators) - len(self._price)
+        price = np.concatenate([self._price, np.ones(newcomers)])
+        reach = pool.open_instances | (beliefs.n_annotators_of > 0)
+        missing = int(np.ceil(self.warm_up * reach.sum())) - self.table_.n_annotations
+        n_warm = 0 if one else min(n, max(missing, 0))
+        free = pool.open_instances & self._unknown(pool)
+        room = np.where(pool.open_annotators, n if one else self._most(pool, n), 0)
+        rule = Rule(self.criterion, one or self.annotators != "any", price)
+        arriving = not one and self.annotators == "arriving"
+        activity = self._activity(len(room)) if arriving else None
+        steps = [(n_warm, Rule("entropy", False, price), None), (n - n_warm, rule, activity)]
+        chosen = [
+            part
+            for size, rule, activity in steps
+            for part in fill(pool, beliefs, rule, size, free, room, activity, rng)
+        ]
+        i, r, score = (np.concatenate(column) for column in zip(*chosen, strict=True))
+        gain = of_pairs(right_labels, beliefs.posterior, beliefs.confusion, beliefs.power, i, r)
+        return Suggestion(pool.instances[i], pool.annotators[r], score, gain, min(n_warm, len(i)))
+
+    def _most(self, pool: Pool, n: int) -> int:
+        """How many annotations of a batch of n each annotator may give."""
+        even = n / max(int(pool.open_annotators.sum()), 1)
+        return n if self.load is None else int(np.ceil(self.load * even))
+
+    def _activity(self, n_annotators: int) -> FloatArray:
+        """How often each annotator comes: as often as so far, and newcomers once, shape (R,)."""
+        given = self.table_.annotations_per_annotator()
+        activity = np.ones(n_annotators)
+        activity[: len(given)] = np.maximum(given, 1)
+        return activity
+
+    def _audited(self, audit: Any) -> tuple[Any, ...]:
+        """Accuracy on audited labels with its interval, and their number."""
+        if audit is None:
+            return None, None, None, 0
+        codes = gold_codes(audit, self.table_)
+        rows = np.flatnonzero(codes >= 0)
+        if not len(rows):
+            return None, None, None, 0
+        if self._known[rows].any():
+            known = self.table_.instances[rows[self._known[rows]][0]].item()
+            raise AnnotationError(
+                f"audit holds instance {known!r}, whose class fit was given as gold; its label is "
+                "right for that reason. Audit other instances, or fit without this gold"
+            )
+        right = int((self.labels_[rows] == self.table_.classes[codes[rows]]).sum())
+        low, high = beta_interval(right + 0.5, len(rows) - right + 0.5, level=0.95)
+        return right / len(rows), float(low), float(high), len(rows)
+
+
+def _checked_size(n: Any) -> int:
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+        raise AnnotationError(f"n={n!r} must be a positive whole number of pairs")
+    return int(n)
+
+
+def next_annotations(
+    table: Any, n: int, *, pairs: Any = None, proba: Any = None, gold: Any = None, **options: Any
+) -> Suggestion:
+    """Suggest the next n pairs to ask, in one call.
+
+    Parameters
+    ----------
+    table, proba, gold : as in `AnnotationPlanner.fit`
+    n, pairs : as in `AnnotationPlanner.suggest`
+    **options
+        Parameters of `AnnotationPlanner`.
+
+    Returns
+    -------
+    Suggestion
+
+    Examples
+    --------
+    >>> from manyhands import make_crowd, next_annotations
+    >>> table = make_crowd([0, 1] * 30, annotations_per_instance=2, random_state=0)
+    >>> len(next_annotations(table, 4, criterion="accuracy", load=1, random_state=0))
+    4
+    """
+    return AnnotationPlanner(**options).fit(table, proba=proba, gold=gold).suggest(n, pairs)

@@ -1,0 +1,164 @@
+"""Pairs of instance and annotator that may be asked, and the annotators' prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import as_values, encode, merge_vocabularies
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Pairs that may be asked: all that are listed or marked, and not annotated yet.
+
+    Attributes
+    ----------
+    instances, annotators : arrays
+        Ids; those of the table first.
+    asked : integer array
+        Sorted numbers (instance * R + annotator) of the pairs that are annotated or passed.
+    listed : integer array or None
+        Sorted numbers of the pairs that may be asked, without those asked; None: see ``mask``.
+    mask : bool array of shape (n, R) or None
+        None: all.
+    """
+
+    instances: AnyArray
+    annotators: AnyArray
+    asked: IntArray
+    listed: IntArray | None = None
+    mask: BoolArray | None = None
+
+    @property
+    def open_instances(self) -> BoolArray:
+        """Whether an instance has a pair that may be asked, shape (n,)."""
+        n, r = len(self.instances), len(self.annotators)
+        if self.listed is not None:
+            return np.bincount(self.listed // r, minlength=n) > 0
+        given = np.bincount(self.asked // r, minlength=n)
+        if self.mask is None:
+            return given < r
+        return self.mask.sum(axis=1) > np.bincount(
+            self.asked[self.mask.ravel()[self.asked]] // r, minlength=n
+        )
+
+    @property
+    def open_annotators(self) -> BoolArray:
+        """Whether an annotator has a pair that may be asked, shape (R,)."""
+        n, r = len(self.instances), len(self.annotators)
+        if self.listed is not None:
+            return np.bincount(self.listed % r, minlength=r) > 0
+        if self.mask is None:
+            return np.bincount(self.asked % r, minlength=r) < n
+        return self.mask.sum(axis=0) > np.bincount(
+            self.asked[self.mask.ravel()[self.asked]] % r, minlength=r
+        )
+
+    def is_open(self, rows: IntArray) -> BoolArray:
+        """Whether the pairs of some instances may be asked, shape (m, R)."""
+        r = len(self.annotators)
+        allowed = np.ones((len(rows), r), bool) if self.mask is None else self.mask[rows].copy()
+        starts = np.searchsorted(self.asked, rows * np.int64(r))
+        ends = np.searchsorted(self.asked, (rows + 1) * np.int64(r))
+        given = ends - starts
+        places = np.repeat(starts - np.cumsum(given) + given, given) + np.arange(given.sum())
+        allowed[np.repeat(np.arange(len(rows)), given), self.asked[places] % r] = False
+        return allowed
+
+
+def read_pool(pairs: Any, table: AnnotationTable) -> Pool:
+    """Read which pairs may be asked.
+
+    Parameters
+    ----------
+    pairs : None, bool array of shape (n, R), or iterable of (instance id, annotator id)
+        None: all. Ids that the table does not hold are new instances and newcomers.
+    table : AnnotationTable
+
+    Raises
+    ------
+    AnnotationError
+        If a mask has another shape, or ``pairs`` holds no pairs of ids.
+    """
+    instances, annotators = table.instances, table.annotators
+    listed: IntArray | None = None
+    mask = pairs if isinstance(pairs, np.ndarray) and pairs.dtype == bool else None
+    if mask is not None:
+        if mask.shape != table.shape:
+            raise AnnotationError(
+                f"pairs is a mask of shape {mask.shape}; it must have one row per instance and one "
+                f"column per annotator of the table, {table.shape}"
+            )
+    elif pairs is not None:
+        first, second = _columns(pairs)
+        instances, i = _with_new(instances, first, "instance ids of pairs")
+        annotators, r = _with_new(annotators, second, "annotator ids of pairs")
+        listed = np.unique(i * np.int64(len(annotators)) + r)
+    size = np.int64(max(len(annotators), 1))
+    numbers = [table.instance * size + table.annotator]
+    if table.passes is not None:  # Whoever passed on an instance is not asked again.
+        numbers.append(table.passes[:, 0] * size + table.passes[:, 1])
+    asked = np.unique(np.concatenate(numbers))
+    if listed is not None:
+        listed = np.setdiff1d(listed, asked, assume_unique=True)
+    return Pool(instances, annotators, asked, listed, mask)
+
+
+def _columns(pairs: Any) -> tuple[AnyArray, AnyArray]:
+    try:
+        rows = pairs if isinstance(pairs, np.ndarray) else [tuple(pair) for pair in pairs]
+        wrong = next((row for row in rows if len(row) != 2), None)
+    except TypeError:
+        rows, wrong = [], pairs
+    if wrong is not None:
+        raise AnnotationError(
+            f"pairs holds {wrong!r}; give a bool array of shape (instances, annotators), or an "
+            "iterable of (instance id, annotator id)"
+        )
+    first, second = ([row[k] for row in rows] for k in (0, 1))
+    return as_values(first), as_values(second)
+
+
+def _with_new(known: AnyArray, values: AnyArray, argument: str) -> tuple[AnyArray, IntArray]:
+    """Append ids that are not known yet; return all ids, and the codes of the values."""
+    if not len(values):
+        return known, np.zeros(0, dtype=np.int64)
+    codes, distinct = encode(values, None, argument=argument, vocabulary_name="")
+    places, merged = merge_vocabularies(known, distinct)
+    return merged, places.astype(np.int64)[codes]
+
+
+def read_prices(cost: Any, annotators: AnyArray) -> FloatArray:
+    """Price of each annotator, shape (R,)."""
+    price = np.ones(len(annotators))
+    if cost is None:
+        return price
+    if isinstance(cost, Mapping):
+        if not cost:
+            return price
+        places, _ = encode(
+            list(cost), annotators, argument="cost", vocabulary_name="the table's annotators"
+        )
+        values = np.asarray(list(cost.values()), dtype=np.float64)
+    else:
+        values, places = np.asarray(cost, dtype=np.float64), np.arange(len(annotators))
+        if values.shape != price.shape:
+            raise AnnotationError(
+                f"cost has shape {values.shape}; give one price per annotator, shape "
+                f"{price.shape}, or a dict {{annotator id: price}}"
+            )
+    bad = ~(np.isfinite(values) & (values > 0))
+    if bad.any():
+        raise AnnotationError(
+            f"cost holds {values[bad][0].item()!r}; a price is a positive number. Leave annotators "
+            "who must not be asked out of pairs"
+        )
+    price[places] = values
+    return price

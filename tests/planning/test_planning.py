@@ -1,0 +1,425 @@
+"""Planning: gains against loops, what a batch may hold, stopping, review, screening, replay."""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manyhands import (
+    AnnotationPlanner,
+    AnnotationTable,
+    DawidSkene,
+    MajorityVote,
+    make_crowd,
+    next_annotations,
+)
+from manyhands.exceptions import AnnotationError
+from manyhands.planning import choosing
+from manyhands.planning.beliefs import Beliefs, beliefs_of, classifier_weight, combined
+from manyhands.planning.gains import (
+    entropy,
+    information,
+    information_of_all,
+    of_pairs,
+    right_labels,
+    tempered,
+)
+
+
+def crowd(n=40, per_instance=2, n_classes=3, seed=0, n_annotators=8):
+    y = np.arange(n) % n_classes
+    table = make_crowd(
+        y,
+        n_annotators=n_annotators,
+        annotations_per_instance=per_instance,
+        random_state=seed,
+    )
+    return y, table
+
+
+def some_beliefs(seed=0, n=6, r=5, c=3):
+    rng = np.random.default_rng(seed)
+    return rng.dirichlet(np.ones(c), n), rng.dirichlet(np.ones(c), (r, c))
+
+
+# -- gains -----------------------------------------------------------------------------------------
+
+
+def eig_by_loop(q, pi):
+    """Mutual information of class and annotation, from the joint distribution."""
+    total = 0.0
+    for k, label in itertools.product(range(len(q)), repeat=2):
+        joint = q[k] * pi[k, label]
+        if joint > 0:
+            total += joint * math.log(
+                joint / (q[k] * sum(q[j] * pi[j, label] for j in range(len(q))))
+            )
+    return total
+
+
+def ere_by_loop(q, pi):
+    """Expected probability of the best label after the annotation, by Bayes' rule."""
+    after = 0.0
+    for label in range(len(q)):
+        p = sum(q[k] * pi[k, label] for k in range(len(q)))
+        after += p * max(q[k] * pi[k, label] / p for k in range(len(q)))
+    return after - max(q)
+
+
+def pairs_of(gain, q, pi, power=None):
+    i, r = np.indices((len(q), len(pi))).reshape(2, -1)
+    power = np.ones(len(q)) if power is None else power
+    return of_pairs(gain, q, pi, power, i, r).reshape(len(q), len(pi))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gains_equal_the_loops(seed):
+    q, pi = some_beliefs(seed)
+    for gain, loop in ((information, eig_by_loop), (right_labels, ere_by_loop)):
+        expected = [[loop(row, matrix) for matrix in pi] for row in q]
+        np.testing.assert_allclose(pairs_of(gain, q, pi), expected, atol=1e-12)
+    expected = pairs_of(information, q, pi)
+    np.testing.assert_allclose(information_of_all(q, pi, np.ones(len(q))), expected, atol=1e-6)
+
+
+def test_gains_by_hand():
+    q = np.array([[0.5, 0.5], [0.9, 0.1]])
+    sure, coin, weak = np.eye(2), np.full((2, 2), 0.5), np.array([[0.8, 0.2], [0.2, 0.8]])
+    pi = np.stack([sure, coin, weak])
+    eig = pairs_of(information, q, pi)
+    assert eig[0, 0] == pytest.approx(math.log(2))  # A certain answer tells all there is.
+    assert eig[:, 1] == pytest.approx(0, abs=1e-12)
+    assert eig[0, 2] == pytest.approx(math.log(2) + 0.8 * math.log(0.8) + 0.2 * math.log(0.2))
+    ere = pairs_of(right_labels, q, pi)
+    # From .5 to .8; from .9, an annotator who is right in .8 cannot turn the label.
+    np.testing.assert_allclose(ere, [[0.5, 0, 0.3], [0.1, 0, 0]], atol=1e-12)
+
+
+def test_a_tempered_annotation_tells_less():
+    weak = np.array([[0.8, 0.2], [0.2, 0.8]])
+    np.testing.assert_allclose(tempered(weak, 0.5), np.array([[2, 1], [1, 2]]) / 3)
+    q, pi = some_beliefs()
+    powers = np.linspace(1.0, 0.3, len(q))
+    found = pairs_of(information, q, pi, powers)
+    for row, power in enumerate(powers):
+        expected = pairs_of(information, q[[row]], tempered(pi, power))
+        np.testing.assert_allclose(found[[row]], expected, atol=1e-12)
+    np.testing.assert_allclose(information_of_all(q, pi, powers), found, atol=1e-6)
+    assert (found[1:] < pairs_of(information, q, pi)[1:]).all()
+
+
+@given(st.integers(0, 10**6), st.integers(2, 5))
+@settings(max_examples=30, deadline=None)
+def test_information_lies_between_nothing_and_the_entropy(seed, n_classes):
+    q, pi = some_beliefs(seed, c=n_classes)
+    eig, ere = pairs_of(information, q, pi), pairs_of(right_labels, q, pi)
+    assert (eig >= 0).all()
+    assert (eig <= entropy(q)[:, None] + 1e-9).all()
+    assert (ere >= 0).all()
+    assert (ere <= 1 - q.max(axis=1)[:, None] + 1e-9).all()
+
+
+# -- beliefs ---------------------------------------------------------------------------------------
+
+
+def test_a_classifier_joins_by_bayes():
+    q = np.array([[0.6, 0.4], [1.0, 0.0]])
+    prior = np.array([0.75, 0.25])
+    found = Beliefs(q, np.zeros((1, 2, 2)), prior, np.eye(2), np.array([1, 3]), 0.0)
+    proba = np.array([[0.2, 0.8], [0.0, 1.0]])
+    product = np.array([0.6 / 0.75 * 0.2**2, 0.4 / 0.25 * 0.8**2])
+    expected = [product / product.sum(), [1, 0]]
+    np.testing.assert_allclose(combined(found, proba, 2.0), expected, atol=1e-9)
+
+
+def test_the_weight_follows_what_the_classifier_knows():
+    y, table = crowd(300, 3, seed=1)
+    rng = np.random.default_rng(0)
+    good = np.full((300, 3), 0.1)
+    good[np.arange(300), y] = 0.8
+    found, b = beliefs_of(DawidSkene().fit(table), table, good)
+    assert b > 0
+    assert found.posterior[np.arange(300), y].mean() > 0.9
+    assert beliefs_of(DawidSkene().fit(table), table, rng.dirichlet(np.ones(3), 300))[1] <= 0.25
+    alone = table.take(np.unique(table.instance, return_index=True)[1])
+    plain, _ = beliefs_of(np.full((300, 3), 1 / 3), alone)
+    assert classifier_weight(plain, alone, good) == 1.0
+
+
+def test_models_without_matrices_get_smoothed_ones():
+    _, table = crowd(30, 2)
+    found, _ = beliefs_of(MajorityVote().fit(table), table)
+    assert found.confusion.shape == (8, 3, 3)
+    np.testing.assert_allclose(found.confusion.sum(axis=2), 1)
+    assert found.confusion.min() > 0  # Nobody is taken for infallible after a few annotations.
+
+
+def test_what_cannot_be_believed_is_refused():
+    _, table = crowd()
+    with pytest.raises(AnnotationError, match="DawidSkene has no posterior_"):
+        beliefs_of(DawidSkene(), table)
+    with pytest.raises(AnnotationError, match=r"model has shape \(3, 3\)"):
+        beliefs_of(np.full((3, 3), 1 / 3), table)
+    fitted = DawidSkene().fit(crowd(n_classes=2)[1])
+    with pytest.raises(AnnotationError, match="model has the classes"):
+        beliefs_of(fitted, table)
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+CRITERIA = ("information", "accuracy", "entropy", "fewest")
+WAYS = tuple(itertools.product(CRITERIA, ("choose", "arriving", "any")))
+
+
+@pytest.fixture(params=["listed", "many"])
+def size(request, monkeypatch):
+    """Run small tables also by the way of large ones."""
+    if request.param == "many":
+        monkeypatch.setattr(choosing, "LISTED", 0)
+    return request.param
+
+
+def annotated(table):
+    return set(zip(table.instances[table.instance], table.annotators[table.annotator], strict=True))
+
+
+@pytest.mark.parametrize(("criterion", "annotators"), WAYS)
+def test_a_batch_asks_what_is_open_and_no_instance_twice(criterion, annotators, size):
+    _, table = crowd(40, 3)
+    planner = AnnotationPlanner(
+        criterion=criterion, annotators=annotators, load=1.5, random_state=0
+    ).fit(table)
+    mask = np.random.default_rng(0).random(table.shape) < 0.5
+    batch = planner.suggest(12, mask)
+    assert len(batch) == 12
+    assert len(set(batch.instances.tolist())) == 12
+    assert not annotated(table) & set(batch)
+    i = np.searchsorted(table.instances, batch.instances)
+    r = np.searchsorted(table.annotators, batch.annotators)
+    assert mask[i, r].all()
+    assert np.bincount(r).max() <= math.ceil(1.5 * 12 / 8)
+    again = planner.suggest(12, mask)
+    assert list(again) == list(batch)
+    assert (again.scores == batch.scores).all()
+    listed = [(table.instances[i], table.annotators[r]) for i, r in np.argwhere(mask)]
+    if size == "listed":
+        assert list(planner.suggest(12, listed)) == list(batch)
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_batches_keep_to_any_list(data):
+    n, r = data.draw(st.integers(4, 20)), data.draw(st.integers(2, 5))
+    _y, table = crowd(n, 1, 2, data.draw(st.integers(0, 99)), r)
+    if table.n_classes < 2 or not table.mask_of_classes_seen().all():
+        return
+    cells = st.tuples(
+        st.sampled_from(table.instances.tolist()), st.sampled_from(table.annotators.tolist())
+    )
+    pairs = data.draw(st.lists(cells, min_size=1, max_size=30))
+    open_pairs = set(pairs) - annotated(table)
+    way = data.draw(st.sampled_from(WAYS))
+    load = data.draw(st.sampled_from([None, 1, 2.5]))
+    warm_up = data.draw(st.sampled_from([0, 1.5]))
+    planner = AnnotationPlanner(
+        criterion=way[0], annotators=way[1], load=load, warm_up=warm_up, random_state=0
+    ).fit(table)
+    if not open_pairs:
+        with pytest.raises(AnnotationError, match="nothing to ask"):
+            planner.suggest(1, pairs)
+        return
+    possible = len({instance for instance, _ in open_pairs})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        batch = planner.suggest(possible, iter(pairs))
+    assert set(batch) <= open_pairs
+    assert len({instance for instance, _ in batch}) == len(batch)
+    assert (len(batch) < possible) == bool(caught)
+    assert load is not None or not caught
+
+
+def test_the_best_pair_comes_first(size):
+    _y, table = crowd(60, 3)
+    for criterion, gain in (("information", information), ("accuracy", right_labels)):
+        planner = AnnotationPlanner(criterion=criterion, random_state=0).fit(table)
+        belief = planner._beliefs
+        value = pairs_of(gain, belief.posterior, belief.confusion, belief.power)
+        value[table.instance, table.annotator] = -1
+        batch = planner.suggest(1)
+        if criterion == "information" or size == "listed":
+            assert batch.scores[0] == pytest.approx(value.max(), rel=0.02)
+        ere = pairs_of(right_labels, belief.posterior, belief.confusion, belief.power)
+        i, r = (
+            np.searchsorted(table.instances, batch.instances),
+            np.searchsorted(table.annotators, batch.annotators),
+        )
+        np.testing.assert_allclose(batch.expected_gain, ere[i, r], atol=1e-9)
+
+
+def test_annotations_are_counted_and_entropy_is_that_of_labels():
+    A = np.array([[0, 0, -1, -1], [0, 1, -1, -1], [1, -1, -1, -1], [1, 1, 1, -1]])
+    fewest = AnnotationPlanner(criterion="fewest", warm_up=0, random_state=0).fit(A)
+    assert fewest.suggest(4).instances.tolist()[0] == 2
+    assert fewest.suggest(4).instances.tolist()[3] == 3
+    assert fewest.suggest(4).scores.tolist() == [-1, -2, -2, -3]
+    unsure = AnnotationPlanner(criterion="entropy", warm_up=0, random_state=0).fit(A)
+    assert unsure.suggest(1).instances.tolist() == [1]
+
+
+def test_equal_instances_are_taken_at_random():
+    A = np.tile([[0, 0, -1], [1, 1, -1]], (20, 1))
+    taken = {
+        AnnotationPlanner(random_state=seed).fit(A).suggest(1).instances[0] for seed in range(8)
+    }
+    assert len(taken) > 3
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+def test_the_warm_up_spreads_annotations_first():
+    _y, table = crowd(40, 1)
+    batch = AnnotationPlanner(random_state=0).fit(table).suggest(30)
+    missing = 60 - table.n_annotations
+    assert batch.n_warm_up == missing > 0
+    assert AnnotationPlanner(warm_up=0, random_state=0).fit(table).suggest(30).n_warm_up == 0
+
+
+def test_a_price_turns_the_choice(size):
+    _y, table = crowd(60, 4)
+    favourite = AnnotationPlanner(random_state=0).fit(table).suggest(5).annotators[0].item()
+    dear = AnnotationPlanner(cost={favourite: 1000.0}, random_state=0).fit(table)
+    assert favourite not in dear.suggest(5).annotators.tolist()
+    prices = np.where(table.annotators == favourite, 1000.0, 1.0)
+    assert list(AnnotationPlanner(cost=prices, random_state=0).fit(table).suggest(5)) == list(
+        dear.suggest(5)
+    )
+
+
+def test_arrivals_come_as_often_as_before():
+    y = np.arange(400) % 2
+    busy = np.repeat(np.arange(400), 2), np.tile([0, 1], 400)
+    rare = np.arange(8), np.full(8, 2)
+    i, r = np.concatenate([busy[0], rare[0]]), np.concatenate([busy[1], rare[1]])
+    table = AnnotationTable.from_arrays(i, r, y[i], n_annotators=4, classes=[0, 1])
+    ways = {
+        way: AnnotationPlanner(annotators=way, random_state=0).fit(table)
+        for way in ("arriving", "any")
+    }
+    newcomers = {way: (p.suggest(100).annotators == 3).mean() for way, p in ways.items()}
+    assert newcomers["arriving"] < 0.3 < newcomers["any"] * 2
+
+
+def test_gold_is_not_asked_and_nobody_is_asked_again_after_a_pass():
+    A = np.array([[0, 1, -1], [0, 1, -1], [1, 0, -1], [0, 1, -1]])
+    planner = AnnotationPlanner(warm_up=0, random_state=0).fit(A, gold={0: 1, 1: 0})
+    assert sorted(planner.suggest(2).instances.tolist()) == [2, 3]
+    table = AnnotationTable.from_arrays(
+        [0, 0, 1, 1, 1], list("ababc"), ["x", "y", "x", "y", "?"], abstain="?"
+    )
+    assert list(AnnotationPlanner(random_state=0).fit(table).suggest(1)) == [(0, "c")]
+
+
+def test_new_instances_and_newcomers_may_be_named_in_pairs():
+    _y, table = crowd(30, 3)
+    planner = AnnotationPlanner(random_state=0, warm_up=0).fit(table)
+    batch = planner.suggest(2, [(1000, 77), (1001, 78), (0, 77)])
+    assert set(batch) <= {(1000, 77), (1001, 78), (0, 77)}
+    assert batch.instances.tolist()[0] >= 1000  # Nothing is known of it.
+    assert len(planner.next_for(99, 4)) == 4
+    known = table.annotators[0].item()
+    mine = planner.next_for(known, 3)
+    assert mine.annotators.tolist() == [known] * 3
+    assert not set(mine) & annotated(table)
+
+
+def test_annotators_leave_and_instances_vanish():
+    _y, table = crowd(30, 3)
+    there, open_rows = table.annotators[:3].tolist(), table.instances[10:].tolist()
+    batch = (
+        AnnotationPlanner(random_state=0)
+        .fit(table)
+        .suggest(10, itertools.product(open_rows, there))
+    )
+    assert set(batch.annotators.tolist()) <= set(there)
+    assert set(batch.instances.tolist()) <= set(open_rows)
+
+
+def test_what_leaves_nothing_to_ask_is_said():
+    _y, table = crowd(10, 3)
+    planner = AnnotationPlanner(random_state=0).fit(table)
+    nothing = np.zeros(table.shape, dtype=bool)
+    for pairs in (nothing, [], annotated(table)):
+        with pytest.raises(AnnotationError, match=r"pairs leaves nothing to ask: \d+ of 10 x"):
+            planner.suggest(1, pairs)
+    found = planner.stopping(pairs=nothing)
+    assert found.stop
+    assert found.reason == "no pair may be asked"
+    with pytest.warns(UserWarning, match="only 2 of 5 pairs"):
+        planner.suggest(5, nothing | (np.arange(10) < 2)[:, None])
+    with pytest.raises(AnnotationError, match="n=0 must be"):
+        planner.suggest(0)
+    with pytest.raises(AnnotationError, match=r"mask of shape \(2, 2\)"):
+        planner.suggest(1, np.ones((2, 2), dtype=bool))
+    with pytest.raises(AnnotationError, match=r"pairs holds \(1, 2, 3\)"):
+        planner.suggest(1, [(1, 2, 3)])
+    with pytest.raises(AnnotationError, match="pairs holds 7"):
+        planner.suggest(1, 7)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"cost": {0: -1.0}}, "cost holds -1.0"),
+        ({"cost": {"nobody": 1.0}}, "cost"),
+        ({"cost": [1.0]}, "cost has shape"),
+        ({"criterion": "luck"}, "criterion"),
+        ({"load": 0}, "load"),
+        ({"warm_up": -1}, "warm_up"),
+    ],
+)
+def test_bad_parameters_are_named(options, says):
+    with pytest.raises(ValueError, match=says):
+        AnnotationPlanner(**options).fit(crowd()[1])
+
+
+def test_one_call_does_the_same():
+    _y, table = crowd()
+    expected = AnnotationPlanner(criterion="accuracy", random_state=3).fit(table).suggest(4)
+    assert list(next_annotations(table, 4, criterion="accuracy", random_state=3)) == list(expected)
+    assert list(expected.to_columns()) == ["task", "worker", "score", "expected_gain"]
+    assert len(expected.to_frame()) == 4
+    assert "4 pairs" in repr(expected)
+
+
+# -- stopping --------------------------------------------------------------------------------------
+
+
+def test_stopping_says_what_the_next_batch_adds():
+    _y, table = crowd(200, 2, n_annotators=20)
+    planner = AnnotationPlanner(random_state=0).fit(table)
+    gain = planner.suggest(20).expected_gain.mean()
+    found = planner.stopping(min_gain=gain / 2)
+    assert not found.stop
+    assert found.marginal_gain == pytest.approx(gain)
+    assert planner.stopping(min_gain=2 * gain).stop
+    assert found.accuracy is None
+    few = AnnotationPlanner(random_state=0).fit(crowd(40, 1)[1]).stopping(min_gain=1.0)
+    assert not few.stop
+    assert "warm-up" in few.reason
+
+
+def test_an_audit_gives_the_level():
+    y, table = crowd(200, 5, n_annotators=20)
+    planner = AnnotationPlanner(random_state=0).fit(table)
+    rows = np.random.default_rng(0).choice(200, 50, replace=False)
+    found = planner.stopping(audit=dict(zip(table.instances[rows].tolist(), y[rows], strict=True)))
+    assert found.n_audited == 50
+    assert found.accuracy == (planner.labels_[rows] == y[rows]).mean()
+    assert found.low <= found.accuracy <= found.high
+    gold = {table.instances[rows[0]].item(): y[rows[0]]}
+    with pytest.raises(AnnotationError, match="was given as gold"):
+        AnnotationPlanner().fit(table, gold=gold).stopping(audit=gold)
