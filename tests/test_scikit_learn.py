@@ -2,8 +2,12 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin
+import torch
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss
 from sklearn.model_selection import (
@@ -13,12 +17,18 @@ from sklearn.model_selection import (
     StratifiedKFold,
     cross_validate,
 )
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from manyhands import (
     AnnotationTable,
+    CrowdLayerClassifier,
     CrowdStackingClassifier,
     DawidSkene,
+    MetricLearningEmbedding,
+    NeuCrowdEmbedding,
     cross_predict,
+    load_demo,
     make_crowd,
     select,
 )
@@ -236,3 +246,155 @@ def test_select_takes_a_splitter():
         for cv in (folds, folds.folds_of(X, TABLE))
     ]
     assert scores[0] == scores[1]
+
+
+# -- containers ------------------------------------------------------------------------------------
+
+DEMO = load_demo()
+FEATURES = pd.DataFrame(
+    DEMO.X_train[:80], columns=[f"f{k}" for k in range(64)], index=np.arange(100, 180)
+)
+VOTES = AnnotationTable.from_matrix(
+    DEMO.annotations[:80].to_matrix(codes=True), instances=FEATURES.index
+)
+EMBEDDINGS = [
+    CrowdLayerClassifier("mlp", max_epochs=1),
+    NeuCrowdEmbedding(max_epochs=1),
+    MetricLearningEmbedding(max_epochs=1),
+]
+
+
+@pytest.mark.parametrize("model", EMBEDDINGS, ids=lambda model: type(model).__name__)
+def test_embeddings_come_as_the_container_that_is_asked_for(model):
+    steps = make_pipeline(StandardScaler(), clone(model).set_params(random_state=0))
+    plain = clone(steps).fit(FEATURES, VOTES).transform(FEATURES)
+    framed = clone(steps).set_output(transform="pandas").fit(FEATURES, VOTES).transform(FEATURES)
+    np.testing.assert_array_equal(framed.to_numpy(), plain)
+    assert framed.index.equals(FEATURES.index)
+    names = steps.fit(FEATURES, VOTES)[-1].get_feature_names_out()
+    assert framed.columns.tolist() == names.tolist()
+    assert names[-1] == f"{type(model).__name__.lower()}{plain.shape[1] - 1}"
+    columns = clone(steps).set_output(transform="polars").fit(FEATURES, VOTES).transform(FEATURES)
+    np.testing.assert_array_equal(columns.to_numpy(), plain)
+
+
+def test_a_network_without_an_embedding_is_the_last_step_all_the_same():
+    network = torch.nn.Sequential(torch.nn.Linear(64, 10))
+    steps = make_pipeline(StandardScaler(), CrowdLayerClassifier(network, max_epochs=1))
+    steps.set_output(transform="pandas").fit(FEATURES, VOTES)
+    assert not hasattr(steps, "transform")
+    assert len(steps.predict(FEATURES)) == 80
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_what_set_config_asks_for_does_not_reach_the_parts_of_a_stack(container):
+    # An embedding in front, members with views of their own and the automatic ones.
+    view = StandardScaler().set_output(transform="pandas")
+    own = CrowdStackingClassifier([("lr", LogisticRegression(), view)], n_rounds=2, random_state=0)
+    stacks = [CrowdStackingClassifier(n_rounds=2, random_state=0), own]
+    for stack in stacks:
+        expected = clone(stack).fit(FEATURES, VOTES).predict_proba(FEATURES)
+        with config_context(transform_output=container):
+            fitted = clone(stack).fit(FEATURES, VOTES)
+            np.testing.assert_array_equal(fitted.predict_proba(FEATURES), expected)
+
+
+# -- columns that can have gaps, and categories ----------------------------------------------------
+
+GAPPY = {
+    "Int64": [0, 1, None, 2],
+    "Float64": [0.0, 1.0, None, 2.0],
+    "int64[pyarrow]": [0, 1, None, 2],
+    "string": ["a", "b", None, "c"],
+    "boolean": [True, False, None, True],
+}
+
+
+@pytest.mark.parametrize("dtype", GAPPY)
+def test_nullable_columns_hold_labels_and_gaps(dtype):
+    labels = pd.array(GAPPY[dtype], dtype=dtype)
+    frame = pd.DataFrame({"task": [0, 1, 1, 2], "worker": list("abab"), "label": labels})
+    with pytest.warns(UserWarning, match="1 of 4 rows have no label"):
+        long = AnnotationTable.from_frame(frame, duplicates="keep")
+    wide = AnnotationTable.from_matrix(pd.DataFrame({"a": labels, "b": labels[::-1]}))
+    given = [value for value in GAPPY[dtype] if value is not None]
+    assert long.classes.tolist() == wide.classes.tolist() == sorted(set(given))
+    assert long.classes[long.label].tolist() == given
+    assert wide.n_annotations == 6
+    np.testing.assert_array_equal(wide.annotations_per_instance(), [2, 1, 1, 2])
+
+
+def test_nullable_integers_beyond_floats_stay_exact():
+    big = 2**60 + 1
+    labels = pd.array([big, None, big + 2], dtype="Int64")
+    frame = pd.DataFrame({"task": [0, 1, 2], "worker": ["a"] * 3, "label": labels})
+    with pytest.warns(UserWarning, match="1 of 3 rows have no label"):
+        table = AnnotationTable.from_frame(frame, classes=[big, big + 2])
+    assert table.n_annotations == 2
+    assert table.classes[table.label].tolist() == [big, big + 2]
+
+
+SCALE = ["low", "mid", "high"]
+GRADES = ["high", None, "low", "mid"]
+
+
+def as_columns():
+    dictionary = pa.DictionaryArray.from_arrays(
+        pa.array([2, None, 0, 1]), pa.array(SCALE), ordered=True
+    )
+    return {
+        "ordered": pd.Series(pd.Categorical(GRADES, SCALE, ordered=True)),
+        "unordered": pd.Series(pd.Categorical(GRADES, SCALE)),
+        "Enum": pl.Series("label", GRADES, dtype=pl.Enum(SCALE)),
+        "dictionary": pa.chunked_array([dictionary]),
+    }
+
+
+def framed(column, **others):
+    if isinstance(column, pl.Series):
+        return pl.DataFrame({**others, "label": column})
+    return (
+        pd.DataFrame({**others, "label": column})
+        if isinstance(column, pd.Series)
+        else pa.table({**others, "label": column})
+    )
+
+
+@pytest.mark.parametrize("kind", as_columns())
+def test_the_order_of_categories_is_that_of_the_classes(kind):
+    column = as_columns()[kind]
+    with pytest.warns(UserWarning, match="1 of 4 rows have no label"):
+        long = AnnotationTable.from_frame(framed(column, task=list("pqrs"), worker=["x"] * 4))
+    wide = AnnotationTable.from_matrix(framed(column))
+    for table in (long, wide):
+        assert table.classes.tolist() == SCALE
+        assert table.classes[table.label].tolist() == ["high", "low", "mid"]
+        assert table.shape == (4, 1)
+    assert AnnotationTable.from_matrix(framed(column), classes=sorted(SCALE)).label.tolist() == [
+        0, 1, 2,
+    ]  # fmt: skip
+
+
+def test_categories_nobody_gave_are_classes_but_passes_are_none():
+    grades = pd.Categorical(["low", "unsure", "high"], [*SCALE, "unsure"], ordered=True)
+    frame = pd.DataFrame({"task": [0, 1, 2], "worker": ["x"] * 3, "label": grades})
+    table = AnnotationTable.from_frame(frame, abstain="unsure")
+    assert table.classes.tolist() == SCALE
+    assert len(table.abstentions) == 1
+    arrays = AnnotationTable.from_arrays([0, 1, 2], [0, 0, 0], grades, abstain="unsure")
+    assert arrays.classes.tolist() == SCALE
+    numbers = pd.DataFrame({"a": pd.Categorical([3, -1, 1], [-1, 3, 2, 1])})
+    assert AnnotationTable.from_matrix(numbers).classes.tolist() == [3, 2, 1]
+
+
+def test_columns_without_one_order_are_sorted():
+    one, other = (pd.Categorical(["low", "high"], order) for order in (SCALE, SCALE[::-1]))
+    with pytest.warns(UserWarning, match="different categories, so the classes are sorted"):
+        table = AnnotationTable.from_matrix(pd.DataFrame({"a": one, "b": other}))
+    assert table.classes.tolist() == ["high", "low"]
+    both = pd.DataFrame({"a": ["x", "y"], "b": ["x", "z"]}, dtype="category")  # Each sorted.
+    assert AnnotationTable.from_matrix(both.astype("category")).classes.tolist() == list("xyz")
+    mixed = pd.DataFrame({"a": one, "b": ["low", "mid"]})
+    assert AnnotationTable.from_matrix(mixed).classes.tolist() == ["high", "low", "mid"]
+    appeared = pl.DataFrame({"a": pl.Series(["z", "x", "y"], dtype=pl.Categorical)})
+    assert AnnotationTable.from_matrix(appeared).classes.tolist() == list("xyz")

@@ -19,6 +19,7 @@ from manyhands.annotations.duplicates import (
 from manyhands.annotations.encoding import (
     as_values,
     check_no_mixture,
+    declared_classes,
     encode,
     equal_mask,
     is_text,
@@ -27,7 +28,15 @@ from manyhands.annotations.encoding import (
     tidy,
 )
 from manyhands.annotations.groups import groups_of_rows
-from manyhands.annotations.ids import GIVEN, NUMBERED, in_natural_order, read_wide, sorted_order
+from manyhands.annotations.ids import (
+    GIVEN,
+    NUMBERED,
+    as_frame,
+    id_column,
+    in_natural_order,
+    read_wide,
+    sorted_order,
+)
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.suspicious import check_classes
 from manyhands.exceptions import AnnotationError, NoGoldError
@@ -62,9 +71,9 @@ def from_matrix(
         the default, or else a column called "task", "instance", "id" or the like, holds the ids of
         the instances.
     classes : sequence, optional
-        All classes, in the desired order; default: the sorted values. Found values that are
-        probably no classes (ids, -7, 255 in an unsigned type) are refused or warned about; named
-        ones are not.
+        All classes, in the desired order; default: the categories of categorical columns, in
+        their order, else the sorted values. Found values that are probably no classes (ids, -7, 255
+        in an unsigned type) are refused or warned about; named ones are not.
     instances, annotators : sequence, optional
         Ids of the rows and columns; default: those of the frame, or their numbers.
     abstain, skip : str, int or sequence of these, optional
@@ -77,6 +86,7 @@ def from_matrix(
         classes, if a column of a frame looks like ids and is not called so, or if ``abstain`` or
         ``skip`` is invalid, as in `from_frame`.
     """
+    given_A = A
     A, instances, annotators = read_wide(A, instances, annotators)
     if isinstance(A, np.ma.MaskedArray):
         A = np.ma.filled(A.astype(object), None)
@@ -94,6 +104,8 @@ def from_matrix(
     check_marks(marks, labels, "A")
     kinds = pass_kinds(labels, marks)
     given, passed = kinds < 0, kinds >= 0
+    if classes is None:
+        vocabulary = declared_classes(_columns_of(given_A), {*marks, MISSING}, "A")
     codes, vocabulary = encode(labels[given], vocabulary, argument="A", vocabulary_name="classes")
     if classes is None:
         check_classes(vocabulary, codes, "A", matrix=True)
@@ -138,7 +150,8 @@ def from_arrays(
     label : array-like of shape (m,)
         Class values.
     classes, instances, annotators : sequence, optional
-        Vocabularies; default: the sorted labels, and the positions or the ids in natural order.
+        Vocabularies; default: the categories of a categorical column, else the sorted labels, and
+        the positions or the ids in natural order.
     n_instances, n_annotators : int, optional
         Lengths of the axes without a vocabulary; default: the largest position + 1.
     weight : array-like of shape (m,), optional
@@ -168,6 +181,8 @@ def from_arrays(
     check_marks(marks, labels, "label")
     kinds = pass_kinds(labels, marks)
     given, passed = kinds < 0, kinds >= 0
+    if classes is None:
+        vocabulary = declared_classes([label], marks, "label")
     codes, vocabulary = encode(
         labels[given], vocabulary, argument="label", vocabulary_name="classes"
     )
@@ -209,6 +224,16 @@ def to_matrix(columns: Columns, *, codes: bool) -> AnyArray:
     else:
         values = np.append(classes.astype(np.int64), MISSING)
     return values[dense]
+
+
+def _columns_of(A: Any) -> list[Any]:
+    """Columns of a wide frame, without that of the ids; none of anything else."""
+    frame = as_frame(A)
+    if frame is None:
+        return []
+    ids = id_column(frame.columns)
+    named = zip(frame.columns, frame.iter_columns(), strict=True)
+    return [column.to_native() for name, column in named if name != ids]
 
 
 def refuse_measures() -> None:

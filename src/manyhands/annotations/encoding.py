@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import EllipsisType
 from typing import Any
 
 import numpy as np
 
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 
 
@@ -137,6 +138,52 @@ def make_vocabulary(values: Any, argument: str) -> AnyArray:
             f"{argument} holds {unique[counts > 1][0].item()!r} twice; name each value once"
         )
     return vocabulary
+
+
+def declared_classes(
+    columns: Iterable[Any], marks: Iterable[Any], argument: str
+) -> AnyArray | None:
+    """Classes that categorical columns declare, in the order of the categories.
+
+    Parameters
+    ----------
+    columns : iterable of arrays, or of columns of pandas, polars or pyarrow
+    marks : iterable
+        Categories that are no classes, such as those that mean a pass.
+    argument : str
+        Name of the columns, for messages.
+
+    Returns
+    -------
+    array, or None
+        None if some column declares no order: it is not categorical, a Categorical of polars (whose
+        order is that of appearance in the program), or a dictionary of pyarrow that is not ordered.
+        None, too, if columns declare different categories; a warning says so, unless all of them
+        are sorted, as the classes then are.
+    """
+    declared = [_categories_of(column) for column in columns]
+    if not declared or any(each is None for each in declared):
+        return None
+    known = [each for each in declared if each is not None]
+    if any(each != known[0] for each in known):
+        if any(each != sorted(each) for each in known):
+            warn_caller(
+                f"the columns of {argument} have different categories, so the classes are sorted; "
+                "for another order, name them in classes="
+            )
+        return None
+    no_classes = set(marks)
+    classes = [each for each in known[0] if each not in no_classes]
+    return make_vocabulary(classes, f"the categories of {argument}") if classes else None
+
+
+def _categories_of(column: Any) -> list[Any] | None:
+    """Categories in their order; None if the column declares none."""
+    if getattr(getattr(column, "type", None), "ordered", False):  # pyarrow
+        chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
+        return list(chunks[0].dictionary.to_pylist()) if chunks else None
+    found: Any = getattr(getattr(column, "dtype", None), "categories", None)
+    return list(found) if hasattr(found, "__len__") else None
 
 
 def encode(

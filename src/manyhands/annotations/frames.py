@@ -10,7 +10,12 @@ import numpy as np
 
 from manyhands.annotations.columns import SOURCES, Columns, read_sources
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
-from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
+from manyhands.annotations.encoding import (
+    declared_classes,
+    encode,
+    make_vocabulary,
+    missing_mask,
+)
 from manyhands.annotations.groups import ALONE, groups_of_rows
 from manyhands.annotations.ids import GIVEN, in_natural_order, sorted_order
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
@@ -50,9 +55,9 @@ def from_frame(
         weight, the source, the annotator's family (empty: none; see `AnnotationTable.with_groups`)
         and the pass (one of `PASSES`, in rows without a label).
     classes : sequence, optional
-        All classes, in the desired order; default: the sorted labels. Found labels that are
-        probably no classes (ids, "n/a", -7, " yes" beside "Yes") are refused or warned about;
-        named ones are not.
+        All classes, in the desired order; default: the categories of a categorical column, in
+        their order, else the sorted labels. Found labels that are probably no classes (ids, "n/a",
+        -7, " yes" beside "Yes") are refused or warned about; named ones are not.
     tasks : sequence, optional
         All instance ids, **in the order of the rows of X**; default: the ids in natural order
         (numbers by size, "img2" before "img10"). If X has an index, it is matched with the ids.
@@ -91,6 +96,8 @@ def from_frame(
     _warn_of_missing_labels(int((~given & ~passed).sum()), len(data), label)
     instance, instances = _encode_ids(data, task, tasks, "tasks")
     annotator, annotators = _encode_ids(data, worker, workers, "workers")
+    if classes is None:
+        vocabulary = declared_classes([data[label].to_native()], marks, f"column {label!r}")
     codes, vocabulary = encode(
         labels, vocabulary, argument=f"column {label!r}", vocabulary_name="classes"
     )

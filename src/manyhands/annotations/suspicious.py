@@ -40,7 +40,7 @@ def check_classes(classes: AnyArray, codes: IntArray, argument: str, *, matrix: 
     Parameters
     ----------
     classes : array of shape (n_classes,)
-        The values found in the data.
+        The values found in the data; categories that do not occur are not judged.
     codes : integer array
         Code of every annotation.
     argument : str
@@ -55,7 +55,8 @@ def check_classes(classes: AnyArray, codes: IntArray, argument: str, *, matrix: 
         If there are nearly as many classes as annotations, an unsigned type holds its largest
         value (-1 read as unsigned), or a negative number is not part of a scale.
     """
-    tally = np.bincount(codes.ravel(), minlength=len(classes))
+    found, tally = np.unique(codes, return_counts=True)
+    classes = classes[found]
     counts: Counts = dict(zip(classes.tolist(), tally.tolist(), strict=True))
     _refuse_ids(counts, argument)
     if classes.dtype.kind == "u":

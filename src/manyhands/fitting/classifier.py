@@ -10,9 +10,13 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.utils import TransformerTags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -37,10 +41,11 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaseCrowdClassifier(  # type: ignore[call-arg]
+    ClassNamePrefixFeaturesOutMixin,
     ClassifierMixin,
     TransformerMixin,
     BaseEstimator,
-    auto_wrap_output_keys=None,  # set_output would wrap `transform` and undo its available_if
+    auto_wrap_output_keys=None,  # It would undo the available_if of `transform`, which wraps, too.
 ):
     """Base class of crowd classifiers: ``fit(X, annotations)``, then predict true classes.
 
@@ -362,12 +367,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         check_is_fitted(self, "module_")
         yield from prediction.observed_log_proba(self, X, table, annotators)
 
-    @available_if(prediction.has_embedding)  # type: ignore[untyped-decorator]
-    def transform(self, X: Any) -> FloatArray:
-        """Embed instances: the backbone's last hidden layer, shape (n_samples, n_embedding)."""
-        check_is_fitted(self, "module_")
-        return prediction.apply(self, self.module_.classifier.embed, X).cpu().numpy()
-
+    transform = prediction.transform
+    _n_features_out = property(prediction.embedding_width)
     score = scoring.score
 
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:

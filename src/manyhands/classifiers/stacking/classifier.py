@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -215,7 +216,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         LostClassWarning
             If a class with annotations is predicted for no training instance.
         """
-        with all_or_nothing(self):
+        # The views hand on arrays, whatever containers the user has set_config hand out.
+        with all_or_nothing(self), config_context(transform_output="default"):
             self._check_parameters()
             table = read_target(X, y, type(self).__name__)
             warn_of_telling_columns(X, table)

@@ -129,6 +129,11 @@ class LeftOneOut:
         return [Option(*option) for option in self.model.fit_predict_loo(self.X, T)]
 
 
+def _as_array(Z: Any) -> Any:
+    """What a view shows; a frame, which ``set_output`` may ask for, as an array."""
+    return Z.to_numpy() if hasattr(Z, "columns") else Z
+
+
 def _prepared(member: Any, X: Any) -> Any:
     if hasattr(member, "prepare"):
         member.prepare(X)
@@ -260,14 +265,14 @@ class Member:
 
     def see(self, X: Any) -> Any:
         """Features as the member sees them."""
-        return X if self.view is None else self.view.transform(X)
+        return X if self.view is None else _as_array(self.view.transform(X))
 
     def fitted_on(self, X: Any, folds: IntArray) -> Folded | LeftOneOut:
         """Fit the view to rows X, and prepare for fits to what it shows."""
         if self.streamed:
             Z: Any = Streamed(X, self.view.fit(X))
         else:
-            Z = X if self.view is None else self.view.fit_transform(X)
+            Z = X if self.view is None else _as_array(self.view.fit_transform(X))
         if hasattr(self.estimator, "fit_predict_loo"):
             return LeftOneOut(self.estimator, Z)
         return Folded(self.estimator, Z, folds)

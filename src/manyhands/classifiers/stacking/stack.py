@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from scipy.special import log_softmax, softmax
+from sklearn import config_context
 
 from manyhands.classifiers.stacking.members import compacted
 from manyhands.linear.calibration import calibrate, combine
@@ -144,7 +145,8 @@ class FittedStack:
         proba = np.zeros((X.shape[0], self.n_classes))
         for start in range(0, len(proba), BATCH):
             rows = slice(start, start + BATCH)
-            proba[rows, self.seen] = self._batch(X[rows])
+            with config_context(transform_output="default"):
+                proba[rows, self.seen] = self._batch(X[rows])
         return proba
 
     def _batch(self, X: Any) -> FloatArray:
