@@ -10,12 +10,8 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamedFeatures
 from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -41,7 +37,7 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaseCrowdClassifier(  # type: ignore[call-arg]
-    ClassNamePrefixFeaturesOutMixin,
+    NamedFeatures,
     ClassifierMixin,
     TransformerMixin,
     BaseEstimator,
