@@ -373,7 +373,10 @@ def test_a_written_frame_is_read_back(tmp_path, suffix, labels):
     path = tmp_path / f"a.{suffix}"
     frame = table.to_frame()
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    assert read_annotations(path, weight="weight", passes="pass").equals(table)
+    for options in ({}, {"passes": "pass"}):
+        assert read_annotations(path, weight="weight", **options).equals(table)
+    frame["pass"] = "yes"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
     with pytest.warns(UserWarning, match="4 of 5 rows have no label"):
         read_annotations(path)
 

@@ -1,19 +1,25 @@
-"""Readers of annotations, exports, features and gold labels, and atomic writing of files."""
+"""Readers of annotations, exports, features and gold labels; writers of labels and annotations."""
 
 from manyhands.io.annotations import read_aligned, read_annotations, read_export
-from manyhands.io.exports.reading import Export
+from manyhands.io.consensus_labels import Consensus, consensus
+from manyhands.io.exports.records import Export
 from manyhands.io.features import FeatureFile, read_features
 from manyhands.io.files import write_atomically
 from manyhands.io.gold import GoldFile, read_gold
+from manyhands.io.writers import write_annotations, write_labels
 
 __all__ = [
+    "Consensus",
     "Export",
     "FeatureFile",
     "GoldFile",
+    "consensus",
     "read_aligned",
     "read_annotations",
     "read_export",
     "read_features",
     "read_gold",
+    "write_annotations",
     "write_atomically",
+    "write_labels",
 ]

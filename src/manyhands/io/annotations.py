@@ -14,11 +14,11 @@ from manyhands.annotations.encoding import make_vocabulary
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import preview
 from manyhands.io.exports.documents import open_documents
-from manyhands.io.exports.formats import matching
+from manyhands.io.exports.formats import SIMPLE, matching
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import Multilabel, Repeats
-from manyhands.io.exports.reading import Choices, Export, read_documents, report_losses
-from manyhands.io.exports.records import Asked
+from manyhands.io.exports.reading import Choices, read_documents, report_losses
+from manyhands.io.exports.records import Asked, Export
 from manyhands.io.features import FeatureFile, read_features
 from manyhands.io.files import SEPARATORS, PathLike, suffix_of
 from manyhands.io.tables import over_tasks, read_table
@@ -87,7 +87,8 @@ def read_annotations(
     Returns
     -------
     AnnotationTable
-        Includes the values of a column ``source``, if all of them are known to `AnnotationTable`.
+        Includes the values of the columns ``source`` and ``pass``, if all of them are known to
+        `AnnotationTable`.
         What an export skipped or declined is in ``passes``; a warning says what was left out.
 
     Raises
@@ -168,6 +169,14 @@ def read_with_account(
     if tasks is not None:
         table = over_tasks(table, make_vocabulary(tasks, "tasks"))
     return table, export
+
+
+def read_items(path: PathLike | Sequence[PathLike], **options: Any) -> Export | None:
+    """Read a long table as an export, for the items' own data in it; None for a matrix."""
+    if isinstance(path, str | os.PathLike) and suffix_of(_one(path)) == ".npy":
+        return None
+    own = {name: value for name, value in options.items() if name in _OWN}
+    return read_export(path, **own | {"format": "long"})
 
 
 def read_export(
@@ -292,6 +301,17 @@ def _is_plain(
         return True  # The reader of tables explains what is wrong with them.
     forms = matching(document)
     return not forms or forms[0].name == "long" or _is_named(options.get("task", ""), document)
+
+
+def is_export(path: PathLike) -> bool:
+    """Whether a file or folder is certainly an export of some tool, rather than a table."""
+    if suffix_of(_one(path)) in (".npy", ".npz", ".parquet", ".pq") and not _one(path).is_dir():
+        return False
+    try:
+        forms = [form for d in open_documents(path, most=_HEAD) for form in matching(d)[:1]]
+    except AnnotationError:
+        return False
+    return any(form.sure and form.name not in SIMPLE for form in forms)
 
 
 def _is_named(task: str, document: Document) -> bool:

@@ -127,12 +127,14 @@ def is_formula(text: str) -> bool:
     return content != content.strip()
 
 
-def _released(cells: Any) -> Any:
+def released(cell: str) -> str:
     """Remove the apostrophe that `csv_text` puts before a formula."""
+    return cell[1:] if cell.startswith("'") and is_formula(cell) else cell
+
+
+def _released(cells: Any) -> Any:
     marked = cells.str.startswith("'", na=False)
-    if not marked.any():
-        return cells
-    return cells.where(~marked, cells[marked].map(lambda v: v[1:] if is_formula(v) else v))
+    return cells.where(~marked, cells[marked].map(released)) if marked.any() else cells
 
 
 def csv_text(

@@ -14,11 +14,7 @@ from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.passes import check_no_class, pass_kinds
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import (
-    find_column,
-    preview,
-    with_types,
-)
+from manyhands.io.columns import Frame, find_column, preview, with_types
 from manyhands.io.features import read_array
 from manyhands.io.files import PathLike, existing_file, naming, suffix_of
 from manyhands.io.frames import read_frame
@@ -69,8 +65,8 @@ def read_table(
             names["weight"] = weight
         if group is not None:
             names["group"] = group
-        if passes is not None:
-            names["passes"] = passes
+        if passes is not None or _marks_passes(frame):
+            names["passes"] = passes or "pass"
         if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
             names["source"] = "source"
         frame = with_passes(frame, names, marks)
@@ -82,6 +78,14 @@ def read_table(
         if code_names is not None:
             table = replace(table, classes=code_names)
         return table if tasks is None else over_tasks(table, make_vocabulary(tasks, "tasks"))
+
+
+def _marks_passes(frame: Frame) -> bool:
+    """Whether a column "pass" holds what `AnnotationTable.to_frame` writes there."""
+    if "pass" not in frame.columns:
+        return False
+    values = frame["pass"].to_numpy()
+    return set(values[~missing_mask(values)].tolist()) <= set(PASSES)
 
 
 def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> AnnotationTable:

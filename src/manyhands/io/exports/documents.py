@@ -13,7 +13,7 @@ from typing import Any
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.exports.parsing import LARGEST_DOCUMENT, MIB, Document, as_table, parse
-from manyhands.io.files import PathLike, existing_file
+from manyhands.io.files import PathLike, existing_file, naming
 
 LARGEST_RATIO = 200
 """A member of an archive may expand so many times, if it is larger than `HARMLESS`."""
@@ -22,7 +22,7 @@ HARMLESS = 4 * MIB
 
 MOST_FILES = 100_000
 
-DATA = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".zip", ".xlsx", ".parquet"})
+DATA = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".zip", ".xlsx", ".parquet", ".pq"})
 """Of a folder or archive, files called so must be readable; others are left out and named."""
 
 
@@ -50,6 +50,8 @@ def open_documents(path: PathLike, most: int | None = None) -> list[Document]:
         start = file.read(4)
     if start == b"PK\x03\x04":
         return _archive(path)
+    if start == b"PAR1":
+        return [_parquet(path, most)]
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else open
     document = Document(str(path), PurePosixPath(path.name), beside=path.parent, most=most)
     try:
@@ -174,6 +176,23 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Do
         if _is_data(name) and content:
             raise
         return Document(document.name, name, archived=True)
+    return document
+
+
+def _parquet(path: Path, most: int | None) -> Document:
+    """Read the rows of a Parquet file as records."""
+    try:
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise_missing_extra("Reading a parquet file", "io", error)
+    document = Document(str(path), PurePosixPath(path.name), "records", beside=path.parent)
+    with naming(path), pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=most or 65_536):
+            for row in batch.to_pylist():
+                document.records.append((f"row {len(document.records) + 1:,}", row))
+            if most is not None:
+                document.complete = len(document.records) == file.metadata.num_rows
+                break
     return document
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.exports import json_tools, label_studio, layouts, platforms
+from manyhands.io.exports import folders, json_tools, label_studio, layouts, platforms
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered
 
@@ -66,15 +66,15 @@ FORMATS = (
         "ground-truth",
         "SageMaker Ground Truth, worker responses",
         JSON,
-        json_tools.is_ground_truth,
-        json_tools.read_ground_truth,
+        folders.is_ground_truth,
+        folders.read_ground_truth,
     ),
     Format(
         "ground-truth-manifest",
         "SageMaker Ground Truth, output manifest",
         JSON,
-        json_tools.is_manifest,
-        json_tools.read_manifest,
+        folders.is_manifest,
+        folders.read_manifest,
     ),
     Format("lewidi", "LeWiDi", JSON, layouts.is_lewidi, layouts.read_lewidi),
     Format("peerannot", "peerannot", JSON, layouts.is_peerannot, layouts.read_peerannot),

@@ -1,12 +1,11 @@
-"""Tools that export JSON: Prodigy, doccano, Argilla, Labelbox and SageMaker Ground Truth.
+"""Tools that export JSON: Prodigy, doccano, Argilla and Labelbox.
 
 Structures: prodi.gy/docs/api-interfaces; doccano ``data_export`` (MIT); argilla 2 ``records/_io``
-(Apache-2.0); docs.labelbox.com/reference/export-quick-reference; SageMaker's ``sms-data-output``.
+(Apache-2.0); docs.labelbox.com/reference/export-quick-reference.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -189,6 +188,12 @@ def read_old_doccano(document: Document, into: Gathered, asked: Asked) -> None:
 # -- Argilla --------------------------------------------------------------------------------------
 
 
+NO_STATUS = (
+    "this form of the export does not hold the status of responses: drafts and discarded ones "
+    "count as answers. Export records.to_list(flatten=True) to tell them apart"
+)
+
+
 def is_argilla(document: Document) -> bool:
     """JSON array with "responses" and "_server_id", or a key ending in ".responses.users"."""
     first = document.first
@@ -207,11 +212,6 @@ def read_argilla(document: Document, into: Gathered, asked: Asked) -> None:
         else:
             _read_flat_argilla(record, task, at, document, into)
 
-    if "responses" in document.first:
-        into.note(
-            "this form of the export does not hold the status of responses: drafts and discarded "
-            "ones count as answers. Export records.to_list(flatten=True) to tell them apart"
-        )
     each(document, read)
 
 
@@ -224,8 +224,11 @@ def _read_nested_argilla(
     for question, responses in mapping(record["responses"], "responses", at).items():
         for response in members(responses, question, at):
             response = mapping(response, question, at)
-            value = response.get("value")
-            into.answer(task, response.get("user_id"), question, _argilla_labels(value), at)
+            user, value = response.get("user_id"), response.get("value")
+            if "status" not in response:
+                into.note(NO_STATUS)
+            state = response.get("status", "submitted")
+            _argilla_response(task, user, question, value, state, at, into)
 
 
 def _read_flat_argilla(
@@ -244,12 +247,18 @@ def _read_flat_argilla(
         if not len(users) == len(values) == len(states):
             raise Malformed(f"the responses to {question!r} differ in number from their users", at)
         for user, value, state in zip(users, values, states, strict=True):
-            if state == "discarded":
-                into.answer(task, user, question, (), at, passed=ABSTAIN)
-            elif state == "submitted":
-                into.answer(task, user, question, _argilla_labels(value), at)
-            else:
-                into.lose("the response is a draft", at)
+            _argilla_response(task, user, question, value, state, at, into)
+
+
+def _argilla_response(
+    task: Any, user: Any, question: str, value: Any, state: Any, at: str, into: Gathered
+) -> None:
+    if state == "discarded":
+        into.answer(task, user, question, (), at, passed=ABSTAIN)
+    elif state == "submitted":
+        into.answer(task, user, question, _argilla_labels(value), at)
+    else:
+        into.lose("the response is a draft", at)
 
 
 def _argilla_labels(value: Any) -> list[Any]:
@@ -321,80 +330,3 @@ def _read_labelbox(
             into.gold.append(Gold(task, question, tuple(map(plain, values)), at))
         elif "text_answer" not in entry:
             into.answer(task, worker, question, values, at, **more)
-
-
-# -- SageMaker Ground Truth -----------------------------------------------------------------------
-
-
-def is_ground_truth(document: Document) -> bool:
-    """JSON with "answers" that have "workerId", or a manifest with "annotationsFromAllWorkers"."""
-    answers = listed(document.first.get("answers"))
-    if answers and isinstance(answers[0], dict) and "workerId" in answers[0]:
-        return True
-    return any(
-        isinstance(value, dict) and "annotationsFromAllWorkers" in value
-        for value in document.first.values()
-    )
-
-
-def is_manifest(document: Document) -> bool:
-    """JSON Lines with a key ending in "-metadata" whose value has "job-name"."""
-    return any(
-        key.endswith("-metadata") and isinstance(value, dict) and "job-name" in value
-        for key, value in document.first.items()
-    )
-
-
-def read_manifest(document: Document, into: Gathered, asked: Asked) -> None:
-    """Refuse an output manifest, which holds merged labels only."""
-    raise AnnotationError(
-        f"{document.name} is an output manifest, whose labels are merged already and name no "
-        "workers; give the folder annotations/worker-response/iteration-1 of the same job"
-    )
-
-
-def read_ground_truth(document: Document, into: Gathered, asked: Asked) -> None:
-    """Read workers' answers; without a source, the folder of the file is the task."""
-
-    def read(record: dict[str, Any], at: str) -> None:
-        if "answers" in record:
-            task: Any = document.path.parent.name or document.stem
-            for position, answer in enumerate(listed(record["answers"]), start=1):
-                where = f"{at}, answer {position}"
-                _read_worker(mapping(answer, "answer", where), task, where, into)
-            return
-        task = record.get("source-ref", record.get("source"))
-        into.item(task, {"source": task}, document.name)
-        for value in record.values():
-            if isinstance(value, dict) and "annotationsFromAllWorkers" in value:
-                for position, made in enumerate(listed(value["annotationsFromAllWorkers"]), 1):
-                    where = f"{at}, answer {position}"
-                    made = mapping(made, "answer", where)
-                    content = mapping(made.get("annotationData"), "annotationData", where)
-                    made = {
-                        "workerId": made.get("workerId"),
-                        "answerContent": content.get("content"),
-                    }
-                    _read_worker(made, task, where, into)
-
-    each(document, read)
-
-
-def _read_worker(answer: dict[str, Any], task: Any, at: str, into: Gathered) -> None:
-    content = answer.get("answerContent")
-    if isinstance(content, str):
-        try:
-            content = json.loads(content)
-        except ValueError:
-            raise Malformed("the answer's content is no JSON", at) from None
-    ended, seconds = moment(answer.get("submissionTime")), number(answer.get("timeSpentInSeconds"))
-    for element, value in mapping(content, "answerContent", at).items():
-        if isinstance(value, dict):
-            labels = value.get("labels", value.get("label"))
-            if labels is None:
-                labels = [name for name, chosen in value.items() if chosen is True]
-        else:
-            labels = value
-        into.answer(
-            task, answer.get("workerId"), element, listed(labels), at, ended=ended, seconds=seconds
-        )

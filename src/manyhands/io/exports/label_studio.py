@@ -121,6 +121,9 @@ def _read_annotation(task: Any, made: dict[str, Any], at: str, into: Gathered) -
     found = dict(_answers(made.get("result"), at))
     if not found:
         into.answer(task, worker, None, (), at)
+    for entry in listed(made.get("result")):
+        control = {name: str(entry[name]) for name in ("type", "to_name") if name in entry}
+        into.controls.setdefault(str(entry.get("from_name")), control)
     for question, labels in found.items():
         into.answer(task, worker, question, labels, at, **more)
         if made.get("ground_truth"):

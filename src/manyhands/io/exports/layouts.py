@@ -10,9 +10,11 @@ import json
 import re
 from typing import Any
 
+from manyhands.annotations import PASSES
 from manyhands.annotations.ids import is_id_name
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
+from manyhands.io.csv_files import released
 from manyhands.io.exports.json_tools import each
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered, Malformed, listed, mapping, plain
@@ -211,8 +213,11 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     label = label or find_name(names, "label", "label")
     into.candidates = [name for name in names if name not in (task, worker)]
     shown = [n for n in into.candidates if n in asked.fields or (n.lower() in SHOWN and n != label)]
-    rows: Any = document.dicts() if document.kind == "table" else document.records
-    document.records = list(rows)
+    if document.kind == "table":
+        document.records = [
+            (at, {name: released(cell) for name, cell in row.items()})
+            for at, row in document.dicts()
+        ]
     if not {task, worker, label} <= set(names):
         document.records = []
 
@@ -220,7 +225,10 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
         if plain(row.get(worker)) is None:
             raise Malformed(f"the column {worker!r} is empty", at)
         into.item(row.get(task), {n: row.get(n) for n in shown}, document.name)
-        into.answer(row.get(task), row[worker], label, listed(row.get(label)), at)
+        labels, passed = listed(row.get(label)), plain(row.get("pass"))
+        if passed not in PASSES or any(plain(value) is not None for value in labels):
+            passed = None
+        into.answer(row.get(task), row[worker], label, labels, at, passed=passed)
 
     each(document, read)
 

@@ -172,7 +172,7 @@ def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
             "export JSON Lines or CSV, which are read line by line, or export it in parts"
         )
     try:
-        value = json.loads(content, object_pairs_hook=_distinct)
+        value = _loads(content)
     except json.JSONDecodeError as error:
         raise AnnotationError(
             f"{document.name}: line {error.lineno:,}, column {error.colno:,}: this is not JSON "
@@ -191,11 +191,16 @@ def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
 def _parse_line(document: Document, number: int, line: str) -> None:
     at = f"line {number:,}"
     try:
-        document.records.append((at, json.loads(line, object_pairs_hook=_distinct)))
+        document.records.append((at, _loads(line)))
     except json.JSONDecodeError as error:
         document.broken.append((at, f"this is not JSON ({error.msg}, column {error.colno:,})"))
     except (ValueError, RecursionError) as error:
         document.broken.append((at, _why(error)))
+
+
+def _loads(text: str) -> Any:
+    """Parse JSON; NaN and Infinity, which are no JSON, are nothing."""
+    return json.loads(text, object_pairs_hook=_distinct, parse_constant=lambda name: None)
 
 
 def _why(error: Exception) -> str:

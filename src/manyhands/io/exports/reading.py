@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,88 +34,23 @@ from manyhands.io.exports.policy import (
     single,
     yes_no,
 )
-from manyhands.io.exports.records import UNREADABLE, Answer, Asked, Gathered, Gold, LeftOut
+from manyhands.io.exports.records import (
+    UNREADABLE,
+    Answer,
+    Asked,
+    Export,
+    Gathered,
+    Gold,
+    Items,
+    LeftOut,
+    Origin,
+)
 from manyhands.io.files import PathLike
 from manyhands.io.gold import GoldFile
 from manyhands.io.label_values import check_codes, written_marks
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 _LOG = logging.getLogger("manyhands")
-
-
-@dataclass(frozen=True)
-class Items:
-    """The items' own data.
-
-    Attributes
-    ----------
-    ids : array of shape (n,)
-        Instances of the table come first, in its order; others have no annotations.
-    columns : dict {name: list of length n}
-        None where an item has no such field. Names lose the platform's prefix ("data.",
-        "Input.") if they stay distinct.
-    """
-
-    ids: AnyArray
-    columns: dict[str, list[Any]]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True, eq=False)
-class Export:
-    """What an export holds; see `read_export`.
-
-    Attributes
-    ----------
-    annotations : AnnotationTable
-    gold : GoldFile
-        Known labels by task; empty if there are none.
-    items : Items
-    left_out : tuple of LeftOut
-        What is not in ``annotations``, by reason, with positions.
-    notes : tuple of str
-        What else a reader should know: abstentions, skips and rejected work among the annotations.
-    seconds, ended : arrays of shape (n_annotations,)
-        How long each annotation took, and when it was given (seconds since 1970); NaN: unknown.
-    format, question : str
-    alternatives : tuple of str
-        Other formats whose rule matches, too.
-    annotator_names : dict
-        Original name of each annotator, if they were anonymised.
-    tables : dict {label: AnnotationTable}
-        With ``multilabel="split"``, one table of "no" and "yes" per label.
-    """
-
-    table: AnnotationTable | None
-    gold: GoldFile
-    items: Items
-    left_out: tuple[LeftOut, ...]
-    notes: tuple[str, ...]
-    seconds: FloatArray
-    ended: FloatArray
-    format: str
-    question: str
-    alternatives: tuple[str, ...] = ()
-    annotator_names: dict[str, str] = field(default_factory=dict)
-    tables: dict[str, AnnotationTable] = field(default_factory=dict)
-
-    @property
-    def annotations(self) -> AnnotationTable:
-        """The table.
-
-        Raises
-        ------
-        AnnotationError
-            If answers were split into one table per label.
-        """
-        if self.table is None:
-            raise AnnotationError(
-                "multilabel='split' makes one table per label; take one of .tables "
-                f"({preview(list(self.tables))})"
-            )
-        return self.table
 
 
 @dataclass(frozen=True)
@@ -248,6 +183,7 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
         tuple(form.name for form in found.alternatives),
         names,
         tables,
+        Origin(gathered.controls.get(question, {}), choices.multilabel == "join"),
     )
 
 
@@ -366,7 +302,7 @@ def _items(items: dict[Any, dict[str, Any]], instances: AnyArray) -> Items:
         for name, part in zip(names, brief, strict=True)
     }
     columns = {shown[n]: [items.get(key, {}).get(n) for key in keys] for n in names}
-    return Items(_as_kind(keys, instances), columns)
+    return Items(_as_kind(keys, instances), columns, {shown[n]: n for n in names})
 
 
 def report_losses(export: Export, path: Any) -> None:

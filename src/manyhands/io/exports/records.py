@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import preview
+from manyhands.io.gold import GoldFile
+from manyhands.typing import AnyArray, FloatArray
 
 ABSTAIN, SKIP = "abstain", "skip"
 
@@ -86,6 +90,103 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What writing labels back needs to know of the tool's own file.
+
+    Attributes
+    ----------
+    control : dict
+        Label Studio's "type" and "to_name" of the question, if the file says.
+    joined : bool
+        Whether a class may be a set of labels, such as "a + b" (``multilabel="join"``).
+    """
+
+    control: dict[str, str] = field(default_factory=dict)
+    joined: bool = False
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items' own data.
+
+    Attributes
+    ----------
+    ids : array of shape (n,)
+        Instances of the table come first, in its order; others have no annotations.
+    columns : dict {name: list of length n}
+        None where an item has no such field. Names lose the platform's prefix ("data.",
+        "Input.") if they stay distinct.
+    sources : dict {name: str}
+        Name of each column in the platform's file.
+    """
+
+    ids: AnyArray
+    columns: dict[str, list[Any]]
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class Export:
+    """What an export holds; see `read_export`.
+
+    Attributes
+    ----------
+    annotations : AnnotationTable
+    gold : GoldFile
+        Known labels by task; empty if there are none.
+    items : Items
+    left_out : tuple of LeftOut
+        What is not in ``annotations``, by reason, with positions.
+    notes : tuple of str
+        What else a reader should know: abstentions, skips and rejected work among the annotations.
+    seconds, ended : arrays of shape (n_annotations,)
+        How long each annotation took, and when it was given (seconds since 1970); NaN: unknown.
+    format, question : str
+    alternatives : tuple of str
+        Other formats whose rule matches, too.
+    annotator_names : dict
+        Original name of each annotator, if they were anonymised.
+    tables : dict {label: AnnotationTable}
+        With ``multilabel="split"``, one table of "no" and "yes" per label.
+    origin : Origin
+        What writing labels back needs to know.
+    """
+
+    table: AnnotationTable | None
+    gold: GoldFile
+    items: Items
+    left_out: tuple[LeftOut, ...]
+    notes: tuple[str, ...]
+    seconds: FloatArray
+    ended: FloatArray
+    format: str
+    question: str
+    alternatives: tuple[str, ...] = ()
+    annotator_names: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, AnnotationTable] = field(default_factory=dict)
+    origin: Origin = field(default_factory=lambda: Origin())
+
+    @property
+    def annotations(self) -> AnnotationTable:
+        """The table.
+
+        Raises
+        ------
+        AnnotationError
+            If answers were split into one table per label.
+        """
+        if self.table is None:
+            raise AnnotationError(
+                "multilabel='split' makes one table per label; take one of .tables "
+                f"({preview(list(self.tables))})"
+            )
+        return self.table
+
+
+@dataclass(frozen=True)
 class Asked:
     """What the caller chose, for readers that need to know; see `manyhands.io.read_export`."""
 
@@ -103,7 +204,8 @@ class Gathered:
     """Everything that was read, before a question is chosen.
 
     `items` maps tasks to their own data; `candidates` are columns that may hold the answers,
-    and `default_question` is the one that a file calls its own among several.
+    and `default_question` is the one that a file calls its own among several. `controls` says of a
+    question of Label Studio what its "type" and "to_name" are.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -113,6 +215,7 @@ class Gathered:
     lost: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     candidates: list[str] = field(default_factory=list)
+    controls: dict[str, dict[str, str]] = field(default_factory=dict)
     keep_first: bool = False
     default_question: str | None = None
     _origin: dict[Any, str] = field(default_factory=dict)
@@ -186,7 +289,7 @@ def plain(value: Any) -> Any:
         return int(value) if value.is_integer() else repr(value)
     if isinstance(value, str):
         return value.strip() or None
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
 def listed(value: Any) -> Sequence[Any]:

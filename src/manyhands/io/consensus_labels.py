@@ -1,0 +1,178 @@
+"""The consensus label of every instance: how sure it is, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import encode, missing_mask
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+
+ACTIONS: Final = ("accept", "collect more", "review")
+"""What to do about a label; see `consensus`."""
+
+ACCEPT: Final = 0.95
+"""Probability from which a label is accepted."""
+
+ENOUGH: Final = 5
+"""Number of annotations after which one more seldom settles a doubt."""
+
+FEWEST: Final = 2
+"""A single annotation is never accepted: methods cannot doubt what nobody contradicts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Consensus:
+    """Labels of all instances of a table; every array has shape (n_instances,).
+
+    Attributes
+    ----------
+    tasks, classes : arrays
+        Ids of the instances; class values.
+    codes : integer array
+        Class codes; -1 where the label was left open.
+    posterior : array of shape (n_instances, n_classes)
+    n_annotations : integer array
+    agreement : array
+        Share of the instance's annotations that name its label; NaN without label or annotation.
+    actions : array of str
+        Of `ACTIONS`.
+    """
+
+    tasks: AnyArray
+    classes: AnyArray
+    codes: IntArray
+    posterior: FloatArray
+    n_annotations: IntArray
+    agreement: FloatArray
+    actions: AnyArray
+
+    @property
+    def labels(self) -> list[Any]:
+        """Class values; None where the label was left open."""
+        values = [*self.classes.tolist(), None]
+        return [values[code] for code in self.codes]
+
+    @property
+    def probability(self) -> FloatArray:
+        """Probability of the label, or the largest one where it was left open."""
+        return _probability(self.posterior, self.codes)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Columns of a table: label, certainty and action, and the probability of every class."""
+        agreement = [None if np.isnan(share) else share for share in self.agreement.tolist()]
+        shares = zip(self.classes.tolist(), self.posterior.T.tolist(), strict=True)
+        return {
+            "task": self.tasks.tolist(),
+            "label": self.labels,
+            "probability": self.probability.tolist(),
+            "n_annotations": self.n_annotations.tolist(),
+            "agreement": agreement,
+            "action": self.actions.tolist(),
+        } | {f"p({name})": values for name, values in shares}
+
+    def count_actions(self) -> dict[str, int]:
+        """Count the instances of every action."""
+        return {action: int((self.actions == action).sum()) for action in ACTIONS}
+
+
+def consensus(
+    table: AnnotationTable,
+    posterior: Any,
+    labels: Any = None,
+    *,
+    known: Any = None,
+    accept: float = ACCEPT,
+    enough: int = ENOUGH,
+) -> Consensus:
+    """Join inferred labels with the annotations behind them, and recommend an action for each.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    posterior : array-like of shape (n_instances, n_classes)
+        Class probabilities, as in an aggregator's ``posterior_``.
+    labels : array-like of shape (n_instances,), optional
+        Class values, None where a label was left open; default: the most probable class.
+    known : boolean array of shape (n_instances,), optional
+        Instances whose label is known, such as gold questions; they are accepted.
+    accept : float in (0, 1], default=0.95
+    enough : int, default=5
+
+    Returns
+    -------
+    Consensus
+
+    Raises
+    ------
+    AnnotationError
+        If an argument does not fit the table.
+
+    Notes
+    -----
+    The recommended action is
+
+    - "accept": the label is known, or has a probability of at least ``accept`` and at least two
+      annotations (no method doubts a label that rests on one);
+    - "review": otherwise, if the instance has at least ``enough`` annotations, or if at least two
+      annotators abstained, and at least as many as annotated it. One more annotation will hardly
+      settle it, so a person who knows the subject should decide;
+    - "collect more": all others.
+
+    A probability is as honest as its method: check a sample of the accepted labels, too.
+
+    Examples
+    --------
+    >>> table = AnnotationTable.from_matrix(np.array([[0, 0, 0], [0, 1, -1]]))
+    >>> found = consensus(table, [[0.99, 0.01], [0.6, 0.4]])
+    >>> found.agreement.tolist(), found.actions.tolist()
+    ([1.0, 0.5], ['accept', 'collect more'])
+    """
+    posterior = np.asarray(posterior, dtype=np.float64)
+    if posterior.shape != (table.n_instances, table.n_classes):
+        raise AnnotationError(
+            f"posterior has shape {posterior.shape}; it must have one row per instance and one "
+            f"column per class of the table, {(table.n_instances, table.n_classes)}"
+        )
+    codes = posterior.argmax(axis=1) if labels is None else _codes(labels, table)
+    observed = table.observed
+    n = observed.annotations_per_instance()
+    same = codes[observed.instance] == observed.label
+    named = np.bincount(observed.instance[same], minlength=table.n_instances)
+    share = np.divide(named, n, out=np.full(len(n), np.nan), where=(n > 0) & (codes >= 0))
+    sure = (codes >= 0) & (_probability(posterior, codes) >= accept) & (n >= FEWEST)
+    if known is not None:
+        sure |= np.asarray(known, dtype=bool)
+    declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
+    open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
+    actions = np.where(sure, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
+    return Consensus(table.instances, table.classes, codes, posterior, n, share, actions)
+
+
+def _probability(posterior: FloatArray, codes: IntArray) -> FloatArray:
+    chosen = posterior[np.arange(len(codes)), codes]
+    found: FloatArray = np.where(codes >= 0, chosen, posterior.max(axis=1, initial=0.0))
+    return found
+
+
+def _codes(labels: Any, table: AnnotationTable) -> IntArray:
+    values = np.asarray(labels, dtype=object)
+    if values.shape != (table.n_instances,):
+        raise AnnotationError(
+            f"labels has shape {values.shape}; it must have one value per instance of the table, "
+            f"({table.n_instances},), None where a label is left open"
+        )
+    given = ~missing_mask(values)
+    codes = np.full(len(values), MISSING, dtype=np.int64)
+    if given.any():
+        codes[given], _ = encode(
+            np.array(values[given].tolist()),
+            table.classes,
+            argument="labels",
+            vocabulary_name="classes",
+        )
+    return codes

@@ -1,0 +1,255 @@
+"""Labels and annotations, written as tables, for labelling tools, or as a Hugging Face data set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from manyhands.annotations import PASSES, SOURCES, AnnotationTable
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
+from manyhands.io.exports.records import Export
+from manyhands.io.files import PathLike, write_atomically
+from manyhands.io.frames import check_table_path, write_table
+from manyhands.io.tool_records import ANNOTATIONS, LABELS, ItemFields, Record, by_task
+
+SUFFIXES: Final = {"label-studio": ".json", "prodigy": ".jsonl", "argilla": ".json", "datasets": ""}
+"""Formats of tools, and how the names of their files end; ``datasets`` is a folder."""
+
+TARGETS: Final = ("table", *SUFFIXES)
+
+
+def write_labels(
+    path: PathLike,
+    table: AnnotationTable,
+    posterior: Any,
+    *,
+    labels: Any = None,
+    to: str = "table",
+    export: Export | None = None,
+    known: Any = None,
+    accept: float = ACCEPT,
+    enough: int = ENOUGH,
+    method: str = "manyhands",
+    keep_formulas: bool = False,
+) -> Path:
+    """Write the label of every instance, how sure it is, and what to do about it.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file whose suffix fits the format, or (``to="datasets"``) a folder.
+    table : AnnotationTable
+    posterior, labels, known, accept, enough
+        As in `manyhands.io.consensus`, whose actions are written.
+    to : str
+        "table": .csv, .tsv, .parquet, .json or .jsonl, by the suffix of the path.
+        "label-studio": tasks with predictions, to import (.json).
+        "prodigy": tasks of the choice interface, the least certain first (.jsonl).
+        "argilla": records with suggestions, for ``Record.from_dict`` (.json).
+        "datasets": a folder that ``datasets.load_dataset`` reads.
+    export : Export, optional
+        What `read_export` returned: the items' own data, and the names of the tool's fields.
+        Without it, an item has its id only.
+    method : str
+        Name of what made the labels, such as "DawidSkene".
+    keep_formulas : bool
+        As in `manyhands.io.frames.write_table`.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    AnnotationError
+        If the format or the suffix is unknown, or an argument does not fit the table.
+    WriteError
+        If the path cannot be written.
+    MissingExtraError
+        If the format is Parquet and the extra 'io' is not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from manyhands import MajorityVote
+    >>> table = AnnotationTable.from_matrix(np.array([[0, 0, 0], [0, 1, -1]]))
+    >>> path = Path(tempfile.mkdtemp(), "labels.csv")
+    >>> print(write_labels(path, table, MajorityVote().fit(table).posterior_).read_text())
+    task,label,probability,n_annotations,agreement,action,p(0),p(1)
+    0,0,1.000000,3,1.000000,accept,1.000000,0.000000
+    1,0,0.500000,2,0.500000,collect more,0.500000,0.500000
+    <BLANKLINE>
+    """
+    check_target(path, to)
+    found = consensus(table, posterior, labels, known=known, accept=accept, enough=enough)
+    options: dict[str, Any] = {"to": to, "export": export, "method": method}
+    return write_consensus(path, found, keep_formulas=keep_formulas, **options)
+
+
+def write_consensus(
+    path: PathLike,
+    found: Consensus,
+    *,
+    to: str = "table",
+    export: Export | None = None,
+    method: str = "manyhands",
+    keep_formulas: bool = False,
+) -> Path:
+    """Write what `manyhands.io.consensus` returned; see `write_labels`."""
+    path = check_target(path, to)
+    if to == "table":
+        return write_table(path, found.columns(), keep_formulas=keep_formulas)
+    items = ItemFields(export, to)
+    if to == "datasets":
+        columns = found.columns()
+        columns |= items.columns(found.tasks.tolist(), columns)
+        return _write_dataset(path, columns, f"Labels of {len(found.tasks):,} instances ({method})")
+    make = LABELS[to]
+    rows = range(len(found.tasks))
+    if to == "prodigy":
+        rows = np.argsort(found.probability, kind="stable").tolist()
+    return _write_records(path, (make(found, i, items, method) for i in rows))
+
+
+def check_target(path: PathLike, to: str) -> Path:
+    """Check, before any work, that a format is known and the name of a file fits it.
+
+    Raises
+    ------
+    AnnotationError
+        If not.
+    WriteError
+        If a file is needed and the path is a folder.
+    """
+    if to not in TARGETS:
+        raise AnnotationError(f"to={to!r} is unknown; use {', '.join(TARGETS)}")
+    path = Path(path)
+    if to == "table":
+        return check_table_path(path)
+    if to == "datasets":
+        if path.suffix or path.is_file():
+            raise AnnotationError(f"to='datasets' writes a folder; {str(path)!r} names a file")
+    elif path.suffix.lower() != SUFFIXES[to]:
+        raise AnnotationError(
+            f"to={to!r} writes a {SUFFIXES[to]} file; {str(path)!r} ends in {path.suffix!r}"
+        )
+    return path
+
+
+# -- annotations ----------------------------------------------------------------------------------
+
+
+def write_annotations(
+    path: PathLike,
+    table: AnnotationTable,
+    *,
+    to: str = "table",
+    export: Export | None = None,
+    keep_formulas: bool = False,
+) -> Path:
+    """Write annotations, one row for each, or as the annotations of a labelling tool.
+
+    Parameters
+    ----------
+    path, to, export, keep_formulas
+        As in `write_labels`.
+    table : AnnotationTable
+        Weights, sources other than "observed" and families are columns of a long table; the
+        formats of tools have no place for them, which is a warning.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    AnnotationError, WriteError, MissingExtraError
+        As in `write_labels`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> table = AnnotationTable.from_matrix(np.array([[0, 1], [1, -1]]))
+    >>> path = write_annotations(Path(tempfile.mkdtemp(), "long.csv"), table)
+    >>> path.read_text().split()
+    ['task,worker,label', '0,0,0', '0,1,1', '1,0,1']
+    """
+    path = check_target(path, to)
+    items = ItemFields(export, to)
+    if to in ("table", "datasets"):
+        columns = _long_columns(table)
+        columns |= items.columns(columns["task"], columns)
+        if to == "table":
+            return write_table(path, columns, keep_formulas=keep_formulas)
+        return _write_dataset(path, columns, f"{table.n_annotations:,} annotations")
+    _warn_of_what_is_lost(table, to)
+    return _write_records(path, ANNOTATIONS[to](table, by_task(table, export), items))
+
+
+def _long_columns(table: AnnotationTable) -> dict[str, list[Any]]:
+    """Columns of a long table; those for weights, sources, families and passes only if used."""
+    passes = np.zeros((0, 3), dtype=int) if table.passes is None else table.passes
+    k = len(passes)
+    instance = np.concatenate([table.instance, passes[:, 0]])
+    annotator = np.concatenate([table.annotator, passes[:, 1]])
+    columns: dict[str, list[Any]] = {
+        "task": table.instances[instance].tolist(),
+        "worker": table.annotators[annotator].tolist(),
+        "label": [*table.classes[table.label].tolist(), *[None] * k],
+    }
+    if k:
+        kinds = [PASSES[kind] for kind in passes[:, 2]]
+        columns["pass"] = [*[None] * table.n_annotations, *kinds]
+    if table.weights is not None:
+        columns["weight"] = [*table.weights.tolist(), *[None] * k]
+    if table.sources is not None and table.sources.any():
+        columns["source"] = [*table.source.tolist(), *[SOURCES[0]] * k]
+    if table.groups is not None:
+        columns["group"] = [str(name) or None for name in table.groups[annotator]]
+    return columns
+
+
+def _warn_of_what_is_lost(table: AnnotationTable, to: str) -> None:
+    lost = {
+        "weights": table.weights is not None,
+        "sources other than 'observed'": table.sources is not None and bool(table.sources.any()),
+        "families of annotators": table.groups is not None,
+        "abstentions (they become skips)": to == "label-studio" and len(table.abstentions) > 0,
+        "skips (they become abstentions)": to == "argilla" and len(table.skips) > 0,
+    }
+    found = ", ".join(name for name, is_lost in lost.items() if is_lost)
+    if found:
+        warn_caller(f"to={to!r} has no place for {found}; a table (.csv, .parquet) has")
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def _write_records(path: Path, records: Iterator[Record]) -> Path:
+    """Write JSON, one record per line."""
+    lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records]
+    if path.suffix.lower() == ".jsonl":
+        return write_atomically(path, "".join(f"{line}\n" for line in lines))
+    return write_atomically(path, "[\n" + ",\n".join(lines) + "\n]\n")
+
+
+_CARD = """---
+configs:
+- config_name: default
+  data_files: data.jsonl
+---
+
+{about}, written by manyhands. Read them with `datasets.load_dataset("<this folder>")`.
+"""
+
+
+def _write_dataset(folder: Path, columns: dict[str, list[Any]], about: str) -> Path:
+    """Write a folder that ``datasets.load_dataset`` reads; the names in it are fixed."""
+    write_table(folder / "data.jsonl", columns)
+    write_atomically(folder / "README.md", _CARD.format(about=about))
+    return folder

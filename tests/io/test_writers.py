@@ -1,0 +1,344 @@
+"""Labels and annotations that are written, and what reading them again gives."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manyhands import AnnotationTable
+from manyhands.exceptions import AnnotationError
+from manyhands.io import (
+    consensus,
+    read_annotations,
+    read_export,
+    write_annotations,
+    write_labels,
+)
+from tests.io.test_exports import argilla, cells, made, studio, write
+
+
+def voted(table, path, **options):
+    """Write the majority's labels, and return the path."""
+    votes = table.vote_counts()
+    return write_labels(path, table, votes / votes.sum(axis=1, keepdims=True).clip(1), **options)
+
+
+def long(*rows):
+    return AnnotationTable.from_frame(pd.DataFrame(rows, columns=["task", "worker", "label"]))
+
+
+def answers(table):
+    """Labels and passes by task and annotator."""
+    passes = np.zeros((0, 3), int) if table.passes is None else table.passes
+    return cells(table) | {
+        (str(table.instances[i]), str(table.annotators[j])): f"pass {kind}" for i, j, kind in passes
+    }
+
+
+# -- the consensus --------------------------------------------------------------------------------
+
+
+def test_agreement_and_actions_by_hand():
+    rows = [
+        [0, 0, 0, 0, 0, 0],  # sure
+        [0, -1, -1, -1, -1, -1],  # sure, but on one annotation
+        [0, 0, 1, 1, 1, 0],  # doubtful, with many annotations
+        [1, 0, -1, -1, -1, -1],  # doubtful, with few
+        [7, 7, 1, -1, -1, -1],  # two abstained, and one annotated
+        [-1, -1, -1, -1, -1, -1],
+    ]
+    table = AnnotationTable.from_matrix(np.array(rows), classes=[0, 1], abstain=7)
+    posterior = [[0.99, 0.01], [1, 0], [0.5, 0.5], [0.2, 0.8], [0.3, 0.7], [0.5, 0.5]]
+    found = consensus(table, posterior, labels=[0, 0, 0, 1, 1, None])
+    wanted = ["accept", "collect more", "review", "collect more", "review", "collect more"]
+    assert found.actions.tolist() == wanted
+    np.testing.assert_array_equal(found.agreement, [1, 1, 0.5, 0.5, 1, np.nan])
+    assert found.labels == [0, 0, 0, 1, 1, None]
+    assert found.probability.tolist() == [0.99, 1, 0.5, 0.8, 0.7, 0.5]
+    assert found.count_actions() == {"accept": 1, "collect more": 3, "review": 2}
+    known = consensus(table, posterior, known=np.arange(6) == 1, accept=0.8, enough=7)
+    wanted = ["accept", "accept", "collect more", "accept", "review", "collect more"]
+    assert known.actions.tolist() == wanted
+
+
+def test_what_does_not_fit_the_table_is_refused():
+    table = AnnotationTable.from_matrix(np.array([[0, 1], [1, 1]]))
+    with pytest.raises(AnnotationError, match=r"shape \(2,\).*\(2, 2\)"):
+        consensus(table, [0, 1])
+    with pytest.raises(AnnotationError, match=r"labels has shape \(1,\)"):
+        consensus(table, np.eye(2), labels=[1])
+    with pytest.raises(AnnotationError, match="labels"):
+        consensus(table, np.eye(2), labels=[5, 1])
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet", ".json", ".jsonl"])
+def test_labels_as_tables(tmp_path, suffix):
+    read = {".parquet": pd.read_parquet, ".json": pd.read_json, ".csv": pd.read_csv}
+    table = long((1, "a", "x"), (1, "b", "x"), (2, "a", "y"))
+    path = voted(table, tmp_path / f"labels{suffix}")
+    if suffix == ".tsv":
+        frame = pd.read_csv(path, sep="\t")
+    elif suffix == ".jsonl":
+        frame = pd.read_json(path, lines=True)
+    else:
+        frame = read[suffix](path)
+    assert frame["label"].tolist() == ["x", "y"]
+    assert frame["action"].tolist() == ["accept", "collect more"]
+    assert frame["agreement"].tolist() == [1, 1]
+    assert frame["n_annotations"].tolist() == [2, 1]
+    assert frame["p(y)"].tolist() == [0, 1]
+
+
+def test_formulas_are_guarded_unless_they_are_kept(tmp_path):
+    table = long(("=A1", "@x", "+cmd"), ("b", "y", "no"))
+    for writer in (voted, lambda table, path, **more: write_annotations(path, table, **more)):
+        text = writer(table, tmp_path / "a.csv").read_text()
+        assert "'=A1,'" in text
+        assert re.search(r"(^|,)[=@+]", text, re.MULTILINE) is None
+        assert "\n=A1," in writer(table, tmp_path / "a.csv", keep_formulas=True).read_text()
+
+
+@pytest.mark.parametrize(
+    ("to", "name", "message"),
+    [
+        ("word", "a.doc", "to='word' is unknown; use table, label-studio"),
+        ("table", "a.doc", "no format of tables"),
+        ("label-studio", "a.jsonl", r"writes a \.json file; .* ends in '\.jsonl'"),
+        ("prodigy", "a.json", r"writes a \.jsonl file"),
+        ("datasets", "a.json", "writes a folder"),
+    ],
+)
+def test_unknown_formats_and_names_are_refused(tmp_path, to, name, message):
+    table = AnnotationTable.from_matrix(np.array([[0, 1]]))
+    with pytest.raises(AnnotationError, match=message):
+        voted(table, tmp_path / name, to=to)
+    with pytest.raises(AnnotationError, match=message):
+        write_annotations(tmp_path / name, table, to=to)
+    assert not list(tmp_path.iterdir())
+
+
+# -- the formats of tools -------------------------------------------------------------------------
+
+
+def test_label_studio_gets_predictions_that_it_can_import(tmp_path):
+    first = studio(made(1, "good"), made(2, "good"), number=7, text="Works.", item="r7")
+    second = studio(made(1, "bad"), made(2, "good"), number=9, text="Never.", item="r9")
+    for task in (first, second):
+        for annotation in task["annotations"]:
+            annotation["result"][0]["to_name"] = "review"
+    export = read_export(write(tmp_path / "p.json", [first, second]))
+    table = export.annotations
+    options = {"to": "label-studio", "export": export, "labels": ["good", None], "method": "MV"}
+    got = json.loads(voted(table, tmp_path / "predictions.json", **options).read_text())
+    result = {
+        "from_name": "mood",
+        "to_name": "review",
+        "type": "choices",
+        "value": {"choices": ["good"]},
+    }
+    assert got == [
+        {
+            "id": 7,
+            "data": first["data"],
+            "meta": {"agreement": 1.0, "n_annotations": 2, "action": "accept"},
+            "predictions": [{"model_version": "MV", "score": 1.0, "result": [result]}],
+        },
+        {
+            "id": 9,
+            "data": second["data"],
+            "meta": {"agreement": None, "n_annotations": 2, "action": "collect more"},
+            "predictions": [],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("taxonomy", {"taxonomy": [["a", "b"]]}),
+        ("rating", {"rating": 4}),
+        ("number", {"number": 3}),
+        ("pairwise", {"selected": "left"}),
+    ],
+)
+def test_label_studio_questions_keep_their_type(tmp_path, kind, value):
+    entry = {"from_name": "q", "to_name": "t", "type": kind, "value": value}
+    task = {"id": 1, "data": {"x": 1}, "annotations": [{"completed_by": 1, "result": [entry]}]}
+    export = read_export(write(tmp_path / "p.json", [task]))
+    options = {"to": "label-studio", "export": export}
+    got = json.loads(voted(export.annotations, tmp_path / "o.json", **options).read_text())
+    assert got[0]["predictions"][0]["result"] == [entry]
+
+
+def test_prodigy_gets_the_least_certain_first(tmp_path):
+    lines = [
+        {"_input_hash": -5, "text": "a", "accept": ["x"], "answer": "accept", "_annotator_id": "u"},
+        {"_input_hash": -5, "text": "a", "accept": ["x"], "answer": "accept", "_annotator_id": "v"},
+        {"_input_hash": 8, "text": "b", "accept": ["x"], "answer": "accept", "_annotator_id": "u"},
+        {"_input_hash": 8, "text": "b", "accept": ["y"], "answer": "accept", "_annotator_id": "v"},
+    ]
+    export = read_export(write(tmp_path / "p.jsonl", lines))
+    path = voted(export.annotations, tmp_path / "o.jsonl", to="prodigy", export=export)
+    doubtful, sure = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (doubtful["_input_hash"], doubtful["text"], doubtful["accept"]) == (8, "b", ["x"])
+    assert [option["id"] for option in doubtful["options"]] == ["x", "y"]
+    assert sure["meta"] == {
+        "score": 1.0,
+        "by": "manyhands",
+        "agreement": 1.0,
+        "n_annotations": 2,
+        "action": "accept",
+    }
+
+
+def test_prodigy_questions_of_one_label_are_answered_by_accept_and_reject(tmp_path):
+    lines = [
+        {"_input_hash": i, "text": "t", "label": "spam", "answer": answer, "_annotator_id": "u"}
+        for i, answer in ((1, "accept"), (2, "reject"), (3, "ignore"))
+    ]
+    export = read_export(write(tmp_path / "p.jsonl", lines))
+    options = {"to": "prodigy", "export": export}
+    got = voted(export.annotations, tmp_path / "o.jsonl", **options).read_text().splitlines()
+    answers = {(r := json.loads(line))["_input_hash"]: (r["label"], r["answer"]) for line in got}
+    assert answers[1] == ("spam", "accept")
+    assert answers[2] == ("spam", "reject")
+    path = write_annotations(tmp_path / "a.jsonl", export.annotations, **options)
+    assert read_annotations(path).equals(export.annotations)
+
+
+def test_argilla_gets_suggestions_beside_its_own_fields(tmp_path):
+    nested = {
+        "id": "r1",
+        "_server_id": "s",
+        "fields": {"text": "Works."},
+        "metadata": {"source": "mail"},
+        "responses": {"q": [{"value": 4, "user_id": "u"}, {"value": 4, "user_id": "v"}]},
+    }
+    export = read_export(write(tmp_path / "a.json", [nested]))
+    options = {"to": "argilla", "export": export, "method": "MV"}
+    (got,) = json.loads(voted(export.annotations, tmp_path / "o.json", **options).read_text())
+    assert got["id"] == "r1"
+    assert got["fields"] == {"text": "Works."}
+    assert got["metadata"]["source"] == "mail"
+    assert got["metadata"]["action"] == "accept"
+    assert got["suggestions"] == {"q": {"value": 4, "score": 1.0, "agent": "MV"}}
+    flat = argilla(1, ["x"], ["a"], ["submitted"])
+    export = read_export(write(tmp_path / "f.json", flat))
+    (got,) = json.loads(
+        voted(export.annotations, tmp_path / "o.json", to="argilla", export=export).read_text()
+    )
+    assert got["fields"]
+
+
+def test_a_data_set_is_a_folder_with_a_card_that_names_its_file(tmp_path):
+    export = read_export(
+        write(tmp_path / "p.json", [studio(made(1, "<b>x</b>"), text="Fine.", box={"x": 1})])
+    )
+    options = {"to": "datasets", "export": export}
+    folder = voted(export.annotations, tmp_path / "set", **options)
+    assert "data_files: data.jsonl" in (folder / "README.md").read_text()
+    assert "<b>" not in (folder / "README.md").read_text()
+    (row,) = [json.loads(line) for line in (folder / "data.jsonl").read_text().splitlines()]
+    assert row["label"] == "<b>x</b>"
+    assert (row["text"], row["box"]) == ("Fine.", '{"x": 1}')
+    folder = write_annotations(tmp_path / "all", export.annotations, **options)
+    assert read_annotations(folder / "data.jsonl").equals(export.annotations)
+
+
+def test_sets_of_labels_are_taken_apart_again(tmp_path):
+    task = studio(made(1, "a", "b"), made(2, "a", "b"))
+    export = read_export(write(tmp_path / "p.json", [task]), multilabel="join")
+    for to, name, found in (
+        ("label-studio", "o.json", lambda r: r["predictions"][0]["result"][0]["value"]["choices"]),
+        ("prodigy", "o.jsonl", lambda r: r["accept"]),
+        ("argilla", "o.json", lambda r: r["suggestions"]["mood"]["value"]),
+    ):
+        path = voted(export.annotations, tmp_path / name, to=to, export=export)
+        record = json.loads(path.read_text().strip().strip("[]"))
+        assert found(record) == ["a", "b"]
+
+
+# -- round trips ----------------------------------------------------------------------------------
+
+NAMES = st.text("abÄ€<'\"=+,;\n 019", min_size=1, max_size=6).filter(lambda s: s == s.strip())
+WORKERS = st.text("abÄ@.01", min_size=1, max_size=4)
+PAIRS = st.dictionaries(
+    st.tuples(st.one_of(NAMES, st.integers(0, 50).map(str)), WORKERS),
+    st.one_of(st.sampled_from(["yes", "no", "=1+1", "<b>"]), st.sampled_from(["?abs", "?skip"])),
+    min_size=1,
+    max_size=12,
+)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("round")
+
+
+def long_table(pairs, place):
+    """Read a long CSV file in which two labels are passes; None if no label is left."""
+    rows = [(*pair, label) for pair, label in pairs.items()]
+    if not any(label[0] != "?" for _, _, label in rows):
+        return None
+    path = write(place / "long.csv", [("task", "worker", "label"), *rows])
+    return read_annotations(path, abstain="?abs", skip="?skip")
+
+
+@given(pairs=PAIRS)
+@pytest.mark.parametrize("name", ["o.csv", "o.tsv", "o.parquet", "o.jsonl", "o.json"])
+def test_a_long_table_stays_the_same(place, name, pairs):
+    table = long_table(pairs, place)
+    if table is not None:
+        again = read_annotations(write_annotations(place / name, table))
+        assert again.equals(table)
+
+
+@given(pairs=PAIRS)
+@pytest.mark.parametrize(
+    ("to", "name", "options"),
+    [
+        ("label-studio", "o.json", {}),
+        ("prodigy", "o.jsonl", {"task": "meta.task"}),
+        ("argilla", "o.json", {}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*has no place for")
+def test_annotations_of_tools_stay_the_same(place, to, name, options, pairs):
+    table = long_table(pairs, place)
+    if table is None:
+        return
+    path = write_annotations(place / name, table, to=to)
+    again = read_annotations(path, **options)
+    assert cells(again) == cells(table)
+    if to == "prodigy":
+        assert answers(again) == answers(table)
+    else:
+        assert answers(again).keys() == answers(table).keys()
+
+
+def test_what_a_format_has_no_place_for_is_a_warning(tmp_path):
+    table = AnnotationTable.from_matrix(np.array([[0, 1], [1, 9]]), abstain=9)
+    with pytest.warns(UserWarning, match="no place for abstentions"):
+        write_annotations(tmp_path / "o.json", table, to="label-studio")
+    weighted = AnnotationTable.from_frame(
+        pd.DataFrame({"task": [1], "worker": ["a"], "label": ["x"], "w": [0.5]}), weight="w"
+    )
+    with pytest.warns(UserWarning, match="no place for weights"):
+        write_annotations(tmp_path / "o.jsonl", weighted, to="prodigy")
+    path = write_annotations(tmp_path / "o.csv", weighted.with_groups(["g"]))
+    assert path.read_text() == "task,worker,label,weight,group\n1,a,x,0.500000,g\n"
+
+
+def test_items_accompany_the_annotations_of_a_long_table(tmp_path):
+    task = studio(made(1, "good"), text="Works.", label="mine", place=[1])
+    export = read_export(write(tmp_path / "p.json", [task]))
+    path = write_annotations(tmp_path / "o.csv", export.annotations, export=export)
+    assert path.read_text() == "task,worker,label,text,item.label,place\n1,1,good,Works.,mine,[1]\n"
+    assert read_export(path).items.columns["text"] == ["Works."]
