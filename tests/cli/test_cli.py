@@ -101,10 +101,11 @@ def test_aggregate_writes_what_the_library_infers(home):
     assert [row["label"] for row in result["labels"]] == expected.labels_.tolist()
     assert result["gold"]["accuracy"] == (expected.labels_ == y).mean()
     header, *rows = read_rows(home / "new" / "labels.csv")
-    assert header == ["task", "label", "probability", "p(0)", "p(1)", "p(2)"]
+    more = ["n_annotations", "agreement", "action"]
+    assert header == ["task", "label", "probability", *more, "p(0)", "p(1)", "p(2)"]
     assert [row[0] for row in rows] == [str(i) for i in range(len(y))]
     np.testing.assert_allclose(
-        np.array([row[3:] for row in rows], float), expected.posterior_, atol=1e-6
+        np.array([row[6:] for row in rows], float), expected.posterior_, atol=1e-6
     )
 
 

@@ -229,7 +229,8 @@ def test_the_suffix_decides_what_is_written(model, suffix):
 @pytest.mark.parametrize("name", ["labels.xlsx", "labels", "labels.csv.gz"])
 def test_an_unknown_suffix_is_refused(model, name):
     says = [name, ".csv, .tsv, .parquet, .json or .jsonl"]
-    refused(3, "aggregate", "A.csv", "--out", name, says=says)
+    if name != "labels":  # For aggregate, a name without a suffix is a folder.
+        refused(3, "aggregate", "A.csv", "--out", name, says=says)
     refused(3, "predict", "model", "X.npy", "--out", name, says=says)
 
 

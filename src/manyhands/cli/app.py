@@ -8,6 +8,7 @@ import typer
 
 from manyhands._version import __version__
 from manyhands.cli.commands.aggregate import aggregate
+from manyhands.cli.commands.convert import convert
 from manyhands.cli.commands.describe import agreement, describe
 from manyhands.cli.commands.fit import demo, fit
 from manyhands.cli.commands.model import predict, report
@@ -40,6 +41,6 @@ def top(
         raise typer.Exit
 
 
-for command in (demo, describe, agreement, aggregate, fit, select, predict, report):
+for command in (demo, describe, agreement, convert, aggregate, fit, select, predict, report):
     app.command()(command)
 register(app)

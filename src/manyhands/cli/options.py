@@ -120,7 +120,8 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Table task,label[,split] with gold labels, for evaluation only.",
+        help="Table task,label[,split] with gold labels, for evaluation only; or an export that "
+        "holds some, such as the one that is read.",
     ),
 ]
 
@@ -129,28 +130,29 @@ ANNOTATIONS = (
     "labelling tool: file, ZIP or folder."
 )
 
-TablePath = Annotated[
-    Path,
+TablePaths = Annotated[
+    list[Path],
     typer.Argument(
         parser=some_path,
-        metavar="TABLE",
-        help=ANNOTATIONS,
+        metavar="TABLE...",
+        help=ANNOTATIONS + " Several are read as one.",
     ),
 ]
 
 ModelFolder = Annotated[
-    Path, typer.Argument(parser=some_path, metavar="DIR", help="Folder that fit wrote.")
+    Path,
+    typer.Argument(parser=some_path, metavar="DIR", help="Folder that fit or aggregate wrote."),
 ]
 
 FEATURES = ".npy, .npz (arrays X, task), CSV, TSV or Parquet."
 
 Features = Annotated[Path, typer.Option(parser=some_path, metavar="FILE", help=FEATURES)]
 Annotations = Annotated[
-    Path,
+    list[Path],
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help=ANNOTATIONS,
+        help=ANNOTATIONS + " Repeat it to read several as one.",
     ),
 ]
 
@@ -218,14 +220,38 @@ def _reading_options(settings: list[str]) -> dict[str, Any]:
     return found
 
 
-def read_gold_option(path: Path | None, classes: list[str] | None, option: str = "--gold") -> Any:
-    """Read a file of known labels; its column names are fixed."""
+def one_or_all(paths: list[Path]) -> Path | list[Path]:
+    """Return a single path as it is: alone, it may be a table or a matrix."""
+    return paths[0] if len(paths) == 1 else paths
+
+
+def read_gold_option(path: Path | None, options: dict[str, Any], option: str = "--gold") -> Any:
+    """Read known labels from a table, whose column names are fixed, or from an export.
+
+    Parameters
+    ----------
+    path : Path or None
+    options : dict
+        Those of the annotations (see `table_options`): the question, the field of ids, the classes.
+    option : str
+        For messages.
+    """
     from manyhands.io import read_gold
+    from manyhands.io.annotations import is_export, read_export
 
     if path is None:
         return None
+    if path.exists() and is_export(path):
+        own = {name: value for name, value in options.items() if name not in ("group", "format")}
+        export = read_export(path, **own)
+        if not len(export.gold):
+            raise AnnotationError(
+                f"{option} {path}: this {export.format} export holds no known labels for the "
+                f"question {export.question!r}; give a table with the columns 'task' and 'label'"
+            )
+        return export.gold
     try:
-        return read_gold(path, classes=classes)
+        return read_gold(path, classes=options["classes"])
     except AnnotationError as error:
         raise AnnotationError(
             f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"

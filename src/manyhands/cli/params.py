@@ -32,6 +32,16 @@ class Rule(StrEnum):
     balanced = "balanced"
 
 
+class Tool(StrEnum):
+    """Formats that labels and annotations are written in; see `manyhands.io.write_labels`."""
+
+    table = "table"
+    label_studio = "label-studio"
+    prodigy = "prodigy"
+    argilla = "argilla"
+    datasets = "datasets"
+
+
 class Scale(StrEnum):
     """Scale of the classes; see `manyhands.agreement.summary`."""
 

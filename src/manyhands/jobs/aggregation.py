@@ -13,9 +13,11 @@ from manyhands.decision import decide
 from manyhands.exceptions import warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
-from manyhands.io import GoldFile
-from manyhands.io.frames import check_table_path, write_table
+from manyhands.io import Consensus, Export, GoldFile, consensus
+from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold
+from manyhands.jobs.outputs import keep_labels, label_rows
+from manyhands.report import annotator_columns, summarize
 from manyhands.typing import AnyArray, IntArray
 
 METRIC_NAMES = {
@@ -35,6 +37,9 @@ def aggregate_table(
     known: GoldFile | None = None,
     rule: str = "argmax",
     threshold: float | None = None,
+    to: str = "table",
+    export: Export | None = None,
+    title: str | None = None,
     keep_formulas: bool = False,
 ) -> dict[str, Any]:
     """Aggregate a table, and write all labels if ``out`` is given.
@@ -46,26 +51,26 @@ def aggregate_table(
     gold : GoldFile, optional
         Gold labels, used for evaluation only.
     out : str or Path, optional
-        File to write: .csv, .tsv, .parquet, .json or .jsonl.
+        File to write, in the format ``to``; or a folder (a name without a suffix) for
+        ``labels.csv``, ``annotators.csv``, ``summary.json``, ``report.html``, and, unless ``to`` is
+        "table", a file in that format.
     known : GoldFile, optional
         Known classes (gold questions), which the method uses.
     rule, threshold : as in `manyhands.decide`
-    keep_formulas : as in `manyhands.io.frames.write_table`
+    to, export, keep_formulas : as in `manyhands.io.write_labels`
+    title : str, optional
+        Heading of the report.
 
     Returns
     -------
     dict
-        ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability) and
+        ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability),
+        ``actions`` (number of instances per recommended action), ``files`` (what was written), and
         ``gold``: metrics on the annotated instances that have gold and are not in ``known``, or
         None.
     """
-    if out is not None:
-        check_table_path(out)
-    clamped = None if known is None else match_gold(known, table).codes
-    if known is not None and clamped is not None:
-        lost = int(known.known.sum() - (clamped >= 0).sum())
-        if lost:
-            warn_caller(f"{lost} of the known labels belong to tasks without annotations")
+    place = None if out is None else check_output(Path(out), to)
+    clamped = None if known is None else _known_codes(known, table)
     values = np.array([*table.classes.tolist(), None], dtype=object)
     aggregator.fit(table, gold=None if clamped is None else values[clamped])
     posterior = aggregator.posterior_
@@ -76,23 +81,76 @@ def aggregate_table(
         ties="random" if aggregator.ties == "random" else "first",
         random_state=aggregator.random_state,
     )
-    metrics: dict[str, Any] | None = None
+    is_known = np.zeros(len(codes), dtype=bool) if clamped is None else clamped >= 0
+    metrics, truth = None, None
     if gold is not None:
         truth = match_gold(gold, table).codes
-        rows = np.flatnonzero((truth >= 0) & (table.annotations_per_instance() > 0))
-        if clamped is not None:
-            rows = rows[clamped[rows] < 0]
+        annotated = table.annotations_per_instance() > 0
+        rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
         metrics = _metrics(table, posterior, codes, truth, rows)
-    if out is not None:
-        columns = label_columns(codes, posterior, table.instances, table.classes)
-        write_table(out, columns, keep_formulas=keep_formulas)
+    found = consensus(table, posterior, values[codes], known=is_known)
+    files: list[Path] = []
+    if place is not None:
+        options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
+        if place.suffix:
+            options["method"] = type(aggregator).__name__
+            files = [write_consensus(place, found, **options)]
+        else:
+            best = None if truth is None else values[truth]
+            files = _write_folder(place, found, table, aggregator, best, title, **options)
     return {
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,
         "n_undecided": int((codes < 0).sum()),
         "labels": label_rows(codes, posterior, table.instances, table.classes),
+        "actions": found.count_actions(),
+        "files": [str(path) for path in files],
         "gold": metrics,
     }
+
+
+def check_output(out: Path, to: str) -> Path:
+    """Check the name of the output, before any work; a name without a suffix is a folder."""
+    if out.suffix:
+        return check_target(out, to)
+    check_target(out / f"{to}{SUFFIXES.get(to, '.csv')}", to)
+    return out
+
+
+def _known_codes(known: GoldFile, table: AnnotationTable) -> IntArray:
+    codes = match_gold(known, table).codes
+    lost = int(known.known.sum() - (codes >= 0).sum())
+    if lost:
+        warn_caller(f"{lost} of the known labels belong to tasks without annotations")
+    return codes
+
+
+def _write_folder(
+    folder: Path,
+    found: Consensus,
+    table: AnnotationTable,
+    aggregator: BaseAggregator,
+    gold: AnyArray | None,
+    title: str | None,
+    *,
+    to: str,
+    export: Export | None,
+    keep_formulas: bool,
+) -> list[Path]:
+    """Write labels, annotators and a report, and the labels in the format of a tool."""
+    given: dict[str, Any] = {}
+    decided = (found.codes >= 0) | (found.n_annotations == 0)
+    if decided.all() and (found.codes != found.posterior.argmax(axis=1)).any():
+        given = {"labels": found.labels, "posterior": found.posterior}
+    summary = summarize(table, aggregator=aggregator, gold=gold, title=title, **given)
+    seconds = None if export is None else export.seconds
+    profiles = annotator_columns(table, found.posterior, seconds=seconds)
+    files = keep_labels(folder, found.columns(), profiles, summary, keep_formulas=keep_formulas)
+    if to != "table":
+        path = folder / f"{to}{SUFFIXES[to]}"
+        method = type(aggregator).__name__
+        files.append(write_consensus(path, found, to=to, export=export, method=method))
+    return files
 
 
 def _metrics(
@@ -118,30 +176,3 @@ def compare_methods(
     truth = None if gold is None else values[match_gold(gold, table).codes]
     scores = compare_aggregators(table, gold=truth, random_state=seed)
     return {"n_instances": table.n_instances, "methods": [asdict(score) for score in scores]}
-
-
-def label_rows(
-    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
-) -> list[dict[str, Any]]:
-    """Label and probability of each instance, as plain values.
-
-    A code of -1 means undecided: the label is None and the probability is the largest one.
-    """
-    values = [*classes.tolist(), None]
-    top = proba.max(axis=1)
-    chosen = proba[range(len(codes)), codes]
-    shown = [float(p if code >= 0 else m) for code, p, m in zip(codes, chosen, top, strict=True)]
-    return [
-        {"task": task, "label": values[code], "probability": p}
-        for task, code, p in zip(tasks.tolist(), codes, shown, strict=True)
-    ]
-
-
-def label_columns(
-    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
-) -> dict[str, list[Any]]:
-    """Columns of each instance's label, its probability, and the probabilities of all classes."""
-    rows = label_rows(codes, proba, tasks, classes)
-    columns = {name: [row[name] for row in rows] for name in ("task", "label", "probability")}
-    shares = dict(zip((f"p({c})" for c in classes.tolist()), proba.T.tolist(), strict=True))
-    return columns | shares

@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.exceptions import MissingExtraError, ModelFolderError, WriteError
+from manyhands.exceptions import MissingExtraError, ModelFolderError, WriteError, warn_caller
 from manyhands.fitting.folders import current_weights, remove_weights
 from manyhands.io import read_features, write_atomically
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
-from manyhands.jobs.aggregation import label_columns, label_rows
 from manyhands.jobs.gold import GoldRows
 from manyhands.models import load
-from manyhands.report import summarize, write_report
+from manyhands.report import summarize, summary_tables, write_report
+from manyhands.typing import AnyArray, IntArray
 
-LABELS, SUMMARY = "labels.csv", "summary.json"
-OUTPUTS = ("model.json", LABELS, SUMMARY, "report.html")
+LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
+OUTPUTS = ("model.json", LABELS, ANNOTATORS, SUMMARY, "report.html")
 """Files in a job's folder, besides the weights (named by their content)."""
 STAGING, LOCK = ".manyhands-new", ".manyhands.lock"
 
@@ -139,6 +139,43 @@ def keep_model(
     write_atomically(staged / SUMMARY, described)
 
 
+def keep_labels(
+    folder: Path,
+    labels: dict[str, list[Any]],
+    annotators: dict[str, list[Any]],
+    summary: dict[str, Any],
+    *,
+    keep_formulas: bool = False,
+) -> list[Path]:
+    """Write labels, annotators, summary and report of a job without features into a folder.
+
+    Without the extra 'report', there is no page, and a warning says so.
+
+    Raises
+    ------
+    WriteError
+        For the reasons of `job_folder`, or if a model is in the folder.
+    """
+    with job_folder(folder) as place:
+        if (place / "model.json").exists():
+            raise WriteError(
+                errno.EEXIST,
+                f"cannot write {str(folder)!r}: this folder holds a model that fit wrote, which "
+                "would be left with the labels of another method; choose another folder",
+            )
+        staged = place / STAGING
+        write_table(staged / LABELS, labels, keep_formulas=keep_formulas)
+        write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
+        write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
+        try:
+            write_report(staged / SUMMARY, staged / "report.html")
+        except MissingExtraError as error:
+            warn_caller(f"no report.html: {error}")
+        written = sorted(path.name for path in staged.iterdir())
+        publish(place)
+    return [folder / name for name in written]
+
+
 def predict_file(
     folder: str | Path,
     features: str | Path,
@@ -163,8 +200,16 @@ def predict_file(
     return {"n_instances": len(data), "labels": label_rows(codes, proba, tasks, model.classes_)}
 
 
-def report_folder(folder: str | Path, out: str | Path | None = None) -> Path:
+def report_folder(
+    folder: str | Path,
+    out: str | Path | None = None,
+    *,
+    tables: str | Path | None = None,
+    keep_formulas: bool = False,
+) -> Path:
     """Write the HTML report on a job's folder, by default into that folder.
+
+    With ``tables``, every table of the report becomes a CSV file in that folder, too.
 
     Raises
     ------
@@ -179,6 +224,10 @@ def report_folder(folder: str | Path, out: str | Path | None = None) -> Path:
             f"{str(folder)!r} has no {SUMMARY}; give the folder that 'manyhands fit --out' wrote"
         )
     try:
+        if tables is not None:
+            summary = json.loads(path.read_text(encoding="utf-8"))
+            for name, columns in summary_tables(summary).items():
+                write_table(Path(tables) / f"{name}.csv", columns, keep_formulas=keep_formulas)
         return write_report(path, out or Path(folder) / "report.html")
     except (WriteError, MissingExtraError):
         raise
@@ -188,3 +237,30 @@ def report_folder(folder: str | Path, out: str | Path | None = None) -> Path:
             f"{str(path)!r} cannot be rendered ({error}); it was truncated or edited, or another "
             "version of manyhands wrote it: run fit again"
         ) from error
+
+
+def label_rows(
+    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
+) -> list[dict[str, Any]]:
+    """Label and probability of each instance, as plain values.
+
+    A code of -1 means undecided: the label is None and the probability is the largest one.
+    """
+    values = [*classes.tolist(), None]
+    top = proba.max(axis=1)
+    chosen = proba[range(len(codes)), codes]
+    shown = [float(p if code >= 0 else m) for code, p, m in zip(codes, chosen, top, strict=True)]
+    return [
+        {"task": task, "label": values[code], "probability": p}
+        for task, code, p in zip(tasks.tolist(), codes, shown, strict=True)
+    ]
+
+
+def label_columns(
+    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
+) -> dict[str, list[Any]]:
+    """Columns of each instance's label, its probability, and the probabilities of all classes."""
+    rows = label_rows(codes, proba, tasks, classes)
+    columns = {name: [row[name] for row in rows] for name in ("task", "label", "probability")}
+    shares = dict(zip((f"p({c})" for c in classes.tolist()), proba.T.tolist(), strict=True))
+    return columns | shares

@@ -5,5 +5,6 @@
 
 from manyhands.report.html import render_report, write_report
 from manyhands.report.summary import summarize
+from manyhands.report.tables import annotator_columns, summary_tables
 
-__all__ = ["render_report", "summarize", "write_report"]
+__all__ = ["annotator_columns", "render_report", "summarize", "summary_tables", "write_report"]

@@ -28,7 +28,7 @@ def annotators_section(inputs: Inputs) -> dict[str, Any] | None:
     found = annotator_reliability(table, inferred.posterior, level=LEVEL)
     order = np.argsort(-found.n_annotations, kind="stable")
     shown, rest = order[: LIMITS["annotators"]], order[LIMITS["annotators"] :]
-    flags = _flags(table, found)
+    flags = flags_of(table, found)
     active = found.n_annotations > 0
     counts = count_mistakes(table, inferred.codes, shown)
     note, matrices = matrices_section(inputs, inferred, shown, counts)
@@ -54,7 +54,7 @@ def annotators_section(inputs: Inputs) -> dict[str, Any] | None:
     }
 
 
-def _flags(table: AnnotationTable, found: AnnotatorReliability) -> dict[str, BoolArray]:
+def flags_of(table: AnnotationTable, found: AnnotatorReliability) -> dict[str, BoolArray]:
     """Mask of the annotators with each of the `FLAGS`.
 
     Significantly below chance means that the whole interval is.

@@ -17,15 +17,15 @@ from manyhands.cli.options import (
     Json,
     KeepFormulas,
     Label,
-    OutFile,
     Question,
     Reading,
     Repeated,
     Settings,
     Skip,
-    TablePath,
+    TablePaths,
     Task,
     Worker,
+    one_or_all,
     read_gold_option,
     table_options,
 )
@@ -40,6 +40,7 @@ from manyhands.cli.output import (
 from manyhands.cli.params import (
     Duplicates,
     Rule,
+    Tool,
     parse_settings,
     refuse_overwriting,
     some_path,
@@ -65,6 +66,22 @@ Known = Annotated[
         help="Table task,label of known labels (gold questions), which the method uses.",
     ),
 ]
+Out = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        parser=some_path,
+        metavar="FILE|DIR",
+        help="File for the labels: .csv, .tsv, .parquet, .json or .jsonl; or a folder (a name "
+        "without a suffix) for labels.csv, annotators.csv, summary.json and report.html.",
+    ),
+]
+Target = Annotated[
+    Tool, typer.Option("--to", help="Write the labels so that this tool can import them, too.")
+]
+ONE_METHOD = (
+    "--compare runs every method as it comes; leave --method, --out, --known, --rule, --threshold "
+    "and --set out, or leave --compare out to run one method"
+)
 RuleOption = Annotated[Rule, typer.Option(help="How labels are decided from probabilities.")]
 Threshold = Annotated[
     Optional[float],  # noqa: UP045
@@ -74,10 +91,11 @@ Threshold = Annotated[
 
 @reported
 def aggregate(
-    table: TablePath,
+    tables: TablePaths,
     method: Method = None,
     compare: Compare = False,
-    out: OutFile = None,
+    out: Out = None,
+    to: Target = Tool.table,
     gold: Gold = None,
     known: Known = None,
     rule: RuleOption = Rule.argmax,
@@ -101,35 +119,49 @@ def aggregate(
 
     Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
+    Example: manyhands aggregate project-1.json --out labels --to label-studio
     """
-    from manyhands.io import read_annotations
-    from manyhands.jobs import aggregate_table, compare_methods
+    from manyhands.io.annotations import read_items, read_with_account
+    from manyhands.io.exports.reading import report_losses
+    from manyhands.jobs import OUTPUTS, aggregate_table, compare_methods
+    from manyhands.jobs.aggregation import check_output
     from manyhands.registry import find_aggregator
 
-    refuse_overwriting([out], [table, gold, known, classes])
+    within = [] if out is None else [out / name for name in OUTPUTS]
+    refuse_overwriting([out, *within], [*tables, gold, known, classes])
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
     kind = find_aggregator(method or "dawid-skene")
     own = parse_settings(settings or [], kind)
-    gold_file = read_gold_option(gold, options["classes"])
-    known_file = read_gold_option(known, options["classes"], "--known")
+    gold_file = read_gold_option(gold, options)
+    known_file = read_gold_option(known, options, "--known")
+    if compare and (method or out or known or own or threshold is not None or rule != Rule.argmax):
+        raise AnnotationError(ONE_METHOD)
+    if to is not Tool.table and out is None:
+        raise AnnotationError(f"--to {to.value} writes a file; name it, or a folder, with --out")
+    if out is not None:
+        check_output(out, to.value)
+    path = one_or_all(tables)
+    table, export = read_with_account(path, **options)
+    if export is not None:
+        report_losses(export, path)
+    elif to is not Tool.table:
+        export = read_items(path, **options)
     if compare:
-        if method or out or known or own or threshold is not None or rule is not Rule.argmax:
-            raise AnnotationError(
-                "--compare runs every method as it comes; leave --method, --out, --known, --rule, "
-                "--threshold and --set out, or leave --compare out to run one method"
-            )
-        _print_comparison(compare_methods(read_annotations(table, **options), gold_file), json)
+        _print_comparison(compare_methods(table, gold_file), json)
         return
     result = aggregate_table(
-        read_annotations(table, **options),
+        table,
         kind(**own),
         gold_file,
         out,
         known=known_file,
         rule=rule.value,
         threshold=threshold,
+        to=to.value,
+        export=export,
+        title=f"Labels of {tables[0].name}",
         keep_formulas=keep_formulas,
     )
     if json:
@@ -146,8 +178,10 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
         say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
     for name, value in (result["gold"] or {}).items():
         say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value:,}")
+    actions = (f"{name} {count:,}" for name, count in result["actions"].items())
+    say(f"recommended: {', '.join(actions)}")
     if out:
-        say(f"written: {out}")
+        say(f"written: {', '.join(result['files'])}")
 
 
 def _print_comparison(result: dict[str, Any], json: bool) -> None:

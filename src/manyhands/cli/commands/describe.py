@@ -20,9 +20,10 @@ from manyhands.cli.options import (
     Reading,
     Repeated,
     Skip,
-    TablePath,
+    TablePaths,
     Task,
     Worker,
+    one_or_all,
     table_options,
 )
 from manyhands.cli.output import (
@@ -46,7 +47,7 @@ LONGEST_LINE = 400
 
 @reported
 def describe(
-    table: TablePath,
+    tables: TablePaths,
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
@@ -69,15 +70,15 @@ def describe(
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading
     )
-    read, export = read_with_account(table, **options)
+    read, export = read_with_account(one_or_all(tables), **options)
     summary = summarize(read)
     if json:
         shown = {name: summary[name] for name in ("data", "classes", "warnings")}
         print_json(shown if export is None else shown | {"export": _account(export)})
         return
-    print_table(str(table), ["", ""], data_rows(summary["data"]))
+    print_table(", ".join(map(str, tables)), ["", ""], data_rows(summary["data"]))
     if export is not None:
-        _print_account(export, table)
+        _print_account(export, tables)
     found = summary["classes"]
     title = "Classes" if found["shown"] == found["total"] else "Most frequent classes"
     columns = ["class", "annotations", "share", "instances by majority vote"]
@@ -102,14 +103,15 @@ def _account(export: Export) -> dict[str, Any]:
     }
 
 
-def _print_account(export: Export, path: Path) -> None:
+def _print_account(export: Export, paths: list[Path]) -> None:
     """Print the format and its alternatives, the explicit command, and what was left out."""
     from manyhands.io.exports.formats import named
 
     form = named(export.format)
     others = ", ".join(export.alternatives) or "none"
     say(visible(f"format: {form.title} ({form.rule}); other formats that match: {others}"))
-    command = f"manyhands describe {shlex.quote(str(path))} --format {form.name}"
+    named_paths = " ".join(shlex.quote(str(path)) for path in paths)
+    command = f"manyhands describe {named_paths} --format {form.name}"
     say(visible(f"the same, explicitly: {command} --question {shlex.quote(export.question)}"))
     columns = ", ".join(export.items.columns) or "nothing"
     say(visible(f"gold labels: {len(export.gold):,}; items have: {columns}", LONGEST_LINE))
@@ -121,7 +123,7 @@ def _print_account(export: Export, path: Path) -> None:
 
 @reported
 def agreement(
-    table: TablePath,
+    tables: TablePaths,
     scale: Annotated[
         Scale,
         typer.Option(help="Scale of the classes; they are ordered as in --classes, or sorted."),
@@ -149,7 +151,7 @@ def agreement(
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading
     )
-    read = read_annotations(table, **options)
+    read = read_annotations(one_or_all(tables), **options)
     if scale is Scale.interval and read.classes.dtype.kind not in "iu":
         raise AnnotationError(
             f"--scale interval needs classes that are numbers, and these are such as "

@@ -29,6 +29,7 @@ from manyhands.cli.options import (
     Skip,
     Task,
     Worker,
+    one_or_all,
     read_gold_option,
     table_options,
 )
@@ -124,13 +125,13 @@ def fit(
     from manyhands.jobs import OUTPUTS, match_gold, run_job
     from manyhands.registry import find_classifier
 
-    refuse_overwriting([out / name for name in OUTPUTS], [features, annotations, gold, classes])
+    refuse_overwriting([out / name for name in OUTPUTS], [features, *annotations, gold, classes])
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
     if method == "auto":
         _refuse_beside_auto(protocol != "default", bool(settings), seeds > 1, holdout is not None)
-        files = Files(features, annotations, gold, out, options, keep_formulas)
+        files = Files(features, one_or_all(annotations), gold, out, options, keep_formulas)
         choose(None, files, json=json, random_state=seed)
         return
     kind = find_classifier(method or DEFAULT_METHOD)
@@ -139,8 +140,8 @@ def fit(
         raise AnnotationError("--set validation=... is a fraction, such as 0.1")
     estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
     estimator.set_params(**merge_settings(own, estimator.get_params(deep=False)))
-    rows, table = read_aligned(features, annotations, **options)
-    gold_file = read_gold_option(gold, options["classes"])
+    rows, table = read_aligned(features, one_or_all(annotations), **options)
+    gold_file = read_gold_option(gold, options)
     gold_rows = None if gold_file is None else match_gold(gold_file, table)
     if method is None and not json:
         say(WHY_DEFAULT)

@@ -50,17 +50,27 @@ def report(
             parser=some_path, metavar="FILE", help="HTML file to write; default: DIR/report.html."
         ),
     ] = None,
+    tables: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=some_path, metavar="DIR", help="Write every table of the report as CSV, too."
+        ),
+    ] = None,
+    keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
     """Write one self-contained HTML page: data, labels, annotators, confusions, training.
 
     Example: manyhands report model --out report.html
+    Example: manyhands report labels --tables tables
     """
     from manyhands.jobs import OUTPUTS, report_folder
 
     refuse_overwriting([out], [folder / name for name in OUTPUTS if name != "report.html"])
-    path = report_folder(folder, out)
+    path = report_folder(folder, out, tables=tables, keep_formulas=keep_formulas)
     if json:
-        print_json({"report": str(path)})
-    else:
-        say(f"report: {path}")
+        print_json({"report": str(path)} | ({} if tables is None else {"tables": str(tables)}))
+        return
+    say(f"report: {path}")
+    if tables is not None:
+        say(f"tables: {tables}")

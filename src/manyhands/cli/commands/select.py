@@ -29,6 +29,7 @@ from manyhands.cli.options import (
     Skip,
     Task,
     Worker,
+    one_or_all,
     read_gold_option,
     table_options,
 )
@@ -71,7 +72,7 @@ class Files:
     """What a selection reads and writes."""
 
     features: Path
-    annotations: Path
+    annotations: Path | list[Path]
     gold: Path | None
     out: Path
     options: dict[str, Any]
@@ -118,10 +119,10 @@ def select(
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
-    refuse_overwriting(_outputs(out), [features, annotations, gold, classes])
+    refuse_overwriting(_outputs(out), [features, *annotations, gold, classes])
     choose(
         None if methods is None else [name.strip() for name in methods.split(",")],
-        Files(features, annotations, gold, out, options, keep_formulas),
+        Files(features, one_or_all(annotations), gold, out, options, keep_formulas),
         json=json,
         cv=cv,
         criterion=criterion.value,
@@ -144,7 +145,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
     from manyhands.jobs import match_gold, run_selection
 
     rows, table = read_aligned(files.features, files.annotations, **files.options)
-    gold_file = read_gold_option(files.gold, files.options["classes"])
+    gold_file = read_gold_option(files.gold, files.options)
     result = run_selection(
         methods,
         rows.frame,

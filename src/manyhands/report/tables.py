@@ -1,0 +1,195 @@
+"""Tables of a report as columns: those of a summary, and the profile of every annotator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.metrics import annotator_reliability
+from manyhands.report.annotators import flags_of
+from manyhands.report.confusions import count_mistakes, top_mistake
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+Columns = dict[str, list[Any]]
+
+_NO_SECTIONS = frozenset({"version", "limits"})
+
+_ELSEWHERE = frozenset({"matrix", "charts"})
+"""Entries that are tables of their own, of another shape."""
+
+
+def summary_tables(summary: Mapping[str, Any]) -> dict[str, Columns]:
+    """Return every table of a summary by name, and all single figures as the table "facts".
+
+    Parameters
+    ----------
+    summary : dict
+        Result of `summarize`. Lists that it cuts (see its "limits") are cut here, too.
+
+    Returns
+    -------
+    dict {name: {column: list}}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import summarize
+    >>> tables = summary_tables(summarize(np.array([[0, 0], [1, 0]])))
+    >>> tables["labels_all"]["votes"]
+    ['0: 2', '0: 1; 1: 1']
+    >>> tables["common_confusions"]["share"]
+    [1.0, 0.5, 0.0, 0.0]
+    """
+    facts: list[dict[str, Any]] = []
+    tables: dict[str, Columns] = {}
+    for section, content in summary.items():
+        if section not in _NO_SECTIONS:
+            for path, value in _parts(content, (section,)):
+                if isinstance(value, list) and value and isinstance(value[0], dict):
+                    tables["_".join(part for part in path if part != "rows")] = _columns(value)
+                elif value not in (None, []):
+                    name = ".".join(path[1:]) or section
+                    facts.append({"section": section, "name": name, "value": _text(value)})
+    tables |= {name: _columns(rows) for name, rows in _others(summary) if rows}
+    return {"facts": _columns(facts), **tables}
+
+
+def _parts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Everything within a section that is no object, by its path."""
+    if not isinstance(value, dict):
+        yield path, value
+        return
+    for key, part in value.items():
+        if key not in _ELSEWHERE:
+            yield from _parts(part, (*path, key))
+
+
+def _others(summary: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Confusion matrices and learning curves, one row per cell or point."""
+    for section in ("common_confusions", "learnt_confusion"):
+        found = summary.get(section) or {}
+        yield section, list(_cells(found.get("classes"), found.get("matrix")))
+    annotators = summary.get("annotators") or {}
+    classes = (annotators.get("matrices") or {}).get("classes")
+    yield (
+        "annotators_confusions",
+        [
+            {"annotator": row["id"], **cell}
+            for row in annotators.get("rows", ())
+            if row["matrix"] is not None
+            for cell in _cells(classes, row["matrix"]["shares"])
+        ],
+    )
+    training = summary.get("training") or {}
+    yield (
+        "training_curves",
+        [
+            {"measure": series["name"], training["unit"]: x, "value": y}
+            for chart in training.get("charts", ())
+            for series in chart["series"]
+            for x, y in series["points"]
+        ],
+    )
+
+
+def _cells(classes: Any, matrix: Any) -> Iterator[dict[str, Any]]:
+    if not classes or not matrix:
+        return
+    for true, row in zip(classes, matrix, strict=True):
+        for given, share in zip(classes, row, strict=True):
+            yield {"true": true, "given": given, "share": share}
+
+
+def _columns(rows: list[dict[str, Any]]) -> Columns:
+    """Columns of rows; an entry within an entry is named by both, such as "mistake_true"."""
+    flat = [dict(_flat(row)) for row in rows]
+    names = dict.fromkeys(name for row in flat for name in row)
+    return {name: [row.get(name) for row in flat] for name in names}
+
+
+def _flat(row: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if key in _ELSEWHERE:
+            continue
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}_")
+        else:
+            yield prefix + key, _text(value)
+
+
+def _text(value: Any) -> Any:
+    """Write a list as text: votes as "cat: 3; dog: 1"."""
+    if not isinstance(value, list):
+        return value
+    return "; ".join(
+        ": ".join(map(str, part)) if isinstance(part, list) else str(part) for part in value
+    )
+
+
+def annotator_columns(
+    table: AnnotationTable,
+    posterior: FloatArray,
+    codes: IntArray | None = None,
+    seconds: FloatArray | None = None,
+) -> Columns:
+    """Profile of every annotator, the most active first.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    posterior : array of shape (n_instances, n_classes)
+    codes : integer array of shape (n_instances,), optional
+        Codes of the labels against which mistakes are counted; default: the most probable classes.
+    seconds : array of shape (n_annotations,), optional
+        How long each annotation took; NaN: unknown.
+
+    Returns
+    -------
+    dict {column: list}
+        ``accuracy`` with its interval as in `manyhands.metrics.annotator_reliability`, ``flags``
+        as in the report, the most frequent mistake, and the median of the seconds, if any is known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = AnnotationTable.from_matrix(np.array([[0, 1], [0, 0], [1, 1]]))
+    >>> found = annotator_columns(table, np.array([[1, 0], [1, 0], [0, 1]]))
+    >>> found["accuracy"], found["mistake"]
+    ([1.0, 0.6666666666666666], [None, '0 -> 1 (1 of 2)'])
+    """
+    observed = table.observed
+    found = annotator_reliability(observed, posterior)
+    order = np.argsort(-found.n_annotations, kind="stable")
+    flags = flags_of(observed, found)
+    codes = posterior.argmax(axis=1) if codes is None else codes
+    mistakes = [top_mistake(observed, counts) for counts in count_mistakes(observed, codes, order)]
+    columns = {
+        "annotator": table.annotators[order].tolist(),
+        "n_annotations": found.n_annotations[order].tolist(),
+        "n_abstentions": _count(table.abstentions, table.n_annotators)[order].tolist(),
+        "n_skips": _count(table.skips, table.n_annotators)[order].tolist(),
+        "accuracy": _known(found.accuracy[order]),
+        "lower": found.lower[order].tolist(),
+        "upper": found.upper[order].tolist(),
+        "flags": ["; ".join(name for name, marks in flags.items() if marks[r]) for r in order],
+        "mistake": [
+            None if m is None else f"{m['true']} -> {m['given']} ({m['n']} of {m['of']})"
+            for m in mistakes
+        ],
+    }
+    if seconds is not None and len(seconds) == table.n_annotations and not np.isnan(seconds).all():
+        spent = [seconds[table.annotator == r] for r in order]
+        known = [values[~np.isnan(values)] for values in spent]
+        columns["median_seconds"] = [float(np.median(v)) if len(v) else None for v in known]
+    return columns
+
+
+def _count(passes: IntArray, n: int) -> IntArray:
+    return np.bincount(passes[:, 1], minlength=n)
+
+
+def _known(values: AnyArray) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in values.tolist()]

@@ -1,0 +1,185 @@
+"""Commands that write labels, annotators, reports and converted annotations."""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from manyhands import DawidSkene
+from manyhands.io import read_annotations, read_export
+from tests.cli.conftest import done, done_json, read_rows, refused, run
+from tests.io.test_exports import made, studio, write
+
+FOLDER = ["annotators.csv", "labels.csv", "report.html", "summary.json"]
+
+
+@pytest.fixture
+def project(home):
+    """An export of Label Studio, with texts, a skip, and ground truth for two of three tasks."""
+    gold = {**made(9, "good"), "ground_truth": True}
+    tasks = [
+        studio(made(1, "good"), made(2, "good"), gold, number=1, text="Works.", item="r1"),
+        studio(made(1, "bad"), made(2, "good"), gold, number=2, text="So so.", item="r2"),
+        studio(made(1, "bad"), made(2, was_cancelled=True), number=3, text="No.", item="r3"),
+    ]
+    return write(home / "project.json", tasks)
+
+
+def test_a_folder_holds_labels_annotators_and_a_report_without_features(home):
+    result = done_json("aggregate", "A.csv", "--gold", "gold.csv", "--out", "labels")
+    assert [Path(name).name for name in result["files"]] == FOLDER
+    assert sorted(path.name for path in Path("labels").iterdir()) == FOLDER
+    table = read_annotations("A.csv")
+    model = DawidSkene().fit(table)
+    header, *rows = read_rows(Path("labels/labels.csv"))
+    assert header[:6] == ["task", "label", "probability", "n_annotations", "agreement", "action"]
+    assert [row[1] for row in rows] == [str(label) for label in model.labels_]
+    assert sum(result["actions"].values()) == len(rows)
+    profiles = pd.read_csv("labels/annotators.csv").set_index("annotator")
+    for name, accuracy in zip(table.annotators, model.annotator_accuracy_, strict=True):
+        assert profiles.loc[name, "accuracy"] == pytest.approx(accuracy, abs=1e-4)
+    page = Path("labels/report.html").read_text()
+    assert "Labels of A.csv" in page
+    assert "Against gold labels" in page
+    assert "Learnt common confusion" not in page
+    again = done("aggregate", "A.csv", "--method", "majority-vote", "--out", "labels")
+    assert "recommended: accept" in again.stdout
+    assert "MajorityVote" in Path("labels/report.html").read_text()
+
+
+def test_a_report_shows_the_labels_of_another_rule(home):
+    done("aggregate", "A.csv", "--rule", "balanced", "--out", "labels")
+    summary = json.loads(Path("labels/summary.json").read_text())
+    shown = [str(row["label"]) for row in summary["labels"]["all"]["rows"]]
+    assert shown == [row[1] for row in read_rows(Path("labels/labels.csv"))[1:]]
+    done("aggregate", "A.csv", "--threshold", "0.99", "--out", "open")
+    assert any(row[1] == "" for row in read_rows(Path("open/labels.csv")))
+
+
+def test_every_table_of_a_report_is_a_csv_file(home):
+    done("aggregate", "A.csv", "--gold", "gold.csv", "--out", "labels")
+    assert "tables: tables" in done("report", "labels", "--tables", "tables").stdout
+    summary = json.loads(Path("labels/summary.json").read_text())
+    frames = {path.stem: pd.read_csv(path) for path in Path("tables").iterdir()}
+    assert {"facts", "classes", "annotators", "annotators_confusions", "gold"} <= frames.keys()
+    assert len(frames["annotators"]) == len(summary["annotators"]["rows"])
+    facts = frames["facts"].set_index(["section", "name"])["value"]
+    assert int(facts["data", "n_annotations"]) == summary["data"]["n_annotations"]
+    assert "confusion" in Path("labels/report.html").read_text()
+    assert done_json("report", "labels", "--tables", "other")["tables"] == "other"
+
+
+@pytest.mark.filterwarnings("always")
+def test_without_the_extra_there_is_a_warning_and_no_page(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    result = done("aggregate", "A.csv", "--out", "labels")
+    assert "no report.html" in result.stderr
+    assert sorted(path.name for path in Path("labels").iterdir()) == sorted(
+        set(FOLDER) - {"report.html"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("to", "name"),
+    [
+        ("label-studio", "label-studio.json"),
+        ("prodigy", "prodigy.jsonl"),
+        ("argilla", "argilla.json"),
+        ("datasets", "datasets/data.jsonl"),
+    ],
+)
+def test_labels_go_back_to_a_tool_with_the_items_own_data(project, to, name):
+    for _ in range(2):  # The second writes over the first.
+        done("aggregate", "project.json", "--out", "labels", "--to", to)
+    text = (Path("labels") / name).read_text()
+    assert all(words in text for words in ("Works.", "So so.", "No."))
+    alone = "set" if to == "datasets" else Path(name).name
+    if to != "datasets":
+        done("aggregate", "project.json", "--out", alone, "--to", to)
+        assert Path(alone).read_text() == text
+
+
+def test_where_a_tools_file_cannot_go(project):
+    refused(3, "aggregate", "project.json", "--to", "prodigy", says=["--to prodigy", "--out"])
+    arguments = ("aggregate", "project.json", "--to", "prodigy", "--out", "a.json")
+    refused(3, *arguments, says=["'prodigy' writes a .jsonl file"])
+    refused(3, "aggregate", "project.json", "--out", "project.json", says=["write over"])
+
+
+def test_a_folder_with_a_model_is_left_alone(home):
+    Path("model").mkdir()
+    Path("model/model.json").write_text("{}")
+    refused(4, "aggregate", "A.csv", "--out", "model", says=["cannot write 'model'", "model"])
+    assert [path.name for path in Path("model").iterdir()] == ["model.json"]
+
+
+# -- gold and several files -----------------------------------------------------------------------
+
+
+def test_an_export_is_its_own_gold(project):
+    result = done_json("aggregate", "project.json", "--gold", "project.json")
+    assert result["gold"]["instances with gold"] == 2
+    own = ("--task", "data.item", "--gold", "project.json")
+    assert done_json("aggregate", "project.json", *own)["gold"]["instances with gold"] == 2
+    known = done_json("aggregate", "project.json", "--known", "project.json")
+    assert known["labels"][1] == {"task": 2, "label": "good", "probability": 1.0}
+    tasks = json.loads(project.read_text())
+    del tasks[0]["annotations"][2], tasks[1]["annotations"][2]
+    write(project, tasks)
+    says = ["--gold project.json", "label-studio export holds no known labels", "'mood'"]
+    refused(3, "aggregate", "project.json", "--gold", "project.json", says=says)
+
+
+def test_several_files_are_one_table(home):
+    tasks = [studio(made(None, label), number=i) for i, label in enumerate("xxy")]
+    for name in ("ann", "bob"):
+        write(home / f"{name}.json", tasks)
+    named = ("ann.json", "bob.json", "--read", "annotator_from=file")
+    found = done_json("describe", *named)
+    assert (found["data"]["n_annotators"], found["data"]["n_annotations"]) == (2, 6)
+    shown = done("describe", *named).stdout
+    assert "manyhands describe ann.json bob.json --format label-studio" in shown
+    done("aggregate", *named, "--out", "labels.csv")
+    done("agreement", *named, "--resamples", "2")
+    done("convert", *named[:2], "all.csv", *named[2:])
+    assert done_json("describe", "all.csv")["data"]["n_annotations"] == 6
+    write(home / "A1.csv", "task,worker,label\n0,a,x\n0,b,x\n")
+    write(home / "A2.csv", "task,worker,label\n1,a,y\n1,b,x\n")
+    assert done_json("describe", "A1.csv", "A2.csv")["data"]["n_instances"] == 2
+
+
+# -- convert --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.parquet", "a.jsonl"])
+def test_converted_annotations_are_the_same(project, name):
+    says = "written: " + name + " (7 annotations, 1 passes)"
+    assert says in done("convert", "project.json", name).stdout
+    assert read_annotations(name).equals(read_annotations("project.json"))
+    assert read_export(name, "long").items.columns["text"] == ["Works.", "So so.", "No."]
+
+
+def test_a_table_goes_to_a_tool_and_back(home):
+    table = pd.DataFrame(read_rows(Path("A.csv"))[1:], columns=["task", "worker", "label"])
+    table["text"] = "text " + table["task"]
+    table.to_csv("texts.csv", index=False)
+    for to, name, more in (
+        ("label-studio", "a.json", ()),
+        ("argilla", "b.json", ()),
+        ("prodigy", "c.jsonl", ("--task", "meta.task")),
+    ):
+        done("convert", "texts.csv", name, "--to", to)
+        assert "text 0" in Path(name).read_text()
+        done("convert", name, "back.csv", *more)
+        assert read_annotations("back.csv").equals(read_annotations("A.csv"))
+
+
+def test_what_convert_refuses(project):
+    refused(3, "convert", "project.json", says=["only 'project.json' is given"])
+    refused(3, "convert", "project.json", "project.json", says=["write over"])
+    refused(3, "convert", "project.json", "a.docx", says=["no format of tables"])
+    refused(3, "convert", "project.json", "a.csv", "--to", "argilla", says=["a .json file"])
+    assert run("convert", "project.json", "a.csv", "--to", "word").exit_code == 2
+    assert not Path("a.csv").exists()
