@@ -18,7 +18,7 @@ from manyhands import (
     next_annotations,
 )
 from manyhands.exceptions import AnnotationError
-from manyhands.planning import choosing
+from manyhands.planning import Curves, Replay, choosing, forecast, replay
 from manyhands.planning.beliefs import Beliefs, beliefs_of, classifier_weight, combined
 from manyhands.planning.gains import (
     entropy,
@@ -423,3 +423,104 @@ def test_an_audit_gives_the_level():
     gold = {table.instances[rows[0]].item(): y[rows[0]]}
     with pytest.raises(AnnotationError, match="was given as gold"):
         AnnotationPlanner().fit(table, gold=gold).stopping(audit=gold)
+
+
+# -- replay ----------------------------------------------------------------------------------------
+
+
+def test_replay_scores_what_was_bought():
+    y, table = crowd(60, 6, n_annotators=12)
+    found = replay(table, y, budget=4, n_runs=2, random_state=0)
+    assert found.sizes.tolist() == np.arange(1, 4.1, 0.25).tolist()
+    assert list(found.curves) == ["plan", "uniform", "random"]
+    for curves in found.curves.values():
+        assert curves.accuracy.shape == (2, 13)
+        assert (curves.accuracy[:, 0] == found.curves["plan"].accuracy[:, 0]).all()
+    assert np.isnan(found.curves["plan"].gain[:, 0]).all()
+    assert (found.curves["plan"].gain[:, 1:] >= 0).all()
+    assert found.area("plan", 2, 4).shape == (2,)
+    frame = found.to_frame()
+    assert len(frame) == 39
+    assert frame["annotations"].max() == 240
+    assert replay(table, y, batch=[3], n_runs=1).sizes.tolist() == [1, 3]
+    everything = (DawidSkene().fit(table).labels_ == y).mean()
+    gradually = replay(table, y, n_runs=1)
+    for curves in gradually.curves.values():
+        assert curves.accuracy[0, -1] == everything
+
+
+def test_the_curve_says_where_an_accuracy_is_reached():
+    curve = np.array([[0.5, 0.8, 0.7, 0.9, 0.9]])
+    found = Replay(np.arange(1, 6), {"plan": Curves(curve, curve, curve)}, 10)
+    assert found.reaches("plan", 0.75) == 4
+    assert found.reaches("plan", 0.4) == 1
+    assert found.reaches("plan", 0.95) == math.inf
+    assert found.area("plan", 1, 3).tolist() == [pytest.approx((0.65 + 0.75) / 2)]
+
+
+def test_a_plan_beats_chance_where_annotators_differ():
+    y = np.arange(120) % 2
+    table = make_crowd(y, n_annotators=10, annotations_per_instance=8, spammers=0.5, random_state=0)
+    found = replay(table, y, budget=4, n_runs=3)
+    area = {name: found.area(name, 2, 4).mean() for name in found.curves}
+    assert area["plan"] > area["uniform"] + 0.02
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_replay_goes_on_and_gives_the_same_curves(tmp_path, monkeypatch):
+    y, table = crowd(40, 5, n_annotators=8)
+    arguments = (table, y, AnnotationPlanner(criterion="accuracy"), 3)
+    whole = replay(*arguments, n_runs=2)
+    fits = itertools.count()
+    fit = AnnotationPlanner.fit
+
+    def failing(self, *given, **more):
+        if next(fits) == 13:
+            raise Killed
+        return fit(self, *given, **more)
+
+    monkeypatch.setattr(AnnotationPlanner, "fit", failing)
+    with pytest.raises(Killed):
+        replay(*arguments, n_runs=2, folder=tmp_path)
+    begun = sorted(tmp_path.iterdir(), key=lambda path: path.stat().st_size)
+    with begun[0].open("a") as file:
+        file.write('{"accuracy": 0.1')  # The process was killed while it wrote.
+    resumed = replay(*arguments, n_runs=2, folder=tmp_path)
+    for name, curves in whole.curves.items():
+        for values, others in zip(curves, resumed.curves[name], strict=True):
+            np.testing.assert_array_equal(values, others)
+    before = next(fits)
+    replay(*arguments, n_runs=2, folder=tmp_path)
+    assert next(fits) == before + 1  # Nothing is fitted again.
+    assert len(list(tmp_path.iterdir())) == 6
+    replay(table, y[::-1], budget=1.5, n_runs=1, folder=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 9  # Other gold is another study.
+
+
+def test_a_forecast_follows_the_pilot():
+    _y, table = crowd(80, 3, 2, n_annotators=10)
+    found = forecast(table, budget=6, batch=1, n_runs=3)
+    pilot = table.n_annotations / 80
+    np.testing.assert_allclose(found.sizes, [*np.arange(pilot, 6), 6])
+    mean = found.curves["plan"].accuracy.mean(axis=0)
+    assert mean[-1] > mean[0]
+    start = DawidSkene().fit(table).posterior_.max(axis=1).mean()
+    assert mean[0] == pytest.approx(start, abs=0.06)
+    again = forecast(table, budget=6, batch=1, n_runs=3)
+    assert (again.curves["plan"].accuracy == found.curves["plan"].accuracy).all()
+
+
+def test_what_cannot_be_replayed_is_refused():
+    y, table = crowd(20, 3)
+    with pytest.raises(AnnotationError, match="gold names no class"):
+        replay(table, {})
+    with pytest.raises(AnnotationError, match="budget allows nothing"):
+        replay(table, y, budget=0.5)
+    with pytest.raises(AnnotationError, match="batch=0 must be positive"):
+        replay(table, y, batch=0)
+    twice = table.with_added(table.take([0]), duplicates="keep")
+    with pytest.raises(AnnotationError, match="repeated"):
+        replay(twice, y)

@@ -1,16 +1,17 @@
-"""Pairs of instance and annotator that may be asked, and the annotators' prices."""
+"""Pairs of instance and annotator that may be asked, their prices, and who answers in a replay."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, merge_vocabularies
 from manyhands.exceptions import AnnotationError
+from manyhands.planning.beliefs import Beliefs
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 
@@ -162,3 +163,136 @@ def read_prices(cost: Any, annotators: AnyArray) -> FloatArray:
         )
     price[places] = values
     return price
+
+
+# -- who answers ----------------------------------------------------------------------------------
+
+
+class Source(Protocol):
+    """Something that answers."""
+
+    @property
+    def table(self) -> AnnotationTable:
+        """The vocabularies, and all that is recorded."""
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """What else decides the answers."""
+
+    def begin(self, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
+        """Return the first annotations, (3, m) codes, and the truth (n,), -1 where unknown."""
+
+    def pool(self, bought: IntArray) -> Pool:
+        """Pairs that may be asked."""
+
+    def answer(
+        self,
+        i: IntArray,
+        r: IntArray,
+        truth: IntArray,
+        rng: np.random.RandomState,
+        seeds: tuple[int, int],
+    ) -> IntArray:
+        """Codes of the answers to pairs, shape (m,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """Recorded annotations, in the order of their pairs."""
+
+    table: AnnotationTable
+    truth: IntArray
+    start: int
+    pairs: IntArray
+    labels: IntArray
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """What else decides the answers."""
+        return self.truth, self.start
+
+    @classmethod
+    def of(cls, table: AnnotationTable, truth: IntArray, start: int) -> Self:
+        """Sort a table's annotations by pair; refuse repeated pairs."""
+        pairs = table.instance * np.int64(table.n_annotators) + table.annotator
+        order = np.argsort(pairs, kind="stable")
+        pairs = pairs[order]
+        if (np.diff(pairs) == 0).any():
+            raise AnnotationError(
+                "table has repeated (instance, annotator) pairs, of which only one can be bought; "
+                "make it with duplicates='last'"
+            )
+        return cls(table, truth, start, pairs, table.label[order])
+
+    def begin(self, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
+        """Draw ``start`` annotations of each instance."""
+        i = self.pairs // self.table.n_annotators
+        order = np.lexsort((rng.random_sample(len(i)), i))
+        rank = np.arange(len(i)) - np.searchsorted(i, i)  # Sorted by instance already.
+        rows = np.sort(order[rank < self.start])
+        annotator = self.pairs[rows] % self.table.n_annotators
+        return np.stack([i[rows], annotator, self.labels[rows]]), self.truth
+
+    def pool(self, bought: IntArray) -> Pool:
+        """All recorded pairs that are not bought."""
+        asked = np.unique(bought[0] * np.int64(self.table.n_annotators) + bought[1])
+        left = np.setdiff1d(self.pairs, asked, assume_unique=True)
+        return Pool(self.table.instances, self.table.annotators, asked, left)
+
+    def answer(
+        self,
+        i: IntArray,
+        r: IntArray,
+        truth: IntArray,
+        rng: np.random.RandomState,
+        seeds: tuple[int, int],
+    ) -> IntArray:
+        """Look the answers up."""
+        return self.labels[np.searchsorted(self.pairs, i * np.int64(self.table.n_annotators) + r)]
+
+
+@dataclass(frozen=True, eq=False)
+class Worlds:
+    """Truths drawn from a posterior, and annotators who answer by their confusion matrices."""
+
+    table: AnnotationTable
+    beliefs: Beliefs
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """What else decides the answers."""
+        return ("worlds", self.beliefs.posterior)
+
+    def begin(self, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
+        """Draw a truth; the pilot's annotations are the first."""
+        cumulative = self.beliefs.posterior.cumsum(axis=1)
+        number = rng.random_sample(len(cumulative)) * cumulative[:, -1]
+        truth = (cumulative < number[:, None]).sum(axis=1)
+        table = self.table
+        return np.stack([table.instance, table.annotator, table.label]).astype(np.int64), truth
+
+    def pool(self, bought: IntArray) -> Pool:
+        """All pairs that are not bought."""
+        asked = np.unique(bought[0] * np.int64(self.table.n_annotators) + bought[1])
+        return Pool(self.table.instances, self.table.annotators, asked)
+
+    def answer(
+        self,
+        i: IntArray,
+        r: IntArray,
+        truth: IntArray,
+        rng: np.random.RandomState,
+        seeds: tuple[int, int],
+    ) -> IntArray:
+        """With probability sqrt(rho), a number that an instance's annotators share decides."""
+        shared = generator_of(*seeds).random_sample(self.table.n_instances)[i]
+        own = rng.random_sample(len(i))
+        follows = rng.random_sample(len(i)) < np.sqrt(self.beliefs.rho)
+        cumulative = self.beliefs.confusion[r, truth[i]].cumsum(axis=1)
+        number = np.where(follows, shared, own)
+        return np.asarray((cumulative[:, :-1] < number[:, None]).sum(axis=1))
+
+
+def generator_of(*seeds: int) -> np.random.RandomState:
+    """Make a generator from several seeds."""
+    return np.random.RandomState(np.random.SeedSequence(seeds).generate_state(8))

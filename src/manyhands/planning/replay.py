@@ -1,0 +1,390 @@
+"""Replay: what a plan would have bought of a pilot's annotations; and what it may buy next."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from manyhands._version import __version__
+from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.encoding import encode
+from manyhands.annotations.frames import Backend
+from manyhands.decision.labels import generator
+from manyhands.exceptions import (
+    AnnotationError,
+    NotIdentifiableWarning,
+    SharedMistakesWarning,
+)
+from manyhands.inference.inputs import check_annotations, gold_codes
+from manyhands.io.files import write_atomically
+from manyhands.planning.choosing import Rule, Suggestion, fill
+from manyhands.planning.planner import AnnotationPlanner
+from manyhands.planning.pool import Pool, Recorded, Source, Worlds, generator_of
+from manyhands.typing import FloatArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
+
+BATCH = 0.25
+"""Annotations per instance that are bought at a time, unless told."""
+
+MEASURES = ("accuracy", "expected", "gain")
+
+
+class Curves(NamedTuple):
+    """Curves of one policy, each of shape (n_runs, n_sizes).
+
+    Attributes
+    ----------
+    accuracy : array
+        Share of right labels.
+    expected : array
+        Mean probability of the labels under the model.
+    gain : array
+        Expected right labels per annotation of the batch that led there; NaN at the start.
+    """
+
+    accuracy: FloatArray
+    expected: FloatArray
+    gain: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """Accuracy against annotations bought.
+
+    Attributes
+    ----------
+    sizes : array of shape (n_sizes,)
+        Annotations per instance. If the pairs of a policy run out earlier, its curve stays level.
+    curves : dict {policy: Curves}
+    n_instances : int
+    """
+
+    sizes: FloatArray
+    curves: Mapping[str, Curves]
+    n_instances: int
+
+    def area(self, policy: str, low: float = 0.0, high: float = np.inf) -> FloatArray:
+        """Mean accuracy of each run between two sizes (area under the curve), shape (n_runs,)."""
+        chosen = (self.sizes >= low - 1e-9) & (self.sizes <= high + 1e-9)
+        accuracy, sizes = self.curves[policy].accuracy[:, chosen], self.sizes[chosen]
+        if len(sizes) == 1:
+            return accuracy[:, 0]
+        return np.trapezoid(accuracy, sizes, axis=1) / (sizes[-1] - sizes[0])
+
+    def reaches(self, policy: str, accuracy: float) -> float:
+        """Size from which on the mean curve stays at an accuracy or above; infinite if never."""
+        below = np.flatnonzero(self.curves[policy].accuracy.mean(axis=0) < accuracy - 1e-9)
+        first = below[-1] + 1 if len(below) else 0
+        return float(self.sizes[first]) if first < len(self.sizes) else float("inf")
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return columns: policy, annotations per instance, means over runs, sd of accuracy."""
+        rows = [
+            {
+                "policy": name,
+                "annotations_per_instance": float(size),
+                "annotations": round(float(size) * self.n_instances),
+                **{m: _mean(getattr(found, m)[:, k]) for m in MEASURES},
+                "sd": float(found.accuracy[:, k].std(ddof=1)) if len(found.accuracy) > 1 else None,
+            }
+            for name, found in self.curves.items()
+            for k, size in enumerate(self.sizes)
+        ]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return a data frame of `to_columns`; backend "pandas", "polars" or "pyarrow"."""
+        import narwhals as nw
+
+        return nw.from_dict(self.to_columns(), backend=backend).to_native()
+
+
+def replay(
+    table: Any,
+    gold: Any,
+    planner: AnnotationPlanner | Mapping[str, AnnotationPlanner | None] | None = None,
+    budget: float | None = None,
+    *,
+    start: int = 1,
+    batch: float | Any = BATCH,
+    n_runs: int = 5,
+    proba: Any = None,
+    folder: str | Path | None = None,
+    random_state: int = 0,
+) -> Replay:
+    """Buy a pilot's recorded annotations as a plan would have, and score the labels.
+
+    Every run starts from other random annotations, the same for all policies. Only recorded pairs
+    can be asked, so policies come together as the pilot is used up.
+
+    Parameters
+    ----------
+    table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
+        The more annotations per instance, the more can be told.
+    gold : dict {instance id: class}, or array-like of shape (n_instances,)
+        Known classes, for scoring only.
+    planner : AnnotationPlanner, or dict {name: AnnotationPlanner or None}, optional
+        The policy, which is compared with "uniform" (fewest annotations first, by anybody) and
+        "random"; or all policies by name, where None buys at random. Default:
+        ``AnnotationPlanner()``.
+    budget : float, optional
+        Annotations per instance up to which to buy; default: all.
+    start : int, default=1
+        Random annotations per instance at the start.
+    batch : float or increasing sequence, default=0.25
+        Annotations per instance that are bought at a time; or all sizes at which a batch ends.
+    n_runs : int, default=5
+    proba : array of shape (n_instances, n_classes), or callable, optional
+        A classifier's probabilities out of fold. A callable is given the table bought so far.
+    folder : str or Path, optional
+        Each batch is written there when it is scored. A later call with the same arguments goes on
+        from there, and gives the same curves.
+    random_state : int, default=0
+
+    Returns
+    -------
+    Replay
+
+    Raises
+    ------
+    AnnotationError
+        If no gold is known, the table repeats pairs, or sizes do not increase.
+    """
+    table = check_annotations(as_table(table, argument="table"), argument="table")
+    truth = gold_codes(gold, table)
+    if not (truth >= 0).any():
+        raise AnnotationError("gold names no class, so nothing can be scored; give known labels")
+    source = Recorded.of(table, truth, start)
+    most = table.n_annotations / table.n_instances
+    sizes = _sizes(start, most if budget is None else min(float(budget), most), batch)
+    return _play(_policies(planner), source, sizes, n_runs, proba, folder, random_state)
+
+
+def forecast(
+    table: Any,
+    planner: AnnotationPlanner | Mapping[str, AnnotationPlanner | None] | None = None,
+    budget: float | None = None,
+    *,
+    batch: float | Any = BATCH,
+    n_runs: int = 5,
+    gold: Any = None,
+    folder: str | Path | None = None,
+    random_state: int = 0,
+) -> Replay:
+    """Expected accuracy against annotations bought, from a pilot and without further gold.
+
+    Each run draws a truth from the posterior of the pilot, and lets its annotators answer by their
+    confusion matrices, with mistakes as correlated as was measured. Whatever pair is asked is
+    answered. The level is the model's: it cannot see mistakes that most annotators share, so trust
+    the shape of the curve, and audit the level (`AnnotationPlanner.stopping`).
+
+    Parameters
+    ----------
+    table : AnnotationTable or matrix
+        The pilot. Instances without annotations are bought, too.
+    planner, batch, n_runs, folder, random_state : as in `replay`
+    budget : float, optional
+        Annotations per instance up to which to buy, the pilot's included; default: 3 more.
+    gold : as in `AnnotationPlanner.fit`
+
+    Returns
+    -------
+    Replay
+    """
+    table = check_annotations(as_table(table, argument="table"), argument="table")
+    policies = _policies(planner)
+    fitted = clone(next(iter(policies.values()))).fit(table, gold=gold)
+    start = table.n_annotations / table.n_instances
+    sizes = _sizes(start, start + 3 if budget is None else float(budget), batch)
+    source = Worlds(table, fitted._beliefs)
+    return _play(policies, source, sizes, n_runs, None, folder, random_state)
+
+
+# -- the runs --------------------------------------------------------------------------------------
+
+
+def _policies(planner: Any) -> dict[str, AnnotationPlanner]:
+    """Policies by name; those to compare with infer labels by the same aggregator."""
+    if isinstance(planner, Mapping):
+        given = [each for each in planner.values() if each is not None]
+        aggregator = given[0].aggregator if given else None
+        return {
+            name: _Random(aggregator) if each is None else each for name, each in planner.items()
+        }
+    planner = AnnotationPlanner() if planner is None else planner
+    uniform = AnnotationPlanner(planner.aggregator, criterion="fewest", annotators="any")
+    return {"plan": planner, "uniform": uniform, "random": _Random(planner.aggregator)}
+
+
+def _sizes(start: float, most: float, batch: Any) -> FloatArray:
+    """Annotations per instance at which labels are scored, the start included."""
+    if np.ndim(batch) == 0:
+        if not batch > 0:
+            raise AnnotationError(f"batch={batch!r} must be positive")
+        steps = np.arange(start, most + 1e-9, batch)
+        sizes = steps if len(steps) and steps[-1] > most - 1e-9 else np.append(steps, most)
+    else:
+        sizes = np.unique([start, *(size for size in np.asarray(batch, float) if size <= most)])
+    if len(sizes) < 2 or sizes[0] < start - 1e-9 or (np.diff(sizes) <= 0).any():
+        raise AnnotationError(
+            f"budget allows nothing beyond the start: {start:g} annotations per instance are there "
+            f"at first, and {most:g} at most; give a greater budget, or a smaller start"
+        )
+    return np.asarray(sizes, dtype=np.float64)
+
+
+def _play(
+    policies: Mapping[str, AnnotationPlanner],
+    source: Source,
+    sizes: FloatArray,
+    n_runs: int,
+    proba: Any,
+    folder: str | Path | None,
+    seed: int,
+) -> Replay:
+    curves = {}
+    for name, planner in policies.items():
+        runs = []
+        for run in range(n_runs):
+            path = None
+            if folder is not None:
+                key = _digest(source.table, *source.facts, sizes, planner, proba, seed)
+                path = Path(folder) / f"{name.replace(' ', '-')}-{run}-{key}.jsonl"
+            steps = list(_run(planner, source, sizes, proba, path, (seed, run)))
+            steps += [steps[-1]] * (len(sizes) - len(steps))
+            runs.append([[step[measure] for measure in MEASURES] for step in steps])
+            _LOG.info(
+                "%s, run %d of %d: %.3f at %.2f annotations per instance",
+                name, run + 1, n_runs, steps[-1]["accuracy"], sizes[-1],
+            )  # fmt: skip
+        values = np.array(runs, dtype=np.float64)
+        curves[name] = Curves(*(values[:, :, k] for k in range(len(MEASURES))))
+    return Replay(sizes, curves, source.table.n_instances)
+
+
+def _run(
+    planner: AnnotationPlanner,
+    source: Source,
+    sizes: FloatArray,
+    proba: Any,
+    path: Path | None,
+    seeds: tuple[int, int],
+) -> Iterator[dict[str, Any]]:
+    """Yield a step per size, until nothing may be asked; those of an earlier call are read."""
+    bought, truth = source.begin(generator_of(*seeds))
+    steps = [] if path is None else _read(path)
+    for step in steps:
+        bought = np.concatenate([bought, np.array(step["bought"], dtype=np.int64)], axis=1)
+    yield from steps
+    n, fitted = source.table.n_instances, None
+    for k in range(len(steps), len(sizes)):
+        new, gain = np.zeros((3, 0), dtype=np.int64), float("nan")
+        if k:
+            fitted = fitted or _fit(planner, source.table, bought, proba, (*seeds, k - 1))
+            wanted, pool = round(sizes[k] * n) - bought.shape[1], source.pool(bought)
+            if not pool.open_instances.any():
+                return
+            batch = fitted._batch(pool, max(wanted, 1))
+            i, r = _codes(batch, source.table)
+            labels = source.answer(i, r, truth, generator_of(*seeds, k), seeds)
+            new, gain = np.stack([i, r, labels]), float(batch.expected_gain.mean())
+            bought = np.concatenate([bought, new], axis=1)
+        fitted = _fit(planner, source.table, bought, proba, (*seeds, k))
+        step = _scored(fitted, truth) | {"gain": gain, "bought": new.tolist()}
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(step) + "\n")
+        yield step
+
+
+class _Random(AnnotationPlanner):
+    """Buys at random: the least that a plan must beat."""
+
+    def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
+        flat = np.full_like(self._beliefs.posterior, 1.0 / self._beliefs.posterior.shape[1])
+        nothing_known = replace(self._beliefs, posterior=flat)
+        rule = Rule("entropy", False, np.ones(len(pool.annotators)))
+        room = np.where(pool.open_annotators, n, 0)
+        rng = generator(self.random_state)
+        parts = fill(pool, nothing_known, rule, n, pool.open_instances, room, None, rng)
+        i, r, score = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return Suggestion(pool.instances[i], pool.annotators[r], score, np.full(len(i), np.nan))
+
+
+def _fit(
+    planner: AnnotationPlanner,
+    table: AnnotationTable,
+    bought: IntArray,
+    proba: Any,
+    seeds: tuple[int, ...],
+) -> AnnotationPlanner:
+    """Fit a planner to what was bought."""
+    now = replace(
+        table, instance=bought[0], annotator=bought[1], label=bought[2],
+        weights=None, sources=None, passes=None,
+    )  # fmt: skip
+    seed = int(generator_of(*seeds).randint(2**31))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotIdentifiableWarning)
+        warnings.simplefilter("ignore", SharedMistakesWarning)
+        known = proba(now) if callable(proba) else proba
+        return clone(planner).set_params(random_state=seed).fit(now, proba=known)
+
+
+def _scored(fitted: AnnotationPlanner, truth: IntArray) -> dict[str, Any]:
+    known = np.flatnonzero(truth >= 0)
+    right = fitted.labels_[known] == fitted.table_.classes[truth[known]]
+    expected = fitted.posterior_.max(axis=1).mean()
+    return {"accuracy": float(right.mean()), "expected": float(expected)}
+
+
+def _codes(batch: Suggestion, table: AnnotationTable) -> tuple[IntArray, IntArray]:
+    """Codes of a batch's instances and annotators."""
+    return (
+        encode(batch.instances, table.instances, argument="batch", vocabulary_name="ids")[0],
+        encode(batch.annotators, table.annotators, argument="batch", vocabulary_name="ids")[0],
+    )
+
+
+def _mean(values: FloatArray) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Read the steps of an earlier call; a line that it did not finish is removed."""
+    if not path.exists():
+        return []
+    whole = path.read_text(encoding="utf-8").split("\n")
+    lines, rest = whole[:-1], whole[-1]
+    if rest:
+        write_atomically(path, "".join(line + "\n" for line in lines))
+    return [json.loads(line) for line in lines]
+
+
+def _digest(*parts: Any) -> str:
+    """Digest of all that decides a run."""
+    known = hashlib.sha256(__version__.encode())
+    for part in parts:
+        if isinstance(part, AnnotationTable):
+            columns = ("instance", "annotator", "label", "instances", "annotators", "classes")
+            values: Any = [np.asarray(getattr(part, name)).tolist() for name in columns]
+        elif hasattr(part, "get_params"):
+            values = [type(part).__name__, {k: repr(v) for k, v in part.get_params().items()}]
+        elif callable(part):
+            values = getattr(part, "__qualname__", type(part).__qualname__)
+        else:
+            values = part.tolist() if isinstance(part, np.ndarray) else part
+        known.update(json.dumps(values, sort_keys=True, default=repr).encode())
+    return known.hexdigest()[:16]
