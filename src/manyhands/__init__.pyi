@@ -2,6 +2,7 @@ from . import agreement as agreement
 from . import annotations as annotations
 from . import classifiers as classifiers
 from . import datasets as datasets
+from . import encoders as encoders
 from . import estimator_checks as estimator_checks
 from . import inference as inference
 from . import io as io
@@ -18,6 +19,7 @@ from .decision import decide as decide
 from .inference import *
 from .inference.comparison import compare_aggregators as compare_aggregators
 from .models import load as load
+from .models import save as save
 from .planning import AnnotationPlanner as AnnotationPlanner
 from .planning import next_annotations as next_annotations
 from .registry import all_classifiers as all_classifiers

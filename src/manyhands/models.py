@@ -1,18 +1,105 @@
-"""Loading of models that a classifier's ``save`` wrote."""
+"""Models in folders: loading what ``save`` wrote, and saving with an encoder in front."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
+from sklearn.pipeline import Pipeline, make_pipeline
+
 from manyhands import registry
-from manyhands.fitting.folders import read_description
-from manyhands.fitting.members import read_members
+from manyhands.encoders.images import SAVED, FittedEncoder, describe_encoder, make_encoder
+from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.fitting.folders import (
+    check_unaltered,
+    read_description,
+    read_weights,
+    write_model,
+)
+from manyhands.fitting.members import read_members, save_member, save_members
 
 if TYPE_CHECKING:
     from manyhands.classifiers.averaged import AveragedCrowdClassifier
     from manyhands.classifiers.stacking import CrowdStackingClassifier
     from manyhands.fitting.classifier import BaseCrowdClassifier
+
+
+def save(model: Any, folder: str | Path) -> Path:
+    """Write a fitted classifier, or a pipeline of encoders and a classifier, into a folder.
+
+    Safetensors and JSON, no pickle; read it back with `load`.
+
+    Parameters
+    ----------
+    model : classifier, or Pipeline
+        The steps of a pipeline before its classifier are `TextEncoder` or `ImageEncoder`.
+    folder : str or Path
+
+    Raises
+    ------
+    AnnotationError
+        If a step, or a part of the classifier, cannot be saved.
+    WriteError
+        If the folder cannot be written.
+    """
+    if not isinstance(model, Pipeline):
+        return save_member(model, Path(folder))
+    steps = [step for _, step in model.steps if step not in (None, "passthrough")]
+    for step in steps[:-1]:
+        if type(step).__name__ not in SAVED:
+            raise AnnotationError(
+                f"the step {type(step).__name__} cannot be saved without pickle; save the last "
+                "step alone (pipeline[-1].save(folder)), and put the others in front of it again "
+                "after loading"
+            )
+    if not hasattr(steps[-1], "save"):
+        raise AnnotationError(
+            f"the last step is a {type(steps[-1]).__name__}, which has no save(); use joblib"
+        )
+    return save_members("Pipeline", steps, folder, _save_step)
+
+
+def _save_step(step: Any, folder: Path) -> Path:
+    if hasattr(step, "save"):
+        return save_member(step, folder)
+    arrays: dict[str, Any] = {}
+
+    def keep(array: Any) -> str:
+        name = f"array.{len(arrays)}"
+        arrays[name] = np.ascontiguousarray(array)
+        return name
+
+    described = describe_encoder(step, keep)
+    return write_model(
+        folder, {"class": described["class"], "encoder": described}, to_bytes(arrays)
+    )
+
+
+def _read_encoder(folder: Path, description: dict[str, Any]) -> FittedEncoder:
+    path = folder / Path(str(description.get("weights"))).name
+    try:
+        arrays = from_bytes(read_weights(path, description["sha256"]))
+        encoder = make_encoder(description["encoder"], arrays.__getitem__)
+    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        if isinstance(error, ModelFolderError):
+            raise
+        raise ModelFolderError(
+            f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
+        ) from error
+    check_unaltered(description, folder)
+    return encoder
+
+
+def _maker(name: str) -> Callable[[list[Any]], Any]:
+    if name == "Pipeline":
+        return lambda steps: make_pipeline(*steps)
+    made: Callable[[list[Any]], Any] = registry.get(name, "wrapper").of_fitted
+    return made
 
 
 def load(
@@ -30,7 +117,7 @@ def load(
 
     Returns
     -------
-    A fitted classifier of the saved class.
+    A fitted classifier of the saved class, or a pipeline of encoder and classifier.
 
     Raises
     ------
@@ -38,11 +125,14 @@ def load(
         If the folder is missing, truncated, of another version, or not a manyhands model.
     """
     whole: AveragedCrowdClassifier | None = read_members(
-        folder, registry.get, lambda member: load(member, device=device, backbone=backbone)
+        folder, _maker, lambda member: load(member, device=device, backbone=backbone)
     )
     if whole is not None:
         return whole
-    name = read_description(Path(folder)).get("class")
+    description = read_description(Path(folder))
+    name = description.get("class")
+    if name in SAVED:
+        return _read_encoder(Path(folder), description)
     known = registry.names()
     own = (
         getattr(registry.get(name), "read", None)

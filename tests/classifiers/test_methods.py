@@ -589,7 +589,7 @@ def test_texts_are_refused_with_what_to_put_in_front(make):
     texts = make([f"text {i}" for i in range(len(A))])
     for classifier in (CoNALClassifier(), AggregatedClassifier()):
         name = type(classifier).__name__
-        with pytest.raises(AnnotationError, match=rf"make_pipeline\(TfidfVectorizer\(\), {name}"):
+        with pytest.raises(AnnotationError, match=rf"make_pipeline\(TextEncoder\(\), {name}"):
             classifier.fit(texts, A)
 
 

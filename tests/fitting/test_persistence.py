@@ -5,19 +5,26 @@ import json
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
+from PIL import Image
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
+import manyhands
 from manyhands import (
     AggregatedClassifier,
     CoNALClassifier,
     CrowdInGClassifier,
     CrowdLayerClassifier,
+    CrowdStackingClassifier,
     DawidSkene,
     load,
     load_demo,
+    make_crowd,
 )
+from manyhands.encoders import FunctionEncoder, TextEncoder
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting import folders
@@ -243,3 +250,145 @@ def test_save_leaves_files_of_others_alone_and_keeps_feature_names(tmp_path):
     np.testing.assert_array_equal(shuffled, model.predict_proba(frame))
     with pytest.raises(AnnotationError, match=r"lacks column 'b'.*has column 'z'.*not fitted on"):
         loaded.predict(frame.rename(columns={"b": "z"}))
+
+
+# -- texts and images ----------------------------------------------------------------------------
+
+
+def stripes(n=60, side=12):
+    """Images with vertical or horizontal stripes, and which of them they have."""
+    X = np.random.default_rng(0).integers(0, 90, size=(n, side, side, 3))
+    y = np.arange(n) % 2
+    X[y == 0, ::2] += 120
+    X[y == 1, :, ::2] += 120
+    return X.astype(np.uint8), y
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The images of `stripes`, as files."""
+    folder = tmp_path_factory.mktemp("images")
+    for number, image in enumerate(stripes()[0]):
+        Image.fromarray(image).save(folder / f"image{number}.png")
+    return [folder / f"image{number}.png" for number in range(60)]
+
+
+def reviews(n=120):
+    """Texts of two kinds, and annotations of them."""
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 2
+    words = (["awful", "dull"], ["lovely", "great"])
+    texts = [f"{words[c][rng.integers(2)]} film number {rng.integers(50)}" for c in y]
+    return texts, y, make_crowd(y, n_annotators=6, annotations_per_instance=5, random_state=0)
+
+
+FEW = {"n_rounds": 2, "random_state": 0}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        list,
+        lambda texts: np.array(texts, dtype=object),
+        pd.Series,
+        pl.Series,
+        lambda texts: pd.DataFrame({"review": texts}),
+        lambda texts: pl.DataFrame({"review": texts, "length": list(map(len, texts))}),
+        lambda texts: pd.DataFrame({"a": texts, "b": texts[::-1], "kind": ["x", "y"] * 60}),
+    ],
+)
+def test_the_stack_takes_texts_and_is_saved_with_its_encoder(make, tmp_path):
+    texts, y, table = reviews()
+    X = make(texts)
+    model = CrowdStackingClassifier(**FEW).fit(X, table)
+    assert model.score(X, y) > 0.9
+    loaded = load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert not list((tmp_path / "model").glob("*.pkl"))
+
+
+def test_the_stack_takes_images_and_is_saved_with_its_encoder(files, tmp_path):
+    X, y = stripes()
+    table = make_crowd(y, n_annotators=6, annotations_per_instance=5, random_state=0)
+    paths = list(map(str, files))
+    frame = pd.DataFrame({"photo": paths, "width": 12.0})
+    for given in (X, files, paths, frame):
+        model = CrowdStackingClassifier(**FEW).fit(given, table)
+        assert model.score(given, y) > 0.9
+        loaded = load(model.save(tmp_path / "model"))
+        np.testing.assert_array_equal(loaded.predict_proba(given), model.predict_proba(given))
+    with pytest.raises(FileNotFoundError, match=r"column 'photo' of X: .*If it holds ids"):
+        model.predict(frame.assign(photo=["no.png"] * 60))
+
+
+def test_a_stack_of_texts_refuses_anything_else():
+    texts, _, table = reviews()
+    model = CrowdStackingClassifier(**FEW).fit(texts, table)
+    with pytest.raises(AnnotationError, match="give texts as a list"):
+        model.predict(np.eye(3))
+    with pytest.raises(AnnotationError, match="X has 119 rows but y"):
+        model.fit(texts[1:], table)
+    assert len(model.predict(["great", ""])) == 2
+    gaps = pd.DataFrame({"text": texts, "n": 1.0})
+    gaps.loc[3, "text"] = None
+    assert len(CrowdStackingClassifier(**FEW).fit(gaps, table).predict(gaps[:5])) == 5
+
+
+def test_a_fit_on_numbers_after_one_on_texts_forgets_them():
+    texts, y, table = reviews()
+    X = np.random.default_rng(0).normal(size=(120, 3)) + y[:, None]
+    model = CrowdStackingClassifier(**FEW).fit(X, table).fit(texts, table)
+    assert not hasattr(model, "n_features_in_")
+    assert model.fit(X, table).encoder_ is None
+    assert model.n_features_in_ == 3
+
+
+@pytest.mark.parametrize("make", [list, np.array, pd.Series])
+def test_other_classifiers_name_the_encoder(make, files):
+    texts, _, table = reviews()
+    with pytest.raises(AnnotationError, match=r"make_pipeline\(TextEncoder\(\), CoNALClassifier"):
+        CoNALClassifier().fit(make(texts), table)
+    with pytest.raises(AnnotationError, match=r"make_pipeline\(ImageEncoder\(\), CoNALClassifier"):
+        CoNALClassifier().fit([*files, *files], table)
+
+
+def test_a_pipeline_is_saved_without_pickle(tmp_path):
+    texts, y, table = reviews()
+    quick = CoNALClassifier(max_epochs=15, random_state=0, device="cpu")
+    model = make_pipeline(TextEncoder(), quick).fit(texts, table)
+    folder = manyhands.save(model, tmp_path / "model")
+    loaded = load(folder)
+    np.testing.assert_array_equal(loaded.predict_proba(texts), model.predict_proba(texts))
+    assert (loaded.predict(texts) == y).mean() > 0.9
+    assert {path.suffix for path in folder.rglob("*") if path.is_file()} == {
+        ".json",
+        ".safetensors",
+    }
+    # Saved again, nothing of the first remains.
+    before = len(list(folder.rglob("*")))
+    assert manyhands.save(loaded, folder) == folder
+    assert len(list(folder.rglob("*"))) == before
+    stack = CrowdStackingClassifier(**FEW).fit(texts, table)
+    assert type(load(manyhands.save(stack, folder))) is CrowdStackingClassifier
+    frozen = make_pipeline(FunctionEncoder(lambda rows: [[len(r)] for r in rows]), quick)
+    with pytest.raises(AnnotationError, match="step FunctionEncoder cannot be saved"):
+        manyhands.save(frozen, folder)
+
+
+def test_a_damaged_encoder_is_a_damaged_folder(tmp_path):
+    texts, _, table = reviews()
+    model = make_pipeline(TextEncoder(), CrowdStackingClassifier(**FEW)).fit(texts, table)
+    folder = manyhands.save(model, tmp_path / "model")
+    (described,) = folder.glob("members-*/0/model.json")
+    whole = described.read_text()
+    (weights,) = described.parent.glob("*.safetensors")
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1])
+    with pytest.raises(ModelFolderError, match="truncated or altered"):
+        load(folder)
+    weights.write_bytes(content)
+    changed = json.loads(whole)
+    changed["encoder"]["parameters"]["missing"] = "empty"
+    described.write_text(json.dumps(changed))
+    with pytest.raises(ModelFolderError, match="missing or altered"):
+        load(folder)

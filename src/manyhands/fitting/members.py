@@ -15,7 +15,6 @@ from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.folders import (
     FORMAT,
     VERSION,
-    ClassFinder,
     check_unaltered,
     checksum,
     current_weights,
@@ -26,7 +25,18 @@ from manyhands.io import write_atomically
 from manyhands.io.files import check_writable
 
 
-def save_members(name: str, members: list[Any], folder: str | Path) -> Path:
+def save_member(member: Any, folder: Path) -> Path:
+    """Write a member by its own ``save``."""
+    saved: Path = member.save(folder)
+    return saved
+
+
+def save_members(
+    name: str,
+    members: list[Any],
+    folder: str | Path,
+    save: Callable[[Any, Path], Path] = save_member,
+) -> Path:
     """Write fitted members; replacing ``model.json`` then switches to them atomically.
 
     Parameters
@@ -35,6 +45,8 @@ def save_members(name: str, members: list[Any], folder: str | Path) -> Path:
         Name of the class that consists of them.
     members : list of fitted classifiers
     folder : str or Path
+    save : callable
+        Writes a member into a folder.
 
     Raises
     ------
@@ -44,7 +56,7 @@ def save_members(name: str, members: list[Any], folder: str | Path) -> Path:
         If the folder cannot be written.
     """
     for number, member in enumerate(members):
-        if not hasattr(member, "save"):
+        if save is save_member and not hasattr(member, "save"):
             raise AnnotationError(
                 f"estimators[{number}] is a {type(member).__name__}, which has no save(); save the "
                 "whole with joblib"
@@ -53,7 +65,7 @@ def save_members(name: str, members: list[Any], folder: str | Path) -> Path:
     previous, place = current_weights(folder), f"members-{uuid4().hex[:16]}"
     try:
         digests = [
-            _digest(member.save(folder / place / str(number)))
+            _digest(save(member, folder / place / str(number)))
             for number, member in enumerate(members)
         ]
         description: dict[str, Any] = {
@@ -74,21 +86,23 @@ def save_members(name: str, members: list[Any], folder: str | Path) -> Path:
 
 
 def read_members(
-    folder: str | Path, find_class: ClassFinder, load: Callable[[Path], Any]
+    folder: str | Path,
+    maker: Callable[[str], Callable[[list[Any]], Any]],
+    load: Callable[[Path], Any],
 ) -> Any | None:
     """Read a folder that `save_members` wrote.
 
     Parameters
     ----------
     folder : str or Path
-    find_class : callable
-        `manyhands.registry.get`. The class needs ``of_fitted``.
+    maker : callable
+        From the name of the whole to a function that makes it of its members.
     load : callable
         Reads one member's folder.
 
     Returns
     -------
-    A fitted classifier, or None if the folder holds a single model
+    The whole, or None if the folder holds a single model
 
     Raises
     ------
@@ -105,7 +119,7 @@ def read_members(
     for path, digest in zip(paths, description["members"], strict=True):
         if not (path / "model.json").is_file() or _digest(path) != digest:
             raise ModelFolderError(f"{str(path)!r} is missing or altered; save the whole again")
-    return find_class(description["class"], "wrapper").of_fitted([load(path) for path in paths])
+    return maker(description["class"])([load(path) for path in paths])
 
 
 def _digest(folder: Path) -> str:

@@ -25,6 +25,7 @@ from manyhands.annotations.ids import (
 )
 from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.decision.rules import check_rule
+from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
 from manyhands.typing import IntArray
@@ -88,8 +89,8 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     if hasattr(X, "detach"):
         X = X.detach().cpu().numpy()
     if is_dataset(X):
-        if reset and hasattr(estimator, "n_features_in_"):
-            del estimator.n_features_in_  # From an earlier fit on an array.
+        if reset:
+            forget_columns(estimator)
         return X
     if hasattr(X, "ndim") and X.ndim > 2:
         X = check_array(
@@ -105,6 +106,12 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
             f"fitted on {estimator.input_shape_}; give instances of that shape"
         )
     return X
+
+
+def forget_columns(estimator: Any) -> None:
+    """Forget the columns of an earlier fit on an array, if this one's X has none."""
+    for name in SET_WITH_FEATURES & vars(estimator).keys():
+        delattr(estimator, name)
 
 
 def is_dataset(X: Any) -> bool:
@@ -151,11 +158,19 @@ def _refuse_text(estimator: Any, X: Any) -> None:
     head = X[:1].to_numpy() if hasattr(X, "to_numpy") else X
     if not isinstance(head, list | tuple) and not (isinstance(head, np.ndarray) and head.ndim):
         return
+    first = head[0] if isinstance(head, list | tuple) and head else None
+    if hasattr(first, "__fspath__") or hasattr(first, "getbands") or raw_kind(X) == "images":
+        if not hasattr(X, "shape") or len(X.shape) < 3:
+            raise AnnotationError(
+                f"X holds images or their paths, and {name} takes numbers; put an encoder in "
+                f"front: make_pipeline(ImageEncoder(), {name}())"
+            )
+        return
     text = _first_text(np.asarray(head[:1], dtype=object).ravel().tolist())
     if text is not None:
         raise AnnotationError(
-            f"X holds text ({text[:40]!r} ...), and {name} takes numbers; put a vectoriser in "
-            f"front: make_pipeline(TfidfVectorizer(), {name}()) for texts, or a ColumnTransformer "
+            f"X holds text ({text[:40]!r} ...), and {name} takes numbers; put an encoder in "
+            f"front: make_pipeline(TextEncoder(), {name}()) for texts, or a ColumnTransformer "
             "for the columns of a data frame"
         )
 
@@ -169,8 +184,8 @@ def refuse_text_columns(frame: Any, estimator: str) -> None:
             raise AnnotationError(
                 f"column {name!r} of X holds text ({text[:40]!r} ...), and {estimator} takes "
                 "numbers. If it holds the ids of the instances, make it the index of a pandas "
-                "frame, or call it 'task' in another frame. If not, drop it, or put a vectoriser "
-                f"in front: make_pipeline(TfidfVectorizer(), {estimator}()) for texts alone, or a "
+                "frame, or call it 'task' in another frame. If not, drop it, or put an encoder in "
+                f"front: make_pipeline(TextEncoder(), {estimator}()) for texts alone, or a "
                 "ColumnTransformer for columns of several kinds"
             )
 

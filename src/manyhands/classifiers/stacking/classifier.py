@@ -194,8 +194,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, sparse matrix or frame of shape (n_samples, n_features), or array of images
-            With ``members="auto"``, a frame may have columns of texts, categories and gaps. Free
-            text needs a vectoriser.
+            With ``members="auto"``, also a list, array or Series of texts, of paths of images or
+            of PIL images, and an 8-bit array of images: a `TextEncoder` or `ImageEncoder` encodes
+            them. A frame may have columns of texts, paths, categories and gaps.
         y : AnnotationTable (a frame is matched with its instances by id), array of shape
             (n_samples, n_annotators) with -1/NaN missing, or (n_samples,): a crowd of one
         start : fitted CrowdStackingClassifier, optional

@@ -1,22 +1,29 @@
-"""Data frames with texts, categories and gaps as numbers."""
+"""Texts, images, and data frames with texts, categories and gaps as numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from numbers import Real
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import narwhals as nw
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.ids import as_frame
+from manyhands.encoders import ImageEncoder, TextEncoder
+from manyhands.encoders.images import FittedEncoder, describe_encoder, make_encoder
+from manyhands.encoders.inputs import kind_of_values, raw_kind
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import (
     as_fitted,
     as_rows,
+    forget_columns,
     is_number,
     read_features,
     refuse_text_columns,
@@ -93,42 +100,71 @@ class Values:
         return np.eye(len(place) + 2)[:, columns][codes]
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """A column of free text, or of paths of images; a gap is an empty text."""
+
+    name: str
+    encoder: FittedEncoder
+
+    @classmethod
+    def of(cls, name: str, column: Any, random_state: Any) -> Self:
+        """Fit to a column."""
+        images = kind_of_values(column.to_list()) == "images"
+        encoder = new_encoder("images" if images else "texts", random_state)
+        if not images:
+            encoder.set_params(missing="empty")
+        with naming_column(name):
+            return cls(name, encoder.fit(column.to_list()))
+
+    def encode(self, column: Any) -> Any:
+        """Encode a column as a sparse matrix, or an array, of shape (n, number of columns)."""
+        with naming_column(self.name):
+            return self.encoder.transform(column.to_list())
+
+
+Column: TypeAlias = Numbers | Values | Encoded
+
+
 class FrameEncoder:
     """Encodes the columns of a frame, by name.
 
     Parameters
     ----------
-    columns : list of Numbers or Values
+    columns : list of Numbers, Values or Encoded
     """
 
-    def __init__(self, columns: list[Numbers | Values]) -> None:
+    def __init__(self, columns: list[Column]) -> None:
         self.columns = columns
 
     @classmethod
-    def of(cls, X: Any, estimator: str) -> Self | None:
+    def of(cls, X: Any, estimator: str, random_state: Any = None) -> Self | None:
         """Fit to a frame without a column of ids; None if X is none, or needs no encoding.
 
         Raises
         ------
         AnnotationError
-            If a column holds free text, dates, or objects of other kinds.
+            If a column holds what seem to be ids, dates, or objects of other kinds.
         """
         frame = as_frame(X)
         if frame is None:
             return None
         given = list(frame.iter_columns())
-        free = [place for place, column in enumerate(given) if _is_free_text(column)]
-        if free:
-            refuse_text_columns(frame.select(nw.nth(*free)), estimator)
-        columns = [
-            (Numbers if _holds_numbers(column) else Values).of(name, column)
-            for name, column in zip(frame.columns, given, strict=True)
+        kinds = [_kind(column) for column in given]
+        ids = [place for place, kind in enumerate(kinds) if kind == "ids"]
+        if ids:
+            refuse_text_columns(frame.select(nw.nth(*ids)), estimator)
+        columns: list[Column] = [
+            Encoded.of(name, column, random_state)
+            if kind == "raw"
+            else (Numbers if kind == "numbers" else Values).of(name, column)
+            for name, column, kind in zip(frame.columns, given, kinds, strict=True)
         ]
         plain = all(isinstance(column, Numbers) and not column.gaps for column in columns)
         return None if plain else cls(columns)
 
-    def encode(self, X: Any) -> FloatArray:
-        """Encode a frame that has the columns, as an array of shape (n, n_encoded), float32."""
+    def encode(self, X: Any) -> Any:
+        """Encode a frame that has the columns: (n, n_encoded), float32, sparse with texts."""
         frame = as_frame(X)
         if frame is None:
             raise AnnotationError(
@@ -136,47 +172,89 @@ class FrameEncoder:
                 f"columns {', '.join(repr(column.name) for column in self.columns)}"
             )
         given = dict(zip(frame.columns, frame.iter_columns(), strict=True))
-        parts = [column.encode(given[column.name]) for column in self.columns]
+        parts: list[Any] = [column.encode(given[column.name]) for column in self.columns]
+        if any(hasattr(part, "tocsr") for part in parts):
+            return sparse.hstack(parts, format="csr", dtype=np.float32)
         return np.hstack(parts).astype(np.float32)
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """Describe the columns by what JSON can hold."""
-        return [{"kind": type(column).__name__, **asdict(column)} for column in self.columns]
 
-    @classmethod
-    def from_json(cls, described: list[dict[str, Any]]) -> Self:
-        """Invert `as_json`."""
-        kinds = {"Numbers": Numbers, "Values": Values}
-        return cls([kinds[each["kind"]](**_without_kind(each)) for each in described])
+AnyEncoder: TypeAlias = FrameEncoder | FittedEncoder
 
 
-def fit_encoder(estimator: Any, X: Any) -> FrameEncoder | None:
-    """Encoder of a frame that needs one, if the estimator has ``members="auto"``; else None."""
+def describe(encoder: AnyEncoder | None, keep: Callable[[Any], Any]) -> Any:
+    """Describe an encoder by what JSON can hold; ``keep`` stores an array and names it."""
+    if encoder is None:
+        return None
+    if not isinstance(encoder, FrameEncoder):
+        return describe_encoder(encoder, keep)
+    return [
+        {
+            "kind": type(column).__name__,
+            **(
+                {"name": column.name, "encoder": describe_encoder(column.encoder, keep)}
+                if isinstance(column, Encoded)
+                else asdict(column)
+            ),
+        }
+        for column in encoder.columns
+    ]
+
+
+def described(description: Any, array_of: Callable[[Any], AnyArray]) -> AnyEncoder | None:
+    """Invert `describe`."""
+    if description is None:
+        return None
+    if isinstance(description, dict):
+        return make_encoder(description, array_of)
+    columns: list[Column] = []
+    for each in description:
+        own = {name: value for name, value in each.items() if name != "kind"}
+        if each["kind"] == "Encoded":
+            columns.append(Encoded(own["name"], make_encoder(own["encoder"], array_of)))
+        else:
+            columns.append({"Numbers": Numbers, "Values": Values}[each["kind"]](**own))
+    return FrameEncoder(columns)
+
+
+def new_encoder(kind: str, random_state: Any = None) -> FittedEncoder:
+    """The encoder of texts or of images that is taken where none is given."""
+    return TextEncoder() if kind == "texts" else ImageEncoder(random_state=random_state)
+
+
+def fit_encoder(estimator: Any, X: Any) -> AnyEncoder | None:
+    """Fit an encoder of texts, images, or a frame, to X.
+
+    None if X needs none, or the estimator does not have ``members="auto"``.
+    """
     if not isinstance(estimator.members, str):
         return None
-    return FrameEncoder.of(as_fitted(estimator, X, reset=True), type(estimator).__name__)
+    seed = estimator.random_state
+    if as_frame(X) is None:
+        kind = raw_kind(X)
+        return None if kind is None else new_encoder(kind, seed).fit(X)
+    return FrameEncoder.of(as_fitted(estimator, X, reset=True), type(estimator).__name__, seed)
 
 
-def read_rows(estimator: Any, X: Any, encoder: FrameEncoder | None, *, reset: bool) -> Any:
+def read_rows(estimator: Any, X: Any, encoder: AnyEncoder | None, *, reset: bool) -> Any:
     """Check X and return an encoded frame, an array, or a wide sparse matrix.
 
     Parameters
     ----------
     estimator, X, reset
         See `manyhands.fitting.reading.read_features`.
-    encoder : FrameEncoder or None
+    encoder : encoder or None
         None: X needs none.
     """
     if encoder is None:
         return as_rows(read_features(estimator, X, reset=reset))
+    if not isinstance(encoder, FrameEncoder):
+        if reset:
+            forget_columns(estimator)
+        return as_rows(encoder.transform(X))
     X = as_fitted(estimator, X, reset=reset)
     encoded = encoder.encode(X)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return encoded
-
-
-def _without_kind(described: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in described.items() if name != "kind"}
 
 
 def _holds_numbers(column: Any) -> bool:
@@ -205,14 +283,35 @@ def _is_real(column: Any, value: Any) -> bool:
     )
 
 
-def _is_free_text(column: Any) -> bool:
-    """Whether a column holds free text, or ids: most of its values differ."""
+def _kind(column: Any) -> Literal["numbers", "values", "raw", "ids"]:
+    """Tell numbers, few values, free texts or images, and ids.
+
+    Of texts and ids most values differ. Ids, other than texts, are single words of ASCII.
+    """
     if _holds_numbers(column):
-        return False
+        return "numbers"
     texts = [text for text in _texts(column) if text is not None]
     different = len(set(texts))
     long = bool(texts) and sum(map(len, texts)) > LONG * len(texts)
-    return 2 * different > len(texts) and (different > FEW_VALUES or long)
+    if 2 * different <= len(texts) or (different <= FEW_VALUES and not long):
+        return "values"
+    if kind_of_values(texts) == "images":
+        return "raw"
+    words = sum(text.isascii() and len(text.split()) < 2 for text in texts)
+    return "ids" if 2 * words > len(texts) else "raw"
+
+
+@contextmanager
+def naming_column(name: str) -> Iterator[None]:
+    """Name the column in errors of its encoder."""
+    try:
+        yield
+    except AnnotationError as error:
+        raise AnnotationError(f"column {name!r} of X: {error}") from error
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"column {name!r} of X: {error}. If it holds ids, make it the index of a pandas frame"
+        ) from error
 
 
 def _present(values: AnyArray) -> list[Any]:

@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from manyhands.classifiers.stacking.encoding import FrameEncoder
+from manyhands.classifiers.stacking.encoding import describe, described
 from manyhands.classifiers.stacking.members import AverageOfFolds, Member
 from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.exceptions import AnnotationError, ModelFolderError
@@ -91,7 +91,7 @@ def write_stack(model: Any, folder: str | Path) -> Path:
         "input_shape": list(model.input_shape_),
         "n_features_in": getattr(model, "n_features_in_", None),
         "feature_names_in": getattr(model, "feature_names_in_", np.array([])).tolist() or None,
-        "encoder": None if model.encoder_ is None else model.encoder_.as_json(),
+        "encoder": describe(model.encoder_, arrays.keep),
         "history": list(model.history_),
         "fitted": {name: arrays.keep(getattr(model, name)) for name in FITTED},
         "plain": {name: getattr(model, name) for name in PLAIN},
@@ -181,8 +181,7 @@ def _make_model(cls: type[Any], description: dict[str, Any], arrays: dict[str, A
         model.n_features_in_ = description["n_features_in"]
     if description["feature_names_in"] is not None:
         model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-    encoder = description["encoder"]
-    model.encoder_ = None if encoder is None else FrameEncoder.from_json(encoder)
+    model.encoder_ = described(description["encoder"], lambda kept: _value(kept, arrays))
     model.history_ = History(description["history"])
     for name, value in description["fitted"].items():
         setattr(model, name, _value(value, arrays))

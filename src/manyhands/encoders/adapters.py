@@ -1,0 +1,397 @@
+"""Encoders around models of the user, which are objects or, to be looked for, names.
+
+Torch and the packages of the models are imported when they are needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from manyhands.encoders.frozen import UNNAMED, FrozenEncoder
+from manyhands.encoders.inputs import as_pillow, as_texts, image_rows, require
+from manyhands.exceptions import AnnotationError
+
+YES = ("1", "true", "yes", "on")
+"""Values of HF_HUB_OFFLINE, in lower case, that switch downloads off."""
+
+
+def _loaded(self: Any) -> tuple[Any, Any]:
+    """The model of an encoder and what stands before it; what is named is loaded once."""
+    parameters = self.get_params(deep=False)
+    key = [parameters.get(name) for name in ("model", "tokenizer", "preprocess", "device")]
+    kept = self.__dict__.get("_kept")
+    if kept is None or any(a is not b for a, b in zip(kept[0], key, strict=True)):
+        kept = self.__dict__["_kept"] = (key, self._load())
+    return cast(tuple[Any, Any], kept[1])
+
+
+def _weights(self: Any) -> str:
+    """Digest of an encoder's weights and layers, and of what stands before them."""
+    model, before = _loaded(self)
+    if not hasattr(model, "state_dict"):
+        raise AnnotationError(UNNAMED.format(type(self).__name__))
+    digest = hashlib.sha256(repr(model).encode())
+    for name, value in model.state_dict().items():
+        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(import_module("torch").uint8).numpy())
+    vocabulary = before.get_vocab() if hasattr(before, "get_vocab") else None
+    shown = repr(before) if vocabulary is None else repr(sorted(vocabulary.items()))
+    if " at 0x" in shown:  # The address of an object says nothing of its content.
+        shown = getattr(before, "__qualname__", type(before).__qualname__)
+    digest.update(shown.encode())
+    return digest.hexdigest()
+
+
+class SentenceTransformerEncoder(FrozenEncoder):
+    """Texts as sentence-transformers encodes them.
+
+    Parameters
+    ----------
+    model : object with ``encode(list of str)``, or str
+        A `SentenceTransformer`, or its name on the hub or folder.
+    batch_size : int, default=32
+    normalize : bool, default=False
+        Scale every row to length 1.
+    local_files_only : bool, default=False
+        Never download a model that is named; ``HF_HUB_OFFLINE=1`` means the same.
+    cache : EmbeddingCache, str, Path or None
+    fingerprint : str, optional
+        Names the model's version for the cache; default: a digest of its weights.
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **FrozenEncoder._parameter_constraints,
+        "model": [str, os.PathLike, object],
+        "normalize": ["boolean"],
+        "local_files_only": ["boolean"],
+    }
+
+    _loaded, _weights = _loaded, _weights
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        batch_size: int = 32,
+        normalize: bool = False,
+        local_files_only: bool = False,
+        cache: Any = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.model = model
+        self.batch_size = batch_size
+        self.normalize = normalize
+        self.local_files_only = local_files_only
+        self.cache = cache
+        self.fingerprint = fingerprint
+
+    def _rows(self, X: Any) -> Any:
+        return as_texts(X)
+
+    def _load(self) -> tuple[Any, Any]:
+        if not isinstance(self.model, str | os.PathLike):
+            if not hasattr(self.model, "encode"):
+                raise AnnotationError(
+                    f"model is a {type(self.model).__name__} without encode(); give a "
+                    "SentenceTransformer or its name"
+                )
+            return self.model, getattr(self.model, "tokenizer", None)
+        package = require(
+            "sentence_transformers", "SentenceTransformerEncoder", "sentence-transformers"
+        )
+        model = _found(
+            self.model,
+            self.local_files_only,
+            lambda name, only: package.SentenceTransformer(name, local_files_only=only),
+        )
+        return model, model.tokenizer
+
+    def _encode_batch(self, rows: Any) -> Any:
+        return self._loaded()[0].encode(
+            rows,
+            batch_size=self.batch_size,
+            convert_to_numpy=True,
+            normalize_embeddings=self.normalize,
+            show_progress_bar=False,
+        )
+
+
+class TransformersEncoder(FrozenEncoder):
+    """Texts as the last hidden states of a transformer, pooled.
+
+    Parameters
+    ----------
+    model : nn.Module, or str
+        A model of transformers that returns ``last_hidden_state``, or its name on the hub or
+        folder. It is used in evaluation mode and without gradients.
+    tokenizer : callable, optional
+        Default: that of the name.
+    pooling : {"mean", "cls"}
+        The mean over the tokens of a text, or the first token's.
+    max_length : int, optional
+        Longer texts are cut. Default: what tokenizer and model allow.
+    batch_size : int, default=32
+    device : str, default="auto"
+        "auto": a model given as an object stays where it is; a named one goes to a GPU if there is
+        one.
+    local_files_only, cache, fingerprint : as in `SentenceTransformerEncoder`
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **FrozenEncoder._parameter_constraints,
+        "model": [str, os.PathLike, object],
+        "tokenizer": [None, callable, str, os.PathLike],
+        "pooling": [StrOptions({"mean", "cls"})],
+        "max_length": [None, Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "local_files_only": ["boolean"],
+    }
+
+    _loaded, _weights = _loaded, _weights
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        pooling: str = "mean",
+        max_length: int | None = None,
+        batch_size: int = 32,
+        device: str = "auto",
+        local_files_only: bool = False,
+        cache: Any = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.device = device
+        self.local_files_only = local_files_only
+        self.cache = cache
+        self.fingerprint = fingerprint
+
+    def _rows(self, X: Any) -> Any:
+        return as_texts(X)
+
+    def _load(self) -> tuple[Any, Any]:
+        named = [isinstance(part, str | os.PathLike) for part in (self.model, self.tokenizer)]
+        if self.tokenizer is None and not named[0]:
+            raise AnnotationError("model is an object; give its tokenizer, too: tokenizer=")
+        model = self._part("AutoModel", self.model)
+        tokenizer = self._part("AutoTokenizer", self.tokenizer or self.model)
+        return _on_device(model, self.device, named=named[0]), tokenizer
+
+    def _part(self, loader: str, part: Any) -> Any:
+        if not isinstance(part, str | os.PathLike):
+            return part
+        package = require("transformers", "TransformersEncoder", "transformers")
+        load = getattr(package, loader).from_pretrained
+        return _found(
+            part, self.local_files_only, lambda name, only: load(name, local_files_only=only)
+        )
+
+    def _encode_batch(self, rows: Any) -> Any:
+        model, tokenizer = self._loaded()
+        limits = [self.max_length] if self.max_length else _limits(model, tokenizer)
+        cut = {"truncation": True, "max_length": min(limits)} if limits else {}
+        tokens = tokenizer(rows, padding=True, return_tensors="pt", **cut)
+        device = _device_of(model)
+        tokens = {name: value.to(device) for name, value in dict(tokens).items()}
+        with _frozen(model):
+            states = model(**tokens).last_hidden_state
+        if self.pooling == "cls":
+            return states[:, 0]
+        shown = tokens["attention_mask"].unsqueeze(-1).to(states.dtype)
+        return (states * shown).sum(dim=1) / shown.sum(dim=1).clamp(min=1)
+
+
+class TorchEncoder(FrozenEncoder):
+    """Rows as the output of a torch module.
+
+    Parameters
+    ----------
+    model : nn.Module
+        Returns one vector per row. It is used in evaluation mode, without gradients.
+    preprocess : callable, optional
+        From a row to a tensor, such as a transform of torchvision. Paths are opened as PIL images
+        before. Default: arrays are taken as they are, as float32.
+    batch_size : int, default=32
+    device : str, default="auto"
+        As in `TransformersEncoder`.
+    cache, fingerprint : as in `SentenceTransformerEncoder`
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **FrozenEncoder._parameter_constraints,
+        "model": [callable],
+        "preprocess": [None, callable],
+        "device": [str],
+    }
+
+    _loaded, _weights = _loaded, _weights
+
+    def __init__(
+        self,
+        model: Any,
+        preprocess: Any = None,
+        *,
+        batch_size: int = 32,
+        device: str = "auto",
+        cache: Any = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.model = model
+        self.preprocess = preprocess
+        self.batch_size = batch_size
+        self.device = device
+        self.cache = cache
+        self.fingerprint = fingerprint
+
+    def _rows(self, X: Any) -> Any:
+        return image_rows(X)
+
+    def _load(self) -> tuple[Any, Any]:
+        return _on_device(self.model, self.device), self.preprocess
+
+    def _encode_batch(self, rows: Any) -> Any:
+        torch = require("torch", type(self).__name__, "torch", "manyhands[torch]")
+        model, preprocess = self._loaded()
+        if preprocess is None:
+            batch = torch.as_tensor(np.stack([np.asarray(row, dtype=np.float32) for row in rows]))
+        else:
+            batch = torch.stack([torch.as_tensor(preprocess(self._opened(row))) for row in rows])
+        with _frozen(model):
+            return model(batch.to(_device_of(model)))
+
+    def _opened(self, row: Any) -> Any:
+        return as_pillow(row) if isinstance(row, os.PathLike) else row
+
+
+class TimmEncoder(TorchEncoder):
+    """Images as a network of timm, or of torchvision, encodes them.
+
+    Parameters
+    ----------
+    model : nn.Module or str
+        A network without its classification layer (``num_classes=0``), or a name for
+        ``timm.create_model``, which may download its weights.
+    preprocess : "auto" or callable, default="auto"
+        From a PIL image to a tensor. "auto": the transform that timm has for the model.
+    batch_size, device, cache, fingerprint : as in `TorchEncoder`
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **TorchEncoder._parameter_constraints,
+        "model": [str, callable],
+        "preprocess": [StrOptions({"auto"}), callable],
+    }
+
+    def __init__(
+        self,
+        model: Any,
+        preprocess: Any = "auto",
+        *,
+        batch_size: int = 32,
+        device: str = "auto",
+        cache: Any = None,
+        fingerprint: str | None = None,
+    ) -> None:
+        self.model = model
+        self.preprocess = preprocess
+        self.batch_size = batch_size
+        self.device = device
+        self.cache = cache
+        self.fingerprint = fingerprint
+
+    def _load(self) -> tuple[Any, Any]:
+        model, preprocess, named = self.model, self.preprocess, isinstance(self.model, str)
+        if named or isinstance(preprocess, str):
+            timm = require("timm", "TimmEncoder", "timm")
+            if named:
+                model = _found(
+                    model, False, lambda name, _: timm.create_model(name, True, num_classes=0)
+                )
+            if isinstance(preprocess, str):
+                config = timm.data.resolve_model_data_config(model)
+                preprocess = timm.data.create_transform(**config, is_training=False)
+        return _on_device(model, self.device, named=named), preprocess
+
+    def _opened(self, row: Any) -> Any:
+        return as_pillow(row)
+
+
+# -- models of torch ------------------------------------------------------------------------------
+
+
+@contextmanager
+def _frozen(model: Any) -> Iterator[None]:
+    """Use a module in evaluation mode without gradients; leave it in the mode that it had."""
+    torch = require("torch", "An encoder", "torch", "manyhands[torch]")
+    parts = list(model.modules()) if hasattr(model, "modules") else []
+    modes = [part.training for part in parts]
+    for part in parts:
+        part.training = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for part, mode in zip(parts, modes, strict=True):
+            part.training = mode
+
+
+def _on_device(model: Any, device: str, *, named: bool = False) -> Any:
+    if device == "auto" and not named:
+        return model
+    from manyhands.training import pick_device
+
+    return model.to(pick_device(device))
+
+
+def _device_of(model: Any) -> Any:
+    first = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
+    return "cpu" if first is None else first.device
+
+
+def _limits(model: Any, tokenizer: Any) -> list[int]:
+    """Lengths that the tokenizer and the model say they can take."""
+    config = getattr(model, "config", None)
+    found = (
+        getattr(tokenizer, "model_max_length", None),
+        getattr(config, "max_position_embeddings", None),
+    )
+    # A tokenizer without a limit says 10^30.
+    return [int(limit) for limit in found if isinstance(limit, int) and 0 < limit < 10**9]
+
+
+def _found(name: Any, only_local: bool, load: Callable[[Any, bool], Any]) -> Any:
+    """Load a named model; in one sentence say where it was looked for, if there is none."""
+    text, path = str(name), Path(name).expanduser()
+    is_path = isinstance(name, os.PathLike) or text.startswith((".", "/", "~"))
+    here = f"as a folder {str(path.absolute())!r}"
+    if is_path and not path.exists():
+        raise AnnotationError(f"model {text!r} was looked for {here}, which does not exist")
+    offline = only_local or os.environ.get("HF_HUB_OFFLINE", "").lower() in YES
+    try:
+        return load(str(path) if is_path else text, offline or is_path)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        home = os.environ.get("HF_HOME") or str(Path("~/.cache/huggingface").expanduser())
+        kept = os.environ.get("HF_HUB_CACHE") or str(Path(home) / "hub")
+        online = "offline, so not on the hub" if offline else "on the hub"
+        places = here if is_path else f"{here}, in {kept!r} and ({online})"
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise AnnotationError(
+            f"model {text!r} was looked for {places}, and could not be loaded ({reason})"
+        ) from error

@@ -1,0 +1,341 @@
+"""Images as dense features, without a download: whitened patches (Coates & Ng), or HOG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from numbers import Integral
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.decomposition import PCA
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.encoders.inputs import Images, require
+from manyhands.encoders.texts import TextEncoder
+from manyhands.exceptions import AnnotationError, all_or_nothing
+from manyhands.typing import AnyArray, FloatArray
+
+SIDE = 32
+"""Longest side that images have by default."""
+
+PATCH = 6
+"""Side of a patch in pixels."""
+
+MOST_PATCHES = 100_000
+MOST_IMAGES = 20_000
+"""Patches from which the dictionary is learned, and images by which its features are scaled."""
+
+FLAT = 10.0 / 255**2
+"""Added to the variance of a patch's 8-bit values, divided by 255, before the division by it."""
+
+SPREAD = 0.25
+"""Standard deviation to which pixels that are not 8-bit are scaled, about that of photographs."""
+
+WHITENING = 0.1
+"""Added to the variances of the normalised patches before whitening."""
+
+BATCH = 64
+"""Images encoded at once."""
+
+HOG: dict[str, Any] = {
+    "orientations": 9,
+    "pixels_per_cell": (4, 4),
+    "cells_per_block": (2, 2),
+    "channel_axis": -1,
+}
+
+
+class ImageEncoder(TransformerMixin, BaseEstimator):
+    """Images as features of a dictionary of small patches, or as histograms of gradients.
+
+    "patches": patches of 6 x 6 pixels are normalised and whitened, and clustered. An image's
+    features are how near its patches are to each centre, summed over its four quarters,
+    standardised, and reduced to principal components (Coates & Ng, "The Importance of Encoding
+    Versus Training with Sparse Coding and Vector Quantization", ICML 2011). Nothing is known of
+    other images: a pretrained network (`TimmEncoder`) knows more.
+
+    Parameters
+    ----------
+    kind : {"patches", "hog"}
+        "hog" needs scikit-image, and is worse on CIFAR-10N (docs/results/encoders.md).
+    size : "auto", int or (height, width), default="auto"
+        Images are resized to it by averaging areas. "auto": arrays keep their height and width up
+        to 32 pixels; longer sides, files and PIL images become 32.
+    n_centroids : int, default=400
+    n_components : int, default=256
+        Principal components, at most as many as images.
+    random_state : int, RandomState or None
+        Draws patches, and starts the clustering.
+
+    Attributes
+    ----------
+    size_ : (height, width)
+    channels_ : int
+        Of the images of `fit`; files and PIL images have 3.
+    centroids_ : array of shape (n_centroids, 36 * channels)
+        Of whitened patches.
+
+    Examples
+    --------
+    >>> from manyhands import load_demo
+    >>> digits = load_demo().X_train[:50].reshape(-1, 8, 8)
+    >>> ImageEncoder(n_centroids=10, random_state=0).fit_transform(digits).shape
+    (50, 40)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kind": [StrOptions({"patches", "hog"})],
+        "size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left"), list, tuple],
+        "n_centroids": [Interval(Integral, 1, None, closed="left")],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
+    _ARRAYS: ClassVar[tuple[str, ...]] = (
+        "patch_mean_",
+        "whitening_",
+        "centroids_",
+        "feature_mean_",
+        "components_",
+        "component_mean_",
+    )
+
+    def __init__(
+        self,
+        kind: str = "patches",
+        *,
+        size: Any = "auto",
+        n_centroids: int = 400,
+        n_components: int = 256,
+        random_state: Any = None,
+    ) -> None:
+        self.kind = kind
+        self.size = size
+        self.n_centroids = n_centroids
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the dictionary of patches.
+
+        Parameters
+        ----------
+        X : array or list of n images
+            An array (n, height, width), (n, height, width, channels) or (n, channels, height,
+            width), of 8-bit integers or other numbers; or a list, array or column of paths, PIL
+            images or arrays. Files are read batch by batch.
+        y : ignored
+
+        Raises
+        ------
+        AnnotationError
+            If X holds no images, a file is damaged, or images are smaller than a patch.
+        FileNotFoundError
+            If a file does not exist.
+        MissingExtraError
+            If X holds files and pillow is missing, or "hog" lacks scikit-image.
+        """
+        with all_or_nothing(self):
+            self._fit(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
+        """Fit, and encode the same images; see `fit` and `transform`."""
+        with all_or_nothing(self):
+            images, pooled = self._fit(X)
+        if pooled is not None and len(pooled) == len(images):
+            return self._project(pooled)
+        return self._encode(images)
+
+    def _fit(self, X: Any) -> tuple[Images, FloatArray | None]:
+        self._validate_params()
+        images = Images(X)
+        if not len(images):
+            raise AnnotationError("X holds no images; give at least one")
+        self.size_ = _read_size(self.size, images.side_lengths)
+        self.channels_ = images.channels
+        self.scale_ = 1.0
+        if self.kind == "hog":
+            self.n_features_out_ = self._hog(next(self._batches(images.rows(np.arange(1))))).shape[
+                1
+            ]
+            return images, None
+        if len(images) < 2:
+            raise AnnotationError("X holds one image; patches are learned from two or more")
+        if min(self.size_) < PATCH + 1:
+            raise AnnotationError(
+                f"images of {self.size_[0]} x {self.size_[1]} pixels are too small for patches of "
+                f"{PATCH} x {PATCH}; set size= to {PATCH + 1} or more"
+            )
+        rng = check_random_state(self.random_state)
+        some = images
+        if len(images) > MOST_IMAGES:
+            some = images.rows(np.sort(rng.choice(len(images), MOST_IMAGES, replace=False)))
+        if images.array is not None and images.array.dtype != np.uint8:
+            self.scale_ = float(images.array[: MOST_PATCHES // SIDE].std()) / SPREAD or 1.0
+        self._learn_patches(self._sample_patches(some, rng), rng)
+        pooled = np.concatenate([self._pool(b) for b in self._batches(some)])
+        self._learn_projection(pooled, rng)
+        return images, pooled
+
+    def _sample_patches(self, images: Images, rng: Any) -> FloatArray:
+        """Patches at random places, (m, 36 * channels), equally many of each image."""
+        each = -(-MOST_PATCHES // len(images))
+        each = min(each, (self.size_[0] - PATCH + 1) * (self.size_[1] - PATCH + 1))
+        found = []
+        for batch in self._batches(images):
+            windows = np.lib.stride_tricks.sliding_window_view(batch, (PATCH, PATCH), axis=(1, 2))
+            shape = (len(batch), each)
+            rows, columns = (rng.randint(0, limit, shape) for limit in windows.shape[1:3])
+            drawn = windows[np.arange(len(batch))[:, None], rows, columns]
+            found.append(drawn.transpose(0, 1, 3, 4, 2).reshape(len(batch) * each, -1))
+        return np.concatenate(found)
+
+    def _learn_patches(self, patches: FloatArray, rng: Any) -> None:
+        patches = _normalised(patches)
+        self.patch_mean_ = patches.mean(axis=0)
+        centred = patches - self.patch_mean_
+        values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
+        scales = np.sqrt(np.maximum(values, 0.0) + WHITENING)
+        self.whitening_ = ((vectors / scales) @ vectors.T).astype(np.float32)
+        white = centred @ self.whitening_
+        n = min(self.n_centroids, len(white))
+        clusters = MiniBatchKMeans(
+            n, batch_size=2048, n_init=1, max_iter=20, random_state=rng.randint(2**31 - 1)
+        )
+        self.centroids_ = clusters.fit(white).cluster_centers_.astype(np.float32)
+
+    def _learn_projection(self, pooled: FloatArray, rng: Any) -> None:
+        self.feature_mean_ = pooled.mean(axis=0)
+        scale = pooled.std(axis=0)
+        scale[scale < 1e-6] = 1.0
+        standard = (pooled - self.feature_mean_) / scale
+        n = min(self.n_components, *standard.shape)
+        solver = PCA(n, random_state=rng.randint(2**31 - 1)).fit(standard)
+        self.components_ = (solver.components_ / scale).astype(np.float32)
+        self.component_mean_ = (solver.mean_ @ solver.components_.T).astype(np.float32)
+        self.n_features_out_ = n
+
+    def transform(self, X: Any) -> FloatArray:
+        """Encode images as an array of shape (n, n_features), float32.
+
+        Raises
+        ------
+        AnnotationError, FileNotFoundError
+            As in `fit`; also if images have other channels than those of `fit`.
+        """
+        check_is_fitted(self, "size_")
+        return self._encode(Images(X))
+
+    def _encode(self, images: Images) -> FloatArray:
+        if self.kind == "hog":
+            rows = [self._hog(batch) for batch in self._batches(images)]
+        else:
+            rows = [self._project(self._pool(batch)) for batch in self._batches(images)]
+        return np.concatenate([np.zeros((0, self.n_features_out_), np.float32), *rows])
+
+    def _batches(self, images: Images) -> Iterator[FloatArray]:
+        for batch in images.batches(self.size_, self.channels_, BATCH):
+            yield batch / np.float32(self.scale_)
+
+    def _pool(self, batch: FloatArray) -> FloatArray:
+        """Sum over each quarter how much nearer than on average each centre is."""
+        windows = np.lib.stride_tricks.sliding_window_view(batch, (PATCH, PATCH), axis=(1, 2))
+        n, high, wide = windows.shape[:3]
+        patches = windows.transpose(0, 1, 2, 4, 5, 3).reshape(n * high * wide, -1)
+        white = (_normalised(patches) - self.patch_mean_) @ self.whitening_
+        squares = (white**2).sum(axis=1)[:, None] + (self.centroids_**2).sum(axis=1)
+        distances = np.sqrt(np.maximum(squares - 2 * (white @ self.centroids_.T), 0.0))
+        near = np.maximum(distances.mean(axis=1, keepdims=True) - distances, 0.0)
+        near = near.reshape(n, high, wide, -1)
+        rows = (slice(0, high // 2), slice(high // 2, high))
+        columns = (slice(0, wide // 2), slice(wide // 2, wide))
+        return np.concatenate([near[:, r, c].sum(axis=(1, 2)) for r in rows for c in columns], 1)
+
+    def _project(self, pooled: FloatArray) -> FloatArray:
+        found: FloatArray = (pooled - self.feature_mean_) @ self.components_.T
+        return (found - self.component_mean_).astype(np.float32)
+
+    def _hog(self, batch: FloatArray) -> FloatArray:
+        features = require("skimage.feature", "kind='hog'", "scikit-image")
+        return np.stack([features.hog(image, **HOG) for image in batch]).astype(np.float32)
+
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+        """Names of the columns: "patches0", "patches1", ..."""
+        check_is_fitted(self, "size_")
+        return np.array([f"{self.kind}{i}" for i in range(self.n_features_out_)], dtype=object)
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    def as_arrays(self) -> dict[str, AnyArray]:
+        """What `fit` found, as arrays."""
+        check_is_fitted(self, "size_")
+        shape = np.array([*self.size_, self.channels_, self.n_features_out_])
+        learned = self._ARRAYS if self.kind == "patches" else ()
+        arrays = {name: getattr(self, name) for name in learned}
+        return {"shape": shape, "scale": np.array([self.scale_]), **arrays}
+
+    def with_arrays(self, arrays: dict[str, AnyArray]) -> Self:
+        """Set what `as_arrays` returned."""
+        height, width, self.channels_, self.n_features_out_ = arrays["shape"].tolist()
+        self.size_, self.scale_ = (height, width), float(arrays["scale"][0])
+        for name in self._ARRAYS if self.kind == "patches" else ():
+            setattr(self, name, arrays[name])
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _read_size(size: Any, given: tuple[int, int] | None) -> tuple[int, int]:
+    if isinstance(size, str):
+        height, width = given or (SIDE, SIDE)
+        return min(height, SIDE), min(width, SIDE)
+    if isinstance(size, Integral):
+        return int(size), int(size)
+    sides = list(size)
+    if len(sides) != 2 or not all(isinstance(side, Integral) and int(side) > 0 for side in sides):
+        raise AnnotationError(f"size={size!r} is no (height, width) of two positive whole numbers")
+    return int(sides[0]), int(sides[1])
+
+
+def _normalised(patches: FloatArray) -> FloatArray:
+    """Patches of mean 0 and, unless they are flat, variance 1."""
+    centred = patches - patches.mean(axis=1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + np.float32(FLAT))
+
+
+# -- saving of encoders ---------------------------------------------------------------------------
+
+FittedEncoder: TypeAlias = TextEncoder | ImageEncoder
+SAVED: dict[str, type[TextEncoder] | type[ImageEncoder]] = {
+    "TextEncoder": TextEncoder,
+    "ImageEncoder": ImageEncoder,
+}
+"""Encoders that are part of a saved model."""
+
+
+def describe_encoder(encoder: FittedEncoder, keep: Callable[[Any], Any]) -> dict[str, Any]:
+    """Describe a fitted encoder by what JSON can hold; ``keep`` stores an array and names it."""
+    parameters = encoder.get_params(deep=False)
+    parameters.pop("random_state", None)
+    if not isinstance(parameters.get("size", ""), str):
+        parameters["size"] = np.asarray(parameters["size"]).tolist()
+    return {
+        "class": type(encoder).__name__,
+        "parameters": parameters,
+        "arrays": {name: keep(array) for name, array in encoder.as_arrays().items()},
+    }
+
+
+def make_encoder(description: dict[str, Any], array_of: Callable[[Any], AnyArray]) -> FittedEncoder:
+    """Invert `describe_encoder`; ``array_of`` returns the array that ``keep`` described."""
+    encoder = SAVED[description["class"]](**description["parameters"])
+    arrays = {name: array_of(kept) for name, kept in description["arrays"].items()}
+    return encoder.with_arrays(arrays)
