@@ -334,8 +334,9 @@ def test_instances_may_be_dicts_and_outputs_may_have_logits(tokens, classifier, 
 def test_unfitting_dicts_are_named(tokens):
     ids, A = tokens
     model = CrowdLayerClassifier(Named(), **ONE_EPOCH).fit(Items(ids), A)
-    with pytest.raises(AnnotationError, match=r"input_ids \(4,\), but the network was fitted on"):
-        model.predict(Items(ids, width=4))
+    assert len(model.predict(Items(ids, width=4))) == len(ids), "the network takes any length"
+    with pytest.raises(AnnotationError, match=r"input_ids \(6,\), but the network was fitted on"):
+        model.predict({"input_ids": ids})
     with pytest.raises(AnnotationError, match="backbone=None takes arrays"):
         CrowdLayerClassifier(**ONE_EPOCH).fit(Items(ids), A)
     with pytest.raises(AnnotationError, match="lengths differ"):

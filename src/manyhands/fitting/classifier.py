@@ -253,7 +253,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Parameters
         ----------
         X : array-like, sparse matrix or frame of shape (n_samples, n_features), array or tensor of
-            shape (n_samples, *input_shape), map-style torch Dataset, or dict of arrays
+            shape (n_samples, *input_shape), map-style Dataset or DataLoader, or dict of arrays
         y : AnnotationTable (a frame is matched with its instances by id), array of shape
             (n_samples, n_annotators) with -1/NaN missing, or (n_samples,): a crowd of one
         watch : Watch, optional

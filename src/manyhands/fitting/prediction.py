@@ -145,8 +145,9 @@ def observed_log_proba(
     order, start = table.by_instance()
     order = np.arange(table.n_annotations) if order is None else order
     annotated = np.flatnonzero(np.diff(start))
-    for first in range(0, len(annotated), PREDICT_BATCH):
-        instances = annotated[first : first + PREDICT_BATCH]
+    size = features.at_once(PREDICT_BATCH)
+    for first in range(0, len(annotated), size):
+        instances = annotated[first : first + size]
         rows = order[start[instances[0]] : start[instances[-1] + 1]]
         x = features.take(torch.from_numpy(instances))
         place = np.searchsorted(instances, table.instance[rows])

@@ -72,7 +72,7 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     Parameters
     ----------
     estimator : BaseCrowdClassifier
-    X : array-like, sparse matrix, tensor, map-style Dataset, or dict of arrays
+    X : array-like, sparse matrix, tensor, map-style Dataset, DataLoader, or dict of arrays
         A dict of arrays, such as a tokenizer returns, becomes a Dataset of its rows.
     reset : bool
         Whether the estimator is being fitted on X: its shape is then stored rather than checked.
@@ -80,7 +80,8 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     Raises
     ------
     AnnotationError
-        If X is text, or the shape of an instance differs from that in ``fit``.
+        If X is text or an IterableDataset, or the shape of an instance differs from that in
+        ``fit``.
     """
     X = as_fitted(estimator, X, reset=reset)
     if _is_dict(X):
@@ -115,9 +116,23 @@ def forget_columns(estimator: Any) -> None:
 
 
 def is_dataset(X: Any) -> bool:
-    """Whether X is a torch Dataset."""
+    """Whether X is a torch Dataset or DataLoader."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(X, torch.utils.data.Dataset)
+    if torch is None:
+        return False
+    data = torch.utils.data
+    if isinstance(getattr(X, "dataset", X) if _is_loader(X) else X, data.IterableDataset):
+        raise AnnotationError(
+            f"X is the IterableDataset {type(X).__name__}, whose instances have no places that "
+            "annotations could refer to; give a map-style Dataset, with __len__ and __getitem__"
+        )
+    return isinstance(X, data.Dataset | data.DataLoader)
+
+
+def _is_loader(X: Any) -> bool:
+    """Whether X is a torch DataLoader."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(X, torch.utils.data.DataLoader)
 
 
 FEW_COLUMNS = 1000
@@ -133,9 +148,22 @@ def as_rows(X: Any) -> Any:
         return X.toarray() if X.shape[1] <= FEW_COLUMNS else X.tocsr()
     if hasattr(X, "shape"):
         return X
-    items = (X[row] for row in range(len(X)))
-    first = (item[0] if isinstance(item, tuple | list) else item for item in items)
-    return np.stack([np.asarray(values, dtype=np.float32) for values in first])
+    import torch
+
+    from manyhands.training import Features
+
+    features = Features(X, torch.device("cpu"))
+    refuse_dicts(features)
+    return torch.cat(list(features.batches(torch.arange(len(features)), 256))).numpy()
+
+
+def refuse_dicts(features: Any) -> None:
+    """Refuse instances that are dicts where something computes with their numbers."""
+    if features.packed is not None:
+        raise AnnotationError(
+            f"X has instances that are dicts ({features.packed}), and arrays are needed here; give "
+            "arrays, or use a classifier with a network of your own as backbone"
+        )
 
 
 def _rows_of_dict(X: Any) -> Any:
@@ -326,7 +354,11 @@ def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
 
 
 def take_rows(X: Any, rows: IntArray) -> Any:
-    """Take rows of an array, a sparse matrix, a tensor, a Dataset or a dict of arrays."""
+    """Take rows of an array, a sparse matrix, a tensor, a Dataset, a DataLoader or a dict."""
+    if _is_loader(X):
+        from manyhands.training import subset
+
+        return subset(X, rows.tolist())
     if _is_dict(X):
         return {name: take_rows(part, rows) for name, part in X.items()}
     if hasattr(X, "tocsr"):
@@ -343,7 +375,9 @@ def take_rows(X: Any, rows: IntArray) -> Any:
 
 
 def n_rows(X: Any) -> int:
-    """Count the instances of an array, a matrix or a Dataset."""
+    """Count the instances of an array, a matrix, a Dataset or a DataLoader."""
+    if _is_loader(X):
+        X = X.dataset
     if _is_dict(X):
         return len(_rows_of_dict(X))
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from manyhands.nn.backbones.named import BACKBONES
+from manyhands.nn.backbones import BACKBONES, blank
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 
 HEAD_ENTRIES = 1 << 24
@@ -66,7 +66,7 @@ class AnnotatorHeadsModule(CrowdModule):
         modes = [(part, part.training) for part in self.classifier.modules()]
         self.classifier.eval()
         with torch.no_grad():
-            width = self.embed(torch.zeros(1, *input_shape)).shape[1]
+            width = self.embed(blank(input_shape)).shape[1]
         for part, mode in modes:
             part.training = mode
         return width

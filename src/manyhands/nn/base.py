@@ -8,17 +8,32 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyhands.nn.backbones import first_embedding, make_backbone
+from manyhands.nn.backbones import (
+    PackedShape,
+    blank,
+    embedded,
+    first_embedding,
+    make_backbone,
+)
 from manyhands.nn.standardize import Standardize
 
 
 class ScaledClassifier(nn.Module):
-    """A scaler followed by a backbone: the part that predicts after training."""
+    """A scaler followed by a backbone: the part that predicts after training.
 
-    def __init__(self, scaler: Standardize, backbone: nn.Module) -> None:
+    Parameters
+    ----------
+    scaler : Standardize
+    backbone : nn.Module
+    symbolic : bool
+        Whether instances are dicts or token ids. Only the backbone can compute with them.
+    """
+
+    def __init__(self, scaler: Standardize, backbone: nn.Module, *, symbolic: bool = False) -> None:
         super().__init__()
         self.scaler = scaler
         self.backbone = backbone
+        self.symbolic = symbolic
 
     def forward(self, x: Tensor) -> Tensor:
         """Class logits, shape (n, n_classes)."""
@@ -27,8 +42,31 @@ class ScaledClassifier(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """Return the backbone's embedding, shape (n, n_embedding)."""
-        embedding: Tensor = self.backbone.embed(self.scaler(x))  # type: ignore[operator]
-        return embedding
+        return embedded(self.backbone, self.scaler(x))
+
+    def represent(self, scaled: Tensor) -> Tensor:
+        """What other parts see of scaled instances, shape (n, n_features).
+
+        The features themselves; of symbolic instances the embedding or, if the backbone has no
+        ``embed``, the logits, both without a gradient.
+        """
+        if not self.symbolic:
+            return scaled.flatten(1)
+        with torch.no_grad():
+            has_embedding = hasattr(self.backbone, "embed")
+            seen = embedded(self.backbone, scaled) if has_embedding else self.backbone(scaled)
+        return seen.flatten(1)
+
+    def represented_width(self, input_shape: Sequence[int]) -> int:
+        """Width of what `represent` returns."""
+        modes = [(part, part.training) for part in self.modules()]
+        self.eval()
+        # A user's network may already be on another device.
+        device = next((value.device for value in self.backbone.parameters()), None)
+        width = self.represent(blank(input_shape, device)).shape[1]
+        for part, mode in modes:
+            part.training = mode
+        return width
 
 
 def make_scaled(
@@ -39,9 +77,9 @@ def make_scaled(
     Token ids and packed dicts are never scaled: a standardised id is another id.
     """
     network = make_backbone(spec, input_shape, n_classes)
-    if first_embedding(network) is not None or hasattr(input_shape, "fields"):
-        scaling = None
-    return ScaledClassifier(Standardize(input_shape, scaling), network)
+    symbolic = first_embedding(network) is not None or isinstance(input_shape, PackedShape)
+    scaler = Standardize(input_shape, None if symbolic else scaling)
+    return ScaledClassifier(scaler, network, symbolic=symbolic)
 
 
 class CrowdModule(nn.Module):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.exceptions import AnnotationError
+from manyhands.nn.backbones import PackedShape, blank, embedded
 
 REGRESSIONS = ("embedding", "both")
 """Inputs of the logistic regression; see `EmbeddedRegression`."""
@@ -45,6 +46,11 @@ class EmbeddedRegression(nn.Module):
         regression: str = "embedding",
     ) -> None:
         super().__init__()
+        if regression == "both" and isinstance(input_shape, PackedShape):
+            raise AnnotationError(
+                "regression='both' computes with the instances themselves, and those of X are "
+                "dicts; use regression='embedding'"
+            )
         self.network = network
         self.is_embedder = hasattr(network, "embed")
         if self.is_embedder and hasattr(network, "head"):
@@ -61,8 +67,7 @@ class EmbeddedRegression(nn.Module):
         with torch.no_grad():
             # A user's network may already be on another device.
             device = next((value.device for value in self.network.parameters()), None)
-            blank = torch.zeros(1, *input_shape, device=device)
-            embedding = self.network.embed(blank) if self.is_embedder else self.network(blank)  # type: ignore[operator]
+            embedding = self._embedded(blank(input_shape, device))
         self.network.train(was_training)
         if embedding.ndim < 2:
             raise AnnotationError(
@@ -73,8 +78,11 @@ class EmbeddedRegression(nn.Module):
 
     def embed(self, x: Tensor) -> Tensor:
         """Return the embedding, shape (n, width)."""
-        embedding: Tensor = self.network.embed(x) if self.is_embedder else self.network(x)  # type: ignore[operator]
-        return embedding.flatten(1)
+        return self._embedded(x).flatten(1)
+
+    def _embedded(self, x: Tensor) -> Tensor:
+        embedding: Tensor = embedded(self.network, x) if self.is_embedder else self.network(x)
+        return embedding
 
     def regressors(self, x: Tensor) -> Tensor:
         """Inputs of the regression, shape (n, width) or (n, width + features)."""

@@ -10,6 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from manyhands.nn.backbones import blank, embedded
 from manyhands.nn.base import CrowdModule, ScaledClassifier
 from manyhands.nn.discriminator import AnnotationDiscriminator, AuxiliaryNetwork
 from manyhands.nn.generators import AnnotationGenerator, CrowdLayerGenerator
@@ -62,7 +63,8 @@ class GenerativeCrowdModule(CrowdModule):
         self.register_buffer("annotator_features", annotator_features)
         self.encoder: ScaledClassifier | None = None
         n_features = prod(input_shape)
-        if len(input_shape) > 1 and hasattr(classifier.backbone, "embed"):
+        is_image = len(input_shape) > 1 and hasattr(classifier.backbone, "embed")
+        if classifier.symbolic or is_image:
             self.set_encoder(classifier)
             n_features = self._embedding_width(input_shape)
         self.generator: AnnotationGenerator | CrowdLayerGenerator
@@ -99,15 +101,16 @@ class GenerativeCrowdModule(CrowdModule):
     @torch.no_grad()
     def _embedding_width(self, input_shape: Sequence[int]) -> int:
         device = next(self.parameters()).device
-        return self.represent(torch.zeros(1, *input_shape, device=device)).shape[1]
+        return self.represent(blank(input_shape, device)).shape[1]
 
     def represent(self, scaled: Tensor) -> Tensor:
         """Encode scaled instances for generator and discriminator, shape (n, n_features)."""
         if self.encoder is None:
             return scaled.flatten(1)
+        if self.encoder.symbolic:
+            return self.encoder.represent(scaled)
         with torch.no_grad():
-            embedding: Tensor = self.encoder.backbone.embed(scaled)  # type: ignore[operator]
-        return embedding.flatten(1)
+            return embedded(self.encoder.backbone, scaled).flatten(1)
 
     def classify(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return encoded instances (n, n_features) and the classifier's probabilities."""

@@ -12,6 +12,7 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from manyhands.nn.backbones import blank, embedded
 from manyhands.nn.base import ScaledClassifier
 from manyhands.nn.noise_adaptation.confusion import FixedConfusionModule
 
@@ -72,7 +73,7 @@ class SynthesisModule(FixedConfusionModule):
         space: str,
     ) -> None:
         super().__init__(classifier, n_classes, n_annotators)
-        self.input_shape = tuple(input_shape)
+        self.input_shape = input_shape
         self.space = space
         self.decoder: Decoder | None = None
         if space == "decoder":
@@ -83,8 +84,7 @@ class SynthesisModule(FixedConfusionModule):
         was_training = backbone.training
         backbone.eval()  # Batch normalisation takes a single instance in eval mode only.
         with torch.no_grad():
-            blank = torch.zeros(1, *self.input_shape)
-            width = int(backbone.embed(blank).shape[1])  # type: ignore[operator]
+            width = int(embedded(backbone, blank(self.input_shape)).shape[1])
         backbone.train(was_training)
         return width
 
@@ -131,5 +131,5 @@ class SynthesisModule(FixedConfusionModule):
         """Mean squared error of decoding the embeddings of instances, in scaled features."""
         assert self.decoder is not None
         scaled = self.classifier.scaler(x)
-        embedding = self.classifier.backbone.embed(scaled)  # type: ignore[operator]
+        embedding = embedded(self.classifier.backbone, scaled)
         return nn.functional.mse_loss(self.decoder(embedding), scaled)

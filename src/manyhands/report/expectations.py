@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.reading import take_rows
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 MAX_ENTRIES = 1 << 23
@@ -133,7 +133,7 @@ def _by_grid(
     size = max(1, MAX_ENTRIES // (table.n_annotators * n_classes))
     for first in range(0, len(annotated), size):
         instances = annotated[first : first + size]
-        answer = classifier.predict_annotation_proba(_rows_of(X, instances))
+        answer = classifier.predict_annotation_proba(take_rows(X, instances))
         shape = (len(instances), table.n_annotators, n_classes)
         grid = _checked(answer, shape, "classifier.predict_annotation_proba(X)")
         rows = order[start[instances[0]] : start[instances[-1] + 1]]
@@ -156,15 +156,3 @@ def _checked(answer: Any, shape: tuple[int, ...], source: str) -> FloatArray:
     if not ((proba > -1e-6).all() and (np.abs(proba.sum(axis=-1) - 1) < 1e-3).all()):
         raise AnnotationError(f"{source} has rows that are not probabilities that sum to 1")
     return proba.clip(0.0, 1.0)
-
-
-def _rows_of(X: Any, rows: IntArray) -> Any:
-    """Rows of an array, a sparse matrix, a frame, a list or a map-style Dataset."""
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[rows]
-    if hasattr(X, "shape") or isinstance(X, list):
-        return _safe_indexing(X, rows)
-    # A classifier that takes a Dataset has already imported torch.
-    from torch.utils.data import Subset
-
-    return Subset(X, rows.tolist())

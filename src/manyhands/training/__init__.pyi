@@ -12,8 +12,9 @@ from .data import MixedBatch as MixedBatch
 from .data import Rows as Rows
 from .data import hold_out as hold_out
 from .data import mixed_epoch as mixed_epoch
-from .data import pick_device as pick_device
+from .data import subset as subset
 from .isolation import isolated_rng as isolated_rng
+from .isolation import pick_device as pick_device
 from .isolation import random_state_of as random_state_of
 from .isolation import set_random_state as set_random_state
 from .loggers import CSVLogger as CSVLogger

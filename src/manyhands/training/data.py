@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, Subset, default_collate, default_convert
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
-from manyhands.nn import PackedShape, pack
+from manyhands.nn import Field, PackedShape, pack
+from manyhands.training.isolation import generator_of_workers
 
 RESIDENT_BYTES = 2 << 30
 """Features up to this size are moved to the device at once, larger ones batch by batch."""
@@ -60,13 +61,14 @@ class MixedBatch(NamedTuple):
 
 
 class Features:
-    """Rows of features from a dense array, a sparse matrix or a map-style Dataset.
+    """Rows of features from a dense array, a sparse matrix, a map-style Dataset or a DataLoader.
 
     Parameters
     ----------
-    data : ndarray, scipy.sparse matrix or torch Dataset
+    data : ndarray, scipy.sparse matrix, torch Dataset or DataLoader
         The items of a Dataset are instances, or tuples that begin with one. An instance is an
-        array, or a dict of arrays, which is packed into one vector (see `PackedShape`).
+        array, or a dict of arrays, which is packed into one vector (see `PackedShape`). A
+        DataLoader's Dataset, ``collate_fn`` and workers are used, but not its sampling.
     device : torch.device
     """
 
@@ -74,8 +76,11 @@ class Features:
         self.device = device
         self.data = data
         self.packed: PackedShape | None = None
+        self.loader = data if isinstance(data, DataLoader) else None
+        self.items: Any = data if self.loader is None else self.loader.dataset
         self.is_dataset = not hasattr(data, "shape")
         self.is_sparse = hasattr(data, "toarray")
+        self.collate = Collate(None if self.loader is None else self.loader.collate_fn)
         if isinstance(data, np.ndarray):
             # torch supports neither read-only arrays nor negative strides: such arrays are copied.
             data = np.ascontiguousarray(data)
@@ -88,74 +93,142 @@ class Features:
 
     def check_shape(self, expected: tuple[int, ...]) -> None:
         """Refuse a Dataset whose instances are not those that a network was fitted on."""
-        same = self.input_shape == expected and getattr(self.packed, "fields", None) == getattr(
-            expected, "fields", None
-        )
-        if self.is_dataset and len(self) and not same:
+        own: Any = self.input_shape
+        given: Any = expected
+        if isinstance(own, PackedShape) and isinstance(expected, PackedShape):
+            own, given = own.kinds, expected.kinds
+        elif self.collate.is_own and not isinstance(own, PackedShape):
+            own, given = len(own), len(expected)  # Lengths may differ from batch to batch.
+        if self.is_dataset and len(self) and own != given:
             raise AnnotationError(
-                f"X has instances of {_described(self.input_shape)}, but the network was fitted "
-                f"on {_described(expected)}; give instances like those"
+                f"X has instances of {self.input_shape}, but the network was fitted "
+                f"on {expected}; give instances like those"
             )
 
     def __len__(self) -> int:
-        return len(self.data) if self.is_dataset else int(self.data.shape[0])
+        return len(self.items) if self.is_dataset else int(self.data.shape[0])
 
     def take(self, rows: Tensor) -> Tensor:
         """Fetch rows as a float32 tensor (n, *input_shape) on the device."""
         if self.is_dataset:
-            items = [self.data[int(i)] for i in rows]
-            items = [item[0] if isinstance(item, tuple | list) else item for item in items]
-            x = self._collate(items)
-            if not isinstance(x, Tensor):
-                raise AnnotationError(
-                    f"X is a Dataset with items of type {type(items[0]).__name__}; an item must be "
-                    "an array or tensor, a dict of them, or a tuple that begins with one of these"
-                )
-            self._check_finite(x, rows)
-        elif self.is_sparse:
+            return self._read(self.collate([self.items[int(i)] for i in rows]), rows)
+        if self.is_sparse:
             x = torch.from_numpy(self.data[rows.cpu().numpy()].toarray())
         else:
             x = self.data[rows.to(self.data.device)]
         return x.to(self.device, torch.float32)
 
-    def _collate(self, items: list[Any]) -> Any:
-        """Stack the items of a Dataset; dicts are packed, always with the same fields."""
-        try:
-            x = default_collate([dict(i) if isinstance(i, Mapping) else i for i in items])
-        except RuntimeError as error:
-            raise AnnotationError(
-                f"X is a Dataset whose items cannot be stacked ({error}); pad them to one length"
-            ) from error
-        if not isinstance(x, dict):
-            return x
-        packed, shape = pack(x)
-        self.packed = self.packed or shape
-        if self.packed.fields != shape.fields:
-            raise AnnotationError(
-                f"X is a Dataset of dicts, first with {_described(self.packed)}, then with "
-                f"{_described(shape)}; give every instance the same entries, padded to one length"
-            )
-        return packed
+    def stream(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Fetch several batches in turn; the workers of a DataLoader fetch them ahead."""
+        if self.loader is None or not self.loader.num_workers:
+            yield from map(self.take, parts)
+            return
+        batches = [part.tolist() for part in parts]
+        options = {name: getattr(self.loader, name) for name in _OF_WORKERS}
+        options["pin_memory"] &= self.device.type == "cuda"
+        ahead = DataLoader(
+            self.items,
+            batch_sampler=batches,
+            collate_fn=self.collate,
+            generator=generator_of_workers(),
+            **options,
+        )
+        for part, batch in zip(parts, ahead, strict=True):
+            yield self._read(batch, part)
 
-    @staticmethod
-    def _check_finite(x: Tensor, rows: Tensor) -> None:
-        """Check the items of a Dataset; arrays are checked as a whole before training."""
+    def _read(self, batch: tuple[Tensor, list[Field] | None], rows: Tensor) -> Tensor:
+        """Check a collated batch, and move it to the device."""
+        x, fields = batch
+        if fields is not None:
+            shape = PackedShape.of(fields)
+            self.packed = self.packed or shape
+            if self.packed.kinds != shape.kinds:
+                raise AnnotationError(
+                    f"X is a Dataset of dicts, first with {self.packed}, then with "
+                    f"{shape}; give every instance the same entries"
+                )
+        if len(x) != len(rows):
+            raise AnnotationError(
+                f"collate_fn made {len(x)} rows of {len(rows)} instances; it must give one row per "
+                "instance, in their order"
+            )
         bad = ~torch.isfinite(x).flatten(1).all(dim=1)
         if bad.any():
             raise AnnotationError(
                 f"X contains NaN or infinity in item {int(rows[bad.cpu()][0])} of the Dataset; "
                 "fill in missing values in its __getitem__"
             )
+        return x.to(self.device, torch.float32, non_blocking=True)
+
+    def at_once(self, most: int) -> int:
+        """Number of instances to predict at once: a DataLoader's batch size, if it has set one."""
+        size = getattr(self.loader, "batch_size", None) or 1
+        return min(most, size) if size > 1 else most
 
     def batches(self, rows: Tensor, batch_size: int) -> Iterator[Tensor]:
         """Yield the given rows in batches."""
-        for start in range(0, len(rows), batch_size):
-            yield self.take(rows[start : start + batch_size])
+        return self.stream(torch.split(rows, self.at_once(batch_size)) if len(rows) else ())
 
 
-def _described(shape: tuple[int, ...]) -> str:
-    fields = getattr(shape, "fields", None)
-    return str(shape) if fields is None else ", ".join(f"{f.name} {f.shape}" for f in fields)
+_OF_WORKERS = (
+    "num_workers",
+    "pin_memory",
+    "timeout",
+    "worker_init_fn",
+    "multiprocessing_context",
+    "prefetch_factor",
+)
+"""What `Features` takes over from a DataLoader, beside ``collate_fn``."""
+
+
+def subset(loader: DataLoader[Any], rows: Sequence[int]) -> DataLoader[Any]:
+    """Make the same DataLoader of some instances."""
+    options = {name: getattr(loader, name) for name in _OF_WORKERS}
+    return DataLoader(
+        Subset(loader.dataset, rows),
+        batch_size=loader.batch_size or 1,
+        collate_fn=loader.collate_fn,
+        **options,
+    )
+
+
+class Collate:
+    """Makes one tensor of a list of items, and describes the entries of dicts.
+
+    Parameters
+    ----------
+    function : callable or None
+        The user's; None, and torch's own defaults, stack what the items are or begin with.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.is_own = function not in (None, default_collate, default_convert)
+        self.function = function
+
+    def __call__(self, items: list[Any]) -> tuple[Tensor, list[Field] | None]:
+        """Return a batch as one tensor, and its fields if the items are dicts."""
+        batch = self.function(items) if self.is_own else _stacked(items)
+        batch = batch[0] if isinstance(batch, tuple | list) else batch
+        if isinstance(batch, Mapping):
+            return pack(batch)
+        if not isinstance(batch, Tensor):
+            given = "gives batches" if self.is_own else "is a Dataset with items"
+            raise AnnotationError(
+                f"X {given} of type {type(batch if self.is_own else items[0]).__name__}; it must "
+                "be an array or tensor, a dict of them, or a tuple that begins with one of these"
+            )
+        return batch, None
+
+
+def _stacked(items: list[Any]) -> Any:
+    items = [item[0] if isinstance(item, tuple | list) else item for item in items]
+    try:
+        return default_collate([dict(i) if isinstance(i, Mapping) else i for i in items])
+    except RuntimeError as error:
+        raise AnnotationError(
+            f"X is a Dataset whose items cannot be stacked ({error}); pad them to one length, or "
+            "give X as DataLoader(dataset, collate_fn=...) with a collate_fn that pads each batch"
+        ) from error
 
 
 def _as_tensor(values: Any) -> Tensor:
@@ -206,7 +279,6 @@ class AnnotationBatches:
     Parameters
     ----------
     features : Features
-        One row per instance of ``table``.
     table : AnnotationTable
     batch_size : int
         Instances per batch.
@@ -234,13 +306,17 @@ class AnnotationBatches:
 
     def epoch(self, epoch: int) -> Iterator[CrowdBatch]:
         """Yield one pass in random order, drawn from torch's default generator."""
-        yield from map(self.batch, _split(_shuffled(self.instances), self.batch_size))
+        yield from self._batches(_split(_shuffled(self.instances), self.batch_size))
 
     def in_order(self) -> Iterator[CrowdBatch]:
         """Yield one pass in table order."""
-        return map(self.batch, _split(self.instances, self.batch_size))
+        return self._batches(_split(self.instances, self.features.at_once(self.batch_size)))
 
-    def batch(self, instances: Tensor) -> CrowdBatch:
+    def _batches(self, parts: list[Tensor]) -> Iterator[CrowdBatch]:
+        for instances, x in zip(parts, self.features.stream(parts), strict=True):
+            yield self._batch(instances, x)
+
+    def _batch(self, instances: Tensor, x: Tensor) -> CrowdBatch:
         """Collect the annotations of some instances."""
         first = self._start[instances]
         counts = self._start[instances + 1] - first
@@ -248,7 +324,7 @@ class AnnotationBatches:
         ends = counts.cumsum(0)
         place = torch.arange(len(rows), device=counts.device) + (first - ends + counts)[rows]
         return CrowdBatch(
-            self.features.take(instances),
+            x,
             instances,
             rows,
             self._annotators[place],
@@ -277,10 +353,12 @@ def mixed_epoch(
     if synthetic is None:
         synthetic = torch.empty(0, device=features.device)
     instances = torch.cat([rows, torch.arange(n, n + len(synthetic), device=rows.device)])
-    for part in _split(_shuffled(instances), batch_size):
+    parts = _split(_shuffled(instances), batch_size)
+    # An empty batch of a Dataset cannot be collated.
+    fetched = features.stream([part[part < n] for part in parts if (part < n).any()])
+    for part in parts:
         real, new = part[part < n], part[part >= n]
-        # An empty batch of a Dataset cannot be collated.
-        x = features.take(real) if len(real) else torch.empty(0, *features.input_shape)
+        x = next(fetched) if len(real) else torch.empty(0, *features.input_shape)
         yield MixedBatch(x.to(features.device), synthetic[new - n], torch.cat([real, new]))
 
 
@@ -320,22 +398,3 @@ def hold_out(
     held = np.zeros(table.n_annotations, dtype=bool)
     held[observed[rng.choice(len(observed), n_held, replace=False)]] = True
     return table.take(~held), table.take(held)
-
-
-def pick_device(device: str | torch.device) -> torch.device:
-    """Resolve a device; ``"auto"`` is CUDA if available, else the CPU.
-
-    Raises
-    ------
-    ValueError
-        If the device is unknown, or is CUDA but no CUDA device is available.
-    """
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device={device!r} is unknown; use 'auto', 'cpu' or 'cuda'") from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r}, but no CUDA device is available; use 'auto' or 'cpu'")
-    return chosen

@@ -1,10 +1,11 @@
-"""Random numbers of torch during a fit, which leaves its global state unchanged."""
+"""The device of a fit, and its random numbers, which leave torch's global state unchanged."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 
 import torch
 from torch import Tensor
@@ -31,6 +32,18 @@ def isolated_rng(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
+def generator_of_workers() -> torch.Generator:
+    """Make the generator that seeds a DataLoader's workers; nothing is drawn from torch's own.
+
+    It follows from the state of torch's generator. A fit thus draws the same numbers with workers
+    and without, and other ones in every epoch.
+    """
+    state = torch.get_rng_state().numpy().tobytes()
+    generator = torch.Generator()
+    generator.manual_seed(int.from_bytes(blake2b(state, digest_size=7).digest()))
+    return generator
+
+
 def random_state_of(device: torch.device) -> dict[str, Tensor]:
     """State of torch's default generators, for a checkpoint."""
     state = {"cpu": torch.get_rng_state()}
@@ -44,3 +57,22 @@ def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda" and "cuda" in state:
         torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def pick_device(device: str | torch.device) -> torch.device:
+    """Resolve a device; ``"auto"`` is CUDA if available, else the CPU.
+
+    Raises
+    ------
+    ValueError
+        If the device is unknown, or is CUDA but no CUDA device is available.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device={device!r} is unknown; use 'auto', 'cpu' or 'cuda'") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={device!r}, but no CUDA device is available; use 'auto' or 'cpu'")
+    return chosen

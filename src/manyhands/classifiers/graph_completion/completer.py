@@ -22,7 +22,7 @@ from manyhands.classifiers.graph_completion.training import (
     train,
 )
 from manyhands.exceptions import AnnotationError, all_or_nothing
-from manyhands.fitting.reading import check_rows, read_features, read_target
+from manyhands.fitting.reading import check_rows, read_features, read_target, refuse_dicts
 from manyhands.inference.inputs import check_annotations
 from manyhands.nn import GraphCompletionModule
 from manyhands.training import Features, History, isolated_rng, pick_device
@@ -174,6 +174,7 @@ class GraphCompleter(BaseEstimator):
         device, seed = pick_device(self.device), draw_seed(self.random_state)
         with isolated_rng(seed, device):
             features = Features(X, device)
+            refuse_dicts(features)
             rng = np.random.default_rng(seed)
             fit = CompletionFit.of(features, table, self.validation, rng)
             best = train(self, fit)

@@ -77,7 +77,7 @@ class ICEDClassifier(LatentClassClassifier):
         autoencoder's before anything else, and refitted in every round. "embedding": points go to
         the network's last layer as they are. "input": points lie between the (scaled) instances
         themselves. None: no instances are made. "auto": "decoder" if the backbone has ``embed``,
-        else "input".
+        else "input"; for dicts and token ids, "embedding" or, without ``embed`` and ``head``, None.
     sampler : CrowdSMOTE or None, default=None
         Makes the instances: any object with ``fit_resample(X, table, labels=...)``.
     synthetic_labels : {"inferred", "intended"}, default="inferred"
@@ -237,13 +237,23 @@ verbose, validation, monitor, patience, checkpoint, callbacks
         self.synthesis_ = self.synthesis
         if self.synthesis == "auto":
             self.synthesis_ = "decoder" if has_embedding else "input"
+            if classifier.symbolic:
+                is_possible = has_embedding and hasattr(classifier.backbone, "head")
+                self.synthesis_ = "embedding" if is_possible else None
+        if classifier.symbolic and self.synthesis_ in ("decoder", "input"):
+            raise AnnotationError(
+                f"synthesis={self.synthesis!r} makes instances between others, and those of X are "
+                "dicts or token ids; use synthesis='embedding' with a backbone that has embed and "
+                "head, or synthesis=None"
+            )
         lacking = "embed"
         if self.synthesis_ == "embedding" and not hasattr(classifier.backbone, "head"):
             has_embedding, lacking = False, "head (the layer after the embedding)"
         if self.synthesis_ in ("decoder", "embedding") and not has_embedding:
+            instead = "None" if classifier.symbolic else "'input'"
             raise AnnotationError(
                 f"synthesis={self.synthesis!r} needs a backbone with {lacking}, which "
-                f"{type(classifier.backbone).__name__} lacks; use synthesis='input'"
+                f"{type(classifier.backbone).__name__} lacks; use synthesis={instead}"
             )
         return SynthesisModule(
             classifier,

@@ -75,8 +75,8 @@ class TupletStep:
         self.sampler: SamplingNetwork | None = None
         self.sampler_optimizer: torch.optim.Optimizer | None = None
         if model.sampling_network and model.n_candidates > 1:
-            shape = data.features.input_shape
-            self.sampler = SamplingNetwork(shape, model.tuplet_size).to(device)
+            width = data.embedder.represented_width(data.features.input_shape)
+            self.sampler = SamplingNetwork((width,), model.tuplet_size).to(device)
             self.sampler_optimizer = torch.optim.Adam(
                 self.sampler.parameters(), lr=model.sampler_lr
             )
@@ -92,7 +92,8 @@ class TupletStep:
         places, tuplets = torch.unique(batch.tuplets, return_inverse=True)
         x = self.data.embedder.scaler(self.data.take(places))
         if self.sampler is not None and batch.n_kept < len(tuplets):
-            tuplets = tuplets[self._hardest(self.sampler, x, tuplets, batch.n_kept)]
+            seen = self.data.embedder.represent(x)
+            tuplets = tuplets[self._hardest(self.sampler, seen, tuplets, batch.n_kept)]
             used, tuplets = torch.unique(tuplets, return_inverse=True)
             places, x = places[used], x[used]
         embedding = self.data.network.embed(x)
@@ -115,7 +116,7 @@ class TupletStep:
         """Fit the sampling network to the observed losses (Step 3)."""
         assert self.sampler is not None
         assert self.sampler_optimizer is not None
-        predicted = self.sampler(x, tuplets)
+        predicted = self.sampler(self.data.embedder.represent(x), tuplets)
         error = hardness_error(predicted, losses)
         self.sampler_optimizer.zero_grad(set_to_none=True)
         error.backward()  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
 """Backbones, which map features to class logits, usually through an embedding."""
 
 from manyhands.nn.backbones.dense import MLP, EmbeddingMLP, Linear
-from manyhands.nn.backbones.given import PackedShape, first_embedding, pack
+from manyhands.nn.backbones.given import Field, PackedShape, blank, embedded, first_embedding, pack
 from manyhands.nn.backbones.images import CNN, VGG16, ResNet18
 from manyhands.nn.backbones.named import BACKBONES, make_backbone
 
@@ -11,9 +11,12 @@ __all__ = [
     "MLP",
     "VGG16",
     "EmbeddingMLP",
+    "Field",
     "Linear",
     "PackedShape",
     "ResNet18",
+    "blank",
+    "embedded",
     "first_embedding",
     "make_backbone",
     "pack",

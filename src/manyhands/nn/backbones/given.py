@@ -33,10 +33,13 @@ class Field(NamedTuple):
 class PackedShape(tuple[int, ...]):
     """Shape of an instance that is a dict of tensors, packed into one vector.
 
+    The vector begins with the sizes of the tensors, which may differ from batch to batch: sentences
+    are padded to the longest of their batch.
+
     Attributes
     ----------
     fields : tuple of Field
-        The tensors in the order in which they are packed.
+        The tensors in the order in which they are packed. Their shapes are those of one batch.
     """
 
     fields: tuple[Field, ...]
@@ -45,20 +48,43 @@ class PackedShape(tuple[int, ...]):
     def of(cls, fields: Iterable[Sequence[Any]]) -> PackedShape:
         """Make the shape of some fields."""
         known = tuple(Field(name, tuple(shape), bool(whole)) for name, shape, whole in fields)
-        shape = cls((sum(prod(field.shape) for field in known),))
+        shape = cls((sum(len(field.shape) + prod(field.shape) for field in known),))
         shape.fields = known
         return shape
 
+    def __str__(self) -> str:
+        return ", ".join(f"{field.name} {field.shape}" for field in self.fields)
 
-def pack(batch: Mapping[str, Any]) -> tuple[Tensor, PackedShape]:
-    """Pack a batch of dicts into one float32 tensor (n, total).
+    @property
+    def kinds(self) -> list[tuple[str, int, bool]]:
+        """Name, number of axes and kind of every field: what batches have in common."""
+        return [(field.name, len(field.shape), field.integer) for field in self.fields]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Sizes of all fields, with which a vector begins."""
+        return [size for field in self.fields for size in field.shape]
+
+
+def blank(input_shape: Sequence[int], device: torch.device | None = None) -> Tensor:
+    """Make one instance of zeros, shape (1, *input_shape)."""
+    x = torch.zeros(1, *input_shape, device=device)
+    if isinstance(input_shape, PackedShape):
+        x[0, : len(input_shape.sizes)] = torch.tensor(input_shape.sizes, dtype=x.dtype)
+    return x
+
+
+def pack(batch: Mapping[str, Any]) -> tuple[Tensor, list[Field]]:
+    """Pack a batch of dicts into one float32 tensor (n, total), and describe its fields.
 
     Raises
     ------
     AnnotationError
-        If an entry is not a tensor, or holds an integer too large for float32.
+        If an entry is not a tensor, holds an integer too large for float32, or has another length
+        than the others.
     """
-    fields, parts = [], []
+    fields: list[Field] = []
+    parts: list[Tensor] = []
     for name in sorted(batch):
         value = batch[name]
         if not isinstance(value, Tensor):
@@ -72,23 +98,38 @@ def pack(batch: Mapping[str, Any]) -> tuple[Tensor, PackedShape]:
                 f"X has instances that are dicts, and their entry {name!r} holds an integer beyond "
                 f"{EXACT:,}, which float32 rounds; number the ids from 0"
             )
-        fields.append((name, tuple(value.shape[1:]), whole))
+        if not value.ndim or (parts and len(value) != len(parts[0])):
+            raise AnnotationError(
+                f"X gives batches whose entry {name!r} has shape {tuple(value.shape)}, which is "
+                "not one row per instance; stack every entry in collate_fn"
+            )
+        fields.append(Field(name, tuple(value.shape[1:]), whole))
         parts.append(value.float().flatten(1) if value.ndim > 1 else value.float()[:, None])
-    return torch.cat(parts, dim=1), PackedShape.of(fields)
+    sizes = torch.tensor(PackedShape.of(fields).sizes, dtype=torch.float32)
+    return torch.cat([sizes.expand(len(parts[0]), -1), *parts], dim=1), fields
 
 
 def adapt(network: nn.Module, input_shape: Sequence[int]) -> nn.Module:
     """Hook a user's network so that it takes float features and gives logits."""
     if hasattr(network, ADAPTED):
         return network  # A copy of one that has its hooks.
-    setattr(network, ADAPTED, True)
-    if hasattr(input_shape, "fields"):
-        network.register_forward_pre_hook(_Unpack(input_shape.fields), with_kwargs=True)
+    unpack = _Unpack(input_shape) if isinstance(input_shape, PackedShape) else None
+    setattr(network, ADAPTED, unpack)
+    if unpack is not None:
+        network.register_forward_pre_hook(unpack, with_kwargs=True)
     embedding = first_embedding(network)
     if embedding is not None:
         embedding.register_forward_pre_hook(_as_ids)
     network.register_forward_hook(_only_logits)
     return network
+
+
+def embedded(network: nn.Module, x: Tensor) -> Tensor:
+    """Call a network's ``embed``, which gets the entries of dicts by name, as its forward does."""
+    unpack = getattr(network, ADAPTED, None)
+    args, kwargs = ((x,), {}) if unpack is None else unpack(network, (x,), {})
+    embedding: Tensor = network.embed(*args, **kwargs)  # type: ignore[operator]
+    return embedding
 
 
 def first_embedding(network: nn.Module) -> nn.Embedding | nn.EmbeddingBag | None:
@@ -104,16 +145,19 @@ def first_embedding(network: nn.Module) -> nn.Embedding | nn.EmbeddingBag | None
 class _Unpack:
     """Turns packed instances into keyword arguments."""
 
-    def __init__(self, fields: tuple[Field, ...]) -> None:
-        self.fields = fields
+    def __init__(self, shape: PackedShape) -> None:
+        self.shape = shape
 
     def __call__(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        parts = args[0].split([prod(field.shape) for field in self.fields], dim=1)
+        x, n_sizes = args[0], len(self.shape.sizes)
+        sizes = iter(x[0, :n_sizes].long().tolist() if len(x) else self.shape.sizes)
+        shapes = [[next(sizes) for _ in field.shape] for field in self.shape.fields]
+        parts = x[:, n_sizes:].split([prod(shape) for shape in shapes], dim=1)
         named = {
-            field.name: (part.long() if field.integer else part).reshape(-1, *field.shape)
-            for field, part in zip(self.fields, parts, strict=True)
+            field.name: (part.long() if field.integer else part).reshape(len(x), *shape)
+            for field, part, shape in zip(self.shape.fields, parts, shapes, strict=True)
         }
         return args[1:], {**kwargs, **named}
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +23,8 @@ class CommonNoiseModule(CrowdModule):
     classifier : ScaledClassifier
     n_classes, n_annotators : int
     input_shape : sequence of int
-        Shape of one instance. The auxiliary network sees instances scaled and flattened.
+        Shape of one instance. The auxiliary network sees instances scaled and flattened; of dicts
+        and token ids, what `ScaledClassifier.represent` returns.
     annotator_features : tensor of shape (n_annotators, n_features), optional
         The vectors e_r of Eq. 3; default: one-hot.
     embedding_dim : int
@@ -73,7 +73,7 @@ class CommonNoiseModule(CrowdModule):
         identity = init_scale * torch.eye(n_classes)
         self.common = nn.Parameter(identity.clone())
         self.individual = nn.Parameter(identity.repeat(n_annotators, 1, 1))
-        width = prod(input_shape)
+        width = classifier.represented_width(input_shape)
         if auxiliary_hidden is None:
             self.instance_embedding: nn.Module = nn.Linear(width, embedding_dim)
         else:
@@ -86,7 +86,7 @@ class CommonNoiseModule(CrowdModule):
 
     def embed_instances(self, scaled: Tensor) -> Tensor:
         """Instance embeddings v of Eq. 3 for scaled instances, shape (n, embedding_dim)."""
-        v: Tensor = self.instance_embedding(scaled.flatten(1))
+        v: Tensor = self.instance_embedding(self.classifier.represent(scaled))
         return F.normalize(v, dim=1) if self.normalize == "both" else v
 
     def embed_annotators(self, annotators: Tensor) -> Tensor:
