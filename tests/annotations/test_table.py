@@ -577,3 +577,53 @@ def test_tables_without_annotations_have_a_summary_too():
 def test_text_that_is_no_unicode_can_be_shown():
     table = AnnotationTable.from_arrays(["lone \ud800"], ["b"], ["c"])
     assert table._repr_html_().encode("utf-8")
+
+
+LISTS = {"id": [7, 9, 8], "annotators": [["b", "a"], [], ["a"]], "annotations": [[1, 0], [], [1]]}
+
+
+class FakeDataset:
+    """Columns as a Hugging Face Dataset gives them."""
+
+    column_names = list(LISTS)
+
+    def __getitem__(self, name):
+        return LISTS[name]
+
+
+@pytest.mark.parametrize(
+    "make", [dict, pd.DataFrame, pl.DataFrame, pa.table, lambda columns: FakeDataset()]
+)
+def test_list_columns_of_frames(make):
+    frame = make(LISTS)
+    table = AnnotationTable.from_lists(frame, task="id")
+    assert table.instances.tolist() == [7, 9, 8]
+    assert table.annotators.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(table.to_matrix(codes=True), [[0, 1], [-1, -1], [1, -1]])
+    rows = AnnotationTable.from_lists(frame, abstain=0)
+    assert rows.instances.tolist() == [0, 1, 2]
+    assert rows.abstentions.tolist() == [[0, 0]]
+
+
+def test_judges_in_a_fixed_order_need_no_names():
+    table = AnnotationTable.from_lists(
+        {"labels": [["x", "y"], ["y", "y"]]}, annotators=None, labels="labels"
+    )
+    assert table.to_matrix().tolist() == [["x", "y"], ["y", "y"]]
+
+
+def test_list_columns_that_are_none_are_refused():
+    wrong = [
+        ({"annotators": [["a"]], "annotations": ["x"]}, "'x' in row 0, which is no list"),
+        ({"annotators": [["a"]], "annotations": [["x", "y"]]}, "row 0 has 1 annotators.* 2 labels"),
+        ({"annotators": [["a"]]}, "labels='annotations' is not a column"),
+        ({"annotators": [["a", "a"]], "annotations": [["x", "y"]]}, "repeated"),
+    ]
+    for frame, message in wrong:
+        with pytest.raises(AnnotationError, match=message):
+            AnnotationTable.from_lists(frame)
+    with pytest.warns(UserWarning, match="1 of 2 rows have no label"):
+        table = AnnotationTable.from_lists(
+            {"annotators": [["a", "b"]], "annotations": [["x", None]]}
+        )
+    assert table.annotators.tolist() == ["a", "b"]

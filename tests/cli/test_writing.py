@@ -71,6 +71,17 @@ def test_every_table_of_a_report_is_a_csv_file(home):
     assert done_json("report", "labels", "--tables", "other")["tables"] == "other"
 
 
+def test_names_in_a_summary_lead_to_no_other_folder(home):
+    done("aggregate", "A.csv", "--out", "deep/labels")
+    path = Path("deep/labels/summary.json")
+    summary = json.loads(path.read_text())
+    summary["data"]["../../evil"] = [{"a": "=1+1"}]
+    path.write_text(json.dumps(summary))
+    done("report", "deep/labels", "--tables", "deep/tables")
+    assert Path("deep/tables/data_______evil.csv").read_text() == "a\n'=1+1\n"
+    assert not list(Path().glob("*evil*"))
+
+
 @pytest.mark.filterwarnings("always")
 def test_without_the_extra_there_is_a_warning_and_no_page(home, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)

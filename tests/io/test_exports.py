@@ -93,6 +93,8 @@ SAMPLES = [
     ("labelbox/export_documented.ndjson", {}, (2, 1, 2, 2, 0)),
     ("sagemaker_ground_truth/worker_response_documented.json", {}, (2, 1, 2, 2, 0)),
     ("sagemaker_ground_truth/consolidated_custom.json", {}, (4, 2, 2, 3, 0)),
+    ("superannotate/example_image_1.jpg___objects.json", {}, (1, 1, 1, 1, 0)),
+    ("superannotate/form1.jsonl", {"question": "component_id_2"}, (3, 3, 3, 2, 0)),
     ("toloka/responses_documented.tsv", {}, (3, 2, 3, 2, 1)),
     (
         "appen_figure_eight/full_report_with_gold_documented.csv",
@@ -152,6 +154,9 @@ def test_samples_left_out_and_gold(data_home):
         ("potato", "2 questions; choose one with question=: 'sentiment' \\('positive': 5"),
         ("cleanlab_wide/labels_multiannotator.csv", "pass format='wide'"),
         ("label_studio_sdk_tests/csv_test2_result.csv", "name the column of answers"),
+        ("cvat/annotations.xml", "the image has no tags"),
+        ("brat", "no label is given to all of it"),
+        ("superannotate", "4 questions"),
     ],
 )
 def test_samples_that_must_be_asked_about(data_home, name, message):
@@ -256,7 +261,7 @@ def test_classes_of_the_configuration_keep_their_order_and_rare_ones_warn(tmp_pa
         table = read_annotations(path, label_config=config)
     assert table.classes.tolist() == ["good", "bad", "none"]
     write(config, '<!DOCTYPE a [<!ENTITY b "c">]><View/>')
-    with pytest.raises(AnnotationError, match="no entities"):
+    with pytest.raises(AnnotationError, match="entities are declared"):
         read_annotations(path, label_config=config)
 
 
@@ -579,3 +584,112 @@ def test_formats_have_distinct_names_and_rules():
     assert all(form.rule for form in FORMATS)
     with pytest.raises(AnnotationError, match="format='excel' is unknown; use 'auto' or label-st"):
         read_annotations("a.csv", format="excel")
+
+
+# -- tools whose export is a folder ---------------------------------------------------------------
+
+
+def test_superannotate_tags_name_their_annotator(tmp_path):
+    def tag(who, **more):
+        return {"type": "tag", "createdBy": {"email": who}, **more}
+
+    for name, first, second in (("a", "cat", "dog"), ("b", "cat", "cat")):
+        tags = [tag("x@s.org", className=first), tag("y@s.org", className=second)]
+        box = {"type": "bbox", "className": "eye"}
+        value = {"metadata": {"name": f"{name}.jpg"}, "instances": [*tags, box]}
+        write(tmp_path / f"{name}.json", value)
+    export = read_export(tmp_path)
+    assert export.format == "superannotate"
+    assert cells(export.annotations)["a.jpg", "y@s.org"] == "dog"
+    assert export.annotations.n_annotations == 4
+    weather = tag("x@s.org", className="Sky", attributes=[{"name": "1", "groupName": "g"}])
+    write(tmp_path / "c.json", {"metadata": {"name": "c.jpg"}, "instances": [weather]})
+    with pytest.raises(AnnotationError, match=r"'class' .*'Sky / g'"):
+        read_export(tmp_path)
+    forms = [
+        {"metadata": {"name": 1, "folder_name": who}, "data": {"q": {"value": [label]}}}
+        for who, label in (("ann", "x"), (" bob", "y"))
+    ]
+    export = read_export(write(tmp_path / "forms" / "f.jsonl", forms))
+    assert cells(export.annotations) == {("1", "ann"): "x", ("1", "bob"): "y"}
+    assert "folder of an item counts as one" in export.notes[0]
+
+
+CVAT = """<?xml version="1.0" encoding="utf-8"?>
+<annotations><version>1.1</version>
+<image id="0" name="a.png"><tag label="{0}" source="manual"/></image>
+<image id="1" name="b.png"><box label="eye" xtl="0" ytl="0" xbr="1" ybr="1"/></image>
+</annotations>"""
+
+
+def test_cvat_annotators_are_named_by_files_or_archives(tmp_path):
+    for name, label in (("ann", "cat"), ("bob", "dog")):
+        write(tmp_path / "xml" / f"{name}.xml", CVAT.format(label))
+        (tmp_path / "zip").mkdir(exist_ok=True)
+        with zipfile.ZipFile(tmp_path / "zip" / f"{name}.zip", "w") as archive:
+            archive.writestr("annotations.xml", CVAT.format(label))
+        rest = {"version": 3, "tags": [{"frame": 0, "label_id": 7}], "shapes": [], "tracks": []}
+        write(tmp_path / "rest" / f"{name}.json", rest | {"assignee": {"username": name}})
+    export = read_export(tmp_path / "xml", annotator_from="file")
+    assert cells(export.annotations) == {("a.png", "ann"): "cat", ("a.png", "bob"): "dog"}
+    (lost,) = export.left_out
+    assert "has no tags" in lost.reason
+    assert lost.where == ("ann.xml, image 1", "bob.xml, image 1")
+    with pytest.raises(AnnotationError, match=r"no annotator is named.*annotator_from='folder'"):
+        read_export(tmp_path / "xml")
+    with pytest.raises(AnnotationError, match=r"have the same name.*annotator_from='folder'"):
+        read_export(tmp_path / "zip", annotator_from="file")
+    archives = read_export(tmp_path / "zip", annotator_from="folder")
+    assert archives.annotations.equals(export.annotations)
+    rest = read_export(tmp_path / "rest")
+    assert cells(rest.annotations) == {("0", "ann"): 7, ("0", "bob"): 7}
+    with pytest.raises(AnnotationError, match="annotator_from='name' is unknown"):
+        read_export(tmp_path / "xml", annotator_from="name")
+
+
+def test_brat_labels_of_a_whole_text(tmp_path):
+    for name, label in (("ann", "Positive"), ("bob", "Negative")):
+        write(tmp_path / name / "d1.txt", 'He said "fine.\n')
+        marked = [f"T1\tDocument 0 14\tHe said {chr(34)}fine.", "T2\tWord 3 7\tsaid"]
+        marked += [f"A1\tMood T1 {label}", "A2\tNegation T2", "E1\tSaying:T2"]
+        write(tmp_path / name / "d1.ann", "\n".join(marked) + "\n")
+        write(tmp_path / name / "d2.txt", "Well.")
+        write(tmp_path / name / "d2.ann", "T1\tWord 0 4\tWell\nA1\tMood T1 Positive\n")
+    export = read_export(tmp_path)
+    assert cells(export.annotations) == {("d1", "ann"): "Positive", ("d1", "bob"): "Negative"}
+    assert export.items.columns["text"] == ['He said "fine.\n', "Well."]
+    assert export.question == "Mood"
+    assert "no label is given to all of it" in export.left_out[0].reason
+    (tmp_path / "ann" / "d1.txt").unlink()
+    assert "d1.txt does not lie beside it" in str(read_export(tmp_path).left_out)
+
+
+def test_inception_is_refused_with_the_way_out(tmp_path):
+    cas = {"%TYPES": {}, "%FEATURE_STRUCTURES": [], "%VIEWS": {}}
+    xmi = '<?xml version="1.0"?><xmi:XMI xmlns:xmi="http://www.omg.org/XMI" xmi:version="2.0"/>'
+    with zipfile.ZipFile(tmp_path / "project.zip", "w") as archive:
+        archive.writestr("annotation/d1.txt/ann.json", json.dumps(cas))
+        archive.writestr("source/d1.txt", "Fine.")
+    for path in (
+        write(tmp_path / "ann.json", cas),
+        write(tmp_path / "ann.xmi", xmi),
+        tmp_path / "project.zip",
+    ):
+        with pytest.raises(AnnotationError, match=r"dkpro-cassis.*docs/formats\.md"):
+            read_export(path)
+
+
+def test_goemotions_raw(tmp_path):
+    header = ["text", "id", "author", "rater_id", "example_very_unclear", "joy", "anger"]
+    rows = [
+        ["t", "c1", "someone", 4, False, 1, 0],
+        ["t", "c1", "someone", 5, False, 1, 1],
+        ["t", "c1", "someone", 6, True, 0, 0],
+    ]
+    path = write(tmp_path / "goemotions_1.csv", [header, *rows])
+    with pytest.raises(AnnotationError, match="several labels"):
+        read_annotations(path)
+    export = read_export(path, multilabel="split")
+    assert cells(export.tables["anger"]) == {("c1", "4"): "no", ("c1", "5"): "yes"}
+    assert len(export.tables["joy"].abstentions) == 1
+    assert list(export.items.columns) == ["text"]

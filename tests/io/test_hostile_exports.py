@@ -5,6 +5,7 @@ import copy
 import gzip
 import io
 import sys
+import tracemalloc
 import zipfile
 from types import ModuleType, SimpleNamespace
 
@@ -13,7 +14,7 @@ import pytest
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export
 from manyhands.io.exports import documents, parsing
-from tests.io.test_exports import argilla, cells, doccano, labelbox, made, studio, write
+from tests.io.test_exports import argilla, cells, doccano, labelbox, made, reasons, studio, write
 
 
 @pytest.fixture
@@ -77,6 +78,50 @@ def test_a_very_long_line_is_refused_before_it_is_held(tmp_path, refused, monkey
     path = write(tmp_path / name, first + '{"id": "' + "x" * 5000)
     options = {} if name == "a.jsonl" else {"format": "mturk"}
     refused(path, "line 2 is longer than", **options)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_line_of_500_mb_is_refused_before_it_is_held(tmp_path, refused, name):
+    """The file is sparse: the zeros in it are on no disk."""
+    start = doccano([(1, ["x"])]) if name == "a.jsonl" else "task,worker,label\n1,a,x\n2,a,"
+    path = write(tmp_path / name, start + " " * 5000)
+    with path.open("r+b") as file:
+        file.truncate(500 * 2**20)
+    tracemalloc.start()
+    refused(path, "line.* is longer than 16 MiB")
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
+
+
+def test_compressed_files_expand_no_further_than_others(tmp_path, refused, monkeypatch):
+    monkeypatch.setattr(parsing, "LONGEST_LINE", 2000)
+    monkeypatch.setattr(parsing, "LARGEST_DOCUMENT", 5000)
+    refused(write(tmp_path / "a.json.gz", gzip.compress(b"[" + b" " * 10**7)), "more than")
+    lines = doccano([(1, ["x"])]).encode() + b" " * 10**7
+    refused(write(tmp_path / "b.jsonl.gz", gzip.compress(lines)), "line 2 is longer")
+
+
+def test_ids_that_occur_twice(tmp_path, refused):
+    """One item under two ids is fine; two items under one id, or two answers of one kind, not."""
+    first, second = studio(made(1, "x"), text="a"), studio(made(1, "y"), text="b")
+    export = read_export(write(tmp_path / "a.json", [first, first]))
+    assert reasons(export) == {"an annotator answered the same question on the same task again": 1}
+    write(tmp_path / "two" / "a.json", [first])
+    write(tmp_path / "two" / "b.json", [second])
+    with pytest.raises(AnnotationError, match=r"task '1' is one item in .*a\.json and another in"):
+        read_annotations(tmp_path / "two")
+    long = write(tmp_path / "b.csv", "task,worker,label\n1,a,x\n1,a,y\n")
+    refused(long, "repeated")
+
+
+def test_xml_with_entities_is_refused(tmp_path, refused):
+    lol = '<!DOCTYPE a [<!ENTITY b "lol"><!ENTITY c "&b;&b;&b;">]>'
+    body = '<annotations><image id="0" name="&c;"><tag label="x"/></image></annotations>'
+    refused(write(tmp_path / "a.xml", f"{lol}{body}"), "entities are declared")
+    outside = '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>'
+    refused(write(tmp_path / "a.xml", f"{outside}{body}"), "entities are declared")
+    refused(write(tmp_path / "b.xml", body.replace("&c;", "<")), "is not XML")
+    refused(write(tmp_path / "c.xml", "<annotations>" * 10**5), "is not XML")
 
 
 def test_a_very_large_document_is_refused(tmp_path, refused, monkeypatch):
@@ -230,6 +275,24 @@ WHOLE = {
     "g.json": {"answers": [{"workerId": "w", "answerContent": {"c": {"label": "x"}}}]},
     "w.json": {"1": {"annotators": "a,b", "annotations": "0,1", "other_info": {}}},
     "u.json": {"user_id": "u", "instance_id_to_label_to_value": {"r": [[{"schema": "s"}, 1]]}},
+    "s.json": {
+        "metadata": {"name": "a"},
+        "instances": [
+            {
+                "type": "tag",
+                "className": "x",
+                "createdBy": {"email": "a@x.org"},
+                "attributes": [{"name": "1", "groupName": "g"}],
+            }
+        ],
+    },
+    "f.json": {"metadata": {"name": "a", "folder_name": "b"}, "data": {"q": {"value": ["x"]}}},
+    "c.json": {
+        "tags": [{"frame": 0, "label_id": 1}],
+        "shapes": [],
+        "tracks": [],
+        "assignee": {"username": "u"},
+    },
     "d.jsonl": [{"id": 1, "text": "t", "annotations": [{"label": 1, "user": 1}]}],
 }
 """One small export of each kind of JSON."""

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyhands import AnnotationTable
@@ -291,6 +291,7 @@ def long_table(pairs, place):
     return read_annotations(path, abstain="?abs", skip="?skip")
 
 
+@settings(max_examples=30)
 @given(pairs=PAIRS)
 @pytest.mark.parametrize("name", ["o.csv", "o.tsv", "o.parquet", "o.jsonl", "o.json"])
 def test_a_long_table_stays_the_same(place, name, pairs):
@@ -300,6 +301,7 @@ def test_a_long_table_stays_the_same(place, name, pairs):
         assert again.equals(table)
 
 
+@settings(max_examples=30)
 @given(pairs=PAIRS)
 @pytest.mark.parametrize(
     ("to", "name", "options"),

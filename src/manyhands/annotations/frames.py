@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 import narwhals as nw
 import numpy as np
 
+from manyhands.annotations.arrays import from_arrays
 from manyhands.annotations.columns import SOURCES, Columns, read_sources
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
 from manyhands.annotations.encoding import (
@@ -117,6 +118,113 @@ def from_frame(
         None if group is None else groups_of_rows(data[group].to_numpy(), annotator, annotators),
     )
     return cls(*without_duplicates(columns, duplicates, ages_of(given, passed)))
+
+
+def from_lists(
+    cls: Callable[..., Table],
+    df: Any,
+    *,
+    annotators: str | None = "annotators",
+    labels: str = "annotations",
+    task: str | None = None,
+    classes: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    duplicates: Duplicates = "error",
+) -> Table:
+    """Read a data frame with one row per instance and two columns of parallel lists.
+
+    Parameters
+    ----------
+    df : pandas, polars or pyarrow data frame, Hugging Face Dataset, or dict of columns
+    annotators : str or None
+        Name of the column with the lists of annotators. None: the position in the list of labels
+        is the annotator, as where the same judges answer in the same order.
+    labels : str
+        Name of the column with the lists of labels; a missing label is a missing annotation.
+    task : str, optional
+        Name of the column with the ids; default: the instances are the rows 0..n-1. Either way
+        instance i of the table is row i.
+    classes, abstain, skip, duplicates
+        As in `from_frame`.
+
+    Raises
+    ------
+    AnnotationError
+        If a column is unknown or holds no lists, the two lists of a row differ in length, an id is
+        repeated, or for the reasons of `from_frame`.
+
+    Examples
+    --------
+    >>> from manyhands import AnnotationTable
+    >>> rows = {"annotators": [["a", "b"], ["b"]], "annotations": [["yes", "no"], ["yes"]]}
+    >>> AnnotationTable.from_lists(rows)
+    AnnotationTable(3 annotations: 2 instances x 2 annotators, 2 classes)
+    """
+    given = _lists(df, labels, "labels")
+    named = [list(range(len(row))) for row in given]
+    if annotators is not None:
+        named = _lists(df, annotators, "annotators")
+    for i, (who, what) in enumerate(zip(named, given, strict=True)):
+        if len(who) != len(what):
+            raise AnnotationError(
+                f"row {i} has {len(who)} annotators (column {annotators!r}) and {len(what)} labels "
+                f"(column {labels!r}); they must be parallel lists"
+            )
+    rows = np.repeat(np.arange(len(given)), [len(row) for row in given])
+    workers = np.array([name for row in named for name in row], dtype=object)
+    values = np.array([label for row in given for label in row] + [None], dtype=object)[:-1]
+    gaps = missing_mask(values)
+    _warn_of_missing_labels(int(gaps.sum()), len(values), labels)
+    found = encode(workers, None, argument="annotators", vocabulary_name="annotators")
+    codes, people = in_natural_order(*found)
+    ids = range(len(given)) if task is None else _column_of(df, task, "task")
+    return from_arrays(
+        cls,
+        rows[~gaps],
+        codes[~gaps],
+        np.array(values[~gaps].tolist()),
+        classes=classes,
+        instances=ids,
+        annotators=people,
+        abstain=abstain,
+        skip=skip,
+        duplicates=duplicates,
+    )
+
+
+def _column_of(df: Any, name: str, argument: str) -> list[Any]:
+    """Values of a column of a data frame, of a Hugging Face Dataset, or of a dict."""
+    names: list[str]
+    values: Callable[[str], Any]
+    if isinstance(df, Mapping):
+        names, values = list(df), df.__getitem__
+    elif hasattr(df, "column_names") and not hasattr(df, "schema"):
+        names, values = df.column_names, df.__getitem__
+    else:
+        data = _as_frame(df)
+        names, values = data.columns, lambda column: data[column].to_list()
+    if name not in names:
+        raise AnnotationError(
+            f"{argument}={name!r} is not a column; the columns are {', '.join(map(repr, names))}. "
+            f"Pass {argument}=<name of the column>"
+        )
+    return list(values(name))
+
+
+def _lists(df: Any, name: str, argument: str) -> list[list[Any]]:
+    found = []
+    for i, value in enumerate(_column_of(df, name, argument)):
+        cells = value.tolist() if hasattr(value, "tolist") else value
+        if cells is None or (isinstance(cells, float) and np.isnan(cells)):
+            cells = []
+        if not isinstance(cells, list | tuple):
+            raise AnnotationError(
+                f"column {name!r} ({argument}) holds {str(value)[:40]!r} in row {i}, which is no "
+                "list; one label per row is what AnnotationTable.from_frame reads"
+            )
+        found.append(list(cells))
+    return found
 
 
 def _as_frame(df: Any) -> Any:

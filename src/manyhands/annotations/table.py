@@ -38,9 +38,9 @@ def _maker(
 class AnnotationTable:
     """Annotations in long form: one row per annotation, integer codes, explicit vocabularies.
 
-    Build one with `from_frame`, `from_matrix` or `from_arrays`; methods return new tables. It can
-    be ``y`` in scikit-learn's ``cross_validate`` and ``GridSearchCV`` (``shape``, ``len``, row
-    indexing and ``__array__`` are those of the (n, R) matrix).
+    Build one with `from_frame`, `from_lists`, `from_matrix` or `from_arrays`; methods return new
+    tables. It can be ``y`` in scikit-learn's ``cross_validate`` and ``GridSearchCV`` (``shape``,
+    ``len``, row indexing and ``__array__`` are those of the (n, R) matrix).
 
     Attributes
     ----------
@@ -99,6 +99,7 @@ class AnnotationTable:
     # -- makers ---------------------------------------------------------------------------------
 
     from_frame = _maker(frames.from_frame)
+    from_lists = _maker(frames.from_lists)
     from_matrix = _maker(arrays.from_matrix)
     from_arrays = _maker(arrays.from_arrays)
 

@@ -196,7 +196,7 @@ def read_export(
     fields: Sequence[str] = (),
     drop_rejected: bool = False,
     predictions_as_annotators: bool = False,
-    annotator_from: Literal["file"] | None = None,
+    annotator_from: Literal["file", "folder"] | None = None,
     anonymise: bool = False,
     label_config: PathLike | None = None,
 ) -> Export:
@@ -219,8 +219,9 @@ def read_export(
         Leave out work that the requester rejected; it is kept by default.
     predictions_as_annotators : bool
         Label Studio: models are annotators, too, named "model:<version>".
-    annotator_from : "file", optional
-        Every file holds one annotator's work, whose name is the file's without its suffix.
+    annotator_from : {"file", "folder"}, optional
+        Every file holds one annotator's work, whose name is the file's without its suffix; or
+        every folder or archive does, whose name it is.
     anonymise : bool
         Call annotators w001, w002, ... in order of appearance.
     label_config : str or Path, optional

@@ -19,6 +19,7 @@ import narwhals as nw
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.columns import Frame, preview
+from manyhands.io.exports import parsing
 from manyhands.io.files import SEPARATORS, suffix_of
 
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
@@ -35,6 +36,8 @@ def _text(path: Path) -> Iterator[io.TextIOWrapper]:
         if b"\0" in binary.read(4096):
             raise AnnotationError("this is not UTF-8 text; save it as UTF-8, or check its name")
         binary.seek(0)
+        _check_lines(binary)
+        binary.seek(0)
         try:
             with io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as text:
                 yield text
@@ -42,6 +45,17 @@ def _text(path: Path) -> Iterator[io.TextIOWrapper]:
             raise AnnotationError(
                 f"byte {error.start} is not UTF-8 text; save the file as UTF-8, or check its name"
             ) from error
+
+
+def _check_lines(binary: Any) -> None:
+    """Refuse a line that would fill the memory, before a parser holds it."""
+    limit = parsing.LONGEST_LINE
+    for block in iter(lambda: binary.read(limit), b""):
+        if len(block) == limit and b"\n" not in block and b"\r" not in block:
+            raise AnnotationError(
+                f"a line is longer than {limit // parsing.MIB} MiB; the file is damaged, or not "
+                "what it is called. Export it again"
+            )
 
 
 def csv_header(path: Path) -> list[str]:

@@ -224,11 +224,12 @@ def report_folder(
             f"{str(folder)!r} has no {SUMMARY}; give the folder that 'manyhands fit --out' wrote"
         )
     try:
+        written = write_report(path, out or Path(folder) / "report.html")
         if tables is not None:
             summary = json.loads(path.read_text(encoding="utf-8"))
             for name, columns in summary_tables(summary).items():
                 write_table(Path(tables) / f"{name}.csv", columns, keep_formulas=keep_formulas)
-        return write_report(path, out or Path(folder) / "report.html")
+        return written
     except (WriteError, MissingExtraError):
         raise
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -49,7 +50,9 @@ def summary_tables(summary: Mapping[str, Any]) -> dict[str, Columns]:
         if section not in _NO_SECTIONS:
             for path, value in _parts(content, (section,)):
                 if isinstance(value, list) and value and isinstance(value[0], dict):
-                    tables["_".join(part for part in path if part != "rows")] = _columns(value)
+                    name = "_".join(part for part in path if part != "rows")
+                    # A summary may come from a file, and a name may become that of a file.
+                    tables[re.sub(r"\W", "_", name)] = _columns(value)
                 elif value not in (None, []):
                     name = ".".join(path[1:]) or section
                     facts.append({"section": section, "name": name, "value": _text(value)})

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.exports.parsing import LARGEST_DOCUMENT, MIB, Document, as_table, parse
+from manyhands.io.exports.parsing import INCEPTION, LARGEST_DOCUMENT, MIB, Document, as_table, parse
 from manyhands.io.files import PathLike, existing_file, naming
 
 LARGEST_RATIO = 200
@@ -70,6 +70,8 @@ def _folder(path: Path) -> list[Document]:
         raise AnnotationError(
             f"{path} holds {len(files):,} files, more than {MOST_FILES:,}; give a smaller folder"
         )
+    # The texts of brat lie beside its annotations.
+    files = [p for p in files if p.suffix != ".txt" or not p.with_suffix(".ann").exists()]
     responses = [p for p in files if "worker-response" in p.relative_to(path).parts]
     found = []
     for file in responses or files:
@@ -111,6 +113,8 @@ def _archive(path: Path) -> list[Document]:
             names = {m.filename for m in members}
             if "xl/workbook.xml" in names:
                 return [_workbook(path)]
+            if {"annotation", "source"} <= {n.split("/")[0] for n in names}:
+                raise AnnotationError(f"{path}: {INCEPTION}")
             if len({n.lower() for n in names}) < len(members):
                 raise AnnotationError(f"{path}: two members have the same name; export it again")
             return [_member(path, archive, m) for m in members if _is_content(m.filename)]
@@ -167,7 +171,7 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Do
     if len(content) > member.file_size:
         raise _bomb(path, member.filename, "is larger than the archive says")
     name = PurePosixPath(member.filename)
-    document = Document(f"{path}, member {member.filename!r}", name, archived=True)
+    document = Document(f"{path}, member {member.filename!r}", name, archive=path.stem)
     if content[:4] == b"PK\x03\x04":
         return document  # An archive within an archive is never opened.
     try:
@@ -175,7 +179,7 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Do
     except AnnotationError:
         if _is_data(name) and content:
             raise
-        return Document(document.name, name, archived=True)
+        return Document(document.name, name, archive=path.stem)
     return document
 
 

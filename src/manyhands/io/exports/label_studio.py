@@ -10,10 +10,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.parsing import Document, parse_xml
 from manyhands.io.exports.records import (
     SKIP,
     Asked,
@@ -235,14 +234,7 @@ def read_config(path: PathLike) -> dict[str, list[str]]:
         If the file is no such XML, or declares entities.
     """
     text = Path(path).read_text(encoding="utf-8-sig")
-    if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise AnnotationError(f"{path}: a labelling configuration has no entities; remove them")
-    try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise AnnotationError(
-            f"{path} is no labelling configuration ({error}); copy the Code of the labelling setup"
-        ) from error
+    root = parse_xml(text, f"{path} (a labelling configuration)")
     found = {
         str(tag.get("name")): [
             str(choice.get("alias") or choice.get("value")) for choice in tag.iter("Choice")

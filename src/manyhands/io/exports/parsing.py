@@ -1,4 +1,4 @@
-"""Parsing JSON, JSON Lines and tables of text, with limits and with positions in every error.
+"""Parsing JSON, JSON Lines, XML and tables of text, with limits and with positions in every error.
 
 Nothing is executed. Sizes are limited, so that a hostile file cannot fill the memory.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
+from xml.etree import ElementTree
 
 from manyhands.exceptions import AnnotationError
 
@@ -24,6 +26,11 @@ LARGEST_DOCUMENT = 256 * MIB
 """Largest JSON document, and largest content of an archive, in bytes."""
 
 SEPARATORS = ",\t;|"
+
+INCEPTION = (
+    "documents of INCEpTION (UIMA CAS) are not read; load each annotator's file with dkpro-cassis, "
+    "and write a table with the columns task, worker and label (see docs/formats.md)"
+)
 
 
 @dataclass
@@ -45,9 +52,13 @@ class Document:
         The JSON object, if the document is one.
     header, rows, separator
         Of a table: the cells of the first row, the later rows as (position, cells).
+    root : str
+        Name of the outermost element of XML; "brat" for brat's standoff, whose records are cells.
     broken : list of (position, reason)
     beside : Path or None
         The folder of the file.
+    archive : str
+        Name of the archive without its suffix, if the document is a member of one.
     most : int or None
         Read only so many lines or rows, to recognise the format; `complete` says if it was all.
     """
@@ -60,9 +71,10 @@ class Document:
     header: list[str] = field(default_factory=list)
     rows: list[tuple[str, list[str]]] = field(default_factory=list)
     separator: str = ","
+    root: str = ""
     broken: list[tuple[str, str]] = field(default_factory=list)
     beside: Path | None = None
-    archived: bool = False
+    archive: str = ""
     most: int | None = None
     complete: bool = True
 
@@ -70,6 +82,17 @@ class Document:
     def stem(self) -> str:
         """File name without its suffix."""
         return self.path.name.removesuffix(".gz").rsplit(".", 1)[0]
+
+    @property
+    def archived(self) -> bool:
+        """Whether it is a member of an archive."""
+        return bool(self.archive)
+
+    @property
+    def folder(self) -> str:
+        """Name of the innermost folder or archive that holds the file."""
+        beside = "" if self.beside is None else self.beside.resolve().name
+        return self.path.parent.name or self.archive or beside
 
     @property
     def first(self) -> dict[str, Any]:
@@ -107,7 +130,9 @@ def parse(file: IO[bytes], document: Document) -> None:
         first = start.decode(encoding, errors="ignore").lstrip()[:1]
         if first in ("[", "{"):
             _parse_json(text, document, first)
-        elif first != "<":
+        elif first == "<":
+            _parse_xml(text, document)
+        else:
             _parse_table(text, document)
     except UnicodeDecodeError as error:
         line = _undecodable_line(file, encoding)
@@ -165,12 +190,7 @@ def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
                 )
             return
         text.seek(0)
-    content = text.read(LARGEST_DOCUMENT + 1)
-    if len(content) > LARGEST_DOCUMENT:
-        raise AnnotationError(
-            f"{document.name} is one JSON document of more than {LARGEST_DOCUMENT // MIB} MiB; "
-            "export JSON Lines or CSV, which are read line by line, or export it in parts"
-        )
+    content = _whole(text, document)
     try:
         value = _loads(content)
     except json.JSONDecodeError as error:
@@ -186,6 +206,17 @@ def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
     else:
         document.kind, document.whole = "object", value
         document.records = [("item 1", value)]
+
+
+def _whole(text: io.TextIOWrapper, document: Document) -> str:
+    content = text.read(LARGEST_DOCUMENT + 1)
+    if len(content) > LARGEST_DOCUMENT:
+        raise AnnotationError(
+            f"{document.name} is one JSON document of more than {LARGEST_DOCUMENT // MIB} MiB (or "
+            "one of XML); export JSON Lines or CSV, which are read line by line, or export it in "
+            "parts"
+        )
+    return content
 
 
 def _parse_line(document: Document, number: int, line: str) -> None:
@@ -217,9 +248,51 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _parse_xml(text: io.TextIOWrapper, document: Document) -> None:
+    """Read the images of CVAT with their tags; other XML stays of kind "other"."""
+    content = _whole(text, document)
+    root = content[:4096]
+    if "<annotations" not in root and "xmi:XMI" not in root:
+        return
+    parsed = parse_xml(content, document.name)
+    document.kind, document.root = "records", parsed.tag.rpartition("}")[2]
+    for image in parsed.iter("image"):
+        tags = [
+            {
+                "label": tag.get("label"),
+                "attributes": {a.get("name"): a.text for a in tag.iter("attribute")},
+            }
+            for tag in image.iter("tag")
+        ]
+        document.records.append((f"image {image.get('id')}", {**image.attrib, "tags": tags}))
+
+
+def parse_xml(content: str, name: str) -> ElementTree.Element:
+    """Parse XML that declares no entities, which could expand without end.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    if "<!DOCTYPE" in content or "<!ENTITY" in content:
+        raise AnnotationError(f"{name}: a document type or entities are declared; remove them")
+    try:
+        return ElementTree.fromstring(content)
+    except ElementTree.ParseError as error:
+        raise AnnotationError(f"{name} is not XML ({error}); export it again") from error
+
+
+_BRAT = re.compile(r"(T\d+\t\S+ \d+ \d+|#\d*\t\S+ \w\d+|A\d+\t\S+ \w\d+)")
+
+
 def _parse_table(text: io.TextIOWrapper, document: Document) -> None:
     lines = _lines(text, document.name)
     head = next((line for line in lines if line.strip()), "")
+    if _BRAT.match(head):
+        document.kind, document.root = "records", "brat"
+        for number, line in enumerate(_after(head, lines), start=1):
+            document.records.append((f"line {number:,}", line.rstrip("\r\n").split("\t")))
+        return
     document.separator = max(SEPARATORS, key=lambda mark: _width(head, mark))
     before = csv.field_size_limit(LONGEST_LINE)
     try:

@@ -64,7 +64,7 @@ class Choices:
     duplicates: Repeats = "auto"
     multilabel: Multilabel = "error"
     drop_rejected: bool = False
-    annotator_from: Literal["file"] | None = None
+    annotator_from: Literal["file", "folder"] | None = None
     anonymise: bool = False
     label_config: PathLike | None = None
 
@@ -92,6 +92,7 @@ def read_documents(
 
 def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool) -> Gathered:
     gathered = Gathered()
+    owners: dict[tuple[str, Any], str] = {}
     for document in found.documents:
         start, gold = len(gathered.answers), len(gathered.gold)
         lost = {reason: len(where) for reason, where in gathered.lost.items()}
@@ -105,9 +106,8 @@ def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool)
         for at, reason in document.broken:
             gathered.lose(f"{UNREADABLE}: {reason}", at)
         made = gathered.answers[start:]
-        if choices.annotator_from == "file":
-            for answer in made:
-                answer.worker = document.stem
+        if choices.annotator_from is not None:
+            _name_annotator(document, made, choices.annotator_from, owners)
         elif any(answer.worker in (None, "") for answer in made):
             made = _without_unnamed(gathered, start, found.form, document)
         if several:
@@ -124,6 +124,27 @@ def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool)
     return gathered
 
 
+def _name_annotator(
+    document: Document, made: list[Answer], source: str, owners: dict[tuple[str, Any], str]
+) -> None:
+    """Take the name of a file, or of its folder or archive, as the annotator.
+
+    Two files of one name that answer the same task are two annotators' work.
+    """
+    if source not in ("file", "folder"):
+        raise AnnotationError(f"annotator_from={source!r} is unknown; use 'file' or 'folder'")
+    worker = document.stem if source == "file" else document.folder
+    for answer in made:
+        answer.worker = worker
+        first = owners.setdefault((worker, answer.task), document.name)
+        if source == "file" and first != document.name:
+            raise AnnotationError(
+                f"annotator_from='file': {first} and {document.name} have the same name, and both "
+                f"answer task {answer.task!r}; annotator_from='folder' takes the names of their "
+                "folders or archives"
+            )
+
+
 def _without_unnamed(
     gathered: Gathered, start: int, form: Format, document: Document
 ) -> list[Answer]:
@@ -135,7 +156,7 @@ def _without_unnamed(
             UNNAMED_DOCCANO
             if form.name == "doccano"
             else "no annotator is named. If every file holds one annotator's work, pass "
-            "annotator_from='file'"
+            "annotator_from='file'; if every folder or archive does, annotator_from='folder'"
         )
         raise AnnotationError(f"{document.name}: {reason}")
     for answer in made:
