@@ -1,7 +1,9 @@
 """What is special to three methods, and what the base class promises beyond the contract suite."""
 
-import logging
+import io
+import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -22,6 +24,7 @@ from manyhands import (
     CrowdLayerClassifier,
     DASCClassifier,
     DawidSkene,
+    DoctorNetClassifier,
     MajorityVote,
     SelfTrainingCrowdClassifier,
     TraceRegClassifier,
@@ -30,9 +33,15 @@ from manyhands import (
     make_crowd,
 )
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.exceptions import AnnotationError, LostClassWarning, ModelFolderError
+from manyhands.exceptions import (
+    AnnotationError,
+    DivergenceError,
+    LostClassWarning,
+    ModelFolderError,
+)
 from manyhands.nn import CONNECTIONS
 from manyhands.registry import find_classifier
+from manyhands.training import progress
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
@@ -441,14 +450,69 @@ def test_verbose_shows_progress_on_standard_error(capsys):
     assert not captured.out
 
 
-def test_without_rich_progress_goes_to_the_log(monkeypatch, caplog):
-    import sys
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
-    monkeypatch.setitem(sys.modules, "rich.console", None)
+
+def test_progress_in_a_log_is_lines(monkeypatch, capsys):
     X, A, _ = make_crowd_problem()
-    with caplog.at_level(logging.INFO, logger="manyhands"):
+    monkeypatch.setattr(progress, "BETWEEN_LINES", 0.0)
+    CrowdLayerClassifier(verbose=1, **QUICK).fit(X, A)
+    lines = capsys.readouterr().err.split("\n")
+    assert [line[:15] for line in lines] == [f"CrowdLayer: {k}/3" for k in (1, 2, 3)] + [""]
+    assert "loss" in lines[0]
+    assert "s left" in lines[0]
+    assert not {"\r", "\x1b"} & set("".join(lines))
+    monkeypatch.setattr(progress, "BETWEEN_LINES", 1000.0)
+    CrowdLayerClassifier(verbose=1, **QUICK).fit(X, A)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("CrowdLayer: 3/3")
+    with pytest.raises(DivergenceError):  # The last line says how far it came.
+        CrowdLayerClassifier(verbose=1, callbacks=[_Fails()], **QUICK).fit(X, A)
+    assert capsys.readouterr().err.startswith("CrowdLayer: 2/3")
+
+
+class _Fails(progress.Callback):
+    def on_epoch_begin(self, epoch):
+        if epoch == 2:
+            raise DivergenceError
+
+
+def test_progress_on_a_terminal_is_a_bar_if_rich_is_there(monkeypatch):
+    X, A, _ = make_crowd_problem()
+    for installed in (True, False):
+        monkeypatch.setattr(sys, "stderr", Terminal())
+        if not installed:
+            monkeypatch.setattr(progress, "find_spec", lambda name: None)
         CrowdLayerClassifier(verbose=1, **QUICK).fit(X, A)
-    assert "epoch 3/3" in caplog.text
+        assert ("\u2501" in sys.stderr.getvalue()) is installed
+        assert "3/3" in sys.stderr.getvalue()
+
+
+def test_progress_in_a_notebook_is_one_line_per_stage(monkeypatch, capsys):
+    shown = []
+
+    class Handle:
+        def __init__(self, data):
+            self.line = [data["text/plain"]]
+
+        def update(self, data, raw):
+            self.line.append(data["text/plain"])
+
+    def display(data, raw, display_id):
+        shown.append(Handle(data))
+        return shown[-1]
+
+    ipython = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(progress, "FRAME", 0.0)
+    X, A, _ = make_crowd_problem()
+    DoctorNetClassifier(verbose=1, weighting="learned", weight_epochs=3, **QUICK).fit(X, A)
+    assert [len(each.line) for each in shown] == [3, 3]
+    assert shown[0].line[0].startswith("DoctorNet: heads: 1/3")
+    assert not capsys.readouterr().err
 
 
 def test_classifiers_are_found_by_name():

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from time import monotonic
 from typing import Any, Self
 
 import numpy as np
 
 from manyhands.typing import FloatArray
 
-logger = logging.getLogger("manyhands")
-
 GUARD = 1.0
 """How many standard errors an earlier epoch must be ahead of the last to be preferred."""
+
+BETWEEN_LINES, FRAME = 10.0, 0.1
+"""Seconds between lines of progress in a log, and between updates of that in a notebook."""
 
 
 class History(list[dict[str, Any]]):
@@ -105,23 +108,63 @@ class Callback:
 
 
 class ProgressBar(Callback):
-    """A rich progress bar on standard error; without rich, one log line per epoch."""
+    """Progress on standard error, as the place allows.
+
+    A rich bar on a terminal; one line that is updated in a notebook; elsewhere, such as in a log,
+    and without rich, a line at the end of a stage, and one every ten seconds until then.
+    """
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.progress: Any = None
-        self.max_epochs = 0
-        try:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                MofNCompleteColumn,
-                Progress,
-                TextColumn,
-                TimeRemainingColumn,
-            )
-        except ImportError:
-            return
+        self.display: _Bar | _Line | None = None
+
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
+        """Start a bar for the stage."""
+        title = self.title if name == "train" else f"{self.title}: {name}"
+        if self.display is None:
+            self.display = _make_display()
+        self.display.start(title, max_epochs, first_epoch)
+
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
+        """Advance the bar."""
+        shown = ("loss", "validation_nll", "validation_agreement", "validation_accuracy")
+        note = " ".join(f"{name} {metrics[name]:.4f}" for name in shown if name in metrics)
+        if self.display is not None:
+            self.display.update(metrics["epoch"], note)
+
+    def on_training_end(self) -> None:
+        """Stop the display; what it shows last stays visible."""
+        if self.display is not None:
+            self.display.stop()
+
+
+def _make_display() -> _Bar | _Line:
+    if in_notebook():
+        return _Line(_NotebookLine(), FRAME)
+    if sys.stderr.isatty() and find_spec("rich") is not None:
+        return _Bar()
+    return _Line(lambda text: sys.stderr.write(f"{text}\n"), BETWEEN_LINES)
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
+
+
+class _Bar:
+    """A rich progress bar on a terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -131,26 +174,55 @@ class ProgressBar(Callback):
             console=Console(file=sys.stderr),
         )
 
-    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
-        """Start a bar for the stage."""
-        self.max_epochs = max_epochs
-        if self.progress is not None:
-            self.progress.start()
-            title = self.title if name == "train" else f"{self.title}: {name}"
-            self.task = self.progress.add_task(
-                title, total=max_epochs, completed=first_epoch, note=""
-            )
+    def start(self, title: str, total: int, done: int) -> None:
+        self.progress.start()
+        self.task = self.progress.add_task(title, total=total, completed=done, note="")
 
-    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
-        """Advance the bar."""
-        shown = ("loss", "validation_nll", "validation_agreement", "validation_accuracy")
-        note = " ".join(f"{name} {metrics[name]:.4f}" for name in shown if name in metrics)
-        if self.progress is None:
-            logger.info("%s epoch %d/%d: %s", self.title, metrics["epoch"], self.max_epochs, note)
+    def update(self, done: int, note: str) -> None:
+        self.progress.update(self.task, completed=done, note=note)
+
+    def stop(self) -> None:
+        self.progress.stop()
+
+
+class _Line:
+    """Lines of text, no more often than every so many seconds, and always the last."""
+
+    def __init__(self, write: Callable[[str], Any], interval: float) -> None:
+        self.write, self.interval = write, interval
+        self.waiting = ""
+
+    def start(self, title: str, total: int, done: int) -> None:
+        self.stop()
+        self.title, self.total, self.first = title, total, done
+        self.began = self.written = monotonic()
+
+    def update(self, done: int, note: str) -> None:
+        seconds = monotonic() - self.began
+        left = seconds / max(done - self.first, 1) * (self.total - done)
+        time = f"{left:.0f} s left" if done < self.total else f"{seconds:.1f} s"
+        self.waiting = f"{self.title}: {done}/{self.total}, {time}{', ' if note else ''}{note}"
+        if done >= self.total or monotonic() - self.written >= self.interval:
+            self.stop()
+
+    def stop(self) -> None:
+        if self.waiting:
+            self.write(self.waiting)
+        self.waiting, self.written = "", monotonic()
+
+
+class _NotebookLine:
+    """Writes a line in place of the one before, in a cell of a notebook; each stage has its own."""
+
+    def __init__(self) -> None:
+        self.stage: list[str] = []
+        self.handle: Any = None
+
+    def __call__(self, text: str) -> None:
+        from IPython.display import display
+
+        shown, stage = {"text/plain": text}, text.split(": ")[:-1]
+        if self.handle is None or stage != self.stage:
+            self.stage, self.handle = stage, display(shown, raw=True, display_id=True)
         else:
-            self.progress.update(self.task, completed=metrics["epoch"], note=note)
-
-    def on_training_end(self) -> None:
-        """Stop the display; finished bars stay visible."""
-        if self.progress is not None:
-            self.progress.stop()
+            self.handle.update(shown, raw=True)
