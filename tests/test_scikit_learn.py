@@ -1,11 +1,15 @@
 """Where scikit-learn's conventions meet annotations: searches, splitters, output, displays."""
 
+import sys
+
+import matplotlib
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 import torch
+from matplotlib import pyplot
 from sklearn import config_context
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
@@ -32,9 +36,13 @@ from manyhands import (
     make_crowd,
     select,
 )
-from manyhands.exceptions import AnnotationError, NoGoldError
+from manyhands.agreement import cohen_kappa, percent_agreement
+from manyhands.displays import AgreementDisplay, ConfusionDisplay, ReliabilityDisplay
+from manyhands.exceptions import AnnotationError, MissingExtraError, NoGoldError
 from manyhands.metrics import VOTE_SCORERS, gold_scorer, vote_agreement_scorer
 from manyhands.selection import InstanceKFold
+
+matplotlib.use("Agg")
 
 
 class Threshold(ClassifierMixin, BaseEstimator):
@@ -398,3 +406,130 @@ def test_columns_without_one_order_are_sorted():
     assert AnnotationTable.from_matrix(mixed).classes.tolist() == ["high", "low", "mid"]
     appeared = pl.DataFrame({"a": pl.Series(["z", "x", "y"], dtype=pl.Categorical)})
     assert AnnotationTable.from_matrix(appeared).classes.tolist() == list("xyz")
+
+
+# -- displays --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays():
+    yield
+    pyplot.close("all")
+
+
+def texts(display):
+    return [text.get_text() for text in display.ax_.texts]
+
+
+def ticks(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_confusions_of_an_annotator_and_of_the_crowd():
+    model = DawidSkene().fit(TABLE)
+    for annotator, matrix in ((4, model.confusion_[4]), (None, model.confusion_.mean(axis=0))):
+        shown = ConfusionDisplay.from_estimator(model, annotator=annotator)
+        np.testing.assert_allclose(shown.matrix, matrix)
+        np.testing.assert_allclose(shown.image_.get_array(), matrix)
+        assert texts(shown) == [f"{value:.2f}".removeprefix("0") for value in matrix.ravel()]
+        assert ticks(shown.ax_.xaxis) == ticks(shown.ax_.yaxis) == ["no", "yes"]
+        assert shown.ax_.get_title(loc="left") == (
+            "All annotators" if annotator is None else "Annotator 4"
+        )
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), CrowdStackingClassifier(n_rounds=1)),
+        {"crowdstackingclassifier__crowd_strength": [5.0]},
+        cv=2,
+    ).fit(FEATURES, VOTES)
+    shown = ConfusionDisplay.from_estimator(search, values=False)
+    best = search.best_estimator_[-1]
+    np.testing.assert_array_equal(shown.matrix, best.pooled_confusion_)
+    assert not texts(shown)
+
+
+def test_confusions_are_drawn_on_given_axes_and_large_ones_without_values():
+    _, axes = pyplot.subplots(1, 2)
+    shown = ConfusionDisplay.from_confusion([[1, 0], [0.5, 0.5]], ["a", "b"], ax=axes[1])
+    assert shown.ax_ is axes[1]
+    assert texts(shown) == ["1", "0", ".50", ".50"]
+    assert shown.plot(axes[0]).ax_ is axes[0]
+    large = ConfusionDisplay.from_confusion(np.eye(130), [f"class number {k}" for k in range(130)])
+    assert not texts(large)
+    assert len(ticks(large.ax_.xaxis)) == 44  # Every third is named.
+    long = ConfusionDisplay.from_confusion(np.eye(2), ["x" * 50, "y"])
+    assert ticks(long.ax_.yaxis)[0] == "x" * 17 + "…"
+    gap = ConfusionDisplay.from_confusion([[np.nan, np.nan], [0, 1]], ["a", "b"])
+    assert texts(gap) == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("draw", "message"),
+    [
+        (lambda: ConfusionDisplay.from_estimator(DawidSkene()), "DawidSkene has no confusion_"),
+        (lambda: ConfusionDisplay.from_estimator(DawidSkene().fit(TABLE), annotator=9), "9"),
+        (lambda: ConfusionDisplay([[1, 0]], ["a", "b"]), r"\(1, 2\); for 2 classes"),
+        (lambda: ConfusionDisplay([[9, 1], [0, 3]], ["a", "b"]), "divide counts by the sums"),
+        (lambda: AgreementDisplay.from_table([[0, -1], [-1, 1]]), "no instance with two"),
+        (lambda: AgreementDisplay.from_table(TABLE, kind="classes"), "kind='classes'"),
+        (lambda: AgreementDisplay.from_table(TABLE, measure="alpha"), "measure='alpha'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(draw, message):
+    with pytest.raises(AnnotationError, match=message):
+        draw()
+
+
+def test_agreement_of_pairs_by_hand():
+    # Annotators 0 and 1 agree on 3 of 4; 2 agrees with 0 on 1 of 2, with 1 on 2 of 2; 3 is alone.
+    A = np.array([[0, 0, -1, -1], [0, 1, 1, -1], [1, 1, 1, -1], [1, 1, -1, -1], [-1, -1, -1, 0]])
+    shown = AgreementDisplay.from_table(A, least=3)
+    assert shown.annotators.tolist() == [1, 2, 0, 3]  # By agreement with the others.
+    np.testing.assert_array_equal(shown.n_shared[:3, :3], [[4, 2, 4], [2, 2, 2], [4, 2, 4]])
+    expected = [[1, 1, 0.75], [1, 1, 0.5], [0.75, 0.5, 1]]
+    np.testing.assert_allclose(shown.agreement[:3, :3], expected)
+    assert np.isnan(shown.agreement[3, :3]).all()
+    assert texts(shown) == [".75\n4", "grey: unknown, or fewer\nthan 3 shared instances"]
+    assert ticks(shown.ax_.yaxis) == ["2", "0", "3"]
+    assert ticks(shown.ax_.xaxis) == ["1", "2", "0"]
+    np.testing.assert_allclose(shown.by_instance, [1, 1 / 3, 1, 1])
+    histogram = shown.plot(kind="instances")
+    assert sum(bar.get_height() for bar in histogram.ax_.patches) == 4
+    assert texts(histogram) == ["mean 0.83"]
+
+
+def test_figures_of_agreement_are_those_of_the_measures():
+    shown = AgreementDisplay.from_table(VOTES, measure="kappa", most=10)
+    assert shown.by_instance.mean() == pytest.approx(percent_agreement(VOTES))
+    found = cohen_kappa(VOTES)
+    place = {name: k for k, name in enumerate(shown.annotators.tolist())}
+    for first, second, n, kappa in zip(
+        *(VOTES.annotators[codes] for codes in (found.first, found.second)),
+        found.n_shared,
+        found.kappa,
+        strict=True,
+    ):
+        if first in place and second in place:
+            cell = place[first], place[second]
+            assert shown.n_shared[cell] == n
+            np.testing.assert_allclose(shown.agreement[cell], kappa)
+    active = int((VOTES.annotations_per_annotator() > 0).sum())
+    assert shown.ax_.get_title(loc="left").endswith(f"10 busiest of {active} annotators")
+    assert shown.image_.norm.vmin == -1
+
+
+def test_reliability_is_the_curve():
+    model = Threshold().fit(X, TABLE)
+    shown = ReliabilityDisplay.from_estimator(model, X, GOLD, n_bins=5)
+    line = shown.ax_.lines[1]
+    # Bins of width .2: all "no" have .7, all "yes" .8, which is in the bin up to .8, too.
+    assert line.get_xdata().tolist() == [pytest.approx(shown.curve.confidence[3])]
+    assert line.get_ydata().tolist() == [pytest.approx(0.9)]
+    assert shown.ax_.get_title(loc="left") == "Threshold"
+    heights = [bar.get_height() for bar in shown.ax_.patches]
+    assert heights == [0, 0, 0, 1, 0]
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[plot\]'"):
+        ConfusionDisplay.from_confusion(np.eye(2), ["a", "b"])

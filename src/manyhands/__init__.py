@@ -17,6 +17,7 @@ __getattr__, __dir__, __all__ = attach(
         "annotations",
         "classifiers",
         "datasets",
+        "displays",
         "encoders",
         "estimator_checks",
         "inference",

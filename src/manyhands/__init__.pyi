@@ -2,6 +2,7 @@ from . import agreement as agreement
 from . import annotations as annotations
 from . import classifiers as classifiers
 from . import datasets as datasets
+from . import displays as displays
 from . import encoders as encoders
 from . import estimator_checks as estimator_checks
 from . import inference as inference

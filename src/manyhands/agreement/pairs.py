@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from manyhands.agreement.weighted import (
     Sparse,
@@ -160,6 +161,49 @@ def _weighted_mean(found: Iterable[tuple[FloatArray, FloatArray]]) -> FloatArray
         total = total + np.where(defined, shared * kappa, 0).sum(axis=0)
         weight = weight + np.where(defined, shared, 0).sum(axis=0)
     return ratio(total, weight)
+
+
+# -- dense matrices of the pairs among some annotators, for pictures -------------------------------
+
+
+def instance_agreement(table: AnnotationTable) -> FloatArray:
+    """Share of agreeing pairs of annotations of the instances that have two or more."""
+    cells = table.instance.astype(np.int64) * table.n_classes + table.label
+    names, counts = np.unique(cells, return_counts=True)
+    n = table.annotations_per_instance()
+    equal = np.bincount(names // table.n_classes, counts * (counts - 1.0), minlength=len(n))
+    several = n > 1
+    return np.asarray(equal[several] / (n * (n - 1.0))[several])
+
+
+def agreement_of_pairs(table: AnnotationTable, chosen: IntArray) -> tuple[FloatArray, IntArray]:
+    """Share of equal annotations, and pairs of annotations compared, both (R, R)."""
+    place = np.full(table.n_annotators, -1)
+    place[chosen] = np.arange(len(chosen))
+    kept = place[table.annotator] >= 0
+    rows, columns, labels = table.instance[kept], place[table.annotator[kept]], table.label[kept]
+    shape = (table.n_instances, len(chosen))
+
+    def joint(part: AnyArray) -> AnyArray:
+        given = csr_matrix((np.ones(part.sum()), (rows[part], columns[part])), shape=shape)
+        return np.asarray((given.T @ given).toarray())
+
+    shared = joint(np.ones(len(rows), dtype=bool))
+    equal = sum((joint(labels == code) for code in np.unique(labels)), np.zeros(shared.shape))
+    with np.errstate(invalid="ignore"):
+        return equal / np.where(shared > 0, shared, np.nan), shared.astype(np.int64)
+
+
+def kappa_of_pairs(table: AnnotationTable, chosen: IntArray) -> FloatArray:
+    """Cohen's kappa, (R, R); NaN where it is undefined."""
+    found = cohen_kappa(table)
+    place = np.full(table.n_annotators, -1)
+    place[chosen] = np.arange(len(chosen))
+    first, second = place[found.first], place[found.second]
+    kept = (first >= 0) & (second >= 0)
+    kappa = np.full((len(chosen), len(chosen)), np.nan)
+    kappa[first[kept], second[kept]] = kappa[second[kept], first[kept]] = found.kappa[kept]
+    return kappa
 
 
 # -- annotations of shared instances --------------------------------------------------------------

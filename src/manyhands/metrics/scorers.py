@@ -274,6 +274,14 @@ def gold_scorer(scoring: Any, gold: Any, table: AnnotationTable | None = None) -
     return GoldScorer(scorer, KnownLabels.read(gold, table, "gold"))
 
 
+def fitted_classifier(estimator: Any) -> Any:
+    """Return the last step of a pipeline, and the best estimator of a search, all the way down."""
+    while hasattr(estimator, "steps") or hasattr(estimator, "best_estimator_"):
+        ends = hasattr(estimator, "steps")
+        estimator = estimator.steps[-1][1] if ends else estimator.best_estimator_
+    return estimator
+
+
 def warn_of_training_instances(estimator: Any, y: Any, table: AnnotationTable) -> None:
     """Warn if a fitted classifier is measured on annotated instances of its training.
 
@@ -286,9 +294,7 @@ def warn_of_training_instances(estimator: Any, y: Any, table: AnnotationTable) -
     table : AnnotationTable
         The same, as read.
     """
-    while hasattr(estimator, "steps") or hasattr(estimator, "best_estimator_"):
-        ends = hasattr(estimator, "steps")
-        estimator = estimator.steps[-1][1] if ends else estimator.best_estimator_
+    estimator = fitted_classifier(estimator)
     training = getattr(estimator, "training_instances_", None)
     if training is None:
         return

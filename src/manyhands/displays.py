@@ -1,0 +1,400 @@
+"""Pictures on matplotlib (extra ``plot``), after the pattern of scikit-learn's ``Display`` classes.
+
+``from_...`` computes and draws; ``plot(ax=)`` draws again, on ``ax_`` of ``figure_``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from manyhands.agreement import annotator_agreement
+from manyhands.agreement.pairs import agreement_of_pairs, instance_agreement, kappa_of_pairs
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import as_values, resolve
+from manyhands.annotations.target import as_table
+from manyhands.drawing import (
+    MOST_WITH_VALUES,
+    finish,
+    heat_map,
+    make_axes,
+    scale_of,
+    write_values,
+)
+from manyhands.exceptions import AnnotationError
+from manyhands.metrics.calibration import ReliabilityCurve, reliability_curve
+from manyhands.metrics.scorers import fitted_classifier
+from manyhands.typing import FloatArray, IntArray
+
+__all__ = ["AgreementDisplay", "ConfusionDisplay", "ReliabilityDisplay"]
+
+
+class ConfusionDisplay:
+    """Heat map of a confusion matrix: how often each class is given where another is true.
+
+    Parameters
+    ----------
+    matrix : array of shape (n_classes, n_classes)
+        [true, given]; rows sum to 1, or are NaN where nothing is known.
+    classes : sequence of length n_classes
+    title : str, optional
+
+    Attributes
+    ----------
+    ax_, figure_, image_ : of matplotlib
+        What `plot` drew on, and the heat map.
+    """
+
+    def __init__(self, matrix: Any, classes: Any, *, title: str | None = None) -> None:
+        self.matrix = np.asarray(matrix, dtype=np.float64)
+        self.classes = as_values(classes)
+        self.title = title
+        n = len(self.classes)
+        if self.matrix.shape != (n, n):
+            raise AnnotationError(
+                f"matrix has shape {self.matrix.shape}; for {n} classes it must be {(n, n)}, "
+                "[true, given]"
+            )
+        if np.nanmin(self.matrix, initial=0) < 0 or np.nanmax(self.matrix, initial=0) > 1 + 1e-6:
+            raise AnnotationError(
+                "matrix holds values outside 0 to 1; divide counts by the sums of their rows"
+            )
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, annotator: Any = None, ax: Any = None, **options: Any
+    ) -> Self:
+        """Draw the confusion matrix of one annotator, or of the crowd as a whole.
+
+        Parameters
+        ----------
+        estimator : fitted aggregator or classifier with ``confusion_``
+            Or a pipeline or search that ends in one.
+        annotator : id, optional
+            None: ``pooled_confusion_``, or the mean over the annotators if there is none.
+        ax : matplotlib axes, optional
+        **options
+            See `plot`.
+
+        Raises
+        ------
+        AnnotationError
+            If the estimator has no confusion matrices, or the annotator is unknown.
+        """
+        model = fitted_classifier(estimator)
+        if not hasattr(model, "confusion_"):
+            raise AnnotationError(
+                f"{type(model).__name__} has no confusion_; fit it, or give a method that "
+                "estimates confusion matrices, such as DawidSkene or CrowdStackingClassifier"
+            )
+        if annotator is None:
+            mean = np.nanmean(model.confusion_, axis=0)
+            matrix, title = getattr(model, "pooled_confusion_", mean), "All annotators"
+        else:
+            code = resolve(
+                [annotator], model.annotators_, argument="annotator", vocabulary_name="annotators_"
+            )[0]
+            matrix, title = model.confusion_[code], f"Annotator {model.annotators_[code]}"
+        return cls(matrix, model.classes_, title=title).plot(ax, **options)
+
+    @classmethod
+    def from_confusion(
+        cls, matrix: Any, classes: Any, *, ax: Any = None, title: str | None = None, **options: Any
+    ) -> Self:
+        """Draw a given matrix; parameters are those of the class and of `plot`."""
+        return cls(matrix, classes, title=title).plot(ax, **options)
+
+    def plot(self, ax: Any = None, *, cmap: str = "Blues", values: bool | None = None) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Default: those of a new figure, as large as the classes need.
+        cmap : str, default="Blues"
+        values : bool, optional
+            Whether to write shares into the cells; default: for up to 12 classes. Without them,
+            colours follow the root of the share, so that rare confusions can be seen.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is missing.
+        """
+        names = [str(name) for name in self.classes.tolist()]
+        self.ax_ = make_axes(ax, len(names))
+        self.figure_ = self.ax_.figure
+        values = len(names) <= MOST_WITH_VALUES if values is None else values
+        power = 1.0 if values else 0.5
+        self.image_ = heat_map(self.ax_, self.matrix, names, names, cmap, scale_of(0.0, power))
+        if values:
+            write_values(self.ax_, self.image_, self.matrix)
+        self.ax_.set(xlabel="given class", ylabel="true class")
+        finish(self.ax_, self.image_, self.title, "share of the true class")
+        return self
+
+
+class AgreementDisplay:
+    """How far annotators agree: every pair of them as a heat map, or instances as a histogram.
+
+    Parameters
+    ----------
+    agreement : array of shape (R, R)
+        Of every pair; NaN where the two share no instance.
+    n_shared : integer array of shape (R, R)
+        Instances that both annotated.
+    annotators : sequence of length R
+    by_instance : array of shape (n,)
+        Share of agreeing pairs of annotations of every instance that has two or more.
+    measure : {"agreement", "kappa"}
+    n_annotators : int, optional
+        Annotators of whom these are the busiest.
+    least : int, default=5
+        Pairs that share fewer instances are grey.
+
+    Attributes
+    ----------
+    ax_, figure_, image_ : of matplotlib
+        ``image_`` is None for the histogram.
+    """
+
+    def __init__(
+        self,
+        agreement: FloatArray,
+        n_shared: IntArray,
+        annotators: Any,
+        by_instance: FloatArray,
+        *,
+        measure: str = "agreement",
+        n_annotators: int | None = None,
+        least: int = 5,
+    ) -> None:
+        self.agreement, self.n_shared = np.asarray(agreement), np.asarray(n_shared)
+        self.annotators, self.by_instance = as_values(annotators), np.asarray(by_instance)
+        self.measure, self.least = measure, least
+        self.n_annotators = n_annotators or len(self.annotators)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: AnnotationTable,
+        *,
+        kind: Literal["pairs", "instances"] = "pairs",
+        measure: Literal["agreement", "kappa"] = "agreement",
+        most: int = 40,
+        least: int = 5,
+        ax: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Draw the agreement in a table of annotations.
+
+        Parameters
+        ----------
+        table : AnnotationTable, or array of shape (n_samples, n_annotators)
+        kind : {"pairs", "instances"}, default="pairs"
+            A heat map of pairs of annotators, ordered by agreement with all others (those who agree
+            least come last), or a histogram of instances by the share of agreeing pairs.
+        measure : {"agreement", "kappa"}, default="agreement"
+            Share of equal annotations, or Cohen's kappa, of every pair.
+        most : int, default=40
+            Of more annotators, the busiest are shown.
+        least : int, default=5
+            Pairs that share fewer instances are grey: their agreement is mostly noise.
+        ax : matplotlib axes, optional
+        **options
+            See `plot`.
+
+        Raises
+        ------
+        AnnotationError
+            If no two annotators share an instance, or an option is unknown.
+        MissingExtraError
+            If matplotlib is missing.
+        """
+        if measure not in ("agreement", "kappa"):
+            raise AnnotationError(f"measure={measure!r} is unknown; use 'agreement' or 'kappa'")
+        table = as_table(table, argument="table").observed
+        by_instance = instance_agreement(table)
+        if not len(by_instance) or most < 2:
+            raise AnnotationError(
+                "the table has no instance with two annotations, or most < 2: there is no pair"
+            )
+        busiest = np.argsort(-table.annotations_per_annotator(), kind="stable")[:most]
+        busiest = busiest[table.annotations_per_annotator()[busiest] > 0]
+        others = annotator_agreement(table).agreement[busiest]
+        chosen = busiest[np.argsort(-np.nan_to_num(others, nan=-1.0), kind="stable")]
+        agreement, n_shared = agreement_of_pairs(table, chosen)
+        if measure == "kappa":
+            agreement = kappa_of_pairs(table, chosen)
+        active = int((table.annotations_per_annotator() > 0).sum())
+        names = table.annotators[chosen]
+        made = cls(
+            agreement,
+            n_shared,
+            names,
+            by_instance,
+            measure=measure,
+            n_annotators=active,
+            least=least,
+        )
+        return made.plot(ax, kind=kind, **options)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        kind: Literal["pairs", "instances"] = "pairs",
+        cmap: str | None = None,
+        values: bool | None = None,
+    ) -> Self:
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Default: those of a new figure.
+        kind : {"pairs", "instances"}, default="pairs"
+        cmap : str, optional
+            Default: "YlGnBu", and "RdBu" for kappa, which can be negative.
+        values : bool, optional
+            Whether to write figures into the cells, with the number of shared instances below;
+            default: for up to 12 annotators.
+        """
+        if kind not in ("pairs", "instances"):
+            raise AnnotationError(f"kind={kind!r} is unknown; use 'pairs' or 'instances'")
+        if kind == "instances":
+            return self._plot_instances(ax)
+        return self._plot_pairs(ax, cmap, values)
+
+    def _plot_pairs(self, ax: Any, cmap: str | None, values: bool | None) -> Self:
+        names = [str(name) for name in self.annotators.tolist()]
+        self.ax_ = make_axes(ax, len(names) - 1)
+        self.figure_ = self.ax_.figure
+        kappa = self.measure == "kappa"
+        cmap = cmap or ("RdBu" if kappa else "YlGnBu")
+        counts = self.n_shared[1:, :-1]
+        shown = np.where(counts >= self.least, self.agreement[1:, :-1], np.nan)
+        below = np.tril(np.ones(shown.shape, dtype=bool))
+        scale = scale_of(-1.0 if kappa else 0.0)
+        shown = np.where(below, shown, np.inf)
+        self.image_ = heat_map(self.ax_, shown, names[1:], names[:-1], cmap, scale)
+        if values or (values is None and len(names) - 1 <= MOST_WITH_VALUES):
+            write_values(self.ax_, self.image_, shown, counts)
+            self.ax_.set_xlabel("lower figures: shared instances", fontsize="small")
+        title = "Cohen's kappa of pairs" if kappa else "Agreement of pairs"
+        if len(names) < self.n_annotators:
+            title += f": the {len(names)} busiest of {self.n_annotators:,} annotators"
+        what = "Cohen's kappa" if kappa else "share of equal annotations"
+        finish(self.ax_, self.image_, title, what)
+        if np.isnan(shown).any():
+            text = f"grey: unknown, or fewer\nthan {self.least} shared instances"
+            place = {"xycoords": "axes fraction", "ha": "right", "va": "top"}
+            self.ax_.annotate(text, (0.99, 0.99), color="#666666", fontsize="small", **place)
+        return self
+
+    def _plot_instances(self, ax: Any) -> Self:
+        self.ax_, self.image_ = make_axes(ax, None), None
+        self.figure_ = self.ax_.figure
+        mean = float(self.by_instance.mean())
+        self.ax_.hist(self.by_instance, np.linspace(0, 1, 21), color="#4a86c5", edgecolor="white")
+        self.ax_.axvline(mean, color="#222222", linewidth=1.2, linestyle="--")
+        place, side = (-6, "right") if mean > 0.5 else (6, "left")
+        self.ax_.annotate(
+            f"mean {mean:.2f}",
+            (mean, 1.0),
+            (place, -4),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha=side,
+            va="top",
+        )
+        self.ax_.set(
+            xlim=(0, 1), xlabel="share of agreeing pairs of annotations", ylabel="instances"
+        )
+        self.ax_.spines[["top", "right"]].set_visible(False)
+        title = f"Agreement on {len(self.by_instance):,} instances"
+        self.ax_.set_title(title, loc="left", fontsize="medium")
+        return self
+
+
+class ReliabilityDisplay:
+    """Reliability diagram: how often predictions made with a given confidence are right.
+
+    Parameters
+    ----------
+    curve : ReliabilityCurve
+        See `manyhands.metrics.reliability_curve`.
+    title : str, optional
+
+    Attributes
+    ----------
+    ax_, figure_ : of matplotlib
+    """
+
+    def __init__(self, curve: ReliabilityCurve, *, title: str | None = None) -> None:
+        self.curve, self.title = curve, title
+
+    @classmethod
+    def from_predictions(
+        cls,
+        proba: Any,
+        y: Any,
+        *,
+        classes: Any = None,
+        n_bins: int = 10,
+        title: str | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """Draw probabilities against gold labels; see `manyhands.metrics.reliability_curve`."""
+        curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins)
+        return cls(curve, title=title).plot(ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None
+    ) -> Self:
+        """Draw what a fitted classifier predicts for X against gold labels y."""
+        classes, title = estimator.classes_, type(fitted_classifier(estimator)).__name__
+        proba = estimator.predict_proba(X)
+        return cls.from_predictions(proba, y, classes=classes, n_bins=n_bins, title=title, ax=ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on axes, by default those of a new figure."""
+        curve = self.curve
+        self.ax_ = ax = make_axes(ax, None)
+        self.figure_ = ax.figure
+        some = curve.counts > 0
+        edges = np.linspace(0, 1, len(curve.counts) + 1)
+        share = curve.counts / max(curve.counts.sum(), 1)
+        ax.bar(edges[:-1], share, np.diff(edges), align="edge", color="#d6e3f0", edgecolor="white")
+        ax.plot([0, 1], [0, 1], color="#888888", linewidth=1, linestyle="--")
+        # Bounds of a small bin need not enclose its share.
+        below, above = (
+            np.maximum(sign * (bound - curve.accuracy)[some], 0)
+            for sign, bound in ((-1, curve.lower), (1, curve.upper))
+        )
+        ax.errorbar(
+            curve.confidence[some],
+            curve.accuracy[some],
+            [below, above],
+            fmt="o-",
+            color="#1f5a9a",
+            markersize=5,
+            linewidth=1.5,
+            elinewidth=1,
+            capsize=2,
+        )
+        ax.set(xlim=(0, 1), ylim=(0, 1.02), xlabel="confidence", ylabel="share that is right")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.annotate(
+            "bars: share of predictions",
+            (0.02, 0.97),
+            xycoords="axes fraction",
+            va="top",
+            color="#5b7a99",
+            fontsize="small",
+        )
+        if self.title:
+            ax.set_title(self.title, loc="left", fontsize="medium")
+        return self
