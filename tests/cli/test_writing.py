@@ -10,7 +10,7 @@ import pytest
 from manyhands import DawidSkene
 from manyhands.io import read_annotations, read_export
 from tests.cli.conftest import done, done_json, read_rows, refused, run
-from tests.io.test_exports import made, studio, write
+from tests.io.test_exports import SAMPLES, made, studio, write
 
 FOLDER = ["annotators.csv", "labels.csv", "report.html", "summary.json"]
 
@@ -194,3 +194,47 @@ def test_what_convert_refuses(project):
     refused(3, "convert", "project.json", "a.csv", "--to", "argilla", says=["a .json file"])
     assert run("convert", "project.json", "a.csv", "--to", "word").exit_code == 2
     assert not Path("a.csv").exists()
+
+
+# -- every sample, from the export to labels in the tool's own format -----------------------------
+
+OWN = {"label-studio": "label-studio.json", "prodigy": "prodigy.jsonl", "argilla": "argilla.json"}
+
+
+def ids_in(name):
+    """Ids of the records of a tool's file."""
+    text = (Path("labels") / name).read_text()
+    if name.endswith(".jsonl"):
+        records = [json.loads(line) for line in text.splitlines()]
+    else:
+        records = json.loads(text)
+    key = {"prodigy.jsonl": "_input_hash", "datasets/data.jsonl": "task"}.get(name, "id")
+    return {str(record[key]) for record in records}
+
+
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "options", "counts"), SAMPLES, ids=[s[0] for s in SAMPLES])
+def test_samples_from_the_export_to_labels(data_home, home, name, options, counts):
+    path = data_home.parent / "exports" / name
+    own = [f"--{key}={value}" for key, value in options.items() if key != "multilabel"]
+    own += [f"--read=multilabel={options['multilabel']}"] if "multilabel" in options else []
+    described = done_json("describe", path, *own)
+    assert described["data"]["n_annotations"] == counts[0]
+    if counts[3] == 1:
+        result = run("aggregate", path, *own, "--out", "labels")
+        assert (result.exit_code, "one class only" in result.stderr) == (3, True)
+        return
+    read_as = described.get("export", {}).get("format", "long")
+    tool = next((tool for tool in OWN if read_as.startswith(tool)), "datasets")
+    done("aggregate", path, *own, "--out", "labels", "--to", tool)
+    done("report", "labels", "--tables", "tables")
+    tasks = [row[0] for row in read_rows(Path("labels/labels.csv"))[1:]]
+    assert ids_in(OWN.get(tool, "datasets/data.jsonl")) == set(tasks)
+    assert len(pd.read_csv("labels/annotators.csv")) == counts[2]
+    assert Path("labels/report.html").read_text().startswith("<!doctype html>")
+    assert len(list(Path("tables").iterdir())) >= 5
+    done("convert", path, "all.csv", *own)
+    again = done_json("describe", "all.csv")["data"]
+    assert again["n_annotations"] == counts[0]
+    assert again["n_abstentions"] + again["n_skips"] == counts[4]
