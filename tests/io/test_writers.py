@@ -50,18 +50,20 @@ def test_agreement_and_actions_by_hand():
         [1, 0, -1, -1, -1, -1],  # doubtful, with few
         [7, 7, 1, -1, -1, -1],  # two abstained, and one annotated
         [-1, -1, -1, -1, -1, -1],
+        [0, 1, -1, -1, -1, -1],  # sure, but one of two said so
     ]
     table = AnnotationTable.from_matrix(np.array(rows), classes=[0, 1], abstain=7)
-    posterior = [[0.99, 0.01], [1, 0], [0.5, 0.5], [0.2, 0.8], [0.3, 0.7], [0.5, 0.5]]
-    found = consensus(table, posterior, labels=[0, 0, 0, 1, 1, None])
-    wanted = ["accept", "collect more", "review", "collect more", "review", "collect more"]
+    posterior = [[0.99, 0.01], [1, 0], [0.5, 0.5], [0.2, 0.8], [0.3, 0.7], [0.5, 0.5], [0.99, 0.01]]
+    found = consensus(table, posterior, labels=[0, 0, 0, 1, 1, None, 0])
+    more = "collect more"
+    wanted = ["accept", more, "review", more, "review", more, more]
     assert found.actions.tolist() == wanted
-    np.testing.assert_array_equal(found.agreement, [1, 1, 0.5, 0.5, 1, np.nan])
-    assert found.labels == [0, 0, 0, 1, 1, None]
-    assert found.probability.tolist() == [0.99, 1, 0.5, 0.8, 0.7, 0.5]
-    assert found.count_actions() == {"accept": 1, "collect more": 3, "review": 2}
-    known = consensus(table, posterior, known=np.arange(6) == 1, accept=0.8, enough=7)
-    wanted = ["accept", "accept", "collect more", "accept", "review", "collect more"]
+    np.testing.assert_array_equal(found.agreement, [1, 1, 0.5, 0.5, 1, np.nan, 0.5])
+    assert found.labels == [0, 0, 0, 1, 1, None, 0]
+    assert found.probability.tolist() == [0.99, 1, 0.5, 0.8, 0.7, 0.5, 0.99]
+    assert found.count_actions() == {"accept": 1, "collect more": 4, "review": 2}
+    known = consensus(table, posterior, known=np.arange(7) == 1, accept=0.5, enough=7)
+    wanted = ["accept", "accept", "accept", more, "review", more, more]
     assert known.actions.tolist() == wanted
 
 

@@ -32,7 +32,7 @@ OPTIONS = {
     "checkpoint": "another --out",
     "methods": "--method NAME instead of --compare",
     "anonymise": "--read anonymise=true",
-    "annotator_from": "--read annotator_from=file",
+    "annotator_from": "--read annotator_from=file (or folder)",
     "drop_rejected": "--read drop_rejected=true",
     "multilabel": "--read multilabel=join",
     "label_config": "--read label_config=FILE",

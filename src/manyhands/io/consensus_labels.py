@@ -22,7 +22,8 @@ ENOUGH: Final = 5
 """Number of annotations after which one more seldom settles a doubt."""
 
 FEWEST: Final = 2
-"""A single annotation is never accepted: methods cannot doubt what nobody contradicts."""
+"""So many annotators must have given a label that is accepted: a method cannot doubt what nobody
+contradicts, and with few annotations it is too sure of whom it believes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +117,8 @@ def consensus(
     -----
     The recommended action is
 
-    - "accept": the label is known, or has a probability of at least ``accept`` and at least two
-      annotations (no method doubts a label that rests on one);
+    - "accept": the label is known, or it has a probability of at least ``accept`` and at least two
+      annotators gave it (no method doubts a single annotation);
     - "review": otherwise, if the instance has at least ``enough`` annotations, or if at least two
       annotators abstained, and at least as many as annotated it. One more annotation will hardly
       settle it, so a person who knows the subject should decide;
@@ -144,7 +145,7 @@ def consensus(
     same = codes[observed.instance] == observed.label
     named = np.bincount(observed.instance[same], minlength=table.n_instances)
     share = np.divide(named, n, out=np.full(len(n), np.nan), where=(n > 0) & (codes >= 0))
-    sure = (codes >= 0) & (_probability(posterior, codes) >= accept) & (n >= FEWEST)
+    sure = (codes >= 0) & (_probability(posterior, codes) >= accept) & (named >= FEWEST)
     if known is not None:
         sure |= np.asarray(known, dtype=bool)
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
