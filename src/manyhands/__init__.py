@@ -35,7 +35,7 @@ __getattr__, __dir__, __all__ = attach(
         "inference": inference.__all__,
         "inference.comparison": ["compare_aggregators"],
         "models": ["load", "save"],
-        "planning": ["AnnotationPlanner", "next_annotations"],
+        "planning": ["AnnotationPlanner", "next_annotations", "review_queue"],
         "registry": ["all_classifiers"],
         "report": ["render_report", "summarize"],
         "selection": ["cross_predict", "select"],

@@ -23,6 +23,7 @@ from .models import load as load
 from .models import save as save
 from .planning import AnnotationPlanner as AnnotationPlanner
 from .planning import next_annotations as next_annotations
+from .planning import review_queue as review_queue
 from .registry import all_classifiers as all_classifiers
 from .report import render_report as render_report
 from .report import summarize as summarize

@@ -16,11 +16,23 @@ from manyhands import (
     MajorityVote,
     make_crowd,
     next_annotations,
+    review_queue,
 )
 from manyhands.exceptions import AnnotationError
-from manyhands.planning import Curves, Replay, choosing, forecast, replay
-from manyhands.planning.beliefs import Beliefs, beliefs_of, classifier_weight, combined
-from manyhands.planning.gains import (
+from manyhands.planning import (
+    Curves,
+    Replay,
+    choosing,
+    forecast,
+    replay,
+    screen_annotators,
+    teaching_sheet,
+)
+from manyhands.planning.beliefs import (
+    Beliefs,
+    beliefs_of,
+    classifier_weight,
+    combined,
     entropy,
     information,
     information_of_all,
@@ -444,7 +456,7 @@ def test_replay_scores_what_was_bought():
     assert frame["annotations"].max() == 240
     assert replay(table, y, batch=[3], n_runs=1).sizes.tolist() == [1, 3]
     everything = (DawidSkene().fit(table).labels_ == y).mean()
-    gradually = replay(table, y, n_runs=1)
+    gradually = replay(table, y, batch=0.5, n_runs=1)
     for curves in gradually.curves.values():
         assert curves.accuracy[0, -1] == everything
 
@@ -461,7 +473,7 @@ def test_the_curve_says_where_an_accuracy_is_reached():
 def test_a_plan_beats_chance_where_annotators_differ():
     y = np.arange(120) % 2
     table = make_crowd(y, n_annotators=10, annotations_per_instance=8, spammers=0.5, random_state=0)
-    found = replay(table, y, budget=4, n_runs=3)
+    found = replay(table, y, budget=4, batch=0.5, n_runs=2)
     area = {name: found.area(name, 2, 4).mean() for name in found.curves}
     assert area["plan"] > area["uniform"] + 0.02
 
@@ -524,3 +536,117 @@ def test_what_cannot_be_replayed_is_refused():
     twice = table.with_added(table.take([0]), duplicates="keep")
     with pytest.raises(AnnotationError, match="repeated"):
         replay(twice, y)
+
+
+# -- review, screening, teaching -------------------------------------------------------------------
+
+
+def test_the_queue_ranks_by_the_probability_of_a_mistake():
+    posterior = np.array([[0.9, 0.1, 0], [0.2, 0.5, 0.3], [1, 0, 0], [0, 0.4, 0.6]])
+    A = np.array([[0, -1], [1, 2], [0, 0], [2, 1]])
+    queue = review_queue(posterior, A)
+    assert queue.instances.tolist() == [1, 3, 0, 2]
+    assert queue.labels.tolist() == [1, 2, 0, 0]
+    assert queue.suggestions.tolist() == [2, 1, 1, 1]
+    np.testing.assert_allclose(queue.scores, [0.5, 0.4, 0.1, 0])
+    each = review_queue(posterior, A, by="annotation", n=2)
+    assert list(zip(each.instances, each.annotators, each.labels, strict=True)) == [
+        (1, 1, 2),
+        (3, 1, 1),
+    ]
+    np.testing.assert_allclose(each.scores, [0.7, 0.6])
+    assert list(each.to_columns()) == ["task", "worker", "label", "suggestion", "score"]
+    assert len(queue.to_frame()) == 4
+    assert "2 annotations" in repr(each)
+    with pytest.raises(AnnotationError, match="by='worker'"):
+        review_queue(posterior, A, by="worker")
+
+
+def test_a_classifier_finds_wrong_labels():
+    y, table = crowd(300, 2, seed=1)
+    model = DawidSkene().fit(table)
+    good = np.full((300, 3), 0.1)
+    good[np.arange(300), y] = 0.8
+    alone, joined = review_queue(model, table, n=30), review_queue(model, table, good, n=30)
+    wrong = [(q.labels != y[q.instances]).mean() for q in (alone, joined)]
+    assert wrong[1] > wrong[0]
+    assert joined.classifier_weight > 0 == alone.classifier_weight
+
+
+def screened_crowd():
+    """Annotators 0 to 5 are right in 85 %; the others as their names say."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=240)
+    right = np.where(rng.random((240, 6)) < 0.85, y[:, None], rng.integers(3, size=(240, 6)))
+    spammer, one_label = rng.integers(3, size=240), np.zeros(240, dtype=int)
+    pattern = np.arange(240) % 3
+    late = np.arange(240) > 120
+    drifting = np.where(late, rng.integers(3, size=240), y)
+    A = np.column_stack([right, spammer, one_label, pattern, drifting])
+    return y, AnnotationTable.from_matrix(A)
+
+
+def test_screening_says_who_needs_a_look_and_why():
+    _, table = screened_crowd()
+    found = {row.annotator: row for row in screen_annotators(table, times=table.instance)}
+    assert all(not found[r].flags for r in range(6)), found
+    assert "no better than chance" in found[6].flags
+    assert "one label" in found[7].flags
+    assert "repeating pattern" in found[8].flags
+    assert found[8].evidence[found[8].flags.index("repeating pattern")].startswith("100%")
+    assert "drift" in found[9].flags
+    assert all("below the median" in found[r].flags for r in (6, 7, 8))
+    for row in found.values():
+        assert row.low <= row.accuracy <= row.high
+        assert len(row.evidence) == len(row.flags)
+        assert row.advice
+    assert len(screen_annotators(table).to_frame()) == 10
+    without = {row.annotator: row for row in screen_annotators(table)}
+    assert "drift" not in without[9].flags
+    with pytest.raises(AnnotationError, match="times has shape"):
+        screen_annotators(table, times=[1.0])
+
+
+def test_tasks_in_an_order_of_classes_are_no_pattern():
+    y = np.arange(240) % 3
+    A = np.column_stack([y] * 5)
+    A[np.random.default_rng(0).random(A.shape) < 0.1] = 0
+    flags = [row.flags for row in screen_annotators(A)]
+    assert not any("repeating pattern" in each for each in flags)
+
+
+def test_of_few_annotations_nothing_is_said():
+    A = np.full((40, 4), -1)
+    A[:, :3] = (np.arange(40) % 2)[:, None]
+    A[:3, 3] = 1
+    found = {row.annotator: row for row in screen_annotators(AnnotationTable.from_matrix(A))}
+    assert "too few" in found[3].advice
+    nobody = AnnotationTable.from_arrays([0, 0], ["a", "b"], [0, 1], annotators=["a", "b", "c"])
+    (idle,) = [row for row in screen_annotators(nobody) if row.annotator == "c"]
+    assert idle.accuracy is None
+    assert idle.n_annotations == 0
+
+
+def test_a_sheet_shows_the_pairs_that_an_annotator_confuses():
+    rng = np.random.default_rng(0)
+    y = np.arange(150) % 3
+    A = np.tile(y[:, None], 5)
+    A[rng.random(A.shape) < 0.05] = 1
+    A[:, 4] = np.where((y == 2) & (rng.random(150) < 0.7), 0, y)
+    table = AnnotationTable.from_matrix(A)
+    sheet = teaching_sheet(DawidSkene().fit(table), table, 4, n_pairs=2)
+    first = sheet.pairs[0]
+    assert (first.true, first.given) == (2, 0)
+    assert first.rate == pytest.approx(0.7 / 3, abs=0.08)
+    assert sheet.source == "own"
+    assert sheet.needs_expert
+    assert len(sheet.pairs) == 2
+    assert len(first.mistaken) == len(first.examples) == len(first.contrast) == 3
+    assert (y[first.mistaken] == 2).all()
+    assert (A[first.mistaken, 4] == 0).all()
+    assert (y[first.examples] == 2).all()
+    assert (y[first.contrast] == 0).all()
+    with pytest.raises(AnnotationError, match="fitted aggregator"):
+        teaching_sheet(np.eye(3), table, 4)
+    with pytest.raises(AnnotationError, match="99"):
+        teaching_sheet(DawidSkene().fit(table), table, 99)

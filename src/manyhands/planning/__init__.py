@@ -6,14 +6,30 @@
 from manyhands.planning.choosing import Suggestion
 from manyhands.planning.planner import AnnotationPlanner, Stopping, next_annotations
 from manyhands.planning.replay import Curves, Replay, forecast, replay
+from manyhands.planning.review import (
+    ReviewQueue,
+    TeachingPair,
+    TeachingSheet,
+    review_queue,
+    teaching_sheet,
+)
+from manyhands.planning.screening import AnnotatorScreen, Screening, screen_annotators
 
 __all__ = [
     "AnnotationPlanner",
+    "AnnotatorScreen",
     "Curves",
     "Replay",
+    "ReviewQueue",
+    "Screening",
     "Stopping",
     "Suggestion",
+    "TeachingPair",
+    "TeachingSheet",
     "forecast",
     "next_annotations",
     "replay",
+    "review_queue",
+    "screen_annotators",
+    "teaching_sheet",
 ]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhands.annotations.frames import Backend
-from manyhands.planning.beliefs import Beliefs
-from manyhands.planning.gains import (
+from manyhands.planning.beliefs import (
+    Beliefs,
     entropy,
     information,
     information_of_all,

@@ -20,9 +20,8 @@ from manyhands.inference.base import NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics.intervals import beta_interval
-from manyhands.planning.beliefs import beliefs_of
+from manyhands.planning.beliefs import beliefs_of, of_pairs, right_labels
 from manyhands.planning.choosing import Rule, Suggestion, fill
-from manyhands.planning.gains import of_pairs, right_labels
 from manyhands.planning.pool import Pool, read_pool, read_prices
 from manyhands.typing import BoolArray, FloatArray
 
@@ -69,7 +68,7 @@ class AnnotationPlanner(BaseEstimator):
         Infers the labels so far; it is cloned.
     criterion : {"information", "accuracy", "entropy", "fewest"}, default="information"
         "information": expected information about the class; "accuracy": expected gain in right
-        labels (see `manyhands.planning.gains`); "entropy": the least certain instances first;
+        labels (see `manyhands.planning.beliefs`); "entropy": the least certain instances first;
         "fewest": those with the fewest annotations first.
     annotators : {"choose", "arriving", "any"}, default="choose"
         "choose": the best annotator for each instance. "arriving": annotators come as often as they

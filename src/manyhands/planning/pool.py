@@ -202,7 +202,7 @@ class Recorded:
 
     table: AnnotationTable
     truth: IntArray
-    start: int
+    start: float
     pairs: IntArray
     labels: IntArray
 
@@ -212,7 +212,7 @@ class Recorded:
         return self.truth, self.start
 
     @classmethod
-    def of(cls, table: AnnotationTable, truth: IntArray, start: int) -> Self:
+    def of(cls, table: AnnotationTable, truth: IntArray, start: float) -> Self:
         """Sort a table's annotations by pair; refuse repeated pairs."""
         pairs = table.instance * np.int64(table.n_annotators) + table.annotator
         order = np.argsort(pairs, kind="stable")
@@ -225,11 +225,12 @@ class Recorded:
         return cls(table, truth, start, pairs, table.label[order])
 
     def begin(self, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
-        """Draw ``start`` annotations of each instance."""
+        """Draw ``start`` annotations of each instance, or one more for a fraction of them."""
         i = self.pairs // self.table.n_annotators
         order = np.lexsort((rng.random_sample(len(i)), i))
         rank = np.arange(len(i)) - np.searchsorted(i, i)  # Sorted by instance already.
-        rows = np.sort(order[rank < self.start])
+        more = rng.random_sample(self.table.n_instances)[i]
+        rows = np.sort(order[rank + more < self.start])
         annotator = self.pairs[rows] % self.table.n_annotators
         return np.stack([i[rows], annotator, self.labels[rows]]), self.truth
 

@@ -115,7 +115,7 @@ def replay(
     planner: AnnotationPlanner | Mapping[str, AnnotationPlanner | None] | None = None,
     budget: float | None = None,
     *,
-    start: int = 1,
+    start: float = 1,
     batch: float | Any = BATCH,
     n_runs: int = 5,
     proba: Any = None,
@@ -139,8 +139,8 @@ def replay(
         ``AnnotationPlanner()``.
     budget : float, optional
         Annotations per instance up to which to buy; default: all.
-    start : int, default=1
-        Random annotations per instance at the start.
+    start : float, default=1
+        Random annotations per instance at the start; .4 is one for about 40 % of them.
     batch : float or increasing sequence, default=0.25
         Annotations per instance that are bought at a time; or all sizes at which a batch ends.
     n_runs : int, default=5

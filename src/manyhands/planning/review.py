@@ -1,0 +1,248 @@
+"""What to check, and what to teach: a queue of doubtful labels, and sheets of confusions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.encoding import resolve
+from manyhands.annotations.frames import Backend
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.base import BaseAggregator
+from manyhands.planning.beliefs import beliefs_of
+from manyhands.typing import AnyArray, BoolArray, FloatArray
+
+SURE = 0.95
+"""Posterior, without the annotator's own annotation, of an example for teaching."""
+
+MANY_CLASSES = 8
+"""From so many classes on, the crowd's common mistakes foresee better than an annotator's own."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReviewQueue:
+    """Labels or annotations to check, the most doubtful first.
+
+    Attributes
+    ----------
+    instances, labels : arrays of shape (m,)
+        Ids and the labels in doubt.
+    scores : array of shape (m,)
+        Probability that the label is wrong.
+    suggestions : array of shape (m,)
+        The most probable other class.
+    annotators : array of shape (m,) or None
+        Who gave the annotation; None for labels.
+    classifier_weight : float
+        Power of the classifier's probabilities; 0 without one.
+    """
+
+    instances: AnyArray
+    labels: AnyArray
+    scores: FloatArray
+    suggestions: AnyArray
+    annotators: AnyArray | None = None
+    classifier_weight: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.instances)
+
+    def __repr__(self) -> str:
+        what = "labels" if self.annotators is None else "annotations"
+        return f"ReviewQueue({len(self)} {what}, {self.scores.sum():.1f} expected to be wrong)"
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the columns task, (worker,) label, suggestion and score."""
+        columns = {
+            "task": self.instances,
+            "worker": self.annotators,
+            "label": self.labels,
+            "suggestion": self.suggestions,
+            "score": self.scores,
+        }
+        return {name: values.tolist() for name, values in columns.items() if values is not None}
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return a data frame of `to_columns`; backend "pandas", "polars" or "pyarrow"."""
+        import narwhals as nw
+
+        return nw.from_dict(self.to_columns(), backend=backend).to_native()
+
+
+def review_queue(
+    model: Any, table: Any, proba: Any = None, *, by: str = "label", n: int | None = None
+) -> ReviewQueue:
+    """Rank labels, or single annotations, by how probably they are wrong.
+
+    Mistakes that most annotators share look sure and come last, so check some sure labels, too.
+
+    Parameters
+    ----------
+    model : fitted estimator with ``posterior_``, or array of shape (n_instances, n_classes)
+        Such as a `DawidSkene` that was fitted to the table.
+    table : AnnotationTable or matrix
+    proba : array-like or frame of shape (n_instances, n_classes), optional
+        A classifier's probabilities **out of fold**, joined as in `AnnotationPlanner.fit`.
+    by : {"label", "annotation"}, default="label"
+        "label": the most probable class under the model, of each annotated instance.
+    n : int, optional
+        Length of the queue; default: all.
+
+    Returns
+    -------
+    ReviewQueue
+
+    Raises
+    ------
+    AnnotationError
+        If ``by`` is unknown, or the model or ``proba`` does not fit the table.
+
+    Examples
+    --------
+    >>> from manyhands import DawidSkene, make_crowd, review_queue
+    >>> table = make_crowd([0, 1] * 30, annotations_per_instance=3, random_state=0)
+    >>> len(review_queue(DawidSkene().fit(table), table, n=5))
+    5
+    """
+    if by not in ("label", "annotation"):
+        raise AnnotationError(f"by={by!r} must be 'label' or 'annotation'")
+    table = as_table(table, argument="table")
+    found, weight = beliefs_of(model, table, proba)
+    if by == "label":
+        plain, _ = beliefs_of(model, table)
+        instance = np.flatnonzero(found.n_annotators_of > 0)
+        label, annotator = plain.posterior[instance].argmax(axis=1), None
+    else:
+        observed = table.observed
+        instance, label, annotator = observed.instance, observed.label, observed.annotator
+    rows = found.posterior[instance].copy()
+    score = 1.0 - rows[np.arange(len(rows)), label]
+    rows[np.arange(len(rows)), label] = -1.0
+    order = np.argsort(-np.round(score, 12), kind="stable")[:n]
+    return ReviewQueue(
+        table.instances[instance[order]],
+        table.classes[label[order]],
+        score[order],
+        table.classes[rows[order].argmax(axis=1)],
+        None if annotator is None else table.annotators[annotator[order]],
+        weight,
+    )
+
+
+# -- teaching --------------------------------------------------------------------------------------
+
+
+class TeachingPair(NamedTuple):
+    """Two classes that an annotator confuses.
+
+    Attributes
+    ----------
+    true, given : class values
+    rate : float
+        Share of the annotator's annotations in which ``given`` stands for ``true``.
+    mistaken : list of ids
+        Instances that the annotator probably got wrong in this way.
+    examples, contrast : lists of ids
+        Sure instances of ``true`` and of ``given``.
+    """
+
+    true: Any
+    given: Any
+    rate: float
+    mistaken: list[Any]
+    examples: list[Any]
+    contrast: list[Any]
+
+
+@dataclass(frozen=True)
+class TeachingSheet:
+    """What to show an annotator, the most frequent confusion first.
+
+    Attributes
+    ----------
+    annotator : id
+    source : {"own", "common"}
+        Whose confusions: the annotator's, or those of the crowd.
+    pairs : list of TeachingPair
+    needs_expert : bool
+        Always True: .58 to .96 of the example labels were right on real tables, so an expert must
+        look at them before they are shown.
+    """
+
+    annotator: Any
+    source: str
+    pairs: list[TeachingPair]
+    needs_expert: bool = True
+
+    def __iter__(self) -> Iterator[TeachingPair]:
+        return iter(self.pairs)
+
+
+def teaching_sheet(
+    model: BaseAggregator, table: Any, annotator: Any, n_pairs: int = 3, n_examples: int = 3
+) -> TeachingSheet:
+    """List the confusions that an annotator makes most often, with instances to show.
+
+    Past errors foresee later ones; whether a sheet teaches was not measured.
+
+    Parameters
+    ----------
+    model : fitted aggregator, such as ``DawidSkene().fit(table)``
+    table : AnnotationTable or matrix
+        That of ``fit``.
+    annotator : id
+    n_pairs, n_examples : int
+        Pairs of classes, and instances of each kind per pair.
+
+    Returns
+    -------
+    TeachingSheet
+        Fewer pairs and examples if there are no more.
+
+    Raises
+    ------
+    AnnotationError
+        If the annotator is unknown, or the model is no aggregator fitted to the table.
+    """
+    table = as_table(table, argument="table")
+    if not isinstance(model, BaseAggregator):
+        raise AnnotationError(
+            f"model is a {type(model).__name__}; give a fitted aggregator, such as "
+            "DawidSkene().fit(table)"
+        )
+    found, _ = beliefs_of(model, table)
+    (r,) = resolve(
+        [annotator], table.annotators, argument="annotator", vocabulary_name="annotators"
+    )
+    source = "common" if table.n_classes >= MANY_CLASSES else "own"
+    confusion = found.pooled if source == "common" else found.confusion[r]
+    rate = found.prior[:, None] * confusion * (1 - np.eye(table.n_classes))
+    clear = _clear(model, table, int(r))
+    own = table.annotator == r
+    pairs = []
+    for cell in np.argsort(-rate, axis=None, kind="stable")[:n_pairs].tolist():
+        true, given = divmod(cell, table.n_classes)
+        if rate[true, given] <= 0:
+            break
+        answered = table.instance[own & (table.label == given)]
+        doubt = found.posterior[answered, true]
+        wrong = answered[np.argsort(-doubt, kind="stable")][: (doubt > 0.5).sum()]
+        ids = (wrong, *(np.flatnonzero(clear[:, c]) for c in (true, given)))
+        named = [table.instances[rows[:n_examples]].tolist() for rows in ids]
+        first, second = table.classes[[true, given]].tolist()
+        pairs.append(TeachingPair(first, second, float(rate[true, given]), *named))
+    return TeachingSheet(table.annotators[r].item(), source, pairs)
+
+
+def _clear(model: BaseAggregator, table: AnnotationTable, r: int) -> BoolArray:
+    """Instances on which two others or more agree, and the model is sure of it, shape (n, C)."""
+    others = table.take(table.annotator != r)
+    counts = others.vote_counts()
+    unanimous = (counts > 0).sum(axis=1) == 1
+    enough = (others.annotations_per_instance() >= 2) & unanimous
+    sure = model.predict_proba(others) > SURE
+    return np.asarray(enough[:, None] & sure & (counts > 0))

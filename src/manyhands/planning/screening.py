@@ -1,0 +1,219 @@
+"""Which annotators need a look, and why.
+
+.. [1] V. C. Raykar and S. Yu. Eliminating spammers and ranking annotators for crowdsourced labeling
+   tasks. JMLR 13, 2012: a spammer's answers do not depend on the class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.frames import Backend
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.metrics import AnnotatorReliability, annotator_reliability
+from manyhands.planning.beliefs import Beliefs, beliefs_of
+from manyhands.typing import FloatArray, IntArray
+
+LEVEL = 0.9
+"""Of the intervals; their upper ends are compared with the crowd's median."""
+
+LEAST, FEW = 5, 10
+"""Annotations below which nobody is judged at all, and below which answers are not tested."""
+
+LAGS = 8
+"""Longest period of a repeating pattern that is looked for."""
+
+SURPRISE = 1e-4
+"""Probability of an honest annotator's answers below which they are remarked upon."""
+
+
+@dataclass(frozen=True)
+class AnnotatorScreen:
+    """One annotator.
+
+    Attributes
+    ----------
+    annotator : id
+    n_annotations : int
+    accuracy, low, high : float or None
+        Expected accuracy with a 90 % interval; None without annotations.
+    flags : tuple of str
+        "below the median", "no better than chance", "one label", "repeating pattern", "drift".
+    evidence : tuple of str
+        What each flag rests on.
+    advice : str
+        What to do, and what not.
+    """
+
+    annotator: Any
+    n_annotations: int
+    accuracy: float | None
+    low: float | None
+    high: float | None
+    flags: tuple[str, ...]
+    evidence: tuple[str, ...]
+    advice: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self) | {"flags": list(self.flags), "evidence": list(self.evidence)}
+
+
+ADVICE = {
+    "no better than chance": "read 20 of their annotations, and ask gold questions; until then "
+    "leave them out of the next batch, and keep what they gave: the model weighs it",
+    "one label": "ask whether the task was understood; their annotations cease to count by "
+    "themselves where the model has confusion matrices",
+    "repeating pattern": "compare with the times of their annotations; do not judge if tasks came "
+    "in an order of classes",
+    "drift": "compare early and late annotations of one class; ask about fatigue or new "
+    "instructions",
+    "below the median": "read 20 of their annotations and teach the pairs of `teaching_sheet`; do "
+    "not dismiss: every second such annotator is not among the worst",
+}
+"""What to do about each flag, the most serious first."""
+
+NOTHING = "nothing to do"
+TOO_FEW = "too few annotations to judge; do not rank"
+
+
+class Screening(tuple[AnnotatorScreen, ...]):
+    """Annotators, those with flags and the least accurate first."""
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return a data frame; flags and evidence are joined by "; "."""
+        import narwhals as nw
+
+        rows = [
+            each.to_dict() | {"flags": "; ".join(each.flags), "evidence": "; ".join(each.evidence)}
+            for each in self
+        ]
+        columns = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+        return nw.from_dict(columns, backend=backend).to_native()
+
+
+def screen_annotators(table: Any, model: Any = None, *, times: Any = None) -> Screening:
+    """Say how accurate annotators are, who needs a look and why.
+
+    A flag is a reason to look, not to dismiss: of the annotators whose interval ends below the
+    crowd's median, about half are among the worst tenth.
+
+    Parameters
+    ----------
+    table : AnnotationTable or matrix
+        Rows in the order in which they were given, unless ``times`` says it.
+    model : fitted estimator with ``posterior_``, or array of shape (n, C), optional
+        Default: ``DawidSkene().fit(table)``.
+    times : array of shape (n_annotations,), optional
+        When each annotation was given, such as an export's ``ended``; NaN: unknown. Without it no
+        drift is looked for.
+
+    Returns
+    -------
+    Screening
+        A tuple of `AnnotatorScreen`.
+
+    Raises
+    ------
+    AnnotationError
+        If the model or ``times`` does not fit the table.
+    """
+    table = as_table(table, argument="table")
+    when = _times(times, table)
+    model = DawidSkene().fit(table) if model is None else model
+    found, _ = beliefs_of(model, table)
+    accuracy = annotator_reliability(table, found.posterior, level=LEVEL)
+    active = accuracy.n_annotations > 0
+    median = float(np.median(accuracy.accuracy[active])) if active.any() else 0.0
+    rows = []
+    for r in range(table.n_annotators):
+        own = np.flatnonzero(table.annotator == r)
+        if when is not None:
+            own = own[np.argsort(when[own], kind="stable")]
+        marks = _marks(table, found, own, None if when is None else when[own])
+        if accuracy.n_annotations[r] >= LEAST and accuracy.upper[r] < median:
+            text = f"at most {accuracy.upper[r]:.2f}, the crowd's median is {median:.2f}"
+            marks["below the median"] = text
+        rows.append(_screened(table, accuracy, r, marks))
+    order = sorted(rows, key=lambda row: (not row.flags, 2.0 if row.accuracy is None else row.high))
+    return Screening(order)
+
+
+def _screened(
+    table: AnnotationTable, found: AnnotatorReliability, r: int, marks: dict[str, str]
+) -> AnnotatorScreen:
+    n = int(found.n_annotations[r])
+    flags = tuple(name for name in ADVICE if name in marks)
+    calm = TOO_FEW if n < LEAST else NOTHING
+    accuracy = low = high = None
+    if n:
+        accuracy, low, high = (float(x[r]) for x in (found.accuracy, found.lower, found.upper))
+    advice = ADVICE[flags[0]] if flags else calm
+    evidence = tuple(marks[name] for name in flags)
+    annotator = table.annotators[r].item()
+    return AnnotatorScreen(annotator, n, accuracy, low, high, flags, evidence, advice)
+
+
+def _times(times: Any, table: AnnotationTable) -> FloatArray | None:
+    if times is None:
+        return None
+    when = np.asarray(times, dtype=np.float64)
+    if when.shape != (table.n_annotations,):
+        raise AnnotationError(
+            f"times has shape {when.shape}; give one time per annotation, shape "
+            f"({table.n_annotations},), with NaN where unknown"
+        )
+    return when
+
+
+def _marks(
+    table: AnnotationTable, found: Beliefs, own: IntArray, when: FloatArray | None
+) -> dict[str, str]:
+    """Test one annotator's answers, in the order in which they were given."""
+    if len(own) < FEW:
+        return {}
+    label, q = table.label[own], found.posterior[table.instance[own]]
+    marks = {}
+    crowd = q @ found.pooled  # What another annotator would answer.
+    share = np.bincount(label, minlength=table.n_classes) / len(label)
+    top = int(share.argmax())
+    p_value = binom.sf(share[top] * len(label) - 1, len(label), crowd[:, top].mean())
+    is_one_label = share[top] >= 0.95 and p_value < SURPRISE
+    if is_one_label:
+        marks["one label"] = (
+            f"{share[top]:.0%} are {table.classes[top].item()!r}; "
+            f"of others {crowd[:, top].mean():.0%} would be"
+        )
+    excess = q[np.arange(len(q)), label] - q @ share
+    error = excess.std(ddof=1) / np.sqrt(len(excess))
+    if excess.mean() + 1.64 * error < 0.25 * (1.0 - float((q @ share).mean())):
+        marks["no better than chance"] = (
+            f"right in {excess.mean():+.2f} ± {error:.2f} beyond chance"
+        )
+    pattern = None if is_one_label else _pattern(label, crowd)
+    if pattern is not None:
+        marks["repeating pattern"] = pattern
+    known = np.zeros(0) if when is None else q[np.arange(len(q)), label][~np.isnan(when)]
+    if len(known) >= 2 * FEW:
+        early, late = np.array_split(known, 2)
+        error = np.sqrt(early.var(ddof=1) / len(early) + late.var(ddof=1) / len(late))
+        if abs(late.mean() - early.mean()) > max(3 * error, 0.05):
+            marks["drift"] = f"right in {early.mean():.2f} early, {late.mean():.2f} late"
+    return marks
+
+
+def _pattern(label: IntArray, crowd: FloatArray) -> str | None:
+    """Period at which answers repeat more often than those of others would, if any."""
+    for lag in range(1, min(LAGS, len(label) // 3) + 1):
+        same = int((label[lag:] == label[:-lag]).sum())
+        expected = float((crowd[lag:] * crowd[:-lag]).sum(axis=1).mean())
+        n = len(label) - lag
+        if same / n > 0.8 and binom.sf(same - 1, n, expected) < SURPRISE / LAGS:
+            return f"{same / n:.0%} repeat the answer {lag} before; of others {expected:.0%} would"
+    return None
