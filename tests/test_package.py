@@ -439,6 +439,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
         "make_crowd",
         "next_annotations",
         "render_report",
+        "review_queue",
         "save",
         "select",
         "summarize",

@@ -455,9 +455,13 @@ def test_replay_scores_what_was_bought():
     assert len(frame) == 39
     assert frame["annotations"].max() == 240
     assert replay(table, y, batch=[3], n_runs=1).sizes.tolist() == [1, 3]
-    everything = (DawidSkene().fit(table).labels_ == y).mean()
-    gradually = replay(table, y, batch=0.5, n_runs=1)
-    for curves in gradually.curves.values():
+
+
+def test_in_the_end_everything_is_bought():
+    y = np.arange(40) % 2
+    A = np.where(np.random.default_rng(0).random((40, 5)) < 0.3, 1 - y[:, None], y[:, None])
+    everything = (DawidSkene().fit(A).labels_ == y).mean()
+    for curves in replay(A, y, batch=1, n_runs=1).curves.values():
         assert curves.accuracy[0, -1] == everything
 
 
