@@ -131,7 +131,7 @@ def load(
         return whole
     description = read_description(Path(folder))
     name = description.get("class")
-    if name in SAVED:
+    if isinstance(name, str) and name in SAVED:
         return _read_encoder(Path(folder), description)
     known = registry.names()
     own = (

@@ -1,11 +1,18 @@
 """Commands on exports: every command that takes annotations takes them."""
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+from sklearn.pipeline import Pipeline
 
 from manyhands import load
-from tests.cli.conftest import done, done_json, fit_arguments, read_rows, refused
+from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
+from manyhands.exceptions import AnnotationError
+from manyhands.io import read_images, read_raw_aligned, read_texts
+from tests.cli.conftest import done, done_json, fit_arguments, read_rows, refused, write_csv
 from tests.io.test_exports import made, studio, write
 
 
@@ -79,3 +86,184 @@ def test_wide_tables_and_hostile_names(home):
     assert "\x1b" not in shown
     done("aggregate", "a.json", "--method", "majority-vote", "--out", "a.csv")
     assert "SUM" in (home / "a.csv").read_text()
+
+
+# -- texts and images -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def raw(tmp_path, monkeypatch):
+    """Forty texts and images that four people annotated, in every form in which they come."""
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    texts = [f"{('awful', 'lovely')[c]} film, number {rng.integers(30)}" for c in y]
+    (tmp_path / "photos" / "more").mkdir(parents=True)
+    rows, projects = [], []
+    for n, (c, text) in enumerate(zip(y, texts, strict=True)):
+        image = rng.integers(0, 90, (12, 12, 3))
+        image[::2] += 120 * c
+        image[:, ::2] += 120 * (1 - c)
+        Image.fromarray(image.astype(np.uint8)).save(tmp_path / "photos" / f"t{n}.png")
+        labels = np.where(rng.random(4) < 0.85, c, 1 - c)
+        photo = f"photos/t{n}.png"
+        rows += [(f"t{n}", f"w{k}", label, text, photo) for k, label in enumerate(labels)]
+        project = studio(*(made(k + 1, str(label)) for k, label in enumerate(labels)), number=n)
+        uploaded = f"/data/upload/1/0a1b2c3d-t{n}.png"
+        project["data"] = {"text": text, "image": uploaded}
+        projects.append(project)
+    header = ("task", "worker", "label")
+    write_csv(tmp_path / "A.csv", [header, *(row[:3] for row in rows)])
+    write_csv(tmp_path / "wide.csv", [(*header, "review", "photo"), *rows])
+    write_csv(tmp_path / "numbered.csv", [header, *((r[0][1:], *r[1:3]) for r in rows)])
+    reviews = [(f"t{n}", text) for n, text in enumerate(texts)]
+    write_csv(tmp_path / "reviews.csv", [("task", "text"), *reviews])
+    (tmp_path / "lines.txt").write_text("\n".join(texts) + "\n")
+    splits = [(f"t{n}", c, "train" if n < 30 else "test") for n, c in enumerate(y)]
+    write_csv(tmp_path / "gold.csv", [(*header[::2], "split"), *splits])
+    write(tmp_path / "project.json", projects)
+    monkeypatch.chdir(tmp_path)
+    return y
+
+
+ONE_ROUND = ["--set", "n_rounds=2"]
+
+
+@pytest.mark.parametrize(
+    ("source", "annotations", "new"),
+    [
+        (("--texts", "reviews.csv"), "A.csv", ("--texts", "reviews.csv")),
+        (("--texts", "lines.txt"), "numbered.csv", ("--texts", "lines.txt")),
+        (("--texts", "review"), "wide.csv", ("--texts", "reviews.csv")),
+        (("--texts", "text"), "project.json", ("--texts", "reviews.csv")),
+        (("--images", "photos"), "A.csv", ("--images", "photos")),
+        (("--images", "photo"), "wide.csv", ("--images", "photos")),
+        (("--images", "photos"), "project.json", ("--images", "photos")),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_raw_inputs_are_encoded_and_the_encoder_is_saved(raw, source, annotations, new):
+    said = done("fit", *source, "--annotations", annotations, "--out", "model", *ONE_ROUND)
+    kind = TextEncoder if source[0] == "--texts" else ImageEncoder
+    assert f"encoded by {kind.__name__}" in said.stdout
+    rows = done_json("predict", "model", *new)["labels"]
+    assert len(rows) == 40
+    right = {row["task"]: int(row["label"]) for row in rows}
+    assert np.mean([right[task] == int(str(task).lstrip("t")) % 2 for task in right]) > 0.9
+    model = load("model")
+    assert isinstance(model, Pipeline)
+    assert isinstance(model[0], kind)
+    given = [line for _, line in read_rows(Path("reviews.csv"))[1:]]
+    if kind is ImageEncoder:
+        given = [f"photos/t{n}.png" for n in range(40)]
+    assert (model.predict(given).astype(int) == raw).mean() > 0.9
+    done("report", "model")
+
+
+def test_a_network_is_saved_with_the_encoder_in_front(raw):
+    quick = ["--method", "conal", "--set", "max_epochs=3", "--set", "device=cpu"]
+    files = ["--texts", "reviews.csv", "--annotations", "A.csv"]
+    done("fit", *files, "--out", "model", *quick)
+    first = done_json("predict", "model", "--texts", "reviews.csv")
+    # Trained again into the same folder, nothing of the first is left.
+    done("fit", *files, "--out", "model", *quick)
+    assert done_json("predict", "model", "--texts", "reviews.csv") == first
+    assert sum(path.name.startswith("members-") for path in Path("model").iterdir()) == 1
+
+
+def test_texts_of_test_rows_do_not_reach_the_encoder(raw):
+    rows = read_rows(Path("reviews.csv"))
+    rows[-1][1] += " unheard"
+    write_csv(Path("reviews.csv"), rows)
+    files = ["--texts", "reviews.csv", "--annotations", "A.csv", "--gold", "gold.csv"]
+    result = done_json("fit", *files, "--out", "model", *ONE_ROUND)
+    assert result["table"]["all rounds"]["splits"]["test"]["n"]["mean"] == 10
+    assert "unheard" not in load("model")[0].word_terms_
+    assert "lovely" in load("model")[0].word_terms_
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_methods_are_compared_on_texts(raw):
+    files = ["--texts", "reviews.csv", "--annotations", "A.csv"]
+    said = done("select", *files, "--out", "m", "--methods", "crowd-stacking", "--cv", "2")
+    assert "encoded by TextEncoder" in said.stdout
+    assert len(done_json("predict", "m", "--texts", "lines.txt")["labels"]) == 40
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "none of --features, --texts and --images"),
+        (("--texts", "reviews.csv", "--images", "photos"), "2 of --features, --texts and"),
+        (("--texts", "no.csv"), "neither a file (looked in"),
+        (("--texts", "mood"), "'task'"),
+        (("--images", "empty"), "holds no images"),
+        (("--images", "few"), "39 of 40 tasks"),
+    ],
+)
+def test_what_cannot_be_found_is_named(raw, tmp_path, arguments, says):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "t0.png").write_bytes((tmp_path / "photos" / "t0.png").read_bytes())
+    refused(3, "fit", *arguments, "--annotations", "A.csv", "--out", "out", says=[says])
+
+
+def test_a_model_says_what_it_was_fitted_on(raw):
+    done("fit", "--texts", "reviews.csv", "--annotations", "A.csv", "--out", "m", *ONE_ROUND)
+    for arguments in (("reviews.csv",), ("--images", "photos"), ()):
+        refused(3, "predict", "m", *arguments, says=["fitted on texts", "--texts"])
+
+
+def test_texts_are_read_from_lines_and_tables(tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes("\ufeffone\r\ntwo, too\r\n".encode())
+    assert read_texts(lines).X.tolist() == ["one", "two, too"]
+    assert read_texts(lines).tasks is None
+    table = tmp_path / "table.csv"
+    write_csv(table, [("id", "note", "text"), (7, "x", "one"), (9, "y", "=1+1")])
+    assert read_texts(table).tasks.tolist() == [7, 9]
+    assert read_texts(table).X.tolist() == ["one", "=1+1"]
+    for content, says in (
+        ([("id", "a", "b"), (1, "x", "y")], "which column holds the texts is unclear"),
+        ([("id", "text"), (1, "x"), (2, "")], "1 of 2 have no text in column 'text' .task 2"),
+    ):
+        write_csv(table, content)
+        with pytest.raises(AnnotationError, match=says):
+            read_texts(table)
+
+
+def test_images_have_the_names_of_their_files(raw, tmp_path):
+    (tmp_path / "photos" / "more" / "t0.JPG").write_bytes(b"")
+    (tmp_path / "photos" / "notes.txt").write_text("")
+    found = read_images(tmp_path / "photos")
+    assert found.tasks.tolist()[:2] == ["more/t0", "t0"]
+    assert len(found) == 41
+    (tmp_path / "photos" / "t0.gif").write_bytes(b"")
+    assert {"t0.gif", "t0.png"} < set(read_images(tmp_path / "photos").tasks.tolist())
+    with pytest.raises(FileNotFoundError, match="is no folder"):
+        read_images(tmp_path / "none")
+
+
+def test_a_column_says_one_thing_of_every_task(raw, tmp_path):
+    rows = read_rows(Path("wide.csv"))
+    file, table = read_raw_aligned("texts", "review", tmp_path / "wide.csv")
+    assert file.tasks.tolist() == table.instances.tolist()
+    assert file.X[table.instances.tolist().index("t7")] == rows[1 + 4 * 7][3]
+    rows[1][3] = "something else"
+    write_csv(tmp_path / "wide.csv", rows)
+    with pytest.raises(AnnotationError, match="neither a file"):
+        read_raw_aligned("texts", "review", tmp_path / "wide.csv")
+    rows[1][4] = rows[2][4] = rows[3][4] = rows[4][4] = "https://example.org/t0.png"
+    write_csv(tmp_path / "wide.csv", rows)
+    with pytest.raises(AnnotationError, match="images are not fetched"):
+        read_raw_aligned("images", "photo", tmp_path / "wide.csv")
+
+
+def test_a_cache_is_shown_and_cleared(tmp_path):
+    encoder = FunctionEncoder(lambda rows: [[1.0]] * len(rows), cache=tmp_path, fingerprint="1")
+    encoder.transform(["a", "b"])
+    assert "FunctionEncoder" in done("cache", "info", tmp_path).stdout
+    (row,) = done_json("cache", "info", tmp_path)["encoders"]
+    assert row["rows"] == 2
+    assert done_json("cache", "clear", tmp_path) == {"freed": row["bytes"]}
+    assert "freed: 0 bytes" in done("cache", "clear", tmp_path).stdout
+    refused(3, "cache", "info", tmp_path / "none", says=["is no folder"])

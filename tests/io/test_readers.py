@@ -18,7 +18,7 @@ from scipy import sparse
 
 from manyhands import AnnotationTable
 from manyhands.exceptions import AnnotationError, MissingExtraError
-from manyhands.io.annotations import read_aligned, read_annotations
+from manyhands.io import read_aligned, read_annotations
 from manyhands.io.features import FeatureFile, read_features
 from manyhands.io.gold import read_gold
 

@@ -11,7 +11,7 @@ from manyhands.cli.commands.aggregate import aggregate
 from manyhands.cli.commands.convert import convert
 from manyhands.cli.commands.describe import agreement, describe
 from manyhands.cli.commands.fit import demo, fit
-from manyhands.cli.commands.model import predict, report
+from manyhands.cli.commands.model import cache, predict, report
 from manyhands.cli.commands.select import select
 from manyhands.cli.errors import EXIT_CODES
 from manyhands.cli.evidence import register
@@ -41,6 +41,6 @@ def top(
         raise typer.Exit
 
 
-for command in (demo, describe, agreement, convert, aggregate, fit, select, predict, report):
+for command in (demo, describe, agreement, convert, aggregate, fit, select, predict, report, cache):
     app.command()(command)
 register(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -146,7 +147,31 @@ ModelFolder = Annotated[
 
 FEATURES = ".npy, .npz (arrays X, task), CSV, TSV or Parquet."
 
-Features = Annotated[Path, typer.Option(parser=some_path, metavar="FILE", help=FEATURES)]
+Features = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(parser=some_path, metavar="FILE", help=FEATURES + " Or --texts, or --images."),
+]
+
+TEXT_FILE = ".txt (a text per line), or CSV, TSV, Parquet with columns task and text"
+
+Texts = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="FILE|COLUMN",
+        help=f"Raw texts, which are encoded: {TEXT_FILE}; or a column of the annotations, or a "
+        "field of the export's items.",
+    ),
+]
+
+Images = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="FOLDER|COLUMN",
+        help="Images, which are encoded: a folder of files named by task; or a column or field "
+        "with paths beside the annotations.",
+    ),
+]
+
 Annotations = Annotated[
     list[Path],
     typer.Option(
@@ -155,6 +180,53 @@ Annotations = Annotated[
         help=ANNOTATIONS + " Repeat it to read several as one.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a classifier is to be trained on: features, texts or images."""
+
+    features: Path | None
+    texts: str | None
+    images: str | None
+
+    def __post_init__(self) -> None:
+        """Refuse none and several."""
+        given = [value for value in (self.features, self.texts, self.images) if value is not None]
+        if len(given) != 1:
+            raise AnnotationError(
+                f"{len(given) or 'none'} of --features, --texts and --images are given; give one"
+            )
+
+    @property
+    def files(self) -> list[Path]:
+        """Files and folders that are read, if that is what was named."""
+        return [Path(value) for value in (self.features, self.texts) if value is not None]
+
+    def read(self, annotations: Path | list[Path], options: dict[str, Any]) -> tuple[Any, Any]:
+        """Read the rows and the table of their annotations."""
+        from manyhands.io import read_aligned, read_raw_aligned
+
+        if self.texts is not None:
+            return read_raw_aligned("texts", self.texts, annotations, **options)
+        if self.images is not None:
+            return read_raw_aligned("images", self.images, annotations, **options)
+        assert self.features is not None
+        return read_aligned(self.features, annotations, **options)
+
+    def encoder(self, random_state: int) -> Any:
+        """Encoder of texts or images; None for features."""
+        from manyhands.encoders import ImageEncoder, TextEncoder
+
+        if self.features is not None:
+            return None
+        return TextEncoder() if self.texts is not None else ImageEncoder(random_state=random_state)
+
+    def why(self, encoder: Any) -> str:
+        """Say which encoder was picked."""
+        if self.texts is not None:
+            return f"texts are encoded by {encoder!r}: weights of words and of runs of characters"
+        return f"images are encoded by {encoder!r}: a dictionary of their patches"
 
 
 def table_options(

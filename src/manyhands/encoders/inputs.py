@@ -13,10 +13,8 @@ import numpy as np
 
 from manyhands.annotations.ids import as_frame
 from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.io.aligned import IMAGE_SUFFIXES
 from manyhands.typing import AnyArray
-
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-"""Files that are read as images."""
 
 CHANNELS = (1, 3, 4)
 

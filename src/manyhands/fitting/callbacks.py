@@ -14,7 +14,7 @@ from manyhands.annotations.target import in_order_of_rows
 from manyhands.decision.rules import is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
-from manyhands.fitting.description import describe_parameter
+from manyhands.fitting.folders import describe_parameter
 from manyhands.fitting.monitors import (
     AgreementMonitor,
     AnnotationMonitor,

@@ -12,8 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.description import describe_parameter
-from manyhands.fitting.folders import write_model
+from manyhands.fitting.folders import describe_parameter, write_model
 
 
 def save(model: Any, folder: str | Path) -> Path:

@@ -10,7 +10,7 @@ import torch
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.context import Fit
-from manyhands.fitting.description import UNCOMPARED, describe_parameter
+from manyhands.fitting.folders import UNCOMPARED, describe_parameter
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.training import Features
 

@@ -1,6 +1,7 @@
 """Readers of annotations, exports, features and gold labels; writers of labels and annotations."""
 
-from manyhands.io.annotations import read_aligned, read_annotations, read_export
+from manyhands.io.aligned import read_aligned, read_images, read_raw_aligned, read_texts
+from manyhands.io.annotations import read_annotations, read_export
 from manyhands.io.consensus_labels import Consensus, consensus
 from manyhands.io.exports.records import Export
 from manyhands.io.features import FeatureFile, read_features
@@ -19,6 +20,9 @@ __all__ = [
     "read_export",
     "read_features",
     "read_gold",
+    "read_images",
+    "read_raw_aligned",
+    "read_texts",
     "write_annotations",
     "write_atomically",
     "write_labels",

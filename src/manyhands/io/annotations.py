@@ -1,4 +1,4 @@
-"""Annotations from a table, a matrix or an export of a labelling tool; alone or with features."""
+"""Annotations from a table, a matrix or an export of a labelling tool."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import preview
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import SIMPLE, matching
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import Multilabel, Repeats
 from manyhands.io.exports.reading import Choices, read_documents, report_losses
 from manyhands.io.exports.records import Asked, Export
-from manyhands.io.features import FeatureFile, read_features
 from manyhands.io.files import SEPARATORS, PathLike, suffix_of
 from manyhands.io.tables import over_tasks, read_table
-from manyhands.typing import AnyArray
 
 _HEAD = 200
 """Rows by which a table is told from an export."""
@@ -322,61 +317,3 @@ def _is_named(task: str, document: Document) -> bool:
 
 def _one(path: PathLike | Sequence[PathLike]) -> Path:
     return Path(str(path))
-
-
-def read_aligned(
-    features_path: PathLike, annotations_path: PathLike | Sequence[PathLike], **options: Any
-) -> tuple[FeatureFile, AnnotationTable]:
-    """Read features and annotations such that row i of X is instance i of the table.
-
-    If the feature file holds ids, the tasks of the annotations are matched with them (an integer
-    matches the string that is its canonical form). Otherwise, integer tasks are row numbers of X,
-    counted from 0, and a dense matrix must have as many rows as X.
-
-    Parameters
-    ----------
-    features_path, annotations_path : str or Path
-        See `read_features` and `read_annotations`.
-    **options
-        Passed to `read_annotations` (all but ``tasks``).
-
-    Returns
-    -------
-    features : FeatureFile
-    table : AnnotationTable
-        ``len(table) == len(features)``; rows without annotations are instances, too.
-
-    Raises
-    ------
-    AnnotationError
-        If a task has no features, or tasks are strings and the features have no ids.
-    """
-    features = read_features(features_path)
-    if features.tasks is not None:
-        return features, read_annotations(annotations_path, tasks=features.tasks, **options)
-    rows = np.arange(len(features))
-    if (
-        isinstance(annotations_path, str | os.PathLike)
-        and suffix_of(_one(annotations_path)) == ".npy"
-    ):
-        return features, read_annotations(annotations_path, tasks=rows, **options)
-    table = read_annotations(annotations_path, **options)
-    _check_row_numbers(table.instances, len(rows), annotations_path, features_path)
-    return features, over_tasks(table, rows)
-
-
-def _check_row_numbers(ids: AnyArray, n: int, annotations: Any, features: PathLike) -> None:
-    """Raise an error if tasks cannot be row numbers of X."""
-    if ids.dtype.kind not in "iu" and len(ids):
-        raise AnnotationError(
-            f"{annotations}: tasks are strings ({preview(ids)}) but {features} has no ids to match "
-            'them with. Store the ids with X (np.savez(file, X=X, task=ids), or a column "task" '
-            "in a table), or use the row numbers 0.. as tasks"
-        )
-    outside = ids[(ids < 0) | (ids >= n)]
-    if len(outside):
-        raise AnnotationError(
-            f"{annotations}: {len(outside)} tasks ({preview(outside)}) are not row numbers "
-            f"0..{n - 1} of {features}, which has no ids. Count rows from 0, or store the ids "
-            "with X (np.savez(file, X=X, task=ids))"
-        )

@@ -94,7 +94,7 @@ def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile
             X, ids, columns = _from_columns(path, known)
         X = _checked_features(X, columns)
         names = None if columns is None else tuple(columns)
-        return FeatureFile(X, None if ids is None else _row_ids(ids, X.shape[0]), names)
+        return FeatureFile(X, None if ids is None else row_ids_of(ids, X.shape[0]), names)
 
 
 def read_array(path: Path) -> AnyArray:
@@ -207,7 +207,8 @@ def _checked_features(X: Any, columns: list[str] | None) -> Any:
     return X
 
 
-def _row_ids(ids: AnyArray, n: int) -> AnyArray:
+def row_ids_of(ids: AnyArray, n: int) -> AnyArray:
+    """Check the ids of n rows."""
     if ids.shape != (n,):
         raise AnnotationError(
             f"the ids have shape {ids.shape} for {n} rows of features; store one id per row"

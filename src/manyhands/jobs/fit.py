@@ -39,6 +39,7 @@ def run_job(
     seeds: Iterable[int] = (0,),
     holdout: float | None = None,
     keep_formulas: bool = False,
+    encoder: Any = None,
     on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Fit with every seed, evaluate each fit, and save the model of the first seed in a folder.
@@ -64,6 +65,9 @@ def run_job(
     keep_formulas : bool
         Whether ids such as ``=SUM(A1)`` are written as they are; see
         `manyhands.io.frames.write_table`.
+    encoder : TextEncoder or ImageEncoder, optional
+        X holds texts or images, which it encodes; it is fitted to the rows to train on, and saved
+        in front of the model.
     on_seed : callable
         Called with the record of each seed.
 
@@ -89,6 +93,7 @@ def run_job(
     if gold is not None:
         warn_of_columns_of_gold(X, table, gold)
     seeds = _check_seeds(seeds)
+    X = encode_rows(encoder, X, train)
     protocols = _protocols(estimator, holdout, train)
     records: list[dict[str, Any]] = []
     with job_folder(folder) as place:
@@ -108,7 +113,12 @@ def run_job(
                     "splits": measure_splits(model, X, table, gold, train),
                 }
                 if i == j == 0:
-                    keep_model(model, X, train, place, gold=gold, keep_formulas=keep_formulas)
+                    keep_model(
+                        *(model, X, train, place),
+                        gold=gold,
+                        keep_formulas=keep_formulas,
+                        encoder=encoder,
+                    )
             records.append(record)
             on_seed(record)
         publish(place)
@@ -122,6 +132,14 @@ def run_job(
         "records": records,
         "table": _mean_and_sd(records),
     }
+
+
+def encode_rows(encoder: Any, X: Any, train: AnnotationTable) -> Any:
+    """Fit an encoder, if there is one, to the annotated rows, and encode all rows of X."""
+    if encoder is None:
+        return X
+    annotated = np.flatnonzero(train.annotations_per_instance() > 0)
+    return encoder.fit(X[annotated]).transform(X)
 
 
 def count_data(train: AnnotationTable) -> dict[str, int]:

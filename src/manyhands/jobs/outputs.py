@@ -16,16 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from manyhands.annotations import AnnotationTable
-from manyhands.exceptions import MissingExtraError, ModelFolderError, WriteError, warn_caller
+from manyhands.exceptions import (
+    AnnotationError,
+    MissingExtraError,
+    ModelFolderError,
+    WriteError,
+    warn_caller,
+)
 from manyhands.fitting.folders import current_weights, remove_weights
-from manyhands.io import read_features, write_atomically
+from manyhands.io import read_features, read_images, read_texts, write_atomically
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.jobs.gold import GoldRows
-from manyhands.models import load
+from manyhands.models import load, save
 from manyhands.report import summarize, summary_tables, write_report
 from manyhands.typing import AnyArray, IntArray
 
@@ -112,8 +119,12 @@ def keep_model(
     title: str | None = None,
     keep_formulas: bool = False,
     selection: dict[str, Any] | None = None,
+    encoder: Any = None,
 ) -> None:
-    """Write model, inferred labels and summary into a job's folder, for `publish`."""
+    """Write model, inferred labels and summary into a job's folder, for `publish`.
+
+    An encoder, which made X of texts or images, is saved in front of the model.
+    """
     # posterior_ combines annotations and features, if the method infers it.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
     codes = proba.argmax(axis=1)
@@ -134,7 +145,7 @@ def keep_model(
     described = json.dumps(summary, indent=1, allow_nan=False)
     staged = folder / STAGING
     if any(hasattr(model, name) for name in ("module_", "estimators_", "stack_")):
-        model.save(staged)
+        save(model if encoder is None else make_pipeline(encoder, model), staged)
     write_atomically(staged / LABELS, content)
     write_atomically(staged / SUMMARY, described)
 
@@ -178,26 +189,51 @@ def keep_labels(
 
 def predict_file(
     folder: str | Path,
-    features: str | Path,
+    features: str | Path | None = None,
     out: str | Path | None = None,
     *,
+    texts: str | Path | None = None,
+    images: str | Path | None = None,
     keep_formulas: bool = False,
 ) -> dict[str, Any]:
-    """Predict the rows of a feature file with a saved model, and write them if ``out`` is given.
+    """Predict the rows of a file with a saved model, and write them if ``out`` is given.
+
+    The file holds features (`manyhands.io.read_features`) or texts (`read_texts`); ``images`` is a
+    folder (`read_images`).
 
     See `manyhands.io.frames.write_table` for the formats of ``out``, and ``keep_formulas``.
     """
     if out is not None:
         check_table_path(out)
     model = load(folder)
-    data = read_features(features, known=getattr(model, "feature_names_in_", ()))
+    _check_kind(model, {"X": features, "--texts": texts, "--images": images})
+    if texts is not None:
+        data = read_texts(texts)
+    elif images is not None:
+        data = read_images(images)
+    elif features is not None:
+        data = read_features(features, known=getattr(model, "feature_names_in_", ()))
     tasks = np.arange(len(data)) if data.tasks is None else data.tasks
     proba = model.predict_proba(data.frame)
-    codes = model._decide(proba)
+    last = model[-1] if isinstance(model, Pipeline) else model
+    codes = last._decide(proba)
     if out is not None:
         columns = label_columns(codes, proba, tasks, model.classes_)
         write_table(out, columns, keep_formulas=keep_formulas)
     return {"n_instances": len(data), "labels": label_rows(codes, proba, tasks, model.classes_)}
+
+
+def _check_kind(model: Any, given: dict[str, Any]) -> None:
+    """Refuse inputs of another kind than the model was fitted on."""
+    first = model[0] if isinstance(model, Pipeline) else getattr(model, "encoder_", None)
+    wanted = {"TextEncoder": "--texts", "ImageEncoder": "--images"}.get(type(first).__name__, "X")
+    named = [name for name, value in given.items() if value is not None]
+    if named != [wanted]:
+        kind = {"X": "features", "--texts": "texts", "--images": "images"}[wanted]
+        raise AnnotationError(
+            f"the model was fitted on {kind}, so give {wanted} and nothing else (given: "
+            f"{', '.join(named) or 'nothing'})"
+        )
 
 
 def report_folder(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.annotations import AnnotationTable
-from manyhands.jobs.fit import count_data, measure_splits
+from manyhands.jobs.fit import count_data, encode_rows, measure_splits
 from manyhands.jobs.gold import (
     GoldRows,
     training_part,
@@ -30,6 +30,7 @@ def run_selection(
     *,
     gold: GoldRows | None = None,
     keep_formulas: bool = False,
+    encoder: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Choose among candidates with `manyhands.select`, and save the chosen model in a folder.
@@ -37,7 +38,7 @@ def run_selection(
     Parameters
     ----------
     candidates, **options : as in `manyhands.select`
-    X, table, folder, gold, keep_formulas : as in `run_job`
+    X, table, folder, gold, keep_formulas, encoder : as in `run_job`
         An interrupted job goes on from its finished folds when it is run again.
 
     Returns
@@ -57,6 +58,7 @@ def run_selection(
     warn_of_unannotated_rows(table, gold)
     if gold is not None:
         warn_of_columns_of_gold(X, table, gold)
+    X = encode_rows(encoder, X, train)
     with job_folder(folder) as place:
         found = select(candidates, X, train, folder=place / FOLDS, **options)
         chosen = found.to_dict()
@@ -68,6 +70,7 @@ def run_selection(
             gold=gold,
             keep_formulas=keep_formulas,
             selection=chosen,
+            encoder=encoder,
         )
         publish(place)
         shutil.rmtree(place / FOLDS, ignore_errors=True)

@@ -16,7 +16,7 @@ from manyhands.classifiers.personal import PersonalClassifier
 from manyhands.classifiers.raykar import RaykarClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.description import describe_parameter
+from manyhands.fitting.folders import describe_parameter
 from manyhands.nn import CrowdLayerGenerator, CrowdLayerModule, GenerativeCrowdModule
 
 OTHER_NETWORKS = (DoctorNetClassifier, PersonalClassifier, RaykarClassifier)

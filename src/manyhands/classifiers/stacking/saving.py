@@ -17,9 +17,9 @@ from manyhands.classifiers.stacking.encoding import describe, described
 from manyhands.classifiers.stacking.members import AverageOfFolds, Member
 from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.exceptions import AnnotationError, ModelFolderError
-from manyhands.fitting.description import describe_parameter
 from manyhands.fitting.folders import (
     check_unaltered,
+    describe_parameter,
     read_description,
     read_weights,
     write_model,

@@ -17,6 +17,8 @@ from manyhands.cli.options import (
     Format,
     Gold,
     Groups,
+    Images,
+    Inputs,
     Json,
     KeepFormulas,
     Label,
@@ -28,6 +30,7 @@ from manyhands.cli.options import (
     Settings,
     Skip,
     Task,
+    Texts,
     Worker,
     one_or_all,
     read_gold_option,
@@ -83,9 +86,11 @@ Holdout = Annotated[
 
 @reported
 def fit(
-    features: Features,
     annotations: Annotations,
     out: OutFolder,
+    features: Features = None,
+    texts: Texts = None,
+    images: Images = None,
     method: Method = None,
     protocol: Protocol = "default",
     settings: Settings = None,
@@ -107,7 +112,7 @@ def fit(
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
-    """Train a classifier on features and annotations.
+    """Train a classifier on features, texts or images, and annotations.
 
     Row i of the features and task i of the annotations belong together; with ids in the features'
     file (task), tasks are matched by them. Where --gold has a split column, annotations of rows
@@ -115,23 +120,25 @@ def fit(
     goes on when the same command is given again.
 
     Example: manyhands fit --features X.npy --annotations A.csv --out model
+    Example: manyhands fit --texts text --annotations project.json --out model
     Example: ... --method conal --set max_epochs=25 --set backbone.hidden=[256,128]
     Example: ... --method crowd-layer --protocol dasc_labelme --set max_epochs=50
     Example: ... --method dasc --set estimator=conal --set n_rounds=3
     Example: ... --method auto
     """
     from manyhands.fitting import with_protocol
-    from manyhands.io import read_aligned
     from manyhands.jobs import OUTPUTS, match_gold, run_job
     from manyhands.registry import find_classifier
 
-    refuse_overwriting([out / name for name in OUTPUTS], [features, *annotations, gold, classes])
+    inputs = Inputs(features, texts, images)
+    read = [*inputs.files, *annotations, gold, classes]
+    refuse_overwriting([out / name for name in OUTPUTS], read)
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
     if method == "auto":
         _refuse_beside_auto(protocol != "default", bool(settings), seeds > 1, holdout is not None)
-        files = Files(features, one_or_all(annotations), gold, out, options, keep_formulas)
+        files = Files(inputs, one_or_all(annotations), gold, out, options, keep_formulas)
         choose(None, files, json=json, random_state=seed)
         return
     kind = find_classifier(method or DEFAULT_METHOD)
@@ -140,11 +147,14 @@ def fit(
         raise AnnotationError("--set validation=... is a fraction, such as 0.1")
     estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
     estimator.set_params(**merge_settings(own, estimator.get_params(deep=False)))
-    rows, table = read_aligned(features, one_or_all(annotations), **options)
+    rows, table = inputs.read(one_or_all(annotations), options)
     gold_file = read_gold_option(gold, options)
     gold_rows = None if gold_file is None else match_gold(gold_file, table)
     if method is None and not json:
         say(WHY_DEFAULT)
+    encoder = inputs.encoder(seed)
+    if encoder is not None and not json:
+        say(inputs.why(encoder))
     result = run_job(
         estimator,
         rows.frame,
@@ -154,6 +164,7 @@ def fit(
         seeds=range(seed, seed + seeds),
         holdout=holdout,
         keep_formulas=keep_formulas,
+        encoder=encoder,
     )
     if json:
         print_json(result)

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.options import FEATURES, Json, KeepFormulas, ModelFolder, OutFile
-from manyhands.cli.output import print_json, print_labels, say
+from manyhands.cli.options import FEATURES, TEXT_FILE, Json, KeepFormulas, ModelFolder, OutFile
+from manyhands.cli.output import print_json, print_labels, print_table, say
 from manyhands.cli.params import (
     refuse_overwriting,
     some_path,
 )
+from manyhands.exceptions import AnnotationError
+
+
+class CacheAction(StrEnum):
+    """What `cache` does."""
+
+    info = "info"
+    clear = "clear"
 
 
 @reported
 def predict(
     folder: ModelFolder,
-    features: Annotated[Path, typer.Argument(parser=some_path, metavar="X", help=FEATURES)],
+    features: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(parser=some_path, metavar="X", help=FEATURES),
+    ] = None,
+    texts: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=some_path, metavar="FILE", help=f"Texts instead of X: {TEXT_FILE}."),
+    ] = None,
+    images: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(parser=some_path, metavar="FOLDER", help="Images instead of X: a folder."),
+    ] = None,
     out: OutFile = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
@@ -27,11 +47,14 @@ def predict(
     """Predict the true class of new instances.
 
     Example: manyhands predict model X_new.npy --out predictions.csv
+    Example: manyhands predict model --texts new.csv --out predictions.csv
     """
     from manyhands.jobs import OUTPUTS, predict_file
 
-    refuse_overwriting([out], [features, *(folder / name for name in OUTPUTS)])
-    result = predict_file(folder, features, out, keep_formulas=keep_formulas)
+    refuse_overwriting([out], [features, texts, *(folder / name for name in OUTPUTS)])
+    result = predict_file(
+        folder, features, out, texts=texts, images=images, keep_formulas=keep_formulas
+    )
     if json:
         print_json(result)
         return
@@ -74,3 +97,42 @@ def report(
     say(f"report: {path}")
     if tables is not None:
         say(f"tables: {tables}")
+
+
+@reported
+def cache(
+    action: Annotated[CacheAction, typer.Argument(help="info lists the encoders; clear empties.")],
+    folder: Annotated[
+        Path, typer.Argument(parser=some_path, metavar="DIR", help="Folder of an EmbeddingCache.")
+    ],
+    json: Json = False,
+) -> None:
+    """Show or empty a folder of embeddings that encoders keep.
+
+    Example: manyhands cache info embeddings
+    """
+    from manyhands.encoders import EmbeddingCache
+
+    if not folder.is_dir():
+        raise AnnotationError(f"{folder} is no folder (looked in {Path.cwd()})")
+    kept = EmbeddingCache(folder)
+    if action is CacheAction.clear:
+        freed = kept.clear()
+        if json:
+            print_json({"freed": freed})
+        else:
+            say(f"freed: {freed:,} bytes")
+        return
+    rows = kept.info()
+    if json:
+        print_json({"encoders": rows})
+        return
+    numbers = ("rows", "columns", "bytes")
+    print_table(
+        f"{sum(row['bytes'] for row in rows):,} bytes",
+        ["encoder", "fingerprint", *numbers],
+        [
+            [row["encoder"], row["fingerprint"][:8], *(f"{row[name]:,}" for name in numbers)]
+            for row in rows
+        ],
+    )

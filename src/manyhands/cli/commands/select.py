@@ -18,6 +18,8 @@ from manyhands.cli.options import (
     Format,
     Gold,
     Groups,
+    Images,
+    Inputs,
     Json,
     KeepFormulas,
     Label,
@@ -28,6 +30,7 @@ from manyhands.cli.options import (
     Seed,
     Skip,
     Task,
+    Texts,
     Worker,
     one_or_all,
     read_gold_option,
@@ -71,7 +74,7 @@ Jobs = Annotated[int, typer.Option(help="Folds trained at once; -1 is all cores.
 class Files:
     """What a selection reads and writes."""
 
-    features: Path
+    inputs: Inputs
     annotations: Path | list[Path]
     gold: Path | None
     out: Path
@@ -81,9 +84,11 @@ class Files:
 
 @reported
 def select(
-    features: Features,
     annotations: Annotations,
     out: OutFolder,
+    features: Features = None,
+    texts: Texts = None,
+    images: Images = None,
     methods: Methods = None,
     cv: Folds = 5,
     criterion: By = Criterion.agreement,
@@ -114,15 +119,17 @@ def select(
     interrupted run goes on when the same command is given again.
 
     Example: manyhands select --features X.npy --annotations A.csv --out model
+    Example: manyhands select --texts reviews.csv --annotations A.csv --out model
     Example: ... --methods conal,agg-net,trace-reg --cv 3 --jobs 2
     """
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
-    refuse_overwriting(_outputs(out), [features, *annotations, gold, classes])
+    inputs = Inputs(features, texts, images)
+    refuse_overwriting(_outputs(out), [*inputs.files, *annotations, gold, classes])
     choose(
         None if methods is None else [name.strip() for name in methods.split(",")],
-        Files(features, one_or_all(annotations), gold, out, options, keep_formulas),
+        Files(inputs, one_or_all(annotations), gold, out, options, keep_formulas),
         json=json,
         cv=cv,
         criterion=criterion.value,
@@ -141,10 +148,12 @@ def _outputs(out: Path) -> list[Path]:
 
 def choose(methods: list[str] | None, files: Files, *, json: bool, **options: Any) -> None:
     """Run the selection job, and print its result."""
-    from manyhands.io import read_aligned
     from manyhands.jobs import match_gold, run_selection
 
-    rows, table = read_aligned(files.features, files.annotations, **files.options)
+    rows, table = files.inputs.read(files.annotations, files.options)
+    encoder = files.inputs.encoder(options["random_state"])
+    if encoder is not None and not json:
+        say(files.inputs.why(encoder))
     gold_file = read_gold_option(files.gold, files.options)
     result = run_selection(
         methods,
@@ -153,6 +162,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
         files.out,
         gold=None if gold_file is None else match_gold(gold_file, table),
         keep_formulas=files.keep_formulas,
+        encoder=encoder,
         verbose=0 if json else 1,
         **options,
     )

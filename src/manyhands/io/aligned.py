@@ -1,0 +1,295 @@
+"""Features, texts and images beside the annotations of the same rows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.ids import id_column
+from manyhands.exceptions import AnnotationError
+from manyhands.io.annotations import read_annotations, read_with_account
+from manyhands.io.columns import canonical, find_column, preview
+from manyhands.io.exports.reading import report_losses
+from manyhands.io.features import FeatureFile, read_features, row_ids_of
+from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
+from manyhands.io.frames import read_frame
+from manyhands.io.tables import over_tasks
+from manyhands.typing import AnyArray
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+"""Files that are read as images."""
+
+
+def read_aligned(
+    features_path: PathLike | FeatureFile,
+    annotations_path: PathLike | Sequence[PathLike],
+    **options: Any,
+) -> tuple[FeatureFile, AnnotationTable]:
+    """Read features and annotations such that row i of X is instance i of the table.
+
+    If the feature file holds ids, the tasks of the annotations are matched with them (an integer
+    matches the string that is its canonical form). Otherwise, integer tasks are row numbers of X,
+    counted from 0, and a dense matrix must have as many rows as X.
+
+    Parameters
+    ----------
+    features_path : str, Path or FeatureFile
+        See `read_features`; what `read_texts` returns, too.
+    annotations_path : str or Path
+        See `read_annotations`.
+    **options
+        Passed to `read_annotations` (all but ``tasks``).
+
+    Returns
+    -------
+    features : FeatureFile
+    table : AnnotationTable
+        ``len(table) == len(features)``; rows without annotations are instances, too.
+
+    Raises
+    ------
+    AnnotationError
+        If a task has no features, or tasks are strings and the features have no ids.
+    """
+    if isinstance(features_path, FeatureFile):
+        features, name = features_path, "the texts"
+    else:
+        features, name = read_features(features_path), str(features_path)
+    if features.tasks is not None:
+        return features, read_annotations(annotations_path, tasks=features.tasks, **options)
+    rows = np.arange(len(features))
+    if (
+        isinstance(annotations_path, str | os.PathLike)
+        and suffix_of(Path(str(annotations_path))) == ".npy"
+    ):
+        return features, read_annotations(annotations_path, tasks=rows, **options)
+    table = read_annotations(annotations_path, **options)
+    _check_row_numbers(table.instances, len(rows), annotations_path, name)
+    return features, over_tasks(table, rows)
+
+
+def _check_row_numbers(ids: AnyArray, n: int, annotations: Any, features: PathLike) -> None:
+    """Raise an error if tasks cannot be row numbers of X."""
+    if ids.dtype.kind not in "iu" and len(ids):
+        raise AnnotationError(
+            f"{annotations}: tasks are strings ({preview(ids)}) but {features} has no ids to match "
+            'them with. Store the ids with X (np.savez(file, X=X, task=ids), or a column "task" '
+            "in a table), or use the row numbers 0.. as tasks"
+        )
+    outside = ids[(ids < 0) | (ids >= n)]
+    if len(outside):
+        raise AnnotationError(
+            f"{annotations}: {len(outside)} tasks ({preview(outside)}) are not row numbers "
+            f"0..{n - 1} of {features}, which has no ids. Count rows from 0, or store the ids "
+            "with X (np.savez(file, X=X, task=ids))"
+        )
+
+
+# -- texts and images -----------------------------------------------------------------------------
+
+
+def read_texts(path: PathLike) -> FeatureFile:
+    """Read texts: one in every line of a .txt file, or a column of a table.
+
+    Parameters
+    ----------
+    path : str or Path
+        .txt; or .csv, .tsv, .parquet, .pq with a column ``text``, or only one beside that of the
+        ids (``task``, ``id``, ...).
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError
+        As in `read_features`; if a text is missing, or several columns could hold the texts.
+    """
+    path = existing_file(path)
+    with naming(path):
+        if suffix_of(path) == ".txt":
+            lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+            return FeatureFile(_as_column(line.removesuffix("\r") for line in lines))
+        frame = read_frame(path)
+        columns = list(frame.columns)
+        id_name = id_column(columns) if len(columns) > 1 else None
+        others = [name for name in columns if name != id_name]
+        if "text" not in others and len(others) != 1:
+            raise AnnotationError(
+                f"which column holds the texts is unclear ({preview(others)}); call it 'text'"
+            )
+        name = "text" if "text" in others else others[0]
+        ids = None if id_name is None else row_ids_of(_ids_of(frame, id_name, path), len(frame))
+        texts = frame[name].to_list()
+        _check_no_gaps(texts, ids, f"text in column {name!r}")
+        return FeatureFile(_as_column(texts), ids)
+
+
+def read_images(folder: PathLike) -> FeatureFile:
+    """List the images of a folder and its folders; ids are their paths within it, without suffix.
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError
+        If there is no such folder, or no image in it.
+    """
+    files = _image_files(Path(folder))
+    stems = [name.rsplit(".", 1)[0] for name in files]
+    names = stems if len(set(stems)) == len(stems) else list(files)
+    return FeatureFile(_as_column(map(str, files.values())), np.array(names))
+
+
+def read_raw_aligned(
+    kind: Literal["texts", "images"],
+    source: str,
+    annotations_path: PathLike | Sequence[PathLike],
+    **options: Any,
+) -> tuple[FeatureFile, AnnotationTable]:
+    """Read texts or images such that row i is instance i of the table.
+
+    Parameters
+    ----------
+    kind : {"texts", "images"}
+    source : str
+        A file of texts (`read_texts`); a folder of images, whose names are the tasks, or are found
+        in a field of the export's items; or the name of a column of the annotations, or of a field
+        of the items of an export. It holds texts, or paths of images relative to the annotations.
+    annotations_path, **options : as in `read_aligned`
+
+    Raises
+    ------
+    AnnotationError
+        If the source is none of these, a task has no text or image, or has several texts.
+    """
+    path = Path(source)
+    if kind == "texts" and path.is_file():
+        return read_aligned(read_texts(path), annotations_path, **options)
+    table, export = read_with_account(annotations_path, **options)
+    if export is not None:
+        report_losses(export, annotations_path)
+        ids, columns = export.items.ids, export.items.columns
+    else:
+        ids, columns = _columns_by_task(annotations_path, table, options.get("task", "task"))
+    if kind == "images" and path.is_dir():
+        return _from_folder(path, table, ids, columns)
+    if source not in columns:
+        wanted = "a file" if kind == "texts" else "a folder"
+        raise AnnotationError(
+            f"{kind}={source!r} is neither {wanted} (looked in {Path.cwd()}) nor a column or field "
+            f"of {annotations_path}, which has {preview(list(columns)) or 'none'}"
+        )
+    values = columns[source]
+    _check_no_gaps(values, ids, f"{kind[:-1]} in {source!r}")
+    if kind == "images":
+        values = [_local(str(value), _parent(annotations_path)) for value in values]
+    return FeatureFile(_as_column(map(str, values)), ids), over_tasks(table, ids)
+
+
+def _ids_of(frame: Any, name: str, path: Path) -> AnyArray:
+    ids: AnyArray = frame[name].to_numpy()
+    return canonical(ids) if suffix_of(path) in SEPARATORS else ids
+
+
+def _as_column(values: Iterable[Any]) -> AnyArray:
+    listed = list(values)
+    column = np.empty(len(listed), dtype=object)
+    column[:] = listed
+    return column
+
+
+def _check_no_gaps(values: Sequence[Any], ids: AnyArray | None, what: str) -> None:
+    gaps = np.flatnonzero([value is None or not str(value).strip() for value in values])
+    if len(gaps):
+        named = "row" if ids is None else "task"
+        shown = gaps if ids is None else ids[gaps]
+        raise AnnotationError(
+            f"{len(gaps)} of {len(values)} have no {what} ({named} {preview(shown)}); fill or drop "
+            "them"
+        )
+
+
+def _parent(paths: PathLike | Sequence[PathLike]) -> Path:
+    return Path(paths if isinstance(paths, str | os.PathLike) else paths[0]).parent
+
+
+def _local(value: str, beside: Path) -> Path:
+    """Path of an image beside the annotations; addresses are not fetched."""
+    if "://" in value:
+        raise AnnotationError(
+            f"{value!r} is an address, and images are not fetched; download them into a folder, "
+            "and give --images FOLDER"
+        )
+    return beside / value
+
+
+def _columns_by_task(
+    annotations: Any, table: AnnotationTable, task: str
+) -> tuple[AnyArray, dict[str, list[Any]]]:
+    """Columns of a long table that say one thing of every task."""
+    path = Path(str(annotations))
+    if suffix_of(path) == ".npy":
+        return table.instances, {}
+    frame = read_frame(path)
+    names = find_column(frame, "task", task)
+    ids = _ids_of(frame, names, path)
+    first = {key: row for row, key in reversed(list(enumerate(ids.astype(str).tolist())))}
+    rows = [first[str(key)] for key in table.instances.tolist()]
+    back = [first[key] for key in ids.astype(str).tolist()]
+    columns = {}
+    for name in frame.columns:
+        values = frame[name].to_list()
+        if all(values[row] == value for row, value in zip(back, values, strict=True)):
+            columns[name] = [values[row] for row in rows]
+    return table.instances, columns
+
+
+def _image_files(folder: Path) -> dict[str, Path]:
+    """Images in a folder by their paths within it."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is no folder (looked in {Path.cwd()})")
+    found = {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() in IMAGE_SUFFIXES
+    }
+    if not found:
+        raise AnnotationError(f"{folder} holds no images ({', '.join(IMAGE_SUFFIXES)})")
+    return found
+
+
+def _from_folder(
+    folder: Path, table: AnnotationTable, ids: AnyArray, columns: dict[str, list[Any]]
+) -> tuple[FeatureFile, AnnotationTable]:
+    """Match the images of a folder with tasks, by id or by a field that names the file."""
+    files = _image_files(folder)
+    stems = [name.rsplit(".", 1)[0] for name in files]
+    wanted = set(table.instances.astype(str).tolist())
+    for names in (list(files), stems):
+        if wanted <= set(names) and len(set(names)) == len(names):
+            tasks = np.array(names)
+            return FeatureFile(_as_column(map(str, files.values())), tasks), over_tasks(
+                table, tasks
+            )
+    by_name = {Path(name).stem: path for name, path in files.items()}
+    by_name |= {Path(name).name: path for name, path in files.items()}
+    best: list[Any] = [None] * len(ids)
+    for values in (ids.tolist(), *columns.values()):
+        found = [by_name.get(_file_name(str(value), by_name)) for value in values]
+        best = max(best, found, key=lambda paths: sum(path is not None for path in paths))
+    missing = ids[[path is None for path in best]]
+    if len(missing):
+        raise AnnotationError(
+            f"{len(missing)} of {len(ids)} tasks ({preview(missing)}) have no image in {folder}, "
+            f"which holds {preview(list(files))}; name the files by the ids of the tasks"
+        )
+    return FeatureFile(_as_column(map(str, best)), ids), over_tasks(table, ids)
+
+
+def _file_name(value: str, known: Collection[str]) -> str:
+    """Name of the file of a path or address; Label Studio puts eight characters before it."""
+    name = unquote(urlsplit(value).path).replace("\\", "/").rsplit("/", 1)[-1]
+    return name if name in known else re.sub(r"^[0-9a-f]{8}-", "", name)
