@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.ids import id_column
 from manyhands.exceptions import AnnotationError
 from manyhands.io.annotations import read_annotations, read_with_account
@@ -124,7 +125,7 @@ def read_texts(path: PathLike) -> FeatureFile:
             )
         name = "text" if "text" in others else others[0]
         ids = None if id_name is None else row_ids_of(_ids_of(frame, id_name, path), len(frame))
-        texts = frame[name].to_list()
+        texts = _cells(frame, name)
         _check_no_gaps(texts, ids, f"text in column {name!r}")
         return FeatureFile(_as_column(texts), ids)
 
@@ -194,6 +195,13 @@ def _ids_of(frame: Any, name: str, path: Path) -> AnyArray:
     return canonical(ids) if suffix_of(path) in SEPARATORS else ids
 
 
+def _cells(frame: Any, name: str) -> list[Any]:
+    """Values of a column; None where there is none."""
+    values = frame[name].to_numpy()
+    gaps = missing_mask(values).tolist()
+    return [None if gap else value for gap, value in zip(gaps, values.tolist(), strict=True)]
+
+
 def _as_column(values: Iterable[Any]) -> AnyArray:
     listed = list(values)
     column = np.empty(len(listed), dtype=object)
@@ -241,7 +249,7 @@ def _columns_by_task(
     back = [first[key] for key in ids.astype(str).tolist()]
     columns = {}
     for name in frame.columns:
-        values = frame[name].to_list()
+        values = _cells(frame, name)
         if all(values[row] == value for row, value in zip(back, values, strict=True)):
             columns[name] = [values[row] for row in rows]
     return table.instances, columns
