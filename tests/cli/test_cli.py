@@ -242,7 +242,7 @@ def test_fit_predict_report(home):
     order = [result.stdout.index(f"last epoch, {split}") for split in ("train (36)", "test (12)")]
     assert order == sorted(order)
     names = {path.name.split("-")[0] for path in (home / "out").iterdir()}
-    assert names == {"labels.csv", "model.json", "summary.json", "weights"}
+    assert names == {"annotators.csv", "labels.csv", "model.json", "summary.json", "weights"}
 
     done("predict", "out", "X.npy", "--out", "predicted.csv")
     assert read_rows(home / "predicted.csv") == read_rows(home / "out" / "labels.csv")
@@ -569,10 +569,12 @@ def test_fit_into_the_folder_of_the_data_keeps_the_data(home):
     refused(3, *fit_arguments("--gold", "labels.csv", out="."), says=["write over 'labels.csv'"])
     refused(4, *fit_arguments(out="."), says=["labels.csv", "not from manyhands"])
     refused(4, "demo", "--out", ".", says=["labels.csv", "not from manyhands"])
+    (home / "labels.csv").rename(home / "annotators.csv")
+    refused(4, "aggregate", "A.csv", "--out", ".", says=["annotators.csv", "not from manyhands"])
 
 
 def test_a_model_is_not_written_over_by_what_reads_it(model):
-    for name in ("model.json", "labels.csv", "summary.json"):
+    for name in ("model.json", "labels.csv", "annotators.csv", "summary.json"):
         refused(3, "predict", "model", "X.npy", "--out", f"model/{name}", says=[name])
         refused(3, "report", "model", "--out", f"model/{name}", says=[name])
 

@@ -112,7 +112,7 @@ OutFolder = Annotated[
         "--out",
         parser=some_path,
         metavar="DIR",
-        help="Folder for model, labels.csv, summary.json.",
+        help="Folder for model, labels.csv, annotators.csv, summary.json.",
     ),
 ]
 

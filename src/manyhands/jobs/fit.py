@@ -51,10 +51,11 @@ def run_job(
     X : array of shape (n_instances, ...)
     table : AnnotationTable
     folder : str or Path
-        Receives the model, ``labels.csv`` (the inferred label of each row) and ``summary.json``
-        (the content of the report) when the job is done; a job that fails leaves those of an
-        earlier job. Until then, it holds a checkpoint per fit of a network; an interrupted job
-        resumes from them when it is run again. Only one job at a time can write into a folder.
+        Receives the model, ``labels.csv`` (the inferred label of each row), ``annotators.csv`` and
+        ``summary.json`` (the content of the report) when the job is done; a job that fails leaves
+        those of an earlier job. Until then, it holds a checkpoint per fit of a network; an
+        interrupted job resumes from them when it is run again. Only one job at a time can write
+        into a folder.
     gold : GoldRows, optional
         Used for evaluation, and to exclude the annotations of test rows from training.
     seeds : iterable of int

@@ -33,7 +33,8 @@ from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.jobs.gold import GoldRows
 from manyhands.models import load, save
-from manyhands.report import summarize, summary_tables, write_report
+from manyhands.report import annotator_columns, summarize, summary_tables, write_report
+from manyhands.report.inputs import class_positions
 from manyhands.typing import AnyArray, IntArray
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
@@ -51,21 +52,21 @@ def job_folder(folder: str | Path) -> Iterator[Path]:
     Raises
     ------
     WriteError
-        If it cannot be written, another job is writing into it, or it holds a ``labels.csv`` that
-        is not from manyhands (such as gold labels).
+        If it cannot be written, another job is writing into it, or it holds a ``labels.csv`` or an
+        ``annotators.csv`` that is not from manyhands (such as gold labels).
     """
     folder = Path(folder)
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         check_writable(folder)
-        if (folder / LABELS).exists() and not any(
-            (folder / name).exists() for name in ("model.json", SUMMARY)
-        ):
-            raise WriteError(
-                errno.EEXIST,
-                f"{str(folder / LABELS)!r} exists and is not from manyhands (there is no model "
-                "beside it); it would be overwritten. Choose another folder",
-            )
+        ours = any((folder / name).exists() for name in ("model.json", SUMMARY))
+        for name in (LABELS, ANNOTATORS):
+            if (folder / name).exists() and not ours:
+                raise WriteError(
+                    errno.EEXIST,
+                    f"{str(folder / name)!r} exists and is not from manyhands (there is no model "
+                    "beside it); it would be overwritten. Choose another folder",
+                )
         for name in OUTPUTS:
             if (folder / name).is_dir():
                 raise WriteError(errno.EISDIR, explain(OSError(errno.EISDIR, ""), folder / name))
@@ -121,7 +122,7 @@ def keep_model(
     selection: dict[str, Any] | None = None,
     encoder: Any = None,
 ) -> None:
-    """Write model, inferred labels and summary into a job's folder, for `publish`.
+    """Write model, inferred labels, annotators and summary into a job's folder, for `publish`.
 
     An encoder, which made X of texts or images, is saved in front of the model.
     """
@@ -143,10 +144,14 @@ def keep_model(
         train, classifier=model, X=X, gold=gold_values, title=title, selection=selection
     )
     described = json.dumps(summary, indent=1, allow_nan=False)
+    over_classes = np.zeros((train.n_instances, train.n_classes))
+    over_classes[:, class_positions(model, train, "classifier")] = proba
+    profiles = csv_text(annotator_columns(train, over_classes), keep_formulas=keep_formulas)
     staged = folder / STAGING
     if any(hasattr(model, name) for name in ("module_", "estimators_", "stack_")):
         save(model if encoder is None else make_pipeline(encoder, model), staged)
     write_atomically(staged / LABELS, content)
+    write_atomically(staged / ANNOTATORS, profiles)
     write_atomically(staged / SUMMARY, described)
 
 
