@@ -12,6 +12,7 @@ from manyhands.cli.commands.convert import convert
 from manyhands.cli.commands.describe import agreement, describe
 from manyhands.cli.commands.fit import demo, fit
 from manyhands.cli.commands.model import cache, predict, report
+from manyhands.cli.commands.planning import annotators, budget, next_, review
 from manyhands.cli.commands.select import select
 from manyhands.cli.errors import EXIT_CODES
 from manyhands.cli.evidence import register
@@ -43,4 +44,8 @@ def top(
 
 for command in (demo, describe, agreement, convert, aggregate, fit, select, predict, report, cache):
     app.command()(command)
+app.command("next")(next_)
+app.command()(review)
+app.command()(annotators)
+app.command()(budget)
 register(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, NamedTuple, Optional
 
 import typer
 
@@ -328,3 +328,59 @@ def read_gold_option(path: Path | None, options: dict[str, Any], option: str = "
         raise AnnotationError(
             f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
         ) from error
+
+
+class ReadTable(NamedTuple):
+    """What a command reads."""
+
+    table: Any
+    export: Any
+    proba: Any = None
+
+
+def read_planned(
+    tables: list[Path], options: dict[str, Any], features: Path | None, seed: int
+) -> ReadTable:
+    """Read annotations, and predict their instances out of fold if there are features."""
+    from manyhands.io import read_aligned
+    from manyhands.io.annotations import read_items, read_with_account
+    from manyhands.io.exports.reading import report_losses
+
+    path = one_or_all(tables)
+    if features is None:
+        table, export = read_with_account(path, **options)
+        if export is not None:
+            report_losses(export, path)
+        return ReadTable(table, export)
+    from manyhands import CrowdStackingClassifier, cross_predict
+
+    rows, table = read_aligned(features, path, **options)
+    model = CrowdStackingClassifier(random_state=seed)
+    proba = cross_predict(model, rows.X, table, random_state=seed, verbose=1).proba
+    return ReadTable(table, read_items(path, **options), proba)
+
+
+def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str) -> Any:
+    """Labels of a file as class values of the table's instances, None where unknown."""
+    import numpy as np
+
+    from manyhands.jobs.gold import match_gold
+
+    gold = read_gold_option(path, options, name)
+    if gold is None:
+        return None
+    values = np.array([*table.classes.tolist(), None], dtype=object)
+    return values[match_gold(gold, table).codes]
+
+
+def read_columns(path: Path, *names: str) -> list[list[Any]]:
+    """Columns of a small table."""
+    from manyhands.io.columns import find_column, with_types
+    from manyhands.io.files import existing_file, naming
+    from manyhands.io.frames import read_frame
+
+    with naming(existing_file(path)):
+        frame = read_frame(path)
+        found = {name: find_column(frame, name, name) for name in names}
+        frame = with_types(frame, found, path)
+        return [frame[name].to_list() for name in found.values()]

@@ -245,3 +245,25 @@ def spread(counts: dict[str, Any]) -> str:
         return "-"
     middle, low, high = (number(counts[name]) for name in ("median", "min", "max"))
     return f"{number(counts['mean'])} (median {middle}, {low} to {high})"
+
+
+def print_columns(title: str, columns: dict[str, list[Any]], shown: int = 10) -> None:
+    """Print the first rows of columns, and how to get the others."""
+    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    print_table(title, list(columns), rows[:shown])
+    if len(rows) > shown:
+        say(f"... and {len(rows) - shown:,} more (--out FILE writes all)")
+
+
+def records_of(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Return rows of columns as dicts, for JSON."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def write_columns(path: Path | None, columns: dict[str, list[Any]], keep_formulas: bool) -> None:
+    """Write columns if there is a path, and say so on standard error."""
+    from manyhands.io.frames import write_table
+
+    if path is not None:
+        write_table(path, columns, keep_formulas=keep_formulas)
+        note(f"written: {path}")

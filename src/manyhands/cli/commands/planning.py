@@ -1,0 +1,399 @@
+"""The commands `next`, `review`, `annotators` and `budget`: what to ask, check and teach."""
+
+from __future__ import annotations
+
+import json as json_format
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from manyhands.cli.errors import reported
+from manyhands.cli.options import (
+    Abstain,
+    Classes,
+    Format,
+    Groups,
+    Json,
+    KeepFormulas,
+    Label,
+    OutFile,
+    Question,
+    Reading,
+    Repeated,
+    Seed,
+    Skip,
+    TablePaths,
+    Task,
+    Worker,
+    read_columns,
+    read_known,
+    read_planned,
+    table_options,
+)
+from manyhands.cli.output import (
+    note,
+    print_columns,
+    print_json,
+    print_table,
+    records_of,
+    say,
+    write_columns,
+)
+from manyhands.cli.params import Duplicates, refuse_overwriting, some_path
+from manyhands.exceptions import AnnotationError
+
+
+class Criterion(StrEnum):
+    """What pairs are chosen by; see `manyhands.AnnotationPlanner`."""
+
+    information = "information"
+    accuracy = "accuracy"
+    entropy = "entropy"
+    fewest = "fewest"
+
+
+class Who(StrEnum):
+    """Whether annotators are chosen, too; see `manyhands.AnnotationPlanner`."""
+
+    choose = "choose"
+    arriving = "arriving"
+    any = "any"
+
+
+class By(StrEnum):
+    """What is reviewed."""
+
+    label = "label"
+    annotation = "annotation"
+
+
+class Batch(StrEnum):
+    """Formats of the next batch."""
+
+    table = "table"
+    label_studio = "label-studio"
+
+
+def _file(text: str) -> Any:
+    return typer.Option(parser=some_path, metavar="FILE", help=text)
+
+
+ByCriterion = Annotated[Criterion, typer.Option(help="What pairs are chosen by.")]
+Annotators = Annotated[
+    Who, typer.Option(help="choose: the best for each; arriving: as they came so far; any: random.")
+]
+WarmUp = Annotated[
+    float, typer.Option(min=0.0, help="Annotations per instance to spread before choosing.")
+]
+Load = Annotated[
+    Optional[float],  # noqa: UP045 - typer reads this at run time
+    typer.Option(help="Most of a batch per annotator, as a multiple of the even share."),
+]
+OptionalPath = Optional[Path]  # noqa: UP045
+Cost = Annotated[OptionalPath, _file("Table worker,price; gains are divided by prices.")]
+Pairs = Annotated[OptionalPath, _file("Table task,worker of the pairs that may be asked.")]
+Gold = Annotated[OptionalPath, _file("Table task,label of known labels; nobody is asked for them.")]
+PilotGold = Annotated[OptionalPath, _file("Table task,label: replay on the recorded annotations.")]
+Audit = Annotated[OptionalPath, _file("Table task,label of randomly drawn, checked labels.")]
+Rows = Annotated[
+    OptionalPath, _file("Features: .npy, .npz, CSV or Parquet; a classifier joins, out of fold.")
+]
+Size = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of pairs, or of rows.")]
+To = Annotated[Batch, typer.Option("--to", help="label-studio: tasks with meta.assignees.")]
+MinGain = Annotated[float, typer.Option(help="Right labels per annotation below which to stop.")]
+ByOption = Annotated[By, typer.Option(help="Review labels, or single annotations.")]
+Sheet = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="ANNOTATOR", help="Print what to show this annotator instead."),
+]
+Budget = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="Annotations per instance up to which to look; default: 3 more, or all."),
+]
+Runs = Annotated[int, typer.Option(min=1, help="Runs to average.")]
+Step = Annotated[float, typer.Option(help="Annotations per instance bought at a time.")]
+Folder = Annotated[
+    OptionalPath,
+    typer.Option(parser=some_path, metavar="DIR", help="Finished steps; a killed run goes on."),
+]
+
+
+@reported
+def next_(
+    tables: TablePaths,
+    n: Size = 100,
+    criterion: ByCriterion = Criterion.information,
+    annotators: Annotators = Who.choose,
+    warm_up: WarmUp = 1.5,
+    load: Load = None,
+    cost: Cost = None,
+    pairs: Pairs = None,
+    known: Gold = None,
+    audit: Audit = None,
+    min_gain: MinGain = 0.02,
+    features: Rows = None,
+    out: OutFile = None,
+    to: To = Batch.table,
+    seed: Seed = 0,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.auto,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    groups: Groups = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
+    keep_formulas: KeepFormulas = False,
+    json: Json = False,
+) -> None:
+    """Say which annotations to buy next, by whom, and whether it is worth it.
+
+    Example: manyhands next annotations.csv -n 200 --out batch.csv
+    Example: manyhands next project-1.json --pairs open.csv --out batch.json --to label-studio
+    """
+    from dataclasses import asdict
+
+    from manyhands import AnnotationPlanner
+
+    refuse_overwriting([out], [*tables, cost, pairs, known, audit, features])
+    if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
+        raise AnnotationError("--to label-studio writes tasks; name a .json file with --out")
+    options = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    )
+    read = read_planned(tables, options, features, seed)
+    planner = AnnotationPlanner(
+        criterion=criterion.value,
+        annotators=annotators.value,
+        warm_up=warm_up,
+        load=load,
+        cost=None if cost is None else _prices(cost),
+        random_state=seed,
+    ).fit(read.table, proba=read.proba, gold=read_known(known, read.table, options, "--known"))
+    may = None if pairs is None else list(zip(*read_columns(pairs, "task", "worker"), strict=True))
+    batch = planner.suggest(n, may)
+    checked = read_known(audit, read.table, options, "--audit")
+    stopping = planner.stopping(min_gain, checked, n=n, pairs=may)
+    columns = batch.to_columns()
+    if out is not None and to is Batch.label_studio:
+        _write_tasks(out, batch, read.export)
+    else:
+        write_columns(out, columns, keep_formulas)
+    if json:
+        print_json({"pairs": records_of(columns), "stopping": asdict(stopping)})
+        return
+    print_columns(f"next {len(batch):,} annotations", columns)
+    say(f"{'stop' if stopping.stop else 'go on'}: {stopping.reason}")
+    if stopping.accuracy is not None:
+        say(
+            f"accuracy {stopping.accuracy:.3f} ({stopping.low:.3f} to {stopping.high:.3f}) on "
+            f"{stopping.n_audited:,} audited labels"
+        )
+
+
+def _prices(path: Path) -> dict[Any, float]:
+    workers, prices = read_columns(path, "worker", "price")
+    try:
+        return {worker: float(price) for worker, price in zip(workers, prices, strict=True)}
+    except ValueError as error:
+        raise AnnotationError(f"--cost {path}: {error}; a price is a positive number") from error
+
+
+def _write_tasks(path: Path, batch: Any, export: Any) -> None:
+    """Write Label Studio tasks, each with whom to ask."""
+    from manyhands.io import write_atomically
+    from manyhands.io.tool_records import ItemFields
+
+    items = ItemFields(export, "label-studio")
+    tasks = [
+        {
+            "id": row["task"],
+            "data": items.fields(row["task"]),
+            "meta": {"assignees": [row["worker"]], "expected_gain": row["expected_gain"]},
+        }
+        for row in records_of(batch.to_columns())
+    ]
+    write_atomically(path, json_format.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
+    note(f"written: {path}")
+
+
+@reported
+def review(
+    tables: TablePaths,
+    by: ByOption = By.label,
+    n: Size = 100,
+    features: Rows = None,
+    known: Gold = None,
+    out: OutFile = None,
+    seed: Seed = 0,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.auto,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    groups: Groups = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
+    keep_formulas: KeepFormulas = False,
+    json: Json = False,
+) -> None:
+    """List the labels, or annotations, that are most probably wrong.
+
+    Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
+    """
+    from manyhands import DawidSkene, review_queue
+
+    refuse_overwriting([out], [*tables, features, known])
+    options = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    )
+    read = read_planned(tables, options, features, seed)
+    gold = read_known(known, read.table, options, "--known")
+    model = DawidSkene().fit(read.table, gold=gold)
+    queue = review_queue(model, read.table, read.proba, by=by.value, n=n)
+    columns = queue.to_columns()
+    write_columns(out, columns, keep_formulas)
+    if json:
+        weight = queue.classifier_weight
+        print_json({"by": by.value, "classifier_weight": weight, "queue": records_of(columns)})
+        return
+    print_columns(f"{len(queue):,} {by.value}s to check", columns)
+    say("mistakes that most annotators share look sure: check some labels at random, too")
+
+
+@reported
+def annotators(
+    tables: TablePaths,
+    sheet: Sheet = None,
+    known: Gold = None,
+    out: OutFile = None,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.auto,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    groups: Groups = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
+    keep_formulas: KeepFormulas = False,
+    json: Json = False,
+) -> None:
+    """Say who needs a look and why, or what to show one annotator.
+
+    Example: manyhands annotators annotations.csv --out annotators.csv
+    Example: manyhands annotators annotations.csv --sheet alice
+    """
+    from manyhands import DawidSkene
+    from manyhands.planning import screen_annotators
+
+    refuse_overwriting([out], [*tables, known])
+    options = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    )
+    table, export, _ = read_planned(tables, options, None, 0)
+    model = DawidSkene().fit(table, gold=read_known(known, table, options, "--known"))
+    if sheet is not None:
+        _sheet(model, table, sheet, json)
+        return
+    times = None if export is None or len(export.ended) != table.n_annotations else export.ended
+    rows = [row.to_dict() for row in screen_annotators(table, model, times=times)]
+    names = ("annotator", "n_annotations", "accuracy", "low", "high", "flags", "evidence", "advice")
+    lists = ("flags", "evidence")
+    columns = {
+        name: ["; ".join(row[name]) if name in lists else row[name] for row in rows]
+        for name in names
+    }
+    write_columns(out, columns, keep_formulas)
+    if json:
+        print_json({"annotators": rows})
+        return
+    print_columns("Annotators", {name: columns[name] for name in names[:6]})
+    say("a flag is a reason to look, not to dismiss; --out and --json have the evidence")
+
+
+def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
+    from manyhands.planning import teaching_sheet
+
+    ids = {str(each): each for each in table.annotators.tolist()}
+    sheet = teaching_sheet(model, table, ids.get(annotator, annotator))
+    columns = {
+        name: [getattr(pair, name) for pair in sheet.pairs]
+        for name in ("true", "given", "rate", "mistaken", "examples", "contrast")
+    }
+    if json:
+        print_json({"annotator": sheet.annotator, "source": sheet.source,
+                    "needs_expert": sheet.needs_expert, "pairs": records_of(columns)})  # fmt: skip
+        return
+    print_columns(f"{annotator}: {sheet.source} confusions", columns)
+    say("an expert must look at the instances before they are shown")
+
+
+@reported
+def budget(
+    tables: TablePaths,
+    gold: PilotGold = None,
+    budget: Budget = None,
+    criterion: ByCriterion = Criterion.information,
+    step: Step = 0.5,
+    runs: Runs = 3,
+    folder: Folder = None,
+    out: OutFile = None,
+    seed: Seed = 0,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.auto,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    groups: Groups = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
+    keep_formulas: KeepFormulas = False,
+    json: Json = False,
+) -> None:
+    """Estimate accuracy against annotations bought, from a pilot; with --gold, replay it.
+
+    Example: manyhands budget pilot.csv --budget 6
+    Example: manyhands budget pilot.csv --gold gold.csv --folder steps
+    """
+    from manyhands import AnnotationPlanner
+    from manyhands.planning import forecast, replay
+
+    refuse_overwriting([out], [*tables, gold])
+    options = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    )
+    table = read_planned(tables, options, None, seed).table
+    planner = AnnotationPlanner(criterion=criterion.value)
+    truth = read_known(gold, table, options, "--gold")
+    more: Any = {"batch": step, "n_runs": runs, "folder": folder, "random_state": seed}
+    if truth is None:
+        found = forecast(table, planner, budget, **more)
+    else:
+        found = replay(table, truth, planner, budget, **more)
+    columns = found.to_columns()
+    write_columns(out, columns, keep_formulas)
+    if json:
+        print_json({"from": "model" if truth is None else "gold", "curve": records_of(columns)})
+        return
+    curves = {name: each.accuracy.mean(axis=0) for name, each in found.curves.items()}
+    rows = [
+        [f"{size:.2f}", *(f"{curve[k]:.3f}" for curve in curves.values())]
+        for k, size in enumerate(found.sizes.tolist())
+    ]
+    print_table("Accuracy", ["annotations per instance", *curves], rows)
+    if truth is None:
+        say("by the model: trust the shape, and audit the level (manyhands next --audit)")
