@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,9 @@ def _restore_arrays(
             # Array parameters are saved among the weights, as buffers of the same name.
             if isinstance(value, dict) and "__array__" in value and name in module_state:
                 model.set_params(**{name: module_state[name].numpy()})
-        model.module_ = model._build_module(classifier, shape)
+        with warnings.catch_warnings():  # A model that was shared without its annotators.
+            warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+            model.module_ = model._build_module(classifier, shape)
         model.module_.load_state_dict(module_state)
     except (RuntimeError, AnnotationError) as error:
         raise ModelFolderError(

@@ -339,10 +339,19 @@ def set_vocabularies(model: Any, y: Any, table: AnnotationTable) -> None:
 
 def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
     """Positions of annotators among the known ones; -1, with a warning, for new annotators."""
+    if not len(known) and annotators is None:
+        raise AnnotationError(
+            f"{argument}: the profiles of this model's annotators were left out when it was "
+            "shared; name new annotators, of whom it expects what the crowd as a whole does, or "
+            "share it with include_annotators=True"
+        )
     which = slice(None) if annotators is None else annotators
-    found = resolve(
-        which, known, argument=argument, vocabulary_name="annotators_", allow_unknown=True
-    )
+    if len(known):
+        found = resolve(
+            which, known, argument=argument, vocabulary_name="annotators_", allow_unknown=True
+        )
+    else:
+        found = np.full(len(np.atleast_1d(annotators)), -1)
     if (found < 0).any():
         new = np.atleast_1d(annotators)[found < 0].tolist()
         shown = ", ".join(map(repr, new[:3])) + (", ..." if len(new) > 3 else "")

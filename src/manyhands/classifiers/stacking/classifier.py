@@ -310,8 +310,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
 
     def _confusions(self, annotators: IntArray) -> FloatArray:
         """Confusion matrices at these positions; the pooled one for -1, a new annotator."""
-        known = (annotators >= 0)[:, None, None]
-        return np.where(known, self.confusion_[annotators], self.pooled_confusion_)
+        return np.concatenate([self.confusion_, self.pooled_confusion_[None]])[annotators]
 
     score = scoring.score
 

@@ -1,0 +1,400 @@
+"""Sharing of fitted models: a folder with a model card, and the Hugging Face Hub.
+
+What annotators do, and their ids, are personal data. They are left out unless asked for: the shared
+model predicts classes as before, and expects of every annotator what the crowd as a whole does. Of
+the training data, the posterior is left out, too; what the classifier itself learnt is shared. A
+kernel's landmarks, in `manyhands.CrowdStackingClassifier`, are rows of the training features.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import warnings
+from copy import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands._version import __version__
+from manyhands.agreement import krippendorff_alpha, percent_agreement
+from manyhands.annotations import as_table
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.fitting.description import describe_parameter
+from manyhands.io import write_atomically
+from manyhands.models import load, save
+
+CROWD = {"pooled_confusion_", "class_prior_", "common_confusion_", "C_", "coef_", "intercept_"}
+CROWD |= {"forget_rates_", "classes_", "feature_names_in_"}
+"""Fitted arrays that say nothing of a single annotator or instance; all others are left out."""
+
+FRONT = """---
+library_name: manyhands
+tags: [crowdsourcing, learning-from-crowds, noisy-labels]
+---"""
+WEIGHTS = ("weights-*.safetensors", "members-*/**")
+"""What a model folder holds beside ``model.json``."""
+
+
+def save_pretrained(
+    model: Any,
+    folder: str | Path,
+    *,
+    include_annotators: bool = False,
+    anonymise: bool = True,
+    annotations: Any = None,
+    gold: tuple[Any, Any] | None = None,
+    estimate: Any = None,
+) -> Path:
+    """Write a fitted model into a folder that can be shared, with a model card (``README.md``).
+
+    Parameters
+    ----------
+    model : fitted classifier, or Pipeline that ends in one
+    folder : str or Path
+    include_annotators : bool, default=False
+        Include the annotators' ids and profiles. Without them, ``predict_annotation_proba`` answers
+        only for new annotators.
+    anonymise : bool, default=True
+        With ``include_annotators``: replace the ids by w001, w002, ..., in the order of
+        ``annotators_``.
+    annotations : AnnotationTable or array, optional
+        What the model was fitted on. The card then states how much that is, and the agreement.
+    gold : (X, y_gold), optional
+        Instances outside the training data, for the accuracy on the card.
+    estimate : AccuracyEstimate, optional
+        Accuracy without gold labels, from `manyhands.metrics.estimate_accuracy`.
+
+    Returns
+    -------
+    Path
+        `manyhands.load` reads the folder.
+
+    Raises
+    ------
+    AnnotationError
+        If a prediction needs what is left out, as with `manyhands.DoctorNetClassifier`, or a
+        parameter names an annotator.
+    WriteError
+        If the folder cannot be written.
+    """
+    last = model[-1] if isinstance(model, Pipeline) else model
+    check_is_fitted(last)
+    if not include_annotators:
+        shared = _replaced(model, _without_annotators)
+    else:
+        shared = _replaced(model, _renamed) if anonymise else model
+    card = _card(last, include_annotators, anonymise, annotations)
+    card += _accuracy(model, gold, estimate)
+    written = save(shared, folder)
+    write_atomically(written / "README.md", card)
+    return written
+
+
+def push_to_hub(
+    model: Any,
+    repo_id: str,
+    *,
+    private: bool | None = None,
+    token: str | None = None,
+    revision: str | None = None,
+    commit_message: str = "Share a model of manyhands",
+    api: Any = None,
+    **options: Any,
+) -> str:
+    """Upload a fitted model and its card to the Hugging Face Hub (extra ``hub``).
+
+    The repository is created if it does not exist. Files of an earlier model are removed from it,
+    but stay in its history: a profile that was once uploaded is public.
+
+    Parameters
+    ----------
+    repo_id : str
+        Such as "me/crowd-sentiment".
+    private, token, revision, commit_message
+        See ``huggingface_hub.HfApi``.
+    api : huggingface_hub.HfApi, optional
+        Default: ``HfApi(token=token)``.
+    model, options
+        See `save_pretrained`.
+
+    Returns
+    -------
+    str
+        Address of the commit.
+
+    Raises
+    ------
+    MissingExtraError
+        If huggingface_hub is not installed.
+    """
+    api = _api(token) if api is None else api
+    with TemporaryDirectory() as place:
+        folder = save_pretrained(model, Path(place) / "model", **options)
+        api.create_repo(repo_id=repo_id, private=private, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=repo_id,
+            folder_path=str(folder),
+            revision=revision,
+            commit_message=commit_message,
+            delete_patterns=list(WEIGHTS),
+        )
+    return str(getattr(commit, "commit_url", commit))
+
+
+def from_pretrained(
+    repo_or_folder: str | Path,
+    *,
+    device: str = "auto",
+    backbone: Any = None,
+    revision: str | None = None,
+    token: str | None = None,
+    cache_dir: str | Path | None = None,
+    api: Any = None,
+) -> Any:
+    """Load a model from a folder or from the Hugging Face Hub. No code in it is executed.
+
+    Parameters
+    ----------
+    repo_or_folder : str or Path
+        A folder, if there is one of this name; else a repository such as "me/crowd-sentiment".
+    device, backbone
+        See `manyhands.load`.
+    revision, token, cache_dir
+        See ``huggingface_hub.snapshot_download``. Name a commit as revision, and a repository that
+        changes later does not change the model.
+    api : huggingface_hub.HfApi, optional
+
+    Raises
+    ------
+    MissingExtraError
+        If huggingface_hub is needed and not installed.
+    ModelFolderError
+        If the folder or repository holds no model of this library.
+    """
+    folder = Path(repo_or_folder)
+    if not folder.is_dir():
+        api = _api(token) if api is None else api
+        folder = Path(
+            api.snapshot_download(
+                repo_id=str(repo_or_folder),
+                revision=revision,
+                cache_dir=cache_dir,
+                allow_patterns=["model.json", *WEIGHTS],
+            )
+        )
+    return load(folder, device=device, backbone=backbone)
+
+
+def _api(token: str | None) -> Any:
+    try:
+        from huggingface_hub import HfApi
+    except ImportError as error:
+        raise_missing_extra("the Hugging Face Hub", "hub", error)
+    return HfApi(token=token)
+
+
+# -- what is left out -----------------------------------------------------------------------------
+
+
+def _replaced(model: Any, change: Any) -> Any:
+    """Apply a change to every single classifier of a model; the model itself stays as it is."""
+    if isinstance(model, Pipeline):
+        *steps, (name, last) = model.steps
+        return Pipeline([*steps, (name, _replaced(last, change))])
+    if hasattr(model, "estimators_") and hasattr(type(model), "of_fitted"):
+        return type(model).of_fitted([_replaced(member, change) for member in model.estimators_])
+    kept = vars(model).get("estimator_")
+    if hasattr(kept, "annotators_"):  # Self-training saves the classifier of the kept round.
+        return _replaced(kept, change)
+    return change(copy(model), model)
+
+
+def _renamed(twin: Any, model: Any) -> Any:
+    _refuse_named_annotators(model)
+    twin.annotators_ = np.array([f"w{i:03d}" for i in range(1, len(model.annotators_) + 1)])
+    return twin
+
+
+def _without_annotators(twin: Any, model: Any) -> Any:
+    _refuse_named_annotators(model)
+    twin.annotators_, twin.n_annotators_ = model.annotators_[:0], 0
+    for name, value in vars(model).items():
+        is_array = isinstance(value, np.ndarray) and value.ndim and name.endswith("_")
+        if is_array and name not in CROWD:
+            setattr(twin, name, value[:0])
+    if hasattr(twin, "annotator_features"):
+        twin.annotator_features = None
+    if hasattr(model, "module_"):
+        twin.module_ = _module_without_annotators(twin, model)
+    return twin
+
+
+def _refuse_named_annotators(model: Any) -> None:
+    """Refuse a model whose parameters, which are saved, name one of its annotators."""
+    ids = {name for name in model.annotators_.tolist() if isinstance(name, str)}
+    for parameter, value in model.get_params(deep=False).items():
+        named = ids & set(_texts(describe_parameter(value)))
+        if named and parameter not in ("callbacks", "checkpoint"):
+            raise AnnotationError(
+                f"{parameter} holds {sorted(named)[0]!r}, the id of an annotator, and parameters "
+                f"are shared with the model; set_params({parameter}=None) first"
+            )
+
+
+def _texts(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        return [text for pair in node.items() for part in pair for text in _texts(part)]
+    if isinstance(node, list):
+        return [text for part in node for text in _texts(part)]
+    return [node] if isinstance(node, str) else []
+
+
+def _module_without_annotators(twin: Any, model: Any) -> Any:
+    """Make the network of no annotators, with all weights that do not belong to one."""
+    import torch
+
+    from manyhands.nn import make_scaled
+    from manyhands.training import isolated_rng
+
+    shape, state = model.input_shape_, model.module_.state_dict()
+    with isolated_rng(0, torch.device("cpu")), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Layers without units have nothing to initialise.
+        classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
+        module = twin._build_module(classifier, shape).eval()
+    own = module.state_dict()
+    fits = all(v.numel() == 0 or (n in state and state[n].shape == v.shape) for n, v in own.items())
+    if fits:
+        module.load_state_dict({n: state[n].cpu() if v.numel() else v for n, v in own.items()})
+    if not fits or not _predict_alike(module, copy(model.module_), classifier.symbolic, shape):
+        raise AnnotationError(
+            f"{type(model).__name__} predicts with the parameters of its annotators, so it cannot "
+            "be shared without them; share another classifier, or, if they agree, give "
+            "include_annotators=True"
+        )
+    return module
+
+
+def _predict_alike(module: Any, whole: Any, symbolic: bool, shape: tuple[int, ...]) -> bool:
+    """Whether two modules predict the same classes for some instances."""
+    import torch
+
+    from manyhands.nn.backbones import blank
+
+    generator = torch.Generator().manual_seed(0)
+    x = blank(shape) if symbolic else torch.randn(4, *shape, generator=generator)
+    device = next(whole.parameters()).device
+    with torch.inference_mode():
+        theirs = whole.eval()(x.to(device)).cpu()
+        try:
+            ours = module(x)
+        except (RuntimeError, ArithmeticError, LookupError):  # It computes with its annotators.
+            return False
+    return ours.shape == theirs.shape and torch.allclose(ours, theirs, atol=1e-5, equal_nan=True)
+
+
+# -- the card -------------------------------------------------------------------------------------
+
+
+def _card(model: Any, include_annotators: bool, anonymise: bool, annotations: Any) -> str:
+    """Describe a classifier, its training data, and what is said of annotators."""
+    while hasattr(vars(model).get("estimator_"), "annotators_"):
+        model = model.estimator_
+    summary, papers = _method(type(model))
+    classes = ", ".join(_code(value) for value in model.classes_[:50].tolist())
+    more = f", ... ({len(model.classes_)})" if len(model.classes_) > 50 else ""
+    if include_annotators:
+        names = "numbers in place of their ids" if anonymise else "their ids"
+        n = len(model.annotators_)
+        profiles = f"The profiles of the {n} annotators are included, under {names}."
+    else:
+        profiles = (
+            "Ids and profiles of annotators are left out. `predict_annotation_proba` answers for "
+            "new annotators, of whom it expects what the crowd as a whole does."
+        )
+    return "\n".join(
+        [
+            FRONT,
+            f"# {type(model).__name__}",
+            "",
+            f"{summary} Trained with manyhands {__version__} on the annotations of fallible people "
+            "rather than on gold labels.",
+            "",
+            *(f"Method: {paper}" for paper in papers),
+            "",
+            "```python",
+            "from manyhands.hub import from_pretrained",
+            "",
+            f'model = from_pretrained("<repository or folder>"{_own_network(model)})',
+            "model.predict_proba(X)",
+            "```",
+            "",
+            "## Data",
+            "",
+            f"- Classes: {classes}{more}",
+            *_counts(model, annotations),
+            "",
+            "## Annotators",
+            "",
+            profiles,
+            "",
+            "## Accuracy",
+            "",
+            "",
+        ]
+    )
+
+
+def _own_network(model: Any) -> str:
+    """Argument that passes a network of the user's own, which the folder does not hold."""
+    described = describe_parameter(getattr(model, "backbone", None))
+    is_own = isinstance(described, dict) and "__object__" in described
+    return f", backbone={described['__object__']}(...)" if is_own else ""
+
+
+def _method(cls: type) -> tuple[str, list[str]]:
+    """First sentence of a class's documentation, and its references."""
+    text = inspect.getdoc(cls) or ""
+    module = inspect.getdoc(sys.modules[cls.__module__]) or ""
+    pattern = r"^\.\. \[(\d+)\] ((?:.+\n?)(?:[ ]{3}.+\n?)*)"
+    found = re.findall(pattern, module, re.M) or re.findall(pattern, text, re.M)
+    summary = re.sub(r"\s*\[\d+\]_|`", "", " ".join(text.split("\n\n")[0].split()))
+    return summary, [" ".join(paper.split()) for _, paper in found]
+
+
+def _counts(model: Any, annotations: Any) -> list[str]:
+    if annotations is None:
+        return [f"- Annotators: {len(model.annotators_)}"]
+    table = as_table(annotations).observed
+    n, annotated = table.n_annotations, int((table.annotations_per_instance() > 0).sum())
+    return [
+        f"- Annotators: {int((table.annotations_per_annotator() > 0).sum())}",
+        f"- Annotated instances: {annotated:,}",
+        f"- Annotations: {n:,} ({n / annotated:.1f} per instance)",
+        f"- Agreement: {percent_agreement(table):.0%} of pairs; Krippendorff's alpha "
+        f"{krippendorff_alpha(table):.2f}",
+    ]
+
+
+def _accuracy(model: Any, gold: tuple[Any, Any] | None, estimate: Any) -> str:
+    lines = []
+    if gold is not None:
+        X, y = gold
+        accuracy = model.score(X, y)
+        lines.append(f"- With gold labels: {accuracy:.1%} of {len(np.asarray(y)):,} instances.")
+    if estimate is not None:
+        lines.append(
+            f"- Without gold labels, estimated from annotations: {estimate.value:.1%} "
+            f"(interval {estimate.low:.1%} to {estimate.high:.1%})."
+        )
+    return "\n".join(lines or ["Not measured."]) + "\n"
+
+
+def _code(value: Any) -> str:
+    """Show a class as code, in which nothing of it acts as Markdown."""
+    return "`" + " ".join(str(value).replace("`", "'").split()) + "`"
