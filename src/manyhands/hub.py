@@ -25,7 +25,7 @@ from manyhands._version import __version__
 from manyhands.agreement import krippendorff_alpha, percent_agreement
 from manyhands.annotations import as_table
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.fitting.description import describe_parameter
+from manyhands.fitting.folders import describe_parameter
 from manyhands.io import write_atomically
 from manyhands.models import load, save
 
