@@ -187,6 +187,35 @@ def test_a_table_goes_to_a_tool_and_back(home):
         assert read_annotations("back.csv").equals(read_annotations("A.csv"))
 
 
+def test_labels_of_any_command_go_back_to_the_tool(project):
+    """As a classifier's: labels.csv, with an instance that nobody annotated."""
+    done("aggregate", "project.json", "--out", "own.json", "--to", "label-studio")
+    done("aggregate", "project.json", "--out", "labels.csv")
+    arguments = ("project.json", "--to", "label-studio", "--labels")
+    assert "(3 labels)" in done("convert", *arguments, "labels.csv", "out.json").stdout
+    own, out = (json.loads(Path(name).read_text()) for name in ("own.json", "out.json"))
+    for task in own:
+        task["predictions"][0]["model_version"] = "manyhands"
+    assert out == own
+    text = Path("labels.csv").read_text()
+    Path("more.csv").write_text(text + "4,bad,0.9,0,,collect more,0.9,0.1\n")
+    done("convert", "project.json", "more.tsv", "--labels", "more.csv")
+    assert pd.read_csv("more.tsv", sep="\t")["n_annotations"].tolist() == [3, 3, 1, 0]
+    rows = text.splitlines(keepends=True)
+    Path("less.csv").write_text("".join(rows[:2]))
+    Path("other.csv").write_text(text.replace("p(good)", "p(ugly)"))
+    Path("gold.csv").write_text("task,label\n1,good\n")
+    for name, words in (
+        ("less.csv", "2 of 3 tasks of the annotations have no label"),
+        ("other.csv", "class 'ugly' of the labels is none"),
+        ("gold.csv", "no labels that manyhands wrote"),
+        ("nowhere.csv", "does not exist"),
+    ):
+        result = run("convert", *arguments, name, "x.json")
+        assert (result.exit_code, words in result.stderr) == (3, True)
+        assert not Path("x.json").exists()
+
+
 def test_what_convert_refuses(project):
     refused(3, "convert", "project.json", says=["only 'project.json' is given"])
     refused(3, "convert", "project.json", "project.json", says=["write over"])

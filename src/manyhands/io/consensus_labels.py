@@ -8,8 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import encode, missing_mask
+from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
+from manyhands.annotations.target import as_one_kind, over
 from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import Frame, preview, with_types
+from manyhands.io.files import PathLike, existing_file, naming
+from manyhands.io.frames import read_frame
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 ACTIONS: Final = ("accept", "collect more", "review")
@@ -177,3 +181,65 @@ def _codes(labels: Any, table: AnnotationTable) -> IntArray:
             vocabulary_name="classes",
         )
     return codes
+
+
+def read_consensus(path: PathLike, table: AnnotationTable, **options: Any) -> Consensus:
+    """Read labels that manyhands wrote, and join them with the annotations behind them.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``labels.csv`` of ``manyhands fit`` or ``aggregate``, or what ``predict`` wrote: .csv, .tsv
+        or .parquet, with the columns ``task``, ``label`` and ``p(<class>)``.
+    table : AnnotationTable
+        Instances of the file that have no annotations are added.
+    **options
+        ``accept`` and ``enough`` of `consensus`.
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError
+        If the file does not exist or is of another form, or its classes or tasks do not fit.
+    """
+    path = existing_file(path)
+    with naming(path):
+        frame = with_types(read_frame(path), {"task": "task"}, path)
+        posterior = _read_posterior(frame, table.classes)
+        tasks = make_vocabulary(frame["task"].to_numpy(), "column 'task'")
+        known, wanted = as_one_kind(table.instances, tasks)
+        lost = known[~np.isin(known, wanted)]
+        if len(lost):
+            raise AnnotationError(
+                f"{len(lost)} of {len(known)} tasks of the annotations have no label in this file: "
+                f"{preview(lost)}; it belongs to other annotations"
+            )
+        rows, _ = encode(known, wanted, argument="tasks", vocabulary_name="tasks")
+        given = np.array(frame["label"].to_list(), dtype=object)
+        codes = np.full(len(given), MISSING, dtype=np.int64)
+        named, classes = ~missing_mask(given), table.classes.astype(str)
+        codes[named], _ = encode(
+            given[named].astype(str), classes, argument="label", vocabulary_name="classes"
+        )
+        values = np.array([*table.classes.tolist(), None], dtype=object)
+        return consensus(over(table, tasks, rows), posterior, values[codes], **options)
+
+
+def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:
+    """Read the columns "p(<class>)"; a class without one has no probability."""
+    shares = {name[2:-1]: name for name in frame.columns if name[:2] == "p(" and name[-1] == ")"}
+    if not {"task", "label"} <= set(frame.columns) or not shares:
+        raise AnnotationError(
+            "these are no labels that manyhands wrote: 'task', 'label' or 'p(<class>)' is missing "
+            f"among the columns, {', '.join(map(repr, frame.columns))}"
+        )
+    names = classes.astype(str).tolist()
+    unknown = sorted(set(shares) - set(names))
+    if unknown:
+        raise AnnotationError(
+            f"class {unknown[0]!r} of the labels is none of the annotations, which have "
+            f"{preview(names)}; give the same --classes to both"
+        )
+    posterior = np.zeros((len(frame), len(names)))
+    for name, column in shares.items():
+        posterior[:, names.index(name)] = np.array(frame[column].to_numpy(), dtype=np.float64)
+    return posterior

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -46,10 +46,21 @@ Target = Annotated[
 ]
 
 
+Labels = Annotated[
+    Optional[Path],  # noqa: UP045 - typer reads this at run time
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="Write the labels of this file (of fit, aggregate or predict), not the annotations.",
+    ),
+]
+
+
 @reported
 def convert(
     paths: Paths,
     to: Target = Tool.table,
+    labels: Labels = None,
     task: Task = "task",
     worker: Worker = "worker",
     label: Label = "label",
@@ -64,22 +75,24 @@ def convert(
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
-    """Convert annotations to a table with one row per annotation, or for a labelling tool.
+    """Convert annotations, or the labels found for them, to a table or for a labelling tool.
 
     Example: manyhands convert project-1.json annotations.csv
     Example: manyhands convert alice.json bob.json all.parquet --read annotator_from=file
     Example: manyhands convert annotations.csv project.json --to label-studio
+    Example: manyhands convert project-1.json found.json --labels model/labels.csv --to label-studio
     """
     from manyhands.io import write_annotations
     from manyhands.io.annotations import read_items, read_with_account
+    from manyhands.io.consensus_labels import read_consensus
     from manyhands.io.exports.reading import report_losses
-    from manyhands.io.writers import check_target
+    from manyhands.io.writers import check_target, write_consensus
 
     *inputs, out = paths
     if not inputs:
         raise AnnotationError(f"only {str(out)!r} is given; name what to read, and what to write")
     check_target(out, to.value)
-    refuse_overwriting([out], [*inputs, classes])
+    refuse_overwriting([out], [*inputs, classes, labels])
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
@@ -89,10 +102,15 @@ def convert(
         report_losses(export, source)
     else:
         export = read_items(source, **options)
-    write_annotations(out, table, to=to.value, export=export, keep_formulas=keep_formulas)
-    passes = len(table.abstentions) + len(table.skips)
+    if labels is None:
+        write_annotations(out, table, to=to.value, export=export, keep_formulas=keep_formulas)
+        counts = {"annotations": table.n_annotations}
+        counts["passes"] = len(table.abstentions) + len(table.skips)
+    else:
+        found = read_consensus(labels, table)
+        write_consensus(out, found, to=to.value, export=export, keep_formulas=keep_formulas)
+        counts = {"labels": len(found.tasks)}
     if json:
-        counts = {"annotations": table.n_annotations, "passes": passes}
         print_json({"out": str(out), "to": to.value} | counts)
     else:
-        say(f"written: {out} ({table.n_annotations:,} annotations, {passes:,} passes)")
+        say(f"written: {out} ({', '.join(f'{n:,} {name}' for name, n in counts.items())})")
