@@ -267,3 +267,24 @@ def test_samples_from_the_export_to_labels(data_home, home, name, options, count
     again = done_json("describe", "all.csv")["data"]
     assert again["n_annotations"] == counts[0]
     assert again["n_abstentions"] + again["n_skips"] == counts[4]
+
+
+WITH_TEXTS = ["label_studio_generated/project-1-json.json", "lewidi_json/HS-Brexit_dev.json"]
+WITH_TEXTS += ["doccano_new/export_per_user.zip", "argilla/flattened_documented.jsonl"]
+WITH_TEXTS += ["prodigy/annotated_github-issues-DOCUMENTATION-textcat.jsonl"]
+
+
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", WITH_TEXTS)
+def test_samples_from_the_export_to_a_classifier_and_back(data_home, home, name):
+    path = data_home.parent / "exports" / name
+    read_as = done_json("describe", path)["export"]["format"]
+    done("fit", "--annotations", path, "--texts", "text", "--out", "model")
+    done("report", "model")
+    tool = next((tool for tool in OWN if read_as.startswith(tool)), "datasets")
+    Path("labels").mkdir()
+    out = f"labels/{OWN.get(tool, 'datasets')}"
+    done("convert", path, out, "--labels", "model/labels.csv", "--to", tool)
+    tasks = [row[0] for row in read_rows(Path("model/labels.csv"))[1:]]
+    assert ids_in(OWN.get(tool, "datasets/data.jsonl")) == set(tasks)
