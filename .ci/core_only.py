@@ -1,11 +1,21 @@
 """Run without any extra: the core aggregates, and what is missing says which extra brings it."""
 
 import sys
+import tempfile
 
 import numpy as np
 
 import manyhands
-from manyhands import AnnotationTable, DawidSkene, MajorityVote, agreement, make_crowd
+from manyhands import (
+    AnnotationTable,
+    CrowdStackingClassifier,
+    DawidSkene,
+    MajorityVote,
+    agreement,
+    load,
+    load_demo,
+    make_crowd,
+)
 from manyhands.linear import TunedLogisticRegression
 from manyhands.sampling import ClassBalance, ConfidenceSelector
 
@@ -31,4 +41,12 @@ try:
     table.to_frame()
 except manyhands.exceptions.MissingExtraError as error:
     assert "manyhands[io]" in str(error)
+demo = load_demo()
+stack = CrowdStackingClassifier(n_rounds=2, random_state=0).fit(demo.X_train, demo.annotations)
+assert stack.score(demo.X_test, demo.y_test) > 0.9
+with tempfile.TemporaryDirectory() as folder:
+    stack.save(folder)
+    loaded = load(folder)
+assert (loaded.predict_proba(demo.X_test) == stack.predict_proba(demo.X_test)).all()
+assert "torch" not in sys.modules
 sys.stdout.write("core alone: fine\n")

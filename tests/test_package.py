@@ -194,6 +194,7 @@ for command in (
     f"fit {files} model --seeds 2 --set n_rounds=2",
     "predict model X.npy --out predicted.csv",
     "report model",
+    "doctor",
     f"select {files} chosen --methods crowd-stacking --cv 2",
 ):
     result = CliRunner().invoke(app, command.split())

@@ -9,14 +9,16 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.sparse import csr_matrix
 from scipy.special import log_softmax, logsumexp
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
 
 from manyhands import (
     AnnotationTable,
@@ -417,6 +419,8 @@ def test_given_shares_pull_the_posterior(demo):
         ([0.5, 0.5], "one nonnegative share"),
         ([0.5, 0.5, 0.5], "sums to 1.5"),
         ([0.5, 0.5, 0.0], "share 0"),
+        (["much", "some", "little"], r"\['much', 'some', 'little'\] must hold numbers"),
+        ({0: "much", 1: 0.5, 2: 0.5}, "must hold numbers"),
     ],
 )
 def test_unusable_shares_are_refused(prior, message):
@@ -451,12 +455,40 @@ def test_members_of_all_kinds(tmp_path):
         ([Ridge()], "give tuples"),
         ([("knn", KNeighborsClassifier())], "cannot learn soft targets"),
         ([("ridge", Ridge)], "is the class Ridge"),
+        ([("svr", SVR())], r"one output .* give MultiOutputRegressor\(SVR\(\)\)"),
+        ([("svr", make_pipeline(StandardScaler(), SVR()))], "member 'svr' is a SVR"),
+        ([("a", Ridge(), "scale")], "view of member 'a' is 'scale', which is no transformer"),
+        ([("a", Ridge(), StandardScaler)], "StandardScaler'>, which is no transformer"),
+        ([("a", Ridge(), LogisticRegression())], "which is no transformer"),
     ],
 )
 def test_unusable_members_are_refused(members, message):
     X, y = blobs()
     with pytest.raises(AnnotationError, match=message):
         CrowdStackingClassifier(members).fit(X, y)
+
+
+def test_a_fold_of_one_class_is_named():
+    X, _ = blobs(n=2)
+    with pytest.raises(AnnotationError, match="a fold gives the member LogisticRegression"):
+        CrowdStackingClassifier([("lr", LogisticRegression())]).fit(X, [0, 1])
+
+
+@pytest.mark.parametrize("container", [np.asarray, csr_matrix, pd.DataFrame])
+def test_features_that_are_not_finite_are_named(container):
+    X, y = blobs()
+    X[[4, 9], [1, 2]] = np.nan
+    own = CrowdStackingClassifier([("ridge", Ridge())])
+    with pytest.raises(
+        AnnotationError, match=r"NaN in 2 of 90 rows, first in row 4, column 1; .*Im"
+    ):
+        own.fit(container(X), y)
+    fitted = own.fit(np.nan_to_num(X), y)
+    X = np.nan_to_num(X)
+    X[7, 0] = np.inf
+    for method in (fitted.predict, lambda X: own.fit(X, y)):
+        with pytest.raises(AnnotationError, match=r"infinity .* in 1 of 90 rows, first in row 7"):
+            method(container(X))
 
 
 def test_a_scikit_learn_classifier_needs_sample_weights():
@@ -635,7 +667,9 @@ def test_ids_dates_and_gaps_elsewhere_are_refused():
     ):
         with pytest.raises(AnnotationError, match=message):
             model.fit(refused, y)
-    with pytest.raises(AnnotationError, match="'colour' of X holds text"):
+    with pytest.raises(
+        AnnotationError, match=r"'colour' of X holds text .* only with members='auto'"
+    ):
         CrowdStackingClassifier([("ridge", Ridge())]).fit(X, y)
 
 
@@ -687,19 +721,29 @@ def test_images_take_a_network_and_its_embedding(monkeypatch):
     assert model.score(X, y) > 0.85
 
 
-def test_features_that_tell_nothing_are_named():
+def test_features_that_tell_nothing_are_named(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=200)
     table = make_crowd(y, n_annotators=6, random_state=0)
     with pytest.warns(ModelChoiceWarning, match="parity_"):
         model = CrowdStackingClassifier(random_state=0).fit(rng.normal(size=(200, 4)), table)
     assert model.parity_ < 0.7
+    assert list(model.doubts_) == ["low-parity"]
+    loaded = load(model.save(tmp_path / "model"))
+    assert loaded.doubts_ == model.doubts_
+    told = [
+        each
+        for each in summarize(table, classifier=loaded)["warnings"]
+        if each["code"] == "low-parity"
+    ]
+    assert told[0]["text"].startswith("The features tell less than one more annotation")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         X, y = blobs(n=200, n_classes=2)
-        CrowdStackingClassifier(random_state=0).fit(
+        found = CrowdStackingClassifier(random_state=0).fit(
             X, make_crowd(y, n_annotators=6, random_state=0)
         )
+        assert found.doubts_ == {}
 
 
 def test_known_shares_survive_saving(tmp_path):

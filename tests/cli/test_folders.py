@@ -8,13 +8,15 @@ import pickle
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import manyhands
-from manyhands import CoNALClassifier
+from manyhands import CoNALClassifier, CrowdStackingClassifier
 from manyhands.io import read_gold
 from manyhands.io.files import file_lock
 from manyhands.training.checkpoint import Checkpoint
@@ -325,6 +327,25 @@ def interrupted(monkeypatch):
     return interrupt
 
 
+def test_ctrl_c_says_whether_the_command_goes_on(home, interrupted, monkeypatch):
+    interrupted(1)
+    told = run(*fit_arguments())
+    assert told.exit_code == 130
+    assert "the same command goes on where it stopped" in told.stderr
+
+    def stop(self, *args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CrowdStackingClassifier, "fit", stop)
+    files = ("--features", "X.npy", "--annotations", "A.csv", "--out", "other")
+    told = run("fit", *files)
+    assert told.exit_code == 130
+    assert "starts afresh, as this method keeps no checkpoint" in told.stderr
+    assert "goes on" not in told.stderr
+    told = run("select", *files, "--methods", "crowd-stacking", "--cv", "2")
+    assert "goes on after the last finished fold" in told.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 3, 6, 8])
 def test_ctrl_c_and_the_same_command_again(home, interrupted, n):
@@ -539,3 +560,51 @@ def test_select_refuses_an_unknown_method(home):
     refused = run("select", *select_arguments()[1:7], "--methods", "conal,agnet")
     assert refused.exit_code == 3
     assert "did you mean agg-net?" in refused.stderr
+
+
+# -- what is installed ------------------------------------------------------------------------
+
+
+def test_doctor_tells_what_is_there(tmp_path, monkeypatch):
+    for place in ("music", "aggregation/rte", "notes"):
+        (tmp_path / place).mkdir(parents=True)
+    for place in ("music", "aggregation/rte"):
+        (tmp_path / place / "labels.csv").write_text("")
+    monkeypatch.setenv("MANYHANDS_DATA", str(tmp_path))
+    found = done_json("doctor")
+    assert found["packages"]["numpy"] == np.__version__
+    assert found["data"] == {
+        "folder": str(tmp_path),
+        "exists": True,
+        "sets": ["aggregation/rte", "music"],
+    }
+    assert found["devices"][0] == "cpu"
+    assert not found["problems"]
+    told = done("doctor").stdout
+    assert f"data home: {tmp_path} (aggregation/rte, music)" in told.replace("\n", "")
+
+
+def test_doctor_never_fails(monkeypatch):
+    monkeypatch.setenv("MANYHANDS_DATA", "/no/such/folder")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    requirements = [
+        "numpy>=2.0",
+        "no-such_package>=1 ; extra == 'torch'",
+        'manyhands[torch,plot] ; extra == "all"',
+        "matplotlib>=3 ; extra == 'plot'",
+        "pytest ; extra == 'dev'",
+    ]
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: requirements)
+    found = done_json("doctor")
+    assert found["devices"] == ["cpu (no torch)"]
+    assert found["problems"][0].startswith("MANYHANDS_DATA='/no/such/folder' is not a folder")
+    assert set(found["packages"]) == {"numpy", "no-such_package", "matplotlib"}
+    missing = {name: extra["missing"] for name, extra in found["extras"].items()}
+    assert missing == {"torch": ["no-such_package"], "plot": [], "all": ["no-such_package"]}
+    assert "pip install 'manyhands[torch]'" in done("doctor").stdout
+
+    def unknown(name):
+        raise PackageNotFoundError
+
+    monkeypatch.setattr("importlib.metadata.requires", unknown)
+    assert "its extras are not known" in done("doctor").stdout

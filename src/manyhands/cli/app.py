@@ -9,7 +9,7 @@ import typer
 from manyhands._version import __version__
 from manyhands.cli.commands.aggregate import aggregate
 from manyhands.cli.commands.convert import convert
-from manyhands.cli.commands.describe import agreement, describe
+from manyhands.cli.commands.describe import agreement, describe, doctor
 from manyhands.cli.commands.fit import demo, fit
 from manyhands.cli.commands.model import cache, predict, report
 from manyhands.cli.commands.planning import annotators, budget, next_, review
@@ -42,7 +42,19 @@ def top(
         raise typer.Exit
 
 
-for command in (demo, describe, agreement, convert, aggregate, fit, select, predict, report, cache):
+for command in (
+    demo,
+    describe,
+    agreement,
+    convert,
+    aggregate,
+    fit,
+    select,
+    predict,
+    report,
+    cache,
+    doctor,
+):
     app.command()(command)
 app.command("next")(next_)
 app.command()(review)

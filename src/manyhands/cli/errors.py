@@ -99,7 +99,8 @@ def _print_error(error: BaseException, code: int) -> None:
         console.print_exception()
         note("unexpected error; please report it with the lines above")
     elif code == INTERRUPTED:
-        note("interrupted; no file is half-written, and 'manyhands fit' goes on if given again")
+        again = str(error) and f"; {error}"
+        note(f"interrupted; no file is half-written{again}")
     else:
         text = Text("error: ", style="bold red").append(message_of(error), style="default not bold")
         console.print(text, soft_wrap=True, highlight=False)

@@ -27,6 +27,7 @@ from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.decision.rules import check_rule
 from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.fitting.telling_columns import where_not_finite
 from manyhands.inference.inputs import check_annotations
 from manyhands.typing import IntArray
 
@@ -93,6 +94,22 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         if reset:
             forget_columns(estimator)
         return X
+    given = X
+    try:
+        X = _checked_array(estimator, X, reset)
+    except ValueError as error:
+        if "NaN" not in str(error) and "infinity" not in str(error):
+            raise
+        raise AnnotationError(where_not_finite(estimator, given)) from None
+    if not reset and np.shape(X)[1:] != estimator.input_shape_:
+        raise AnnotationError(
+            f"X has instances of shape {np.shape(X)[1:]}, but {type(estimator).__name__} was "
+            f"fitted on {estimator.input_shape_}; give instances of that shape"
+        )
+    return X
+
+
+def _checked_array(estimator: Any, X: Any, reset: bool) -> Any:
     if hasattr(X, "ndim") and X.ndim > 2:
         X = check_array(
             X, dtype=[np.float32, np.uint8], allow_nd=True, input_name="X", estimator=estimator
@@ -101,11 +118,6 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
             estimator.n_features_in_ = X.shape[1]
     elif reset or len(estimator.input_shape_) == 1:
         X = validate_data(estimator, X, reset=reset, dtype=np.float32, accept_sparse="csr")
-    if not reset and np.shape(X)[1:] != estimator.input_shape_:
-        raise AnnotationError(
-            f"X has instances of shape {np.shape(X)[1:]}, but {type(estimator).__name__} was "
-            f"fitted on {estimator.input_shape_}; give instances of that shape"
-        )
     return X
 
 

@@ -1,4 +1,4 @@
-"""Columns of X that tell the label or the id: a warning before they are used as features."""
+"""What is wrong with X: columns that tell the label or the id, and values that are not finite."""
 
 from __future__ import annotations
 
@@ -100,3 +100,38 @@ def _tells(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
     text = values.dtype.kind in "OUT"
     cells = values[:, None] == (classes if numeric or text else np.arange(len(classes)))
     return bool((np.where(cells, votes, -1).max(axis=1) == votes.max(axis=1)).all())
+
+
+def where_not_finite(estimator: Any, X: Any) -> str:
+    """Say where X, which scikit-learn refused, holds NaN or infinity, and what to do.
+
+    Parameters
+    ----------
+    estimator : classifier
+    X : array, sparse matrix or frame of shape (n, ...)
+    """
+    gaps, place = True, ""
+    try:
+        names = getattr(X, "columns", None)
+        values = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+        broken = np.argwhere(~np.isfinite(values))
+        gaps = bool(np.isnan(values).any())
+        if len(broken):
+            row, *inside = broken[0].tolist()
+            column = repr(inside[0] if names is None else names[inside[0]])
+            n_rows = len(np.unique(broken[:, 0]))
+            place = f" in {n_rows:,} of {len(values):,} rows, first in row {row}"
+            place += f", column {column}" if len(inside) == 1 else ""
+    except (TypeError, ValueError):  # Objects that are no numbers: the place stays unknown.
+        pass
+    if not gaps:
+        return (
+            f"Input X contains infinity or a value too large for float32{place}; replace such "
+            "values, or leave their rows out"
+        )
+    frame = getattr(estimator, "members", None) == "auto"
+    return (
+        f"Input X contains NaN{place}; leave such rows out, or fill the gaps: "
+        f"make_pipeline(SimpleImputer(), {type(estimator).__name__}())"
+        f"{' (those of a data frame are filled without)' if frame else ''}"
+    )

@@ -19,7 +19,7 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
     if not data["n_annotations"]:
         return [{"code": "empty", "text": "There are no observed annotations to report on."}]
     parts = (_about_agreement(data), _about_classes(inputs, data), _about_coverage(data))
-    found = [*_about_gold(summary), *parts[0], *parts[1], *parts[2]]
+    found = [*_about_gold(summary), *_about_classifier(inputs), *parts[0], *parts[1], *parts[2]]
     found += [*_about_annotators(summary), *_about_counting(data)]
     return [{"code": code, "text": text} for code, text in found]
 
@@ -52,6 +52,12 @@ def _about_gold(summary: dict[str, Any]) -> Warnings:
                 f"against gold, {100 * row['accuracy']:.0f}\u202f% are. Its probabilities, and "
                 "everything derived from them, are too high.",
             )
+
+
+def _about_classifier(inputs: Inputs) -> Warnings:
+    """What the classifier itself warned of in its fit."""
+    for code, text in getattr(inputs.classifier, "doubts_", {}).items():
+        yield code, f"{text[0].upper()}{text[1:]}."
 
 
 def _about_agreement(data: dict[str, Any]) -> Warnings:

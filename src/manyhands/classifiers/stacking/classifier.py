@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.stacking.course import belief_of, check_members, run_course, set_fitted
 from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
-from manyhands.classifiers.stacking.prior import warn_of_doubts
+from manyhands.classifiers.stacking.prior import set_doubts
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import all_or_nothing
@@ -107,14 +107,15 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     labels_ : array of shape (n_samples,)
         Their most probable classes.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given]; an annotator without annotations gets ``pooled_confusion_``.
+        [annotator, true, given], counted against the posterior of the last round; an annotator
+        without annotations gets ``pooled_confusion_``.
     pooled_confusion_ : array of shape (n_classes, n_classes)
     heard_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
     abstention_ : array of shape (n_annotators, n_classes)
         Probability of abstaining on an instance of each class; 0 unless modelled.
     class_prior_ : array of shape (n_classes,)
-        Class shares of the posterior.
+        Mean of ``posterior_`` over the annotated instances.
     dependence_ : float
         Correlation of annotators' mistakes, as given or estimated.
     prior_shrinkage_ : float
@@ -128,9 +129,12 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         that have two annotations.
     vote_share_ : float
         Used in the last round.
+    doubts_ : dict of str to str
+        What `fit` warned of, which the report lists, too.
     history_ : History
         One row per round: ``nll`` of an annotation under the stack (``loss`` equals it),
-        ``parity``, ``vote_share``, the class shares and the members' weights.
+        ``parity``, ``vote_share``, the class shares of the round's posterior, which is surer than
+        ``posterior_``, and the members' weights.
 
     Notes
     -----
@@ -231,7 +235,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             belief = None if start is None else belief_of(start, X, table)
             course = run_course(self, rows, table, belief)
             set_fitted(self, course, rows, table)
-            warn_of_doubts(self, course.last.free_shares)
+            set_doubts(self, course.last.free_shares)
             warn_of_lost_classes(self, X, table)
         return self
 

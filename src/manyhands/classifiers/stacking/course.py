@@ -63,6 +63,12 @@ def check_members(members: Any) -> None:
                 f"members holds {entry!r}; give tuples (name, estimator) or (name, estimator, view)"
             )
         as_member(entry[0], entry[1])
+        view = entry[2] if len(entry) == 3 else None
+        if view is not None and (isinstance(view, type) or not hasattr(view, "transform")):
+            raise AnnotationError(
+                f"the view of member {entry[0]!r} is {view!r}, which is no transformer; give an "
+                "object with fit and transform, such as StandardScaler(), or None"
+            )
         names.append(entry[0])
     if not names or len(set(names)) < len(names):
         raise AnnotationError(

@@ -227,12 +227,28 @@ def fit_encoder(estimator: Any, X: Any) -> AnyEncoder | None:
     None if X needs none, or the estimator does not have ``members="auto"``.
     """
     if not isinstance(estimator.members, str):
+        _refuse_columns_of_text(estimator, X)
         return None
     seed = estimator.random_state
     if as_frame(X) is None:
         kind = raw_kind(X)
         return None if kind is None else new_encoder(kind, seed).fit(X)
     return FrameEncoder.of(as_fitted(estimator, X, reset=True), type(estimator).__name__, seed)
+
+
+def _refuse_columns_of_text(estimator: Any, X: Any) -> None:
+    """Refuse a frame that only ``members="auto"`` would encode."""
+    frame = as_frame(as_fitted(estimator, X, reset=True))
+    columns = [] if frame is None else frame.iter_columns()
+    for column in columns:
+        present = _present(column.to_numpy())
+        text = next((v for v in present if isinstance(v, str) and not is_number(v)), None)
+        if text is not None:
+            raise AnnotationError(
+                f"column {column.name!r} of X holds text ({text[:40]!r} ...), which is encoded "
+                "only with members='auto'; with members of your own, put an encoder in front: "
+                "make_pipeline(ColumnTransformer(...), CrowdStackingClassifier(members))"
+            )
 
 
 def read_rows(estimator: Any, X: Any, encoder: AnyEncoder | None, *, reset: bool) -> Any:

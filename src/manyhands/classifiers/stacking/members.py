@@ -31,6 +31,7 @@ import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.classifiers.stacking.networks import SoftNetwork, is_backbone
@@ -156,6 +157,11 @@ class SoftClassifier(BaseEstimator):
         rows, codes = np.nonzero(T >= LEAST_WEIGHT)
         self.n_classes_ = T.shape[1]
         weight = T[rows, codes]
+        if len(np.unique(codes)) < 2:
+            raise AnnotationError(
+                f"a fold gives the member {type(self.classifier).__name__} instances of one class "
+                "only; annotate more instances, or give fewer n_folds"
+            )
         name = "sample_weight"
         if hasattr(self.classifier, "steps"):
             name = f"{self.classifier.steps[-1][0]}__sample_weight"
@@ -209,9 +215,14 @@ def as_member(name: str, estimator: Any) -> Any:
     if is_backbone(estimator):
         return SoftNetwork(estimator)
     tagged = hasattr(estimator, "__sklearn_tags__")
-    if tagged and is_regressor(estimator):
-        return SoftRegressor(estimator)
     last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    if tagged and is_regressor(estimator):
+        if not get_tags(last).target_tags.multi_output:
+            raise AnnotationError(
+                f"member {name!r} is a {type(last).__name__}, which has one output and needs one "
+                f"per class; give MultiOutputRegressor({type(last).__name__}())"
+            )
+        return SoftRegressor(estimator)
     if tagged and is_classifier(estimator):
         if hasattr(estimator, "predict_proba") and has_fit_parameter(last, "sample_weight"):
             return SoftClassifier(estimator)

@@ -50,7 +50,13 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
                 "one share for each"
             )
         given = [given[value] for value in classes.tolist()]
-    shares = np.asarray(given, dtype=np.float64)
+    try:
+        shares = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise AnnotationError(
+            f"class_prior={given!r} must hold numbers, one share for each of the classes "
+            f"{classes.tolist()}"
+        ) from error
     if shares.shape != classes.shape or not np.isfinite(shares).all() or (shares < 0).any():
         raise AnnotationError(
             f"class_prior={given!r} must hold one nonnegative share for each of the "
@@ -64,8 +70,8 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
     return shares[seen] / shares[seen].sum()
 
 
-def warn_of_doubts(model: Any, free_shares: FloatArray) -> None:
-    """Warn of assumed class shares that the votes leave open, and of features that tell little.
+def set_doubts(model: Any, free_shares: FloatArray) -> None:
+    """Set ``doubts_``, and warn of each: class shares that votes leave open, weak features.
 
     Parameters
     ----------
@@ -73,6 +79,7 @@ def warn_of_doubts(model: Any, free_shares: FloatArray) -> None:
     free_shares : array of shape (number of classes seen,)
         Class shares as they would turn out without a prior.
     """
+    model.doubts_ = {}
     low, high = DOUBTFUL_SHRINKAGE
     n_classes, n = len(free_shares), len(model.training_instances_.ids)
     apart = free_shares - 1 / n_classes
@@ -86,17 +93,17 @@ def warn_of_doubts(model: Any, free_shares: FloatArray) -> None:
         shares = dict(
             zip(model.classes_.tolist(), model.class_prior_.round(3).tolist(), strict=True)
         )
-        warn_caller(
+        model.doubts_["class-shares-assumed"] = (
             "the votes do not say whether the classes are equally frequent "
             f"(prior_shrinkage_ is {model.prior_shrinkage_:.2f}); the class shares were taken "
             f"to be {shares}. If you know better, give class_prior= the shares, 'uniform' or "
-            "'estimated'",
-            ModelChoiceWarning,
+            "'estimated'"
         )
     if model.parity_ is not None and model.parity_ < LITTLE_PARITY:
-        warn_caller(
+        model.doubts_["low-parity"] = (
             f"the features tell less than one more annotation per instance would (parity_ is "
             f"{model.parity_:.2f}); better features or more annotations would help more than "
-            "another method",
-            ModelChoiceWarning,
+            "another method"
         )
+    for text in model.doubts_.values():
+        warn_caller(text, ModelChoiceWarning)

@@ -52,6 +52,7 @@ FITTED = (
 )  # fmt: skip
 PLAIN = (
     "dependence_",
+    "doubts_",
     "prior_shrinkage_",
     "parity_",
     "vote_share_",

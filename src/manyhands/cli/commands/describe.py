@@ -1,14 +1,19 @@
-"""The commands `describe` and `agreement`: what a table holds, and how far annotators agree."""
+"""The commands `describe`, `agreement` and `doctor`: what a table holds, and what is installed."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
+import os
+import platform
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from manyhands._version import __version__
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     Abstain,
@@ -36,10 +41,15 @@ from manyhands.cli.output import (
     with_options,
 )
 from manyhands.cli.params import Duplicates, Scale
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, DataNotFoundError
 
 if TYPE_CHECKING:
     from manyhands.io import Export
+
+REQUIREMENT = re.compile(
+    r"^(?P<name>[\w.-]+)(\[(?P<extras>[^]]*)\])?[^;]*(;.*extra == .(?P<of>\w+).)?"
+)
+"""A requirement in a package's metadata: name, the extras asked for, and the extra that asks."""
 
 LONGEST_LINE = 400
 """Maximal length of a line about an export."""
@@ -177,3 +187,129 @@ def agreement(
         say(
             "empty: undefined (no instance has two annotations, or there is nothing to disagree on)"
         )
+
+
+@reported
+def doctor(json: Json = False) -> None:
+    """Show what is installed here: versions, extras, devices, threads, data sets.
+
+    Example: manyhands doctor --json
+    """
+    found = _examine()
+    if json:
+        print_json(found)
+        return
+    versions = {"manyhands": found["manyhands"], "python": found["python"], **found["packages"]}
+    print_table(found["platform"], ["", ""], [(k, v or "-") for k, v in versions.items()])
+    extras = [
+        (name, "installed" if not extra["missing"] else extra["command"])
+        for name, extra in found["extras"].items()
+    ]
+    if extras:
+        print_table("Extras", ["", ""], extras)
+    threads = ", ".join(f"{k} {v}" for k, v in found["threads"].items() if v is not None)
+    say(f"devices: {', '.join(found['devices'])}; threads: {threads}")
+    for name in ("data", "cache"):
+        folder = found[name]
+        sets = ", ".join(folder["sets"]) or "no data sets"
+        state = sets if folder["exists"] else "does not exist yet"
+        say(visible(f"{'data home' if name == 'data' else name}: {folder['folder']} ({state})"))
+    for problem in found["problems"]:
+        say(visible(f"! {problem}", LONGEST_LINE))
+
+
+def _examine() -> dict[str, Any]:
+    """What `doctor` shows; nothing that is missing or broken makes it fail."""
+    from manyhands.datasets.base import data_home, user_cache
+
+    problems: list[str] = []
+    extras = _extras(problems)
+    names = {name for extra in extras.values() for name in extra}
+    packages = {name: _version_of(name) for name in sorted(names)}
+    devices, torch_threads = _devices(problems)
+    try:
+        home = data_home()
+    except DataNotFoundError as error:
+        problems.append(str(error))
+        home = Path(os.environ["MANYHANDS_DATA"])
+    return {
+        "manyhands": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": packages,
+        "extras": {
+            extra: {
+                "missing": sorted(name for name in needed if packages[name] is None),
+                "command": f"pip install 'manyhands[{extra}]'",
+            }
+            for extra, needed in extras.items()
+            if extra
+        },
+        "devices": devices,
+        "threads": {
+            "cores": os.cpu_count(),
+            "torch": torch_threads,
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+        },
+        "data": _folder_of_sets(home),
+        "cache": _folder_of_sets(user_cache()),
+        "problems": problems,
+    }
+
+
+def _extras(problems: list[str]) -> dict[str, set[str]]:
+    """Packages that every extra needs, those of other extras included; "" is the core."""
+    try:
+        required = importlib.metadata.requires("manyhands") or []
+    except importlib.metadata.PackageNotFoundError:
+        problems.append("manyhands is imported from its sources; its extras are not known")
+        core = ("numpy", "scipy", "scikit-learn", "narwhals", "safetensors", "torch")
+        return {"": set(core)}
+    packages: dict[str, set[str]] = {}
+    nested: dict[str, set[str]] = {}
+    for text in required:
+        found = REQUIREMENT.match(text)
+        if found is None:
+            continue
+        extra = found["of"] or ""
+        packages.setdefault(extra, set())
+        if found["name"] == "manyhands":
+            parts = {part.strip() for part in (found["extras"] or "").split(",")}
+            nested.setdefault(extra, set()).update(parts)
+        else:
+            packages[extra].add(found["name"].lower())
+    for _ in nested:  # As deep as extras can be nested.
+        for extra, others in nested.items():
+            packages[extra].update(*(packages.get(other, set()) for other in others))
+    return {extra: names for extra, names in packages.items() if extra not in ("dev", "bench")}
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _devices(problems: list[str]) -> tuple[list[str], int | None]:
+    """Names of the devices for networks, and torch's number of threads."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return ["cpu (no torch)"], None
+    except Exception as error:  # A broken installation raises what it likes.
+        problems.append(f"torch is installed, but cannot be imported: {error}")
+        return ["cpu (torch is broken)"], None
+    devices = ["cpu"]
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        gib = properties.total_memory / 2**30
+        devices.append(f"cuda:{number} ({properties.name}, {gib:.0f} GiB)")
+    return devices, int(torch.get_num_threads())
+
+
+def _folder_of_sets(folder: Path) -> dict[str, Any]:
+    """A folder of data sets, and the sets found in it, which may be nested once."""
+    found = [*folder.glob("*/labels.csv"), *folder.glob("*/*/labels.csv")]
+    sets = sorted(path.parent.relative_to(folder).as_posix() for path in found)
+    return {"folder": str(folder), "exists": folder.is_dir(), "sets": sets}

@@ -56,6 +56,9 @@ WHY_DEFAULT = (
     "no --method given: crowd-stacking, first or close behind on our data sets with nothing to tune"
 )
 
+GOES_ON = "the same command goes on where it stopped"
+STARTS_AFRESH = "given again, the same command starts afresh, as this method keeps no checkpoint"
+
 Method = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
@@ -155,17 +158,21 @@ def fit(
     encoder = inputs.encoder(seed)
     if encoder is not None and not json:
         say(inputs.why(encoder))
-    result = run_job(
-        estimator,
-        rows.frame,
-        table,
-        out,
-        gold=gold_rows,
-        seeds=range(seed, seed + seeds),
-        holdout=holdout,
-        keep_formulas=keep_formulas,
-        encoder=encoder,
-    )
+    try:
+        result = run_job(
+            estimator,
+            rows.frame,
+            table,
+            out,
+            gold=gold_rows,
+            seeds=range(seed, seed + seeds),
+            holdout=holdout,
+            keep_formulas=keep_formulas,
+            encoder=encoder,
+        )
+    except KeyboardInterrupt:
+        resumes = "checkpoint" in estimator.get_params(deep=False)
+        raise KeyboardInterrupt(GOES_ON if resumes else STARTS_AFRESH) from None
     if json:
         print_json(result)
         return

@@ -155,17 +155,20 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
     if encoder is not None and not json:
         say(files.inputs.why(encoder))
     gold_file = read_gold_option(files.gold, files.options)
-    result = run_selection(
-        methods,
-        rows.frame,
-        table,
-        files.out,
-        gold=None if gold_file is None else match_gold(gold_file, table),
-        keep_formulas=files.keep_formulas,
-        encoder=encoder,
-        verbose=0 if json else 1,
-        **options,
-    )
+    try:
+        result = run_selection(
+            methods,
+            rows.frame,
+            table,
+            files.out,
+            gold=None if gold_file is None else match_gold(gold_file, table),
+            keep_formulas=files.keep_formulas,
+            encoder=encoder,
+            verbose=0 if json else 1,
+            **options,
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on after the last finished fold") from None
     if json:
         print_json(result)
         return
