@@ -1,5 +1,6 @@
 """Texts, images and other people's models as features, by hand and as hostile users have them."""
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_checks
 from torch import nn
 
 from manyhands import CrowdStackingClassifier
@@ -599,6 +601,34 @@ def test_functions_get_what_the_user_has():
     assert lengths.transform([]).shape == (0, 1)
     frame = clone(lengths).set_output(transform="pandas").fit(TEXTS).transform(TEXTS)
     assert list(frame.columns) == ["function0"]
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        TextEncoder(),
+        ImageEncoder(),
+        FunctionEncoder(len),
+        SentenceTransformerEncoder("name"),
+        TransformersEncoder("name"),
+        TimmEncoder("name"),
+        TorchEncoder(len),
+    ],
+    ids=lambda encoder: type(encoder).__name__,
+)
+def test_parameters_are_as_scikit_learn_wants_them(encoder):
+    name = type(encoder).__name__
+    for check in (
+        estimator_checks.check_no_attributes_set_in_init,
+        estimator_checks.check_get_params_invariance,
+        estimator_checks.check_set_params,
+        estimator_checks.check_estimator_repr,
+        estimator_checks.check_estimator_cloneable,
+        estimator_checks.check_valid_tag_types,
+    ):
+        check(name, encoder)
+    copy = pickle.loads(pickle.dumps(encoder))
+    assert copy.get_params() == encoder.get_params()
 
 
 # -- the cache ------------------------------------------------------------------------------------

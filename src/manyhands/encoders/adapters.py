@@ -389,8 +389,8 @@ def _found(name: Any, only_local: bool, load: Callable[[Any, bool], Any]) -> Any
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         home = os.environ.get("HF_HOME") or str(Path("~/.cache/huggingface").expanduser())
         kept = os.environ.get("HF_HUB_CACHE") or str(Path(home) / "hub")
-        online = "offline, so not on the hub" if offline else "on the hub"
-        places = here if is_path else f"{here}, in {kept!r} and ({online})"
+        hub = " (offline, so not on the hub)" if offline else " and on the hub"
+        places = here if is_path else f"{here}, in {kept!r}{hub}"
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise AnnotationError(
             f"model {text!r} was looked for {places}, and could not be loaded ({reason})"

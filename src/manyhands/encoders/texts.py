@@ -26,9 +26,8 @@ RARE_CHARACTERS = 2
 class TextEncoder(TransformerMixin, BaseEstimator):
     """Texts as weights of their words (1-2) beside those of runs of characters (3-5) in words.
 
-    Characters know inflections and misspellings that words miss: on Sentiment the two together are
-    5 points more accurate than the 4,000 most frequent words (docs/results/encoders.md). Counts
-    count by their logarithm, and each of the two parts of a row has length 1.
+    Runs of characters know inflections and misspellings that words miss (docs/results/encoders.md).
+    Counts count by their logarithm, and each of the two parts of a row has length 1.
 
     Parameters
     ----------
