@@ -159,7 +159,7 @@ def page(records: list[Record]) -> str:
         "the stack and predicting.",
         "",
     ]
-    for name in dict.fromkeys(record["set"] for record in records):
+    for name in BARS:
         rows = []
         for kind in dict.fromkeys(r["features"] for r in records if r["set"] == name):
             own = [r for r in records if (r["set"], r["features"]) == (name, kind)]
