@@ -26,8 +26,7 @@ from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.network import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.reading import check_rows, find_annotators, table_of
-from manyhands.fitting.saving import save
-from manyhands.fitting.specification import specification
+from manyhands.fitting.saving import save, specification
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
 from manyhands.sampling.class_balance import ClassBalance, make_balance

@@ -1,7 +1,8 @@
-"""Saving fitted classifiers as folders: ``model.json`` and one safetensors file."""
+"""Saving fitted classifiers as folders, and what identifies a fit for its checkpoints."""
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ from safetensors.torch import save as to_bytes
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.folders import describe_parameter, write_model
+from manyhands.fitting.context import Fit
+from manyhands.fitting.folders import UNCOMPARED, describe_parameter, write_model
+from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.training import Features
 
 
 def save(model: Any, folder: str | Path) -> Path:
@@ -89,3 +94,36 @@ def _check_loadable(model: Any) -> None:
 
 def _is_sampler(value: Any) -> bool:
     return hasattr(value, "fit_resample")
+
+
+# -- what identifies a fit, for checkpoints -------------------------------------------------------
+
+
+def specification(model: Any, fit: Fit[Any, Any]) -> dict[str, str]:
+    """Describe the class, the parameters, the data and the network of a fit.
+
+    A Dataset is described only by its length and its first and last items.
+    """
+    parameters = {
+        name: str(describe_parameter(value))
+        for name, value in model.get_params(deep=False).items()
+        if name not in UNCOMPARED
+    }
+    network = hashlib.blake2b(repr(fit.module).encode(), digest_size=8).hexdigest()
+    data = _digest(fit.whole, fit.features)
+    return {"class": type(model).__name__, "data": data, "network": network, **parameters}
+
+
+def _digest(table: AnnotationTable, features: Features) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for column in (table.instance, table.annotator, table.label, table.weight):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    for part in (table.classes, table.annotators):
+        digest.update(repr(part.tolist()).encode())
+    rows = torch.arange(len(features))
+    if features.is_dataset:
+        digest.update(str(len(features)).encode())
+        rows = rows[[0, -1]]
+    for x in features.batches(rows, PREDICT_BATCH):
+        digest.update(x.cpu().numpy().tobytes())
+    return digest.hexdigest()
