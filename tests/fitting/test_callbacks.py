@@ -221,6 +221,7 @@ def test_mlflow_gets_parameters_and_metrics_of_the_run():
     run, client = SimpleNamespace(info=SimpleNamespace(run_id="r1")), Recorder()
     model = fitted(MlflowLogger(run, client))
     assert ("log_param", "r1", "batch_size", 128) in client.calls
+    assert ("set_tag", "r1", "classifier", "CrowdLayerClassifier") in client.calls
     losses = [call for call in client.calls if call[:3] == ("log_metric", "r1", "train/loss")]
     assert [call[3:] for call in losses] == [
         (row["loss"], ("step", row["epoch"])) for row in model.history_

@@ -82,6 +82,9 @@ class TensorBoardLogger(Callback):
 class MlflowLogger(Callback):
     """Logs the metrics of every epoch to a run of MLflow.
 
+    Parameters of the classifier become the run's parameters, of which MLflow keeps one value: fits
+    with different ones need a run each. Other facts become tags.
+
     Parameters
     ----------
     run : mlflow.ActiveRun
@@ -96,8 +99,10 @@ class MlflowLogger(Callback):
 
     def on_fit_begin(self, estimator: Any, facts: dict[str, Any]) -> None:
         """Log the parameters and the facts of the fit."""
-        for name, value in _settings(facts).items():
+        for name, value in facts["parameters"].items():
             self.client.log_param(self.run_id, name, value)
+        for name, value in _facts(facts).items():
+            self.client.set_tag(self.run_id, name, value)
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
         """Log the metrics."""
@@ -131,8 +136,11 @@ class WandbLogger(Callback):
 
 def _settings(facts: dict[str, Any]) -> dict[str, Any]:
     """Parameters of the classifier, its name, and what else is known before the first epoch."""
-    others = {k: v for k, v in facts.items() if k not in ("history", "parameters")}
-    return {**facts["parameters"], **others}
+    return {**facts["parameters"], **_facts(facts)}
+
+
+def _facts(facts: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in facts.items() if k not in ("history", "parameters")}
 
 
 def _named(metrics: dict[str, Any]) -> dict[str, float]:
