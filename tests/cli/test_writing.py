@@ -4,11 +4,13 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from manyhands import DawidSkene
 from manyhands.io import read_annotations, read_export
+from manyhands.io.annotations import read_items
 from tests.cli.conftest import done, done_json, read_rows, refused, run
 from tests.io.test_exports import SAMPLES, made, studio, write
 
@@ -185,6 +187,22 @@ def test_a_table_goes_to_a_tool_and_back(home):
         assert "text 0" in Path(name).read_text()
         done("convert", name, "back.csv", *more)
         assert read_annotations("back.csv").equals(read_annotations("A.csv"))
+
+
+def test_items_are_read_beside_any_table(project):
+    rows = {"task": [1, 1, 2], "worker": ["a", "b", "a"], "answer": ["x", "y", "x"]}
+    frame = pd.DataFrame(rows | {"text": ["t", "t", "u"], "price": [1.5, 1.5, 2]})
+    frame.to_csv("long.csv", index=False)
+    for path, options in (
+        ("long.csv", {"label": "answer", "classes": ["x", "y"], "group": None}),
+        ("project.json", {"task": "data.item", "group": None}),
+    ):
+        table = read_annotations(path, **options)
+        items = read_items(path, table, **options).items
+        assert next(iter(items.columns)) == "text"
+        assert items.ids.tolist() == table.instances.tolist()
+    np.save("A.npy", np.array([[0, 1], [1, 1]]))
+    assert read_items("A.npy", read_annotations("A.npy")) is None
 
 
 def test_labels_of_any_command_go_back_to_the_tool(project):

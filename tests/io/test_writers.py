@@ -346,3 +346,25 @@ def test_items_accompany_the_annotations_of_a_long_table(tmp_path):
     path = write_annotations(tmp_path / "o.csv", export.annotations, export=export)
     assert path.read_text() == "task,worker,label,text,item.label,place\n1,1,good,Works.,mine,[1]\n"
     assert read_export(path).items.columns["text"] == ["Works."]
+
+
+def test_what_a_parquet_file_holds_beside_text_and_numbers_can_be_written(tmp_path):
+    rows = {
+        "id": [1, 2],
+        "annotators": [["a", "b"], ["a"]],
+        "annotations": [["x", "y"], ["x"]],
+        "when": pd.to_datetime(["2026-01-01", None]),
+        "price": [1.5, np.nan],
+        "image": [{"bytes": b"\x89PNG", "path": "a.png"}] * 2,
+    }
+    pd.DataFrame(rows).to_parquet(tmp_path / "a.parquet")
+    export = read_export(tmp_path / "a.parquet")
+    assert export.format == "lists"
+    path = voted(export.annotations, tmp_path / "o.json", to="label-studio", export=export)
+    first, second = (task["data"] for task in json.loads(path.read_text()))
+    assert first["when"].startswith("2026-01-01")
+    assert first["image"] == {"bytes": "<4 bytes>", "path": "a.png"}
+    assert "price" not in second
+    tables = pd.DataFrame({"task": [1, 1], "worker": ["a", "b"], "label": ["x", "y"]})
+    tables.to_parquet(tmp_path / "b.parquet")
+    assert cells(read_annotations(tmp_path / "b.parquet")) == {("1", "a"): "x", ("1", "b"): "y"}

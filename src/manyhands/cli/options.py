@@ -357,7 +357,7 @@ def read_planned(
     rows, table = read_aligned(features, path, **options)
     model = CrowdStackingClassifier(random_state=seed)
     proba = cross_predict(model, rows.X, table, random_state=seed, verbose=1).proba
-    return ReadTable(table, read_items(path, **options), proba)
+    return ReadTable(table, read_items(path, table, **options), proba)
 
 
 def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str) -> Any:

@@ -14,7 +14,7 @@ from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import SIMPLE, matching
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import Multilabel, Repeats
-from manyhands.io.exports.reading import Choices, read_documents, report_losses
+from manyhands.io.exports.reading import Choices, items_of_table, read_documents, report_losses
 from manyhands.io.exports.records import Asked, Export
 from manyhands.io.files import SEPARATORS, PathLike, suffix_of
 from manyhands.io.tables import over_tasks, read_table
@@ -166,12 +166,18 @@ def read_with_account(
     return table, export
 
 
-def read_items(path: PathLike | Sequence[PathLike], **options: Any) -> Export | None:
-    """Read a long table as an export, for the items' own data in it; None for a matrix."""
-    if isinstance(path, str | os.PathLike) and suffix_of(_one(path)) == ".npy":
+def read_items(
+    path: PathLike | Sequence[PathLike], table: AnnotationTable, **options: Any
+) -> Export | None:
+    """Read the items' own data beside a table read with these options; None beside a matrix."""
+    columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
+    if not _is_plain(path, columns, options):
+        return read_export(path, **options)
+    if suffix_of(_one(path)) == ".npy":
         return None
-    own = {name: value for name, value in options.items() if name in _OWN}
-    return read_export(path, **own | {"format": "long"})
+    defaults = {"question": None, "task": "task", "worker": "worker", "label": "label"}
+    named = {k: options[k] for k, default in defaults.items() if options.get(k, default) != default}
+    return items_of_table(_one(path), Asked(**named), table.instances)
 
 
 def read_export(

@@ -6,8 +6,8 @@ interface (prodi.gy/docs/api-interfaces); argilla 2 ``Record.from_dict`` (Apache
 
 from __future__ import annotations
 
+import hashlib
 import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -152,8 +152,15 @@ def _prodigy_item(task: Any, items: ItemFields, classes: Any) -> Record:
     else:
         names = dict.fromkeys(part for name in classes.tolist() for part in items.labels(name))
         record["options"] = [{"id": name, "text": name} for name in names]
-    number = task if isinstance(task, int) else zlib.crc32(str(task).encode())
-    return record | {"_input_hash": number, "_view_id": "choice", "meta": about}
+    return record | {"_input_hash": _hash(task), "_view_id": "choice", "meta": about}
+
+
+def _hash(task: Any) -> int:
+    """A number is its own hash; others have 52 bits, which a browser keeps exactly."""
+    if isinstance(task, int):
+        return task
+    digest = hashlib.blake2b(str(task).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 12
 
 
 def argilla_suggestion(found: Consensus, i: int, items: ItemFields, method: str) -> Record:

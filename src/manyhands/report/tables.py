@@ -184,9 +184,13 @@ def annotator_columns(
         ],
     }
     if seconds is not None and len(seconds) == table.n_annotations and not np.isnan(seconds).all():
-        spent = [seconds[table.annotator == r] for r in order]
-        known = [values[~np.isnan(values)] for values in spent]
-        columns["median_seconds"] = [float(np.median(v)) if len(v) else None for v in known]
+        rows = np.flatnonzero(~np.isnan(seconds))
+        rows = rows[np.argsort(table.annotator[rows], kind="stable")]
+        ends = np.bincount(table.annotator[rows], minlength=table.n_annotators).cumsum()
+        spent = np.split(seconds[rows], ends[:-1])
+        columns["median_seconds"] = [
+            float(np.median(spent[r])) if len(spent[r]) else None for r in order
+        ]
     return columns
 
 

@@ -147,7 +147,7 @@ def aggregate(
     if export is not None:
         report_losses(export, path)
     elif to is not Tool.table:
-        export = read_items(path, **options)
+        export = read_items(path, table, **options)
     if compare:
         _print_comparison(compare_methods(table, gold_file), json)
         return

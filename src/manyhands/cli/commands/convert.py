@@ -101,7 +101,7 @@ def convert(
     if export is not None:
         report_losses(export, source)
     else:
-        export = read_items(source, **options)
+        export = read_items(source, table, **options)
     if labels is None:
         write_annotations(out, table, to=to.value, export=export, keep_formulas=keep_formulas)
         counts = {"annotations": table.n_annotations}

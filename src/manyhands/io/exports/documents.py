@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import math
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -193,11 +194,24 @@ def _parquet(path: Path, most: int | None) -> Document:
     with naming(path), pq.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=most or 65_536):
             for row in batch.to_pylist():
-                document.records.append((f"row {len(document.records) + 1:,}", row))
+                document.records.append((f"row {len(document.records) + 1:,}", _as_json(row)))
             if most is not None:
                 document.complete = len(document.records) == file.metadata.num_rows
                 break
     return document
+
+
+def _as_json(value: Any) -> Any:
+    """Write what JSON does not know (times, decimals, bytes) as text; NaN is nothing."""
+    if isinstance(value, dict):
+        return {str(name): _as_json(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_as_json(part) for part in value]
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)
 
 
 def _workbook(path: Path) -> Document:

@@ -90,6 +90,23 @@ def read_documents(
         raise AnnotationError(f"{name}: {error}") from error
 
 
+def items_of_table(path: PathLike, asked: Asked, instances: AnyArray) -> Export:
+    """Read the items' own data from a long table, whose annotations are read already."""
+    found = Recognised(named("long"), (), open_documents(path), [])
+    gathered = _gather(found, asked, Choices(), several=False)
+    return Export(
+        None,
+        _gold_file(gathered, [], instances),
+        _items(gathered.items, instances),
+        (),
+        (),
+        _times([], "seconds"),
+        _times([], "ended"),
+        found.form.name,
+        gathered.answers[0].question or "label",
+    )
+
+
 def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool) -> Gathered:
     gathered = Gathered()
     owners: dict[tuple[str, Any], str] = {}
