@@ -215,7 +215,6 @@ def features(n_runs: int) -> Iterator[Job]:
         "uncertainty (scikit-activeml)": (Activeml(), True),
         "uncertainty, annotators by interval estimation (scikit-activeml)": (Ranked(), True),
         "**EIG of the pair** (default)": (Watched(), True),
-        "EIG of the pair, warm-up 0": (Watched(warm_up=0.0), True),
         "ERE of the pair": (Watched(criterion="accuracy"), True),
     }
     for run in range(min(n_runs, 5)):

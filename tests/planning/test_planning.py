@@ -142,13 +142,36 @@ def test_information_lies_between_nothing_and_the_entropy(seed, n_classes):
 
 
 def test_a_classifier_joins_by_bayes():
-    q = np.array([[0.6, 0.4], [1.0, 0.0]])
-    prior = np.array([0.75, 0.25])
-    found = Beliefs(q, np.zeros((1, 2, 2)), prior, np.eye(2), np.array([1, 3]), 0.0)
-    proba = np.array([[0.2, 0.8], [0.0, 1.0]])
-    product = np.array([0.6 / 0.75 * 0.2**2, 0.4 / 0.25 * 0.8**2])
-    expected = [product / product.sum(), [1, 0]]
-    np.testing.assert_allclose(combined(found, proba, 2.0), expected, atol=1e-9)
+    confusion = np.array([[[0.8, 0.2], [0.4, 0.6]], [[0.7, 0.3], [0.1, 0.9]]])
+    A = np.array([[0, 1], [1, -1], [-1, -1]])
+    table = AnnotationTable.from_matrix(A)
+    flat = np.full((3, 2), 0.5)
+    found = Beliefs(flat, confusion, flat[0], np.eye(2), np.array([2, 1, 0]), 0.5)
+    proba = np.array([[0.2, 0.8], [0.6, 0.4], [0.9, 0.1]])
+    power = 1 / 1.5  # Two annotators whose mistakes are correlated by a half.
+    product = np.array(
+        [
+            [(0.8 * 0.3) ** power * 0.2**2, (0.4 * 0.9) ** power * 0.8**2],
+            [0.2 * 0.6**2, 0.6 * 0.4**2],
+            [0.9**2, 0.1**2],
+        ]
+    )
+    expected = product / product.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(combined(found, table, proba, 2.0), expected, atol=1e-9)
+
+
+def test_a_classifier_tells_annotators_apart_where_nobody_annotated_twice():
+    y = np.arange(200) % 2
+    rng = np.random.default_rng(0)
+    who = np.arange(200) // 2 % 2
+    label = np.where((who == 0) | (rng.random(200) < 0.5), y, 1 - y)
+    table = AnnotationTable.from_arrays(np.arange(200), who, label)
+    proba = np.where(np.arange(2) == y[:, None], 0.8, 0.2)
+    planner = AnnotationPlanner(random_state=0).fit(table, proba=proba, gold={0: 1})
+    good, bad = planner._beliefs.confusion.diagonal(axis1=1, axis2=2).mean(axis=1)
+    assert good > bad + 0.2
+    assert planner.posterior_[0].tolist() == [0, 1]  # Gold stays.
+    assert planner.suggest(10).n_warm_up == 0
 
 
 def test_the_weight_follows_what_the_classifier_knows():

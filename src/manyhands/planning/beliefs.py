@@ -29,13 +29,15 @@ from manyhands.annotations import AnnotationTable
 from manyhands.decision.labels import share_ties
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.confusion_em import count_votes
 from manyhands.inference.confusion_prior import ConfusionPrior, pool_confusions
-from manyhands.inference.em import total_em_counts
+from manyhands.inference.em import log_likelihoods, total_em_counts
 from manyhands.inference.inputs import checked_posterior, probabilities_of
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import make_votes
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+ROUNDS = 5
+"""Rounds in which confusion matrices and the posterior joined with a classifier are estimated."""
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 """Candidates of the classifier's weight."""
@@ -125,8 +127,40 @@ def beliefs_of(model: Any, table: AnnotationTable, proba: Any = None) -> tuple[B
     if proba is None:
         return found, 0.0
     given = probabilities_of(table, proba, "proba")
-    weight = classifier_weight(found, table, given)
-    return replace(found, posterior=combined(found, given, weight)), weight
+    gold = getattr(model, "_gold", None)
+    known = np.zeros(len(posterior), dtype=bool) if gold is None else gold >= 0
+    return joined_with(found, table, given, known)
+
+
+def joined_with(
+    found: Beliefs, table: AnnotationTable, proba: FloatArray, known: BoolArray
+) -> tuple[Beliefs, float]:
+    """Join a classifier: estimate posterior, confusion matrices and weight by turns.
+
+    The first matrices are counted against the classifier alone: it has not seen the annotations of
+    the instance, so it tells good annotators from bad ones even where nobody annotated twice.
+
+    Parameters
+    ----------
+    proba : array of shape (n, C)
+    known : bool array of shape (n,)
+        Instances whose posterior stays (gold).
+
+    Returns
+    -------
+    beliefs : Beliefs
+    weight : float
+    """
+    first = np.where(known[:, None], found.posterior, proba)
+    joined, weight = replace(found, confusion=counted_confusions(table, first)), 1.0
+    for _ in range(ROUNDS):
+        weight = classifier_weight(joined, table, proba)
+        posterior = combined(joined, table, proba, weight)
+        posterior[known] = found.posterior[known]
+        confusion = counted_confusions(table, posterior)
+        joined = replace(joined, confusion=confusion, posterior=posterior)
+    pooled = pool_confusions(joined.confusion, table, joined.posterior)[1]
+    return replace(joined, pooled=pooled), weight
 
 
 def annotators_of_instances(table: AnnotationTable) -> IntArray:
@@ -137,24 +171,17 @@ def annotators_of_instances(table: AnnotationTable) -> IntArray:
 
 def counted_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatArray:
     """Confusion matrices counted against a posterior, with the prior of `DawidSkene`."""
-    votes = make_votes(table)
-    pseudo_counts, _ = SMOOTHING.pseudo_counts(count_votes(votes).confusion, table.n_classes)
-    counts = total_em_counts(votes.shards(), posterior).confusion
-    return normalise_rows(counts + pseudo_counts)
+    counts = total_em_counts(make_votes(table).shards(), posterior).confusion
+    return normalise_rows(counts + SMOOTHING.pseudo_counts(counts, table.n_classes)[0])
 
 
-def combined(found: Beliefs, proba: FloatArray, weight: float) -> FloatArray:
-    """Posterior of classifier and annotations: proba ** weight times their likelihood.
-
-    The likelihood is the posterior divided by the class prior, tempered as the posterior is.
-    Certain posteriors (of gold) stay as they are.
-    """
+def combined(
+    found: Beliefs, table: AnnotationTable, proba: FloatArray, weight: float
+) -> FloatArray:
+    """Posterior of classifier and annotations: proba ** weight times their tempered likelihood."""
     power = 1.0 / (1.0 + np.maximum(found.n_annotators_of - 1, 0) * found.rho)
-    prior = np.maximum(found.prior, 1e-12) ** power[:, None]
-    product = found.posterior / prior * np.maximum(proba, 1e-12) ** weight
-    lost = product.sum(axis=1) <= 0
-    product[lost] = found.posterior[lost]
-    return normalise_rows(product)
+    logs = power[:, None] * log_likelihoods(make_votes(table), floored_log(found.confusion))
+    return np.asarray(softmax(logs + weight * np.log(np.maximum(proba, 1e-12)), axis=1))
 
 
 def classifier_weight(found: Beliefs, table: AnnotationTable, proba: FloatArray) -> float:

@@ -76,7 +76,8 @@ class AnnotationPlanner(BaseEstimator):
         asked, at random.
     warm_up : float >= 0, default=1.5
         Until there are so many annotations per instance, instances are chosen by entropy and
-        annotators at random: with one annotation each, every label looks certain.
+        annotators at random: with one annotation each, every label looks certain. With a classifier
+        there is no warm-up, because it tells certain labels from others.
     load : float > 0 or None
         Greatest number of annotations of a batch per annotator, as a multiple of the even share.
     cost : dict {annotator id: price}, array of shape (n_annotators,) or None
@@ -173,6 +174,7 @@ class AnnotationPlanner(BaseEstimator):
                 warnings.simplefilter("ignore", NotIdentifiableWarning)
             aggregator.fit(table, gold=gold)
         self._beliefs, self.classifier_weight_ = beliefs_of(aggregator, table, proba)
+        self._is_joined = proba is not None
         self._price = read_prices(self.cost, table.annotators)
         self._known = (
             np.zeros(table.n_instances, dtype=bool)
@@ -298,7 +300,7 @@ class AnnotationPlanner(BaseEstimator):
         price = np.concatenate([self._price, np.ones(newcomers)])
         reach = pool.open_instances | (beliefs.n_annotators_of > 0)
         missing = int(np.ceil(self.warm_up * reach.sum())) - self.table_.n_annotations
-        n_warm = 0 if one else min(n, max(missing, 0))
+        n_warm = 0 if one or self._is_joined else min(n, max(missing, 0))
         free = pool.open_instances & self._unknown(pool)
         room = np.where(pool.open_annotators, n if one else self._most(pool, n), 0)
         rule = Rule(self.criterion, one or self.annotators != "any", price)
