@@ -14,7 +14,7 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.aggregation import infer_targets, targets_of_network
-from manyhands.fitting.context import Fit
+from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
 from manyhands.fitting.second_stage import SecondStageClassifier
 from manyhands.inference import MajorityVote
@@ -107,9 +107,9 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         return f"{type(self.aggregator or MajorityVote()).__name__}, then a network"
 
     def _fit_second_stage(
-        self, X: Any, table: AnnotationTable, rng: np.random.Generator
+        self, X: Any, table: AnnotationTable, rng: np.random.Generator, earlier: Earlier | None
     ) -> tuple[Any, FloatArray]:
-        targets = infer_targets(self, table, rng)
+        targets = infer_targets(self, table, rng, earlier)
         annotated = np.flatnonzero(table.annotations_per_instance())
         estimator = self._clone_backbone(rng)
         rows = _safe_indexing(X, annotated)

@@ -96,7 +96,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     ['round 0', 'round 0', 'round 1', 'round 1']
     """
 
-    _start_refusal = "makes a new network in each of its stages"
+    _start_refusal = _continue_refusal = "makes a new network in each of its stages"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "n_iterations": [Interval(Integral, 1, None, closed="left")],

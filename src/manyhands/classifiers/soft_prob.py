@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable
-from manyhands.fitting.context import Fit
+from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.second_stage import SecondStageClassifier
 from manyhands.nn import DirectModule, ScaledClassifier
 
@@ -68,7 +68,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     backbone: Any = field(default=None, kw_only=False)
 
     def _fit_second_stage(
-        self, X: Any, table: AnnotationTable, rng: np.random.Generator
+        self, X: Any, table: AnnotationTable, rng: np.random.Generator, earlier: Earlier | None
     ) -> tuple[Any, None]:
         estimator = self._clone_backbone(rng)
         balanced = table if self._balance is None else self._balance.balanced(table, rng)

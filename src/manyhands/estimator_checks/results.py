@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import clone
 from sklearn.model_selection import cross_validate
 
 from manyhands.annotations import AnnotationTable
@@ -236,6 +237,64 @@ def check_reweighting_balanced_annotations_changes_nothing(
     plain = quick_clone(estimator).fit(X, A)
     for option in ("resample", "reweight"):
         expect_same_fit(plain, quick_clone(estimator, class_balance=option).fit(X, A), X)
+
+
+def check_partial_fit(estimator: BaseCrowdClassifier) -> None:
+    """Annotations that come later count, and so do new annotators; order is kept."""
+    if not hasattr(estimator, "partial_fit"):
+        return
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], annotators=list("vwxyz"))
+    early = table[:24].select(annotators=list("xvw"))
+    model = quick_clone(estimator).partial_fit(X[:24], early)
+    expect_same_fit(model, quick_clone(estimator).fit(X[:24], early), X)
+    assert not hasattr(clone(model), "seen_"), "a clone keeps what was seen"
+    model.partial_fit(X[24:], table[24:])
+    assert model.annotators_.tolist() == list("xvwyz"), "annotators keep their places"
+    assert model.classes_.tolist() == [0, 1, 2]
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0, rtol=1e-6)
+    if hasattr(model, "confusion_"):
+        assert model.confusion_.shape == (5, 3, 3)
+        np.testing.assert_allclose(model.confusion_.sum(axis=2), 1.0, rtol=1e-5)
+    if hasattr(model, "predict_annotation_proba"):
+        assert model.predict_annotation_proba(X, ["z"]).shape == (48, 1, 3)
+    late = table[:24].select(annotators=list("yz"))
+    model.partial_fit(X[:24], late)  # New annotations of old instances.
+    assert model.seen_.table.n_annotations == table.n_annotations
+    expect_same_fit(model, pickle.loads(pickle.dumps(model)), X)
+
+
+def check_partial_fit_saved(estimator: BaseCrowdClassifier) -> None:
+    """A saved model goes on if it is given everything again; so does a fitted one."""
+    if not hasattr(estimator, "partial_fit"):
+        return
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], annotators=list("vwxyz"))
+    fitted = quick_clone(estimator).fit(X[:24], table[:24])
+    with tempfile.TemporaryDirectory() as folder:
+        fitted.save(folder)
+        loaded = load(folder, device="cpu")
+    for model in (fitted, loaded):
+        model.partial_fit(X, table)
+        assert model.annotators_.tolist() == list("vwxyz")
+        assert np.isfinite(model.predict_proba(X)).all()
+
+
+def check_failed_partial_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
+    """Other features, a new class or repeated pairs leave the model unchanged."""
+    if not hasattr(estimator, "partial_fit"):
+        return
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2])
+    model = quick_clone(estimator).partial_fit(X[:24], table[:24])
+    before = dict(vars(model))
+    new_class = AnnotationTable.from_matrix(A[24:] + (A[24:] >= 0), instances=range(24, 48))
+    expect_error("features", model.partial_fit, X[24:, :3], table[24:])
+    expect_error("classes are fixed", model.partial_fit, X[24:], new_class)
+    expect_error("repeated", model.partial_fit, X[20:], table[20:])
+    assert set(before) == set(vars(model))
+    assert all(before[name] is value for name, value in vars(model).items())
 
 
 class _Interrupting(torch.utils.data.TensorDataset):

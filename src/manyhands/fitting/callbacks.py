@@ -107,7 +107,7 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
     """
     callbacks: list[Callback] = [EpochClock(fit), Monitor(lambda: fit.facts)]
     best: BestState | None = None
-    if model.validation is not None:
+    if model.validation is not None and fit.earlier is None:
         monitor, metric, higher, values = _validation(model, fit)
         best = BestState(
             fit.module,

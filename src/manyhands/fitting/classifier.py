@@ -19,7 +19,7 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
-from manyhands.fitting import prediction, scoring, template
+from manyhands.fitting import continuing, prediction, scoring, template
 from manyhands.fitting.callbacks import make_callbacks
 from manyhands.fitting.context import AnyFit, Watch
 from manyhands.fitting.lost_classes import warn_of_lost_classes
@@ -130,6 +130,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """Parameters that training protocols may set; None: all of the class's parameters."""
     _start_refusal: ClassVar[str | None] = None
     """Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported."""
+    _continue_refusal: ClassVar[str | None] = None
+    """Why there is no ``partial_fit``. None: there is."""
     _validates_last_stage_only: ClassVar[bool] = False
     """Whether ``validation`` chooses among the epochs of the last stage only."""
     _preparatory_stages: ClassVar[Sequence[str]] = ()
@@ -283,6 +285,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """Read the data and train the network; return the annotations with a positive weight."""
         return template.fit_network(self, X, y, watch, start)
 
+    partial_fit = continuing.partial_fit
+    _go_on, _check_shape = continuing.go_on, continuing.check_shape
+
     # -- prediction -----------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -365,17 +370,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     transform = prediction.transform
     _n_features_out = property(prediction.embedding_width)
     score = scoring.score
-
-    def annotation_log_likelihood(self, X: Any, y: Any) -> float:
-        """Mean log likelihood, in nats, of the observed annotations (without pseudo-annotations).
-
-        It rates calibration and the model of the annotators; to choose among models, see `score`.
-        Parameters and errors are those of `predict_observed_proba`.
-        """
-        table = scoring.observed_annotations(X, y, self.classes_)
-        columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
-        blocks = self._observed_log_proba(X, table, columns[table.annotator])
-        return scoring.mean_log_proba(blocks, table)
+    annotation_log_likelihood = scoring.annotation_log_likelihood
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import ceil
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -76,6 +77,30 @@ class Watch:
         object.__setattr__(self, "sets", sets)
 
 
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """The fit from which a partial fit goes on.
+
+    Attributes
+    ----------
+    model : fitted classifier
+        As it was.
+    share : float
+        Share of all annotations that are new, from 0 to 1.
+    """
+
+    model: Any
+    share: float
+
+    def epochs(self, n: int) -> int:
+        """Number of epochs, where a whole fit has n: the cost grows with what is new.
+
+        It is half of what n epochs on the new annotations alone would cost, because the weights
+        have something to start from.
+        """
+        return max(1, ceil(n * self.share / 2))
+
+
 @dataclass(eq=False)
 class Fit(Generic[Module, State]):
     """Everything that one fit works with. Every hook of a method receives it.
@@ -102,6 +127,8 @@ class Fit(Generic[Module, State]):
         Gold labels for the history; training must not use them.
     n_epochs : int
         Number of epochs: ``max_epochs``, or what "auto" has found.
+    earlier : Earlier or None
+        In a partial fit: what it goes on from.
     history : History
     facts : dict of str to float
         Further entries of the next row of the history. Values persist until replaced.
@@ -122,6 +149,7 @@ class Fit(Generic[Module, State]):
     rng: np.random.Generator
     watch: Watch
     n_epochs: int
+    earlier: Earlier | None = None
     history: History = field(default_factory=History)
     facts: dict[str, float] = field(default_factory=dict)
     epoch: int = 0

@@ -130,17 +130,18 @@ class EmbeddingClassifier(BaseCrowdClassifier):
 
     def _stages(self, fit: EmbeddingFit) -> list[Stage]:
         step = self._step(fit.state)
-        return [Stage("train", step, partial(self._epoch, fit.state), self.max_epochs)]
+        return [Stage("train", step, partial(self._epoch, fit), fit.n_epochs)]
 
-    def _epoch(self, data: EmbeddingData, epoch: int) -> Iterator[Any]:
+    def _epoch(self, fit: EmbeddingFit, epoch: int) -> Iterator[Any]:
         """Yield an epoch's batches; after training on them, fit the regression."""
+        data = fit.state
         data.facts.clear()
         for batch in self._batches(data, epoch):
             data.n_steps += 1
             yield batch
         data.facts |= data.pop_means() | {"step": data.n_steps}
         # Epochs are compared at the same C: a tuned C would favour the last.
-        self._regress(data, tune=epoch + 1 == self.max_epochs and self.validation is None)
+        self._regress(data, tune=epoch + 1 == fit.n_epochs and self.validation is None)
 
     def _regress(self, data: EmbeddingData, *, tune: bool) -> None:
         C = self.C if tune or self.C != "cv" else TRAINING_C

@@ -94,6 +94,19 @@ def chosen_length(
     return earliest(np.hstack(codes), shares[np.concatenate(folds)])
 
 
+def whole_length(model: Any, earlier: Any) -> int:
+    """Number of epochs of a whole fit, of which a partial fit takes its share.
+
+    Parameters
+    ----------
+    model : BaseCrowdClassifier
+    earlier : fitted classifier
+        Where "auto", or ``validation``, has found a number.
+    """
+    found = getattr(earlier, "best_epoch_", getattr(earlier, "n_epochs_", LEAST_EPOCHS))
+    return int(found if model.max_epochs == AUTO else model.max_epochs)
+
+
 def longest(model: Any, n_instances: int) -> int | None:
     """Number of epochs of trainings that out-of-fold predictions are to choose from.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.context import Fit
+from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.nn import CrowdModule, channels_last, make_scaled
 from manyhands.training import Features
@@ -19,14 +19,14 @@ Weights = dict[str, Tensor]
 
 
 def start_weights(model: Any, start: Any) -> Weights | None:
-    """Weights of another fitted classifier, from which a fit starts.
+    """Weights of another fitted classifier, from which a fit starts; None in a partial fit.
 
     Raises
     ------
     AnnotationError
         If that classifier has no network, or this class ignores the weights it starts from.
     """
-    if start is None:
+    if start is None or isinstance(start, Earlier):
         return None
     if model._start_refusal is not None:
         raise AnnotationError(
@@ -52,11 +52,52 @@ def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdM
         # Batches of at most 8 MiB in float64.
         size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
         classifier.scaler.fit_statistics(features.batches(annotated, size))
+    if fit.earlier is not None:
+        start = grown_weights(model, module, fit)
     if start is not None:
         _load_start(module, start)
     module = module.to(features.device)
     check_logits(model, module, features, annotated)
     return module
+
+
+def grown_weights(model: Any, module: CrowdModule, fit: Fit[Any, Any]) -> Weights:
+    """Weights from which a partial fit goes on: those of new annotators are the crowd's.
+
+    An annotator's parameters and buffers are slices along an axis that has grown with the number of
+    annotators. A new slice is the mean of the others, each weighted by that annotator's
+    annotations. The confusion matrices of a buffer are ``pooled_confusion_``.
+
+    Parameters
+    ----------
+    model : BaseCrowdClassifier
+    module : CrowdModule
+        Made for all annotators.
+    fit : Fit
+        Its table begins with the annotators that the model knew.
+    """
+    earlier = fit.earlier.model if fit.earlier is not None else model
+    n_old, n_new = earlier.n_annotators_, model.n_annotators_
+    given = torch.from_numpy(fit.whole.annotations_per_annotator()[:n_old]).double()
+    share = (given + 1e-9) / (given + 1e-9).sum()
+    fresh, weights = module.state_dict(), Weights()
+    for name, old in earlier.module_.state_dict().items():
+        now = fresh.get(name)
+        weights[name] = old = old.cpu()
+        if now is None or now.shape == old.shape or name.split(".")[-1] in vars(model):
+            weights[name] = old if now is None or now.shape == old.shape else now
+            continue
+        axes = [axis for axis in range(min(old.ndim, now.ndim)) if old.shape[axis] == n_old]
+        axis = next((axis for axis in axes if now.shape[axis] == n_new), None)
+        if axis is None:
+            continue  # Another network, which loading refuses.
+        parts = old.double().movedim(axis, 0)
+        mean = torch.einsum("r,r...->...", share, parts)
+        if name == "confusions":
+            mean = torch.from_numpy(earlier.pooled_confusion_)
+        grown = torch.cat([parts, mean.expand(n_new - n_old, *mean.shape)])
+        weights[name] = grown.movedim(0, axis).to(old.dtype)
+    return weights
 
 
 def _load_start(module: CrowdModule, start: Weights) -> None:

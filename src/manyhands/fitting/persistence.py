@@ -55,8 +55,9 @@ def read_model(
             model.n_features_in_ = description["n_features_in"]
         if description["feature_names_in"] is not None:
             model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-        if description.get("n_epochs") is not None:
-            model.n_epochs_ = description["n_epochs"]
+        for name in ("n_epochs", "n_annotations"):
+            if description.get(name) is not None:
+                setattr(model, f"{name}_", description[name])
         if description["best_epoch"] is not None:
             model.best_epoch_ = description["best_epoch"]
         model.history_ = History(description["history"])

@@ -346,6 +346,7 @@ def set_vocabularies(model: Any, y: Any, table: AnnotationTable) -> None:
     model.classes_ = np.array(table.classes)
     model.annotators_ = np.array(table.annotators)
     model.n_annotators_ = table.n_annotators
+    model.n_annotations_ = table.n_annotations
     model.training_instances_ = InstanceDigests.of(y, table)
 
 

@@ -47,6 +47,7 @@ def save(model: Any, folder: str | Path) -> Path:
         "input_fields": _fields_of(model.input_shape_),
         "n_features_in": getattr(model, "n_features_in_", None),
         "feature_names_in": _as_list(getattr(model, "feature_names_in_", None)),
+        "n_annotations": getattr(model, "n_annotations_", None),
         "n_epochs": getattr(model, "n_epochs_", None),
         "best_epoch": getattr(model, "best_epoch_", None),
         "history": list(model.history_),

@@ -14,7 +14,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
 from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.reading import check_rows
+from manyhands.fitting.reading import check_rows, find_annotators
 from manyhands.inference.inputs import check_annotations
 from manyhands.metrics.scorers import warn_of_training_instances
 from manyhands.metrics.votes import vote_agreement
@@ -102,6 +102,17 @@ def observed_annotations(
     table = replace(table.observed, label=codes[table.observed.label], classes=classes)
     check_annotations(table, argument="y")
     return table
+
+
+def annotation_log_likelihood(self: Any, X: Any, y: Any) -> float:
+    """Mean log likelihood, in nats, of the observed annotations (without pseudo-annotations).
+
+    It rates calibration and the model of the annotators; to choose among models, see `score`.
+    Parameters and errors are those of `predict_observed_proba`.
+    """
+    table = observed_annotations(X, y, self.classes_)
+    columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
+    return mean_log_proba(self._observed_log_proba(X, table, columns[table.annotator]), table)
 
 
 def mean_log_proba(blocks: Iterator[tuple[IntArray, FloatArray]], table: AnnotationTable) -> float:

@@ -18,7 +18,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.context import Watch
+from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.prediction import GRID_ENTRIES
 from manyhands.fitting.reading import (
     SET_WITH_FEATURES,
@@ -95,7 +95,8 @@ class SecondStageClassifier(BaseCrowdClassifier):
         """
         if not self._second_stage:
             return super()._fit(X, y, watch, start)
-        if start is not None:
+        earlier = start if isinstance(start, Earlier) else None
+        if start is not None and earlier is None:
             raise AnnotationError(
                 f"start={type(start).__name__} gives weights to a network; the second stage "
                 f"{type(self._network).__name__} has none: leave start out"
@@ -106,7 +107,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         X = as_fitted(self, X, reset=True)
         set_vocabularies(self, y, table)
         rng = np.random.default_rng(draw_seed(self.random_state))
-        self.estimator_, belief = self._fit_second_stage(X, table, rng)
+        self.estimator_, belief = self._fit_second_stage(X, table, rng, earlier)
         set_annotator_attributes(self, table, belief)
         self.history_ = History()
         for name in SET_WITH_FEATURES:
@@ -118,9 +119,15 @@ class SecondStageClassifier(BaseCrowdClassifier):
 
     @abstractmethod
     def _fit_second_stage(
-        self, X: Any, table: AnnotationTable, rng: np.random.Generator
+        self, X: Any, table: AnnotationTable, rng: np.random.Generator, earlier: Earlier | None
     ) -> tuple[Any, FloatArray | None]:
         """Fit a clone of the scikit-learn classifier; return it and the inferred classes."""
+
+    def _check_shape(self, X: Any) -> None:
+        if self._second_stage:
+            as_fitted(self, X, reset=False)
+        else:
+            super()._check_shape(X)
 
     def _clone_backbone(self, rng: np.random.Generator) -> Any:
         return set_random_states(clone(self._network, safe=False), rng)

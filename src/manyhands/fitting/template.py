@@ -14,9 +14,9 @@ import torch
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.callbacks import EpochClock, announce, ending_heard, make_predictor
-from manyhands.fitting.context import Fit, Followed, Watch
+from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.folds import hold_out_instances
-from manyhands.fitting.length import chosen_length
+from manyhands.fitting.length import chosen_length, whole_length
 from manyhands.fitting.monitors import Follower
 from manyhands.fitting.network import Weights, make_module, start_weights
 from manyhands.fitting.prediction import class_proba
@@ -60,18 +60,19 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annotat
     model : BaseCrowdClassifier
         Its parameters have been checked.
     X, y, watch, start
-        See `BaseCrowdClassifier.fit`.
+        See `BaseCrowdClassifier.fit`; ``start`` may also be an `Earlier`, to go on from.
 
     Returns
     -------
     AnnotationTable
         The annotations with a positive weight.
     """
+    earlier = start if isinstance(start, Earlier) else None
     weights = start_weights(model, start)
     given = as_target(X, y, type(model).__name__)
     table = drop_weightless(given)
     warn_of_telling_columns(X, table)
-    X = read_features(model, X, reset=True)
+    X = read_features(model, X, reset=earlier is None)
     check_learnable(X, table)
     set_vocabularies(model, y, table)
     device = pick_device(model.device)
@@ -85,12 +86,17 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annotat
             return _pilot(twin, features, rest, held, np.random.default_rng(seed), weights)
 
     # The training draws as if the number of epochs had been given.
-    n_epochs = None if model.checkpoint is None else read_n_epochs(model.checkpoint)
+    n_epochs = None
+    if earlier is not None:
+        n_epochs = earlier.epochs(whole_length(model, earlier.model))
+    elif model.checkpoint is not None:
+        n_epochs = read_n_epochs(model.checkpoint)
     if n_epochs is None:
         n_epochs = chosen_length(model, table, np.random.default_rng([seed, 1]), pilot, start)
     with isolated_rng(seed, device):
         rng = np.random.default_rng(seed)
-        _train(model, features, given, rng, watch, n_epochs, weights)
+        fit = _begin(model, features, given, rng, watch, n_epochs, earlier)
+        _train(model, fit, weights)
     return table
 
 
@@ -116,17 +122,8 @@ def _pilot(
     return np.stack(follower.followed.codes)
 
 
-def _train(
-    model: Any,
-    features: Features,
-    given: AnnotationTable,
-    rng: np.random.Generator,
-    watch: Watch,
-    n_epochs: int,
-    start: Weights | None,
-) -> None:
+def _train(model: Any, fit: Fit[Any, Any], start: Weights | None) -> None:
     """Train, and set the fitted attributes."""
-    fit = _begin(model, features, given, rng, watch, n_epochs)
     fit.module = make_module(model, fit, start)
     fit.state = model._prepare(fit)
     with ending_heard(model):
@@ -141,6 +138,8 @@ def _train_module(model: Any, fit: Fit[Any, Any]) -> None:
         best.restore()
         model.best_epoch_, model.best_stage_ = best.kept["epoch"], best.kept["stage"]
     model.history_, model.n_epochs_ = fit.history, fit.n_epochs
+    if fit.earlier is not None:
+        model.n_epochs_ = whole_length(model, fit.earlier.model)
     model.module_ = fit.module.eval()
     with torch.inference_mode():
         model._set_fitted(fit)
@@ -158,21 +157,22 @@ def _begin(
     rng: np.random.Generator,
     watch: Watch,
     n_epochs: int,
+    earlier: Earlier | None = None,
 ) -> Fit[Any, Any]:
-    """Hold out instances or annotations, and balance the others."""
+    """Hold out instances or annotations, and balance the others; a partial fit holds out none."""
     whole = table = drop_weightless(given)
     held: AnnotationTable | None = None
-    if isinstance(model.validation, Real):
+    if isinstance(model.validation, Real) and earlier is None:
         split = hold_out if model.monitor == "likelihood" else hold_out_instances
         table, held = split(whole, float(model.validation), rng)
     batches = AnnotationBatches(features, model._balanced(table, rng), model.batch_size)
-    return Fit(features, given, whole, table, held, batches, rng, watch, n_epochs)
+    return Fit(features, given, whole, table, held, batches, rng, watch, n_epochs, earlier)
 
 
 def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]) -> None:
     """Run all stages, or those that a checkpoint has left."""
     first_stage = first_epoch = 0
-    if model.checkpoint is not None:
+    if model.checkpoint is not None and fit.earlier is None:
         check_writable(Path(model.checkpoint).parent)
         checkpoint = Checkpoint(
             model.checkpoint,

@@ -236,6 +236,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "annotators; a test of the method permutes them where nothing is learnt from draws",
     }
     _start_refusal = "begins with its start's"
+    _continue_refusal = "plays two networks against each other, from a start of their own"
 
     backbone: Any = field(default=None, kw_only=False)
     pretrainer: Any = None

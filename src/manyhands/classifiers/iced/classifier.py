@@ -172,6 +172,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     """
 
     _start_refusal = "begins with majority votes"
+    _continue_refusal = "begins with a warm-up, and makes its instances up from it"
     _validates_last_stage_only = True
     _preparatory_stages = ("decoder", "warm_up")
     _crowd_check_exemptions = {

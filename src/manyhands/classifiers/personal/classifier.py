@@ -117,7 +117,7 @@ n_features) for two classes
     (10, 64)
     """
 
-    _start_refusal = "ends at the one minimum"
+    _start_refusal = _continue_refusal = "ends at the one minimum"
     _parameter_constraints = {
         **{
             name: constraint

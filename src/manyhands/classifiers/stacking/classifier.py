@@ -19,18 +19,26 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.stacking.course import belief_of, check_members, run_course, set_fitted
+from manyhands.classifiers.stacking.course import (
+    belief_of,
+    check_members,
+    earlier_belief,
+    run_course,
+    set_fitted,
+)
 from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
 from manyhands.classifiers.stacking.prior import set_doubts
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import all_or_nothing
-from manyhands.fitting import scoring
+from manyhands.fitting import continuing, scoring
+from manyhands.fitting.context import Earlier
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import (
     check_learnable,
     check_rows,
+    drop_weightless,
     find_annotators,
     read_target,
     set_vocabularies,
@@ -166,6 +174,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+    _continue_refusal: ClassVar[str | None] = None
     # No published protocol is about it.
     _protocol_parameters: ClassVar[Sequence[str]] = ()
     _crowd_check_exemptions: ClassVar[Mapping[str, str]] = {
@@ -221,23 +230,47 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         LostClassWarning
             If a class with annotations is predicted for no training instance.
         """
-        # The views hand on arrays, whatever containers the user has set_config hand out.
-        with all_or_nothing(self), config_context(transform_output="default"):
+        with all_or_nothing(self):
             self._check_parameters()
             table = read_target(X, y, type(self).__name__)
-            warn_of_telling_columns(X, table)
-            encoder = fit_encoder(self, X)
-            rows = read_rows(self, X, encoder, reset=True)
-            check_learnable(rows, table)
-            set_vocabularies(self, y, table)
-            self.encoder_ = encoder
-            self.input_shape_ = tuple(rows.shape[1:])
             belief = None if start is None else belief_of(start, X, table)
-            course = run_course(self, rows, table, belief)
+            self._run(X, y, table, belief)
+        return self
+
+    def _run(
+        self,
+        X: Any,
+        y: Any,
+        table: AnnotationTable,
+        belief: FloatArray | None,
+        *,
+        later: bool = False,
+    ) -> None:
+        """Run rounds, from a belief in the classes or the vote shares, and set what they find."""
+        warn_of_telling_columns(X, table)
+        encoder = fit_encoder(self, X)
+        rows = read_rows(self, X, encoder, reset=True)
+        check_learnable(rows, table)
+        set_vocabularies(self, y, table)
+        self.encoder_ = encoder
+        self.input_shape_ = tuple(rows.shape[1:])
+        # The views hand on arrays, whatever containers the user has set_config hand out.
+        with config_context(transform_output="default"):
+            course = run_course(self, rows, table, belief, later=later)
             set_fitted(self, course, rows, table)
             set_doubts(self, course.last.free_shares)
             warn_of_lost_classes(self, X, table)
-        return self
+
+    partial_fit = continuing.partial_fit
+
+    def _go_on(self, seen: continuing.Seen, earlier: Earlier, watch: Any = None) -> None:
+        self._check_parameters()
+        table = drop_weightless(seen.table)
+        belief = earlier_belief(earlier.model, table)
+        self._run(seen.X, seen.table, table, belief, later=True)
+
+    def _check_shape(self, X: Any) -> None:
+        read_rows(self, X, self.encoder_, reset=False)
 
     def _check_parameters(self) -> None:
         refuse_classes(self)

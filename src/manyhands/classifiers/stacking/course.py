@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import clone
 
 from manyhands.annotations import AnnotationTable
@@ -21,11 +22,15 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
 from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.inference.dependence import dependence_of
-from manyhands.inference.probability import normalise_rows
+from manyhands.inference.em import log_likelihoods
+from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, make_votes
 from manyhands.training.progress import History, ProgressBar
 from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import AnyArray, FloatArray, IntArray
+
+LATER_ROUNDS = 2
+"""Rounds of a partial fit."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,12 @@ def check_members(members: Any) -> None:
 
 
 def run_course(
-    model: Any, X: Any, table: AnnotationTable, belief: FloatArray | None = None
+    model: Any,
+    X: Any,
+    table: AnnotationTable,
+    belief: FloatArray | None = None,
+    *,
+    later: bool = False,
 ) -> Course:
     """Fit the members and run the rounds.
 
@@ -90,7 +100,10 @@ def run_course(
         Its instances are the rows of X.
     belief : array of shape (n, n_classes), optional
         Class probabilities to start from; the vote shares by default.
+    later : bool
+        Whether the belief is that of an earlier fit, so that a few rounds suffice and all count.
     """
+    n_rounds = min(LATER_ROUNDS, model.n_rounds) if later else model.n_rounds
     rng = np.random.default_rng(draw_seed(model.random_state))
     votes = make_votes(table, abstentions=model.abstentions == "model")
     annotated = np.flatnonzero(votes.answers.voted)
@@ -118,8 +131,8 @@ def run_course(
     bar = ProgressBar(type(model).__name__) if model.verbose else None
     try:
         if bar is not None:
-            bar.on_stage_begin("round", model.n_rounds, 0)
-        for number in range(model.n_rounds):
+            bar.on_stage_begin("round", n_rounds, 0)
+        for number in range(n_rounds):
             began = perf_counter()
             last = rounds.run()
             found.append(last.members)
@@ -130,7 +143,7 @@ def run_course(
     finally:
         if bar is not None:
             bar.on_training_end()
-    stack = FittedStack.of(members, found[1:] or found, seen, table.n_classes)
+    stack = FittedStack.of(members, found if later else found[1:] or found, seen, table.n_classes)
     return Course(members, annotated, seen, rounds, last, stack, history)
 
 
@@ -204,6 +217,17 @@ def _with_classes(votes: Votes, seen: IntArray) -> Votes:
     return replace(
         votes, response=codes[votes.response], n_classes=len(seen), n_responses=len(seen) + more
     )
+
+
+def earlier_belief(model: Any, table: AnnotationTable) -> FloatArray:
+    """What the annotations say under the confusion matrices of an earlier fit, (n, n_classes).
+
+    The annotators that it knew come first in the table; the others annotate as the crowd does. Its
+    classifier has no say: fitted to few instances, it would confirm its own mistakes.
+    """
+    new = np.repeat(model.pooled_confusion_[None], table.n_annotators - model.n_annotators_, axis=0)
+    confusion = np.concatenate([model.confusion_, new])
+    return softmax(log_likelihoods(make_votes(table), floored_log(confusion)), axis=1)
 
 
 def belief_of(start: Any, X: Any, table: AnnotationTable) -> FloatArray:

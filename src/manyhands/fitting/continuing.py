@@ -1,0 +1,318 @@
+"""``partial_fit`` of classifiers: annotations that come later, and what is kept until then.
+
+A partial fit trains on everything seen, from the parameters found so far. Training on the new
+annotations alone is cheaper, but what was learnt before is then forgotten
+(``docs/results/partial_fit.md``). Torch is imported only for what needs it: tensors and Datasets.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.metaestimators import available_if
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.duplicates import Duplicates
+from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.ids import GIVEN, as_frame, row_ids
+from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
+from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.lost_classes import warn_of_lost_classes
+from manyhands.fitting.reading import as_target, check_rows, is_dataset, read_features, take_rows
+from manyhands.inference.inputs import check_annotations, recode_classes
+from manyhands.typing import AnyArray, IntArray
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What partial fits have seen.
+
+    Attributes
+    ----------
+    X : as in ``fit``
+        Features of the instances of the table, in its order.
+    table : AnnotationTable
+    """
+
+    X: Any
+    table: AnnotationTable
+
+
+def _can_continue(model: Any) -> bool:
+    refusal = model._continue_refusal
+    if refusal is not None:
+        raise AttributeError(
+            f"{type(model).__name__} has no partial_fit: it {refusal}; fit it anew on everything"
+        )
+    return True
+
+
+@available_if(_can_continue)  # type: ignore[untyped-decorator]
+def partial_fit(
+    self: T,
+    X: Any,
+    y: Any,
+    *,
+    classes: Any = None,
+    duplicates: Duplicates = "error",
+    watch: Watch | None = None,
+) -> T:
+    """Add annotations, of new instances or of old ones, and go on with the training.
+
+    The first call equals `fit`. Later ones train on everything seen, from the parameters found
+    so far, for fewer epochs, the smaller the share of new annotations. Parameters of new
+    annotators start from the crowd's as a whole. ``validation`` and ``checkpoint`` are for the
+    first call. A call that fails leaves the estimator as it was.
+
+    Parameters
+    ----------
+    X : as in `fit`
+        Features of the instances of y. Those of old instances are given again, unchanged.
+    y : as in `fit`
+        The new annotations. Instances and annotators are matched with earlier ones by id; the
+        rows and columns of a matrix without ids are instances and annotators 0, 1, ...
+    classes : array-like of shape (n_classes,), optional
+        In the first call: all classes there will be. Default: those of y. Later calls cannot
+        add any.
+    duplicates : {"error", "last", "keep"}, default="error"
+        How to treat an (instance, annotator) pair that was annotated before.
+    watch : Watch, optional
+        As in `fit`, for classifiers that take it there.
+
+    Raises
+    ------
+    AnnotationError
+        For the reasons of `fit`; if y holds a class that the first call did not have, X has
+        other features than before, or a pair was annotated before and ``duplicates="error"``.
+
+    Notes
+    -----
+    The model keeps what it was given in ``seen_``, in memory and when pickled. `fit` and `save`
+    keep neither features nor annotations: the first partial fit after them needs everything
+    again, the old and the new; a warning says so if there are fewer annotations than before.
+    """
+    model: Any = self
+    options = {} if watch is None else {"watch": watch}
+    with all_or_nothing(model):
+        if not hasattr(model, "classes_"):
+            table = _first_table(model, X, y, classes)
+            model.fit(X, table, **options)
+            model.seen_ = Seen(X, table)
+        else:
+            seen, share = _with_added(model, X, y, classes, duplicates)
+            model._go_on(seen, Earlier(copy(model), share), **options)
+            model.seen_ = seen
+    return self
+
+
+def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
+    """Train a network on everything seen, from the parameters of an earlier fit."""
+    model._check_parameters()
+    table = model._fit(seen.X, seen.table, watch or Watch(), earlier)
+    warn_of_lost_classes(model, seen.X, table)
+
+
+def check_shape(model: Any, X: Any) -> None:
+    """Refuse features that are not like those of ``fit``."""
+    read_features(model, X, reset=False)
+
+
+def _first_table(model: Any, X: Any, y: Any, classes: Any) -> AnnotationTable:
+    """Annotations of the first call, over the declared classes."""
+    table = _named(X, as_target(X, y, type(model).__name__))
+    if classes is None:
+        return table
+    declared = as_values(classes)
+    if declared.ndim != 1 or len(np.unique(declared)) < max(2, len(declared)):
+        raise AnnotationError(
+            f"classes={classes!r} must name two classes or more, each once; give a list of them"
+        )
+    return _over_classes(table, declared, "add them to classes=")
+
+
+def _named(X: Any, table: AnnotationTable) -> AnnotationTable:
+    """Call instances that a table only numbers by the ids that X carries."""
+    ids = row_ids(X) if table.instance_order.kind == "numbered" else None
+    if ids is None or len(ids.values) != table.n_instances:
+        return table
+    return replace(table, instances=ids.values, instance_order=GIVEN)
+
+
+def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> AnnotationTable:
+    try:
+        return recode_classes(table, classes, argument="y")
+    except AnnotationError as error:
+        raise AnnotationError(f"{error}; {mend}") from error
+
+
+def _with_added(
+    model: Any, X: Any, y: Any, classes: Any, duplicates: Duplicates
+) -> tuple[Seen, float]:
+    """Everything seen, with the new part, and the share of its annotations that are new."""
+    model._check_shape(X)
+    if classes is not None and not np.array_equal(as_values(classes), model.classes_):
+        raise AnnotationError(
+            f"classes={classes!r} differ from those of the first call, {model.classes_.tolist()}, "
+            "which are fixed; leave classes out"
+        )
+    new = _named(X, as_target(X, y, type(model).__name__))
+    check_rows(X, new)
+    mend = "classes are fixed by the first call: fit anew on everything, or declare all classes "
+    mend += "there, partial_fit(classes=...)"
+    new = check_annotations(_over_classes(new, model.classes_, mend), argument="y")
+    kept = getattr(model, "seen_", None)
+    if kept is None:
+        return _everything_again(model, X, new)
+    merged = kept.table.with_added(new, duplicates=duplicates)
+    seen = Seen(_extended(kept, X, new, merged), merged)
+    return seen, min(1.0, new.n_annotations / merged.n_annotations)
+
+
+def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen, float]:
+    """What a model was given that keeps nothing: all there is, with its annotators first."""
+    known = AnnotationTable.from_arrays(
+        [],
+        [],
+        [],
+        classes=model.classes_,
+        annotators=model.annotators_,
+        instances=given.instances,
+    )
+    table = known.with_added(given)
+    before = getattr(model, "n_annotations_", 0)
+    if table.n_annotations < before:
+        warn_caller(
+            f"partial_fit was given {table.n_annotations:,} annotations, but this model was "
+            f"trained on {before:,}, which it does not keep: what is not given again will be "
+            "forgotten. Give everything again, the old and the new; or use partial_fit from the "
+            "first call on"
+        )
+        before = 0
+    return Seen(X, table), (table.n_annotations - before) / table.n_annotations
+
+
+# -- features, piece by piece ---------------------------------------------------------------------
+
+
+def _extended(kept: Seen, X: Any, new: AnnotationTable, merged: AnnotationTable) -> Any:
+    """Features of all instances, in the order of the merged table."""
+    places, _ = encode(
+        new.instances, merged.instances, argument="y", vocabulary_name="the instances"
+    )
+    old = np.flatnonzero(places < kept.table.n_instances)
+    _check_kind(kept.X, X)
+    if len(old):
+        _check_unchanged(kept.X, X, places[old], old, new)
+    added = np.flatnonzero(places >= kept.table.n_instances)
+    if not len(added):
+        return kept.X
+    rows = take_rows(X, added[np.argsort(places[added])])
+    joined = _stacked(kept.X, rows)
+    if hasattr(joined, "iloc"):
+        joined.index = merged.instances  # Otherwise, default indices would occur twice.
+    return joined
+
+
+def _kind(X: Any) -> str:
+    if as_frame(X) is not None:
+        return "data frame"
+    if is_dataset(X):
+        return "Dataset"
+    if sparse.issparse(X):
+        return "sparse matrix"
+    return "dict of arrays" if isinstance(X, Mapping) else "array"
+
+
+def _check_kind(before: Any, X: Any) -> None:
+    if _kind(before) != _kind(X):
+        raise AnnotationError(
+            f"X is of another kind ({_kind(X)}) than before ({_kind(before)}); give the same kind"
+        )
+
+
+def _check_unchanged(
+    before: Any, X: Any, places: IntArray, rows: IntArray, new: AnnotationTable
+) -> None:
+    """Refuse other features of an old instance; items of Datasets are not compared."""
+    if is_dataset(X):
+        return
+    mine, theirs = take_rows(before, places), take_rows(X, rows)
+    frame = as_frame(mine)
+    if frame is not None:
+        mine, theirs = frame, as_frame(theirs).select(frame.columns)  # type: ignore[union-attr]
+    differs = _differing_rows(mine, theirs)
+    if differs.any():
+        changed = new.instances[rows[np.flatnonzero(differs)[0]]].item()
+        numbered = new.instance_order.kind == "numbered"
+        mend = (
+            "the rows of y have no ids, so they are taken for instances 0, 1, ... of before: name "
+            "new instances, from_frame(tasks=) or from_matrix(instances=)"
+            if numbered
+            else "give new instances ids of their own; if the features have changed, fit anew"
+        )
+        raise AnnotationError(
+            f"X has other features for {int(differs.sum())} instances seen before, the first being "
+            f"{changed!r}; {mend}"
+        )
+
+
+def _differing_rows(mine: Any, theirs: Any) -> AnyArray:
+    """Mask of rows that differ, shape (n,); gaps equal gaps."""
+    if isinstance(mine, Mapping):
+        return np.any([_differing_rows(mine[name], theirs[name]) for name in mine], axis=0)
+    if sparse.issparse(mine):
+        return np.asarray(abs(mine - theirs).max(axis=1).toarray() > 0).ravel()
+    a, b = _as_array(mine), _as_array(theirs)
+    if a.dtype.kind == b.dtype.kind == "f":
+        a, b = a.astype(np.float32), b.astype(np.float32)
+    same = np.asarray(a == b, dtype=bool) | (missing_mask(a) & missing_mask(b))
+    return np.logical_not(same.reshape(len(a), -1).all(axis=1))
+
+
+def _as_array(values: Any) -> AnyArray:
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    return values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+
+
+def _stacked(before: Any, rows: Any) -> Any:
+    """Put new rows below the others."""
+    frame = as_frame(before)
+    if frame is not None:
+        return _stacked_frames(frame, as_frame(rows))
+    if isinstance(before, Mapping):
+        return {name: _stacked(part, rows[name]) for name, part in before.items()}
+    if sparse.issparse(before):
+        vstack: Any = sparse.vstack
+        return vstack([before, rows], format="csr")
+    if is_dataset(before):
+        datasets = sys.modules["torch"].utils.data
+        parts = before.datasets if isinstance(before, datasets.ConcatDataset) else [before]
+        return datasets.ConcatDataset([*parts, rows])
+    return np.concatenate([_as_array(before), _as_array(rows)])
+
+
+def _stacked_frames(before: Any, rows: Any) -> Any:
+    import narwhals as nw
+
+    rows = rows.select(before.columns)
+    schema = before.schema
+    if rows.schema != schema:  # Categories, or whole numbers on one day only.
+        both = {
+            name: kind if rows.schema[name] == kind else nw.String()
+            for name, kind in schema.items()
+            if not (kind.is_numeric() and rows.schema[name].is_numeric())
+        }
+        before, rows = (
+            frame.with_columns(nw.col(name).cast(kind) for name, kind in both.items())
+            for frame in (before, rows)
+        )
+    return nw.concat([before, rows], how="vertical").to_native()

@@ -1,0 +1,214 @@
+"""`partial_fit`: what is matched, kept, refused, and where new annotators start."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from scipy import sparse
+
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    CrowdLayerClassifier,
+    CrowdStackingClassifier,
+    DawidSkene,
+    MBEMClassifier,
+    load,
+)
+from manyhands.estimator_checks import make_crowd_problem
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.context import Earlier
+
+pytestmark = pytest.mark.filterwarnings("ignore:the votes do not say whether")
+
+X, A, Y = make_crowd_problem(n=60)
+IDS = [f"img{i}" for i in range(60)]
+TABLE = AnnotationTable.from_matrix(A, instances=IDS, annotators=list("abcde"))
+
+
+def network(**parameters):
+    return CrowdLayerClassifier(max_epochs=4, random_state=0, device="cpu", **parameters)
+
+
+def pieces(n=2):
+    return np.array_split(np.arange(60), n)
+
+
+def continued(model, X=X, y=TABLE, n=2):
+    for rows in pieces(n):
+        part = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+        model.partial_fit(part, y[rows])
+    return model
+
+
+def test_the_length_is_the_share_that_is_new():
+    model = continued(network().set_params(max_epochs=8))
+    share = TABLE[30:].n_annotations / TABLE.n_annotations
+    assert len(model.history_) == Earlier(model, share).epochs(8) == np.ceil(4 * share)
+    assert model.n_epochs_ == 8  # The next call takes its share of a whole fit, too.
+    assert Earlier(model, 0.0).epochs(100) == 1
+    assert Earlier(model, 1.0).epochs(100) == 50
+
+
+def test_what_is_kept_is_everything_in_order():
+    model = continued(network(), n=3)
+    np.testing.assert_array_equal(model.seen_.X, X)
+    assert model.seen_.table.instances.tolist() == IDS
+    assert model.seen_.table.n_annotations == model.n_annotations_ == TABLE.n_annotations
+    assert not hasattr(network().fit(X, TABLE), "seen_")
+
+
+def test_a_new_annotator_starts_from_the_crowds_parameters():
+    """With a learning rate of almost 0 the start can be seen."""
+    model = network(lr=1e-12, noise_lr=None).set_params(max_epochs=1)
+    model.partial_fit(X[:30], TABLE[:30].select(annotators=list("abc")))
+    before = model.module_.matrix.detach().clone()
+    counts = model.seen_.table.annotations_per_annotator()
+    model.partial_fit(X[30:], TABLE[30:])
+    assert model.annotators_.tolist() == list("abcde")
+    after = model.module_.matrix.detach()
+    torch.testing.assert_close(after[:3], before, atol=1e-6, rtol=0)
+    by_hand = np.average(before.numpy(), axis=0, weights=counts)
+    np.testing.assert_allclose(after[3].numpy(), by_hand, atol=1e-6)
+    np.testing.assert_allclose(after[4].numpy(), by_hand, atol=1e-6)
+
+
+def test_new_annotators_of_an_aggregated_classifier_start_from_its_pooled_matrix():
+    model = AggregatedClassifier(DawidSkene(), max_epochs=1, random_state=0)
+    model.partial_fit(X[:30], TABLE[:30].select(annotators=list("abc")))
+    first = model.aggregator_
+    model.partial_fit(X[30:], TABLE[30:])
+    assert model.aggregator_ is not first
+    expected = DawidSkene().fit(first.table_).partial_fit(TABLE[30:])
+    np.testing.assert_allclose(model.aggregator_.posterior_, expected.posterior_, atol=1e-3)
+
+
+def test_new_annotations_of_old_instances():
+    early, late = TABLE.select(annotators=list("abc")), TABLE.select(annotators=list("de"))
+    model = network().partial_fit(X, early)
+    model.partial_fit(X[20:], late[20:])
+    assert len(model.seen_.X) == 60
+    assert model.seen_.table.n_annotations == early.n_annotations + late[20:].n_annotations
+
+
+def test_repeated_pairs_are_refused_or_replaced():
+    model = network().partial_fit(X, TABLE)
+    with pytest.raises(AnnotationError, match=r"pairs are repeated.*duplicates="):
+        model.partial_fit(X[:5], TABLE[:5])
+    model.partial_fit(X[:5], TABLE[:5], duplicates="last")
+    assert model.seen_.table.n_annotations == TABLE.n_annotations
+
+
+def test_other_features_of_an_old_instance_are_refused():
+    model = network().partial_fit(X[:30], TABLE[:30].select(annotators=list("abc")))
+    late = TABLE[20:40].select(annotators=list("de"))
+    with pytest.raises(AnnotationError, match=r"other features for 10 instances.*'img20'"):
+        model.partial_fit(X[20:40] + 1, late)
+    numbered = network().partial_fit(X[:30], A[:30, :3])
+    with pytest.raises(AnnotationError, match="no ids, so they are taken for instances 0, 1"):
+        numbered.partial_fit(X[30:], np.hstack([np.full((30, 3), -1), A[30:, 3:]]))
+
+
+def test_classes_are_those_of_the_first_call():
+    two = AnnotationTable.from_matrix(np.where(A == 2, -1, A), instances=IDS)
+    declared = network().partial_fit(X[:30], two[:30], classes=[2, 1, 0])
+    assert declared.classes_.tolist() == [2, 1, 0]
+    assert declared.predict_proba(X).shape == (60, 3)
+    declared.partial_fit(X[30:], AnnotationTable.from_matrix(A[30:], instances=IDS[30:]))
+    with pytest.raises(AnnotationError, match=r"classes=\[0, 1, 2\] differ from those"):
+        declared.partial_fit(X[30:], two[30:], classes=[0, 1, 2])
+    with pytest.raises(AnnotationError, match="must name two classes or more"):
+        network().partial_fit(X, TABLE, classes=[1, 1])
+    fixed = network().partial_fit(
+        X[:30], AnnotationTable.from_matrix(A[:30] % 2, [0, 1], instances=IDS[:30])
+    )
+    with pytest.raises(AnnotationError, match=r"2.*fixed by the first call: fit anew"):
+        fixed.partial_fit(X[30:], TABLE[30:])
+
+
+FRAME = pd.DataFrame(X, columns=list("wxyz"), index=IDS)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        FRAME,
+        pl.DataFrame(FRAME).with_columns(pl.Series("task", IDS)),
+        sparse.csr_array(X.astype(np.float32)),
+        torch.from_numpy(X),
+    ],
+    ids=["pandas", "polars", "sparse", "tensor"],
+)
+def test_features_of_all_kinds(features):
+    model = continued(network(), features)
+    np.testing.assert_allclose(
+        model.predict_proba(features), continued(network()).predict_proba(X), atol=1e-4
+    )
+
+
+def test_dicts_and_datasets():
+    class Mean(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Linear(4, 3)
+
+        def forward(self, values):
+            return self.head(values.float())
+
+    model = network(backbone=Mean())
+    for rows in pieces():
+        model.partial_fit({"values": X[rows].astype(np.float32)}, TABLE[rows])
+    assert model.predict({"values": X.astype(np.float32)}).shape == (60,)
+    model = network()
+    for rows in pieces(3):
+        part = torch.utils.data.TensorDataset(torch.from_numpy(X[rows]).float())
+        model.partial_fit(part, TABLE[rows])
+    assert len(model.seen_.X) == 60
+    with pytest.raises(AnnotationError, match=r"another kind \(array\) than before \(Dataset\)"):
+        model.partial_fit(X[:5], TABLE[:5], duplicates="last")
+
+
+def test_frames_with_categories_that_change():
+    frame = FRAME.assign(kind=pd.Categorical(np.where(Y == 0, "cat", "dog")), index=0)
+    model = CrowdStackingClassifier(n_rounds=2, random_state=0)
+    first = frame.iloc[:30].assign(kind=pd.Categorical(["cat", "dog"] * 15))
+    model.partial_fit(first, TABLE[:30]).partial_fit(frame.iloc[30:], TABLE[30:])
+    assert model.predict(frame).shape == (60,)
+
+
+def test_a_saved_model_is_given_everything_again(tmp_path):
+    network().fit(X[:30], TABLE[:30]).save(tmp_path / "model")
+    model = load(tmp_path / "model", device="cpu")
+    assert model.n_annotations_ == TABLE[:30].n_annotations
+    order = TABLE.select(annotators=list("edcba"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(X, order)
+    assert model.annotators_.tolist() == list("abcde")  # As the model has them.
+    assert len(model.history_) == 2 - (TABLE[:30].n_annotations >= TABLE[30:].n_annotations)
+    with pytest.warns(UserWarning, match="trained on .* does not keep"):
+        load(tmp_path / "model").partial_fit(X[50:], TABLE[50:])
+
+
+def test_methods_without_it_say_why():
+    assert not hasattr(MBEMClassifier(), "partial_fit")
+    with pytest.raises(AttributeError) as refused:
+        MBEMClassifier().partial_fit(X, TABLE)
+    assert "makes a new network" in str(refused.value.__cause__)
+
+
+def test_validation_and_checkpoints_are_for_the_first_call(tmp_path):
+    model = network(validation=0.3, checkpoint=tmp_path / "state.safetensors")
+    continued(model)
+    assert not hasattr(model, "best_epoch_")
+    assert "validation_agreement" not in model.history_[0]
+
+
+def test_a_stack_goes_on_in_two_rounds():
+    model = continued(CrowdStackingClassifier(random_state=0))
+    assert len(model.history_) == 2
+    assert model.posterior_.shape == (60, 3)
+    assert model.score(X, Y) > 0.9
