@@ -132,8 +132,9 @@ def screen_annotators(table: Any, model: Any = None, *, times: Any = None) -> Sc
     active = accuracy.n_annotations > 0
     median = float(np.median(accuracy.accuracy[active])) if active.any() else 0.0
     rows = []
-    for r in range(table.n_annotators):
-        own = np.flatnonzero(table.annotator == r)
+    order = np.argsort(table.annotator, kind="stable")
+    ends = np.cumsum(table.annotations_per_annotator())
+    for r, own in enumerate(np.split(order, ends[:-1])):
         if when is not None:
             own = own[np.argsort(when[own], kind="stable")]
         marks = _marks(table, found, own, None if when is None else when[own])
@@ -141,8 +142,9 @@ def screen_annotators(table: Any, model: Any = None, *, times: Any = None) -> Sc
             text = f"at most {accuracy.upper[r]:.2f}, the crowd's median is {median:.2f}"
             marks["below the median"] = text
         rows.append(_screened(table, accuracy, r, marks))
-    order = sorted(rows, key=lambda row: (not row.flags, 2.0 if row.accuracy is None else row.high))
-    return Screening(order)
+    return Screening(
+        sorted(rows, key=lambda row: (not row.flags, 2.0 if row.high is None else row.high))
+    )
 
 
 def _screened(
