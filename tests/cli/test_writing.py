@@ -128,6 +128,25 @@ def test_a_folder_with_a_model_is_left_alone(home):
     assert [path.name for path in Path("model").iterdir()] == ["model.json"]
 
 
+def test_files_of_others_are_not_written_over(project):
+    done("aggregate", "project.json", "--out", "labels", "--to", "datasets")
+    before = Path("labels/annotators.csv").read_text()
+    refused(4, "report", "labels", "--tables", "labels", says=["annotators.csv", "no table of a"])
+    assert Path("labels/annotators.csv").read_text() == before
+    Path("classes.csv").write_text("mine")
+    refused(4, "report", "labels", "--tables", ".", says=["classes.csv", "Choose another folder"])
+    for _ in range(2):
+        done("report", "labels", "--tables", "tables")
+    Path("mine").mkdir()
+    Path("mine/README.md").write_text("My notes.")
+    arguments = ("convert", "project.json", "mine", "--to", "datasets")
+    assert run(*arguments).exit_code == 4
+    assert [path.name for path in Path("mine").iterdir()] == ["README.md"]
+    project.rename("label-studio.json")
+    arguments = ("label-studio.json", "--out", ".", "--to", "label-studio")
+    refused(3, "aggregate", *arguments, says=["write over 'label-studio.json'"])
+
+
 # -- gold and several files -----------------------------------------------------------------------
 
 

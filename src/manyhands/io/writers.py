@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
-from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.exceptions import AnnotationError, WriteError, warn_caller
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
 from manyhands.io.exports.records import Export
 from manyhands.io.files import PathLike, write_atomically
@@ -238,18 +239,27 @@ def _write_records(path: Path, records: Iterator[Record]) -> Path:
     return write_atomically(path, "[\n" + ",\n".join(lines) + "\n]\n")
 
 
+OURS: Final = "written by manyhands"
+
 _CARD = """---
 configs:
 - config_name: default
   data_files: data.jsonl
 ---
 
-{about}, written by manyhands. Read them with `datasets.load_dataset("<this folder>")`.
+{about}, {ours}. Read them with `datasets.load_dataset("<this folder>")`.
 """
 
 
 def _write_dataset(folder: Path, columns: dict[str, list[Any]], about: str) -> Path:
     """Write a folder that ``datasets.load_dataset`` reads; the names in it are fixed."""
+    card = folder / "README.md"
+    if card.is_file() and OURS not in card.read_text(encoding="utf-8", errors="replace"):
+        raise WriteError(
+            errno.EEXIST,
+            f"{str(card)!r} exists and is not from manyhands; it would be overwritten. Choose "
+            "another folder",
+        )
     write_table(folder / "data.jsonl", columns)
-    write_atomically(folder / "README.md", _CARD.format(about=about))
+    write_atomically(card, _CARD.format(about=about, ours=OURS))
     return folder

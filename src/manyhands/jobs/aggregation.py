@@ -113,8 +113,13 @@ def check_output(out: Path, to: str) -> Path:
     """Check the name of the output, before any work; a name without a suffix is a folder."""
     if out.suffix:
         return check_target(out, to)
-    check_target(out / f"{to}{SUFFIXES.get(to, '.csv')}", to)
+    check_target(out / tool_file(to), to)
     return out
+
+
+def tool_file(to: str) -> str:
+    """Name of the file, within a folder, that is for a tool."""
+    return f"{to}{SUFFIXES.get(to, '.csv')}"
 
 
 def _known_codes(known: GoldFile, table: AnnotationTable) -> IntArray:
@@ -147,7 +152,7 @@ def _write_folder(
     profiles = annotator_columns(table, found.posterior, seconds=seconds)
     files = keep_labels(folder, found.columns(), profiles, summary, keep_formulas=keep_formulas)
     if to != "table":
-        path = folder / f"{to}{SUFFIXES[to]}"
+        path = folder / tool_file(to)
         method = type(aggregator).__name__
         files.append(write_consensus(path, found, to=to, export=export, method=method))
     return files

@@ -257,7 +257,7 @@ def report_folder(
     ModelFolderError
         If the folder has no summary, or the summary cannot be rendered.
     WriteError
-        If the page cannot be written.
+        If the page or a table cannot be written, or a table would replace a file of another kind.
     """
     path = Path(folder) / SUMMARY
     if not path.is_file():
@@ -267,8 +267,9 @@ def report_folder(
     try:
         written = write_report(path, out or Path(folder) / "report.html")
         if tables is not None:
-            summary = json.loads(path.read_text(encoding="utf-8"))
-            for name, columns in summary_tables(summary).items():
+            found = summary_tables(json.loads(path.read_text(encoding="utf-8")))
+            _check_tables(Path(tables), found)
+            for name, columns in found.items():
                 write_table(Path(tables) / f"{name}.csv", columns, keep_formulas=keep_formulas)
         return written
     except (WriteError, MissingExtraError):
@@ -279,6 +280,19 @@ def report_folder(
             f"{str(path)!r} cannot be rendered ({error}); it was truncated or edited, or another "
             "version of manyhands wrote it: run fit again"
         ) from error
+
+
+def _check_tables(folder: Path, tables: dict[str, Any]) -> None:
+    """Refuse to replace files that are no tables of a report: "gold.csv" may be anything."""
+    if (folder / "facts.csv").exists() and not (folder / SUMMARY).exists():
+        return
+    for name in tables:
+        if (folder / f"{name}.csv").exists():
+            raise WriteError(
+                errno.EEXIST,
+                f"{str(folder / name) + '.csv'!r} exists and is no table of a report; it would be "
+                "overwritten. Choose another folder",
+            )
 
 
 def label_rows(

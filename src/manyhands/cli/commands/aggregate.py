@@ -124,10 +124,10 @@ def aggregate(
     from manyhands.io.annotations import read_items, read_with_account
     from manyhands.io.exports.reading import report_losses
     from manyhands.jobs import OUTPUTS, aggregate_table, compare_methods
-    from manyhands.jobs.aggregation import check_output
+    from manyhands.jobs.aggregation import check_output, tool_file
     from manyhands.registry import find_aggregator
 
-    within = [] if out is None else [out / name for name in OUTPUTS]
+    within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(to.value))]
     refuse_overwriting([out, *within], [*tables, gold, known, classes])
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
