@@ -752,6 +752,7 @@ def test_review_annotators_and_sheets(pilot):
     sheet = done_json("annotators", "A.csv", "--sheet", "w2")
     assert sheet["annotator"] == "w2"
     assert sheet["needs_expert"]
+    assert "'nobody' is no annotator" in run("annotators", "A.csv", "--sheet", "nobody").stderr
     assert "to check" in done("review", "A.csv").stdout
     assert "not to dismiss" in done("annotators", "A.csv").stdout
 

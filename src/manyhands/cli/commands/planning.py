@@ -326,7 +326,9 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
     from manyhands.planning import teaching_sheet
 
     ids = {str(each): each for each in table.annotators.tolist()}
-    sheet = teaching_sheet(model, table, ids.get(annotator, annotator))
+    if annotator not in ids:
+        raise AnnotationError(f"--sheet {annotator!r} is no annotator; such as {list(ids)[:5]} are")
+    sheet = teaching_sheet(model, table, ids[annotator])
     columns = {
         name: [getattr(pair, name) for pair in sheet.pairs]
         for name in ("true", "given", "rate", "mistaken", "examples", "contrast")
@@ -369,8 +371,7 @@ def budget(
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps
     """
-    from manyhands import AnnotationPlanner
-    from manyhands.planning import forecast, replay
+    from manyhands.planning import AnnotationPlanner, forecast, replay
 
     refuse_overwriting([out], [*tables, gold])
     options = table_options(
