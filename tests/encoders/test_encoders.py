@@ -252,6 +252,11 @@ def test_grey_images_and_numbers_of_any_scale():
     assert np.abs(scaled[0][y == 0].mean(0) - scaled[0][y == 1].mean(0)).max() > 1
 
 
+def test_images_that_are_all_alike_have_features():
+    X = np.zeros((5, 9, 9), dtype=np.uint8)
+    np.testing.assert_allclose(ImageEncoder(**SMALL).fit_transform(X), 0, atol=1e-6)
+
+
 def test_images_of_other_sizes_are_resized(files, tmp_path):
     large = tmp_path / "large.jpg"
     Image.fromarray(stripes(n=1, side=96)[0][0]).save(large, quality=95)

@@ -61,7 +61,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     kind : {"patches", "hog"}
-        "hog" needs scikit-image, and is worse on CIFAR-10N (docs/results/encoders.md).
+        "hog" needs scikit-image, and learns nothing from the images.
     size : "auto", int or (height, width), default="auto"
         Images are resized to it by averaging areas. "auto": arrays keep their height and width up
         to 32 pixels; longer sides, files and PIL images become 32.
@@ -214,7 +214,8 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         scale[scale < 1e-6] = 1.0
         standard = (pooled - self.feature_mean_) / scale
         n = min(self.n_components, *standard.shape)
-        solver = PCA(n, random_state=rng.randint(2**31 - 1)).fit(standard)
+        with np.errstate(invalid="ignore"):  # Of images that are all alike, shares of variance.
+            solver = PCA(n, random_state=rng.randint(2**31 - 1)).fit(standard)
         self.components_ = (solver.components_ / scale).astype(np.float32)
         self.component_mean_ = (solver.mean_ @ solver.components_.T).astype(np.float32)
         self.n_features_out_ = n
