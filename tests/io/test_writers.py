@@ -60,6 +60,7 @@ def test_agreement_and_actions_by_hand():
     assert found.actions.tolist() == wanted
     np.testing.assert_array_equal(found.agreement, [1, 1, 0.5, 0.5, 1, np.nan, 0.5])
     assert found.labels == [0, 0, 0, 1, 1, None, 0]
+    assert found.labels is found.labels, "made once, not for every record"
     assert found.probability.tolist() == [0.99, 1, 0.5, 0.8, 0.7, 0.5, 0.99]
     assert found.count_actions() == {"accept": 1, "collect more": 4, "review": 2}
     known = consensus(table, posterior, known=np.arange(7) == 1, accept=0.5, enough=7)

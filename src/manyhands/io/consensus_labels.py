@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -56,13 +57,13 @@ class Consensus:
     agreement: FloatArray
     actions: AnyArray
 
-    @property
+    @cached_property
     def labels(self) -> list[Any]:
         """Class values; None where the label was left open."""
         values = [*self.classes.tolist(), None]
         return [values[code] for code in self.codes]
 
-    @property
+    @cached_property
     def probability(self) -> FloatArray:
         """Probability of the label, or the largest one where it was left open."""
         return _probability(self.posterior, self.codes)
