@@ -146,6 +146,10 @@ def spread(values: list[float]) -> str:
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f} ({len(values)})"
 
 
+def measured(records: list[Record]) -> set[str]:
+    return {record["features"] for record in records}
+
+
 def page(records: list[Record]) -> str:
     lines = [
         "# Raw texts and images, and the shipped features",
@@ -170,6 +174,9 @@ def page(records: list[Record]) -> str:
         lines += [f"## {name}", ""]
         lines += table_lines([*heading, "encoding, s", "stack, s"], rows)
         lines += [f"Wanted of majority vote: {BARS[name]:g}.", ""]
+    missing = [n for kinds in ENCODERS.values() for n in kinds if n not in measured(records)]
+    if missing:
+        lines += [f"Not measured yet: {', '.join(missing)}.", ""]
     return "\n".join(lines)
 
 
