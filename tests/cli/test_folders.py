@@ -608,3 +608,43 @@ def test_doctor_never_fails(monkeypatch):
 
     monkeypatch.setattr("importlib.metadata.requires", unknown)
     assert "its extras are not known" in done("doctor").stdout
+
+
+# -- annotations that come later --------------------------------------------------------------
+
+
+def write_days():
+    """Annotations of the first 30 instances by three annotators, and then all, new ones first."""
+    rows = pd.read_csv("A.csv")
+    first = rows[(rows.task < 30) & rows.worker.isin(["w0", "w1", "w2"])]
+    first.to_csv("A1.csv", index=False)
+    rows.sort_values(["worker", "task"], ascending=False).to_csv("A2.csv", index=False)
+    np.save("X1.npy", np.load("X.npy")[:30])
+    return rows
+
+
+@pytest.mark.parametrize("method", ["crowd-stacking", "crowd-layer"])
+def test_a_fit_goes_on_from_a_saved_model(home, method):
+    rows = write_days()
+    quick = ["--set", "n_rounds=2" if method == "crowd-stacking" else "max_epochs=2"]
+    files = ["--features", "X1.npy", "--annotations", "A1.csv"]
+    done("fit", *files, "--out", "m", "--method", method, *quick)
+    everything = ["--continue", "m", "--features", "X.npy", "--annotations", "A2.csv"]
+    result = done_json("fit", *everything, "--gold", "gold_plain.csv", "--out", "m")
+    assert result["data"]["annotations"] == len(rows)
+    assert list(result["table"]) == ["continued"]
+    assert len(read_rows(home / "m" / "labels.csv")[1:]) == 48
+    model = manyhands.load("m")
+    assert model.annotators_.tolist() == ["w0", "w1", "w2", "w3", "w4"]
+    assert model.n_annotations_ == len(rows)
+    done("report", "m")
+
+
+def test_what_does_not_fit_the_model_is_refused(model):
+    files = ["--continue", "model", "--out", "more"]
+    features = ["--features", "X_3.npy", "--annotations", "A.csv"]
+    refused(3, "fit", *files, *features, says=["X has 3 features"])
+    features = ["--features", "X.npy", "--annotations", "A_names.csv"]
+    refused(3, "fit", *files, *features, says=["classes are fixed", "fit anew"])
+    features = ["--features", "X.npy", "--annotations", "A.csv"]
+    refused(3, "fit", *files, *features, "--method", "conal", says=["--method", "leave --method"])

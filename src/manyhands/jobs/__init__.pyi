@@ -1,6 +1,7 @@
 from .aggregation import aggregate_table as aggregate_table
 from .aggregation import compare_methods as compare_methods
 from .demo import run_demo as run_demo
+from .fit import continue_job as continue_job
 from .fit import run_job as run_job
 from .gold import GoldRows as GoldRows
 from .gold import match_gold as match_gold

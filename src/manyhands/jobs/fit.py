@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, DivergenceError
@@ -125,10 +126,74 @@ def run_job(
         publish(place)
         # Cleared only at the end, so that a job killed after some seeds resumes from them.
         _clear_checkpoints(place)
+    return _result(estimator, table, train, records)
+
+
+def continue_job(
+    model: Any,
+    X: Any,
+    table: AnnotationTable,
+    folder: str | Path,
+    *,
+    gold: GoldRows | None = None,
+    keep_formulas: bool = False,
+) -> dict[str, Any]:
+    """Go on with a saved model on everything there is, evaluate it, and save it in a folder.
+
+    Parameters
+    ----------
+    model : fitted classifier, or pipeline of an encoder and one
+        As loaded. It is changed.
+    X, table
+        Features and annotations of all instances, those of the model's fit included.
+    folder, gold, keep_formulas
+        See `run_job`.
+
+    Returns
+    -------
+    dict
+        As of `run_job`.
+
+    Raises
+    ------
+    AnnotationError
+        If the classifier cannot go on, or classes or features differ from those it knows.
+    WriteError
+        If the folder cannot be written.
+    """
+    train = training_part(table, gold)
+    warn_of_unannotated_rows(table, gold)
+    encoder = None
+    if isinstance(model, Pipeline):
+        encoder, model = model[0], model[-1]
+        X = encoder.transform(X)
+    if not hasattr(model, "partial_fit"):
+        raise AnnotationError(
+            f"{type(model).__name__} cannot go on from a saved model; fit it anew on everything, "
+            "without --continue"
+        )
+    with job_folder(folder) as place:
+        started = perf_counter()
+        model.partial_fit(X, train)
+        run = {
+            "seconds": perf_counter() - started,
+            "epoch": _kept_epoch(model),
+            "splits": measure_splits(model, X, table, gold, train),
+        }
+        train = model.seen_.table  # With the annotators in the order of the model's.
+        options: Any = {"gold": gold, "keep_formulas": keep_formulas, "encoder": encoder}
+        keep_model(model, X, train, place, **options)
+        publish(place)
+    return _result(model, table, train, [{"seed": None, "protocols": {"continued": run}}])
+
+
+def _result(
+    estimator: Any, table: AnnotationTable, train: AnnotationTable, records: list[dict[str, Any]]
+) -> dict[str, Any]:
     return {
         "method": type(estimator).__name__,
         "data": count_data(train),
-        "seeds": seeds,
+        "seeds": [record["seed"] for record in records],
         "left_out": table.n_annotations - train.n_annotations,
         "records": records,
         "table": _mean_and_sd(records),

@@ -42,6 +42,7 @@ from manyhands.cli.params import (
     merge_settings,
     parse_settings,
     refuse_overwriting,
+    some_path,
 )
 from manyhands.exceptions import AnnotationError
 
@@ -85,6 +86,15 @@ Holdout = Annotated[
         "epoch; the model kept is still the other.",
     ),
 ]
+Continue = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--continue",
+        parser=some_path,
+        metavar="MODEL",
+        help="Go on from this model's folder; give all features and annotations, old and new.",
+    ),
+]
 
 
 @reported
@@ -95,6 +105,7 @@ def fit(
     texts: Texts = None,
     images: Images = None,
     method: Method = None,
+    continue_: Continue = None,
     protocol: Protocol = "default",
     settings: Settings = None,
     gold: Gold = None,
@@ -128,9 +139,11 @@ def fit(
     Example: ... --method crowd-layer --protocol dasc_labelme --set max_epochs=50
     Example: ... --method dasc --set estimator=conal --set n_rounds=3
     Example: ... --method auto
+    Example: manyhands fit --continue model --features X2.npy --annotations A2.csv --out model
     """
     from manyhands.fitting import with_protocol
-    from manyhands.jobs import OUTPUTS, match_gold, run_job
+    from manyhands.jobs import OUTPUTS, continue_job, match_gold, run_job
+    from manyhands.models import load
     from manyhands.registry import find_classifier
 
     inputs = Inputs(features, texts, images)
@@ -139,8 +152,21 @@ def fit(
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
+    if continue_ is not None:
+        own_rules = {"--method": method, "--set": settings, "--holdout": holdout}
+        own_rules |= {"--protocol": protocol != "default", "--seeds": seeds > 1}
+        _refuse_beside(own_rules, "--continue keeps the model's method and parameters")
+        rows, table = inputs.read(one_or_all(annotations), options)
+        gold_file = read_gold_option(gold, options)
+        gold_rows = None if gold_file is None else match_gold(gold_file, table)
+        found = (load(continue_), rows.frame, table, out)
+        result = continue_job(*found, gold=gold_rows, keep_formulas=keep_formulas)
+        _say_job(result, out, json=json)
+        return
     if method == "auto":
-        _refuse_beside_auto(protocol != "default", bool(settings), seeds > 1, holdout is not None)
+        beside = {"--protocol": protocol != "default", "--set": settings, "--seeds": seeds > 1}
+        why = "--method auto chooses among several methods"
+        _refuse_beside({**beside, "--holdout": holdout}, why)
         files = Files(inputs, one_or_all(annotations), gold, out, options, keep_formulas)
         choose(None, files, json=json, random_state=seed)
         return
@@ -173,6 +199,11 @@ def fit(
     except KeyboardInterrupt:
         resumes = "checkpoint" in estimator.get_params(deep=False)
         raise KeyboardInterrupt(GOES_ON if resumes else STARTS_AFRESH) from None
+    _say_job(result, out, json=json)
+
+
+def _say_job(result: dict[str, Any], out: Path, *, json: bool) -> None:
+    """Print the result of a job, and where its files are."""
     if json:
         print_json(result)
         return
@@ -180,14 +211,13 @@ def fit(
     say(f"model, labels.csv, summary.json: {out}  (next: manyhands report {out})")
 
 
-def _refuse_beside_auto(protocol: bool, settings: bool, seeds: bool, holdout: bool) -> None:
-    """Refuse options that need a method."""
-    given = {"--protocol": protocol, "--set": settings, "--seeds": seeds, "--holdout": holdout}
-    for option, is_given in given.items():
-        if is_given:
+def _refuse_beside(given: dict[str, Any], why: str) -> None:
+    """Refuse options that are about training a method from the start."""
+    for option, value in given.items():
+        if value not in (None, False, []):
             raise AnnotationError(
-                f"{option} goes with one method, and --method auto chooses among several; leave "
-                f"{option} out, or name a method"
+                f"{option} goes with one method, trained from the start, and {why}; leave "
+                f"{option} out"
             )
 
 
@@ -206,6 +236,8 @@ def _print_job(result: dict[str, Any]) -> None:
     ]
     if rows:
         title = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, mean ± sd"
+        if seeds == [None]:
+            title = "continued"
         print_table(title, ["protocol, split (instances)", "accuracy", "macro-F1"], rows)
 
 
