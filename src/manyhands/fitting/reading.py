@@ -345,8 +345,7 @@ def set_vocabularies(model: Any, y: Any, table: AnnotationTable) -> None:
         delattr(model, name)
     model.classes_ = np.array(table.classes)
     model.annotators_ = np.array(table.annotators)
-    model.n_annotators_ = table.n_annotators
-    model.n_annotations_ = table.n_annotations
+    model.n_annotators_, model.n_annotations_ = table.n_annotators, table.n_annotations
     model.training_instances_ = InstanceDigests.of(y, table)
 
 

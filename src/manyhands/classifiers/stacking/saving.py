@@ -51,6 +51,7 @@ FITTED = (
     "posterior_", "confusion_", "pooled_confusion_", "heard_", "abstention_", "class_prior_",
 )  # fmt: skip
 PLAIN = (
+    "n_annotations_",
     "dependence_",
     "doubts_",
     "prior_shrinkage_",
