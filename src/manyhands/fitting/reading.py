@@ -36,10 +36,7 @@ SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 
 
 def as_target(X: Any, y: Any, name: str) -> AnnotationTable:
-    """Read the target of the named estimator: a table, a matrix, or one label per row of X.
-
-    The instances of a table are put into the order of the rows of X, if X carries ids.
-    """
+    """Read the target of the named estimator; instances of a table in the order of X, by id."""
     if y is None:
         raise AnnotationError(
             f"{name} requires y to be passed, but the target y is None; give an AnnotationTable, "
@@ -86,7 +83,9 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     """
     X = as_fitted(estimator, X, reset=reset)
     if _is_dict(X):
-        X = _rows_of_dict(X)
+        from manyhands.training import Rows
+
+        X = Rows(X)
     _refuse_text(estimator, X)
     if hasattr(X, "detach"):
         X = X.detach().cpu().numpy()
@@ -176,12 +175,6 @@ def refuse_dicts(features: Any) -> None:
             f"X has instances that are dicts ({features.packed}), and arrays are needed here; give "
             "arrays, or use a classifier with a network of your own as backbone"
         )
-
-
-def _rows_of_dict(X: Any) -> Any:
-    from manyhands.training import Rows
-
-    return Rows(X)
 
 
 def _is_dict(X: Any) -> bool:
@@ -400,5 +393,7 @@ def n_rows(X: Any) -> int:
     if _is_loader(X):
         X = X.dataset
     if _is_dict(X):
-        return len(_rows_of_dict(X))
+        from manyhands.training import Rows
+
+        return len(Rows(X))
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
