@@ -6,8 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from manyhands import EBCC, IBCC, AnnotationTable, DawidSkene, MajorityVote
-from manyhands.exceptions import NotIdentifiableWarning
+from manyhands import (
+    EBCC,
+    IBCC,
+    AnnotationTable,
+    DawidSkene,
+    MajorityVote,
+    OneCoinDawidSkene,
+)
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference import base, worker_clustering
 from manyhands.inference.confusion_prior import log_dirichlet_multinomial
 from manyhands.inference.vote_sums import vote_shares
@@ -484,3 +491,168 @@ def test_more_clusters_than_annotators():
     np.testing.assert_allclose(model.cluster_confusion_.sum(axis=2), 1)
     np.testing.assert_allclose(model.cluster_posterior_.sum(axis=1), 1)
     assert len(set(model.clusters_)) <= 3
+
+
+# -- the history of annotators ---------------------------------------------------------------------
+
+PERFECT = 50 * np.eye(2)
+TAKES_HISTORY = pytest.mark.parametrize("cls", [DawidSkene, IBCC, OneCoinDawidSkene])
+
+
+def in_conflict(repeats=1):
+    """Two annotators who differ on two thirds of the instances, so that neither is believed."""
+    return AnnotationTable.from_matrix([[0, 1], [1, 0], [0, 1], [1, 0], [0, 0], [1, 1]] * repeats)
+
+
+def test_history_is_added_in_the_m_step():
+    """One iteration by hand: vote shares .5, .5 of both instances, so each count is .5."""
+    table = AnnotationTable.from_matrix([[0, 1], [1, 0]])
+    model = DawidSkene(max_iter=1, confusion_prior=None, dependence=0, n_subtypes=1)
+    model.fit(table, history={0: [[3, 1], [0, 2]]})
+    # Annotator 0: rows (.5, .5) + (3, 1) and (.5, .5) + (0, 2).
+    np.testing.assert_allclose(model.confusion_[0], [[3.5 / 5, 1.5 / 5], [0.5 / 3, 2.5 / 3]])
+    np.testing.assert_allclose(model.confusion_[1], np.full((2, 2), 0.5))
+    np.testing.assert_allclose(model.posterior_[0, 0], 0.7 / (0.7 + 1 / 6))
+    with_prior = DawidSkene(
+        max_iter=1,
+        confusion_prior="diagonal",
+        diagonal=0.8,
+        prior_strength=5,
+        dependence=0,
+        n_subtypes=1,
+    ).fit(table, history={0: [[3, 1], [0, 2]]})
+    np.testing.assert_allclose(with_prior.confusion_[0, 0], [7.5 / 10, 2.5 / 10])
+
+
+def test_history_of_one_coin_and_of_ibcc_by_hand():
+    table = AnnotationTable.from_matrix([[0, 1], [1, 0]])
+    coin = OneCoinDawidSkene(max_iter=1, prior_strength=0, dependence=0)
+    coin.fit(table, history={0: [[3, 1], [0, 2]]})
+    np.testing.assert_allclose(coin.skill_, [(1 + 5) / (2 + 6), 0.5])
+    bayes = IBCC(max_iter=1, dependence=0).fit(table, history={0: [[3, 1], [0, 2]]})
+    np.testing.assert_allclose(bayes.confusion_alpha_[0], [[7.5, 2.5], [1.5, 6.5]])
+    np.testing.assert_allclose(bayes.confusion_alpha_[1], [[4.5, 1.5], [1.5, 4.5]])
+
+
+@TAKES_HISTORY
+@pytest.mark.parametrize("trusted", [0, 1])
+def test_the_annotator_with_a_good_history_breaks_ties(cls, trusted):
+    table = in_conflict()
+    model = cls().fit(table, history={trusted: PERFECT})
+    given = table.to_matrix()
+    np.testing.assert_array_equal(model.labels_, given[:, trusted])
+    assert model.confusion_[trusted].diagonal().min() > 0.85
+
+
+@TAKES_HISTORY
+def test_history_settles_whom_to_believe_where_nobody_meets(cls):
+    """Alone on every instance: the label of one who always errs counts against its class."""
+    table = AnnotationTable.from_matrix([[0, -1], [1, -1], [-1, 0], [-1, 1]])
+    wrong = {1: 50 * (1 - np.eye(2))}
+    assert cls().fit(table).labels_.tolist() == [0, 1, 0, 1]
+    assert cls().fit(table, history=wrong).labels_.tolist() == [0, 1, 1, 0]
+
+
+@TAKES_HISTORY
+@pytest.mark.parametrize("nothing", [{}, [], {0: np.zeros((2, 2))}, [(0, 1, 0, 0)]])
+def test_history_of_nothing_changes_nothing(cls, nothing):
+    table = in_conflict()
+    plain, other = cls().fit(table), cls().fit(table, history=nothing)
+    np.testing.assert_array_equal(plain.posterior_, other.posterior_)
+    np.testing.assert_array_equal(plain.confusion_, other.confusion_)
+    assert other.fit(table, history={0: PERFECT})._history is not None
+    assert other.fit(table)._history is None  # Each fit has its own.
+
+
+def test_forms_of_a_history_agree():
+    table = AnnotationTable.from_matrix(
+        [["cat", "dog"], ["dog", "cat"], ["cat", "cat"]], annotators=["a", "b"]
+    )
+    rows = [("b", "cat", "cat", 3), ("b", "cat", "cat", 2), ("b", "dog", "cat", 1)]
+    frames = pytest.importorskip("pandas").DataFrame(
+        rows, columns=["annotator", "true", "given", "count"]
+    )
+    expected = DawidSkene().fit(table, history={"b": [[5, 0], [1, 0]]}).posterior_
+    for history in (rows, frames):
+        found = DawidSkene().fit(table, history=history).posterior_
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_history_of_an_earlier_fit():
+    """Expected counts of the earlier annotations, plus the history that the earlier fit had."""
+    classes = ["x", "y", "z"]
+    earlier = [["x", "y"], ["y", "y"]]
+    earlier = AnnotationTable.from_matrix(earlier, classes=["y", "x", "unused"])
+    first = MajorityVote().fit(earlier, gold={0: "y", 1: "x"})
+    later = AnnotationTable.from_matrix([["x", "y"], ["y", "y"], ["z", "z"]], classes=classes)
+    # Annotator 0 gave x, y on y, x; annotator 1 gave y on both. Classes are matched by name.
+    by_hand = {0: [[0, 1, 0], [1, 0, 0], [0] * 3], 1: [[0, 1, 0], [0, 1, 0], [0] * 3]}
+    expected = DawidSkene().fit(later, history=by_hand)
+    second = DawidSkene().fit(later, history=first)
+    np.testing.assert_array_equal(second.posterior_, expected.posterior_)
+    third = DawidSkene().fit(later, history=second)
+    total = third._history.counts.sum(axis=(1, 2))
+    np.testing.assert_allclose(total, [2 + 3, 2 + 3])
+
+
+@TAKES_HISTORY
+def test_partial_fit_and_predict_keep_the_history(cls):
+    table = in_conflict()
+    with pytest.warns(UserWarning, match=r"names 1 annotators .* \(2\)"):
+        model = cls().fit(table, history={1: PERFECT, 2: 1000 * np.eye(2)})
+    assert model.predict(AnnotationTable.from_matrix([[0, 1], [1, 0]])).tolist() == [1, 0]
+    more = AnnotationTable.from_matrix([[1, 0, 1], [1, 1, 0]], instances=[6, 7])
+    model.partial_fit(more)
+    assert model.labels_[-2:].tolist() == [1, 0]  # Annotator 2 came with a history.
+
+
+def test_history_leaves_the_rate_of_abstaining():
+    y = np.arange(40) % 2
+    A = np.column_stack([y, y]).astype(object)
+    A[::3, 0] = "unsure"
+    table = AnnotationTable.from_matrix(A, abstain="unsure")
+    plain = DawidSkene(n_subtypes=1).fit(table)
+    known = DawidSkene(n_subtypes=1).fit(table, history={0: 1000 * np.eye(2)})
+    np.testing.assert_allclose(known.abstention_[0], plain.abstention_[0], atol=0.02)
+    assert plain.abstention_[0].max() > 0.2
+    assert known.confusion_[0].diagonal().min() > 0.99
+
+
+@pytest.mark.parametrize("n_subtypes", [1, 2])
+@given(A=tables(), counts=arrays(np.int64, (3, 3), elements=st.integers(0, 30)))
+@settings(max_examples=15)
+def test_em_with_history_never_decreases_its_objective(n_subtypes, A, counts):
+    model = DawidSkene(tol=0.0, max_iter=30, n_subtypes=n_subtypes)
+    model.fit(AnnotationTable.from_matrix(A, classes=range(3)), history={0: counts})
+    steps = np.diff(model.log_likelihood_)
+    assert (steps > -1e-9 * max(1.0, np.abs(model.log_likelihood_).max())).all()
+
+
+@pytest.mark.parametrize(
+    ("history", "message"),
+    [
+        ({0: [[1, 2], [3, -1]]}, r"annotator 0 holds the count -1.0"),
+        ({0: [[1, 2], [3, np.nan]]}, r"annotator 0 holds the count nan"),
+        ({0: [[1, 2], [3, np.inf]]}, r"annotator 0 holds the count inf"),
+        ({0: [["few", 2], [3, 4]]}, r"no number"),
+        ({0: np.eye(3)}, r"annotator 0 has shape \(3, 3\); it must be \(2, 2\)"),
+        ([(0, 1, 7, 3)], r"history holds 7 .* not among the table's classes"),
+        ([(0, 1, 1, -3)], r"annotator 0 holds the count -3"),
+        ([(0, 1, 1)], r"history holds \(0, 1, 1\); give rows"),
+        ("counts.csv", r"history holds 'counts.csv'; give rows"),
+        ({"0": np.eye(2)}, r"holds strings .* the table's annotators"),
+    ],
+)
+def test_histories_that_cannot_be_read(history, message):
+    model = DawidSkene().fit(in_conflict(), history={0: PERFECT})
+    before = model.posterior_
+    with pytest.raises(AnnotationError, match=message):
+        model.fit(in_conflict(), history=history)
+    assert model.posterior_ is before
+    assert model._history.counts.sum() == 100
+
+
+def test_history_lacks_a_column():
+    frame = pytest.importorskip("pandas").DataFrame({"annotator": [0], "true": [0], "given": [0]})
+    with pytest.raises(AnnotationError, match="history has no column 'count'"):
+        DawidSkene().fit(in_conflict(), history=frame)

@@ -205,7 +205,7 @@ class BaseAggregator(BaseEstimator):
         rng = self._generator()
         votes = self._votes(table, gold)
         self._n_responses = votes.n_responses
-        if self._compares_annotators and not _annotators_meet(table, gold):
+        if self._compares_annotators and not _annotators_meet(table, gold, votes.history):
             warn_caller(
                 "no instance has annotations by two annotators, so annotators cannot be compared: "
                 "the labels are the annotations, and estimates of annotators come from the prior",
@@ -323,8 +323,12 @@ def known_prior(votes: Votes, posterior: FloatArray) -> FloatArray:
     return normalise_rows(votes.voted.astype(posterior.dtype) @ posterior)
 
 
-def _annotators_meet(table: AnnotationTable, gold: IntArray | None) -> bool:
-    """Whether two annotators have an instance in common, or one has an instance with gold."""
+def _annotators_meet(
+    table: AnnotationTable, gold: IntArray | None, history: FloatArray | None
+) -> bool:
+    """Whether two annotators share an instance, or one has a history or an instance with gold."""
+    if history is not None and history.sum(axis=(1, 2))[table.annotator].any():
+        return True
     order, start = table.by_instance()
     annotator = table.annotator if order is None else table.annotator[order]
     given = np.diff(start) > 0

@@ -89,7 +89,7 @@ class Run:
     vote_counts : EMCounts
         Counts against the vote shares, from which the prior is made.
     pseudo_counts : array of shape (R or 1, S, K)
-        The prior's.
+        The prior's, and the annotators' histories.
     strength : float
         Sum of the prior's pseudo-counts per row; 0 without a prior.
     history : list of float
@@ -141,6 +141,7 @@ class ConfusionEM:
         split = partial(split_into_subtypes, n_subtypes=n_subtypes)
         vote_counts = sum_over_shards(count_votes, shards, split)
         pseudo_counts, strength = self.prior.pseudo_counts(vote_counts.confusion, votes.n_classes)
+        pseudo_counts = with_history(pseudo_counts, votes, vote_counts)
         classes = uniform_prior(votes)
 
         def expect(parameters: Parameters) -> tuple[EMCounts, float]:
@@ -281,6 +282,34 @@ def count_votes(
     """Counts against the vote shares, over the instances that have votes."""
     no_votes = np.zeros(shard.n_classes)
     return em_counts(shard, split(shard, vote_shares(shard.answers, empty=no_votes)))
+
+
+def with_history(pseudo_counts: FloatArray, votes: Votes, vote_counts: EMCounts) -> FloatArray:
+    """Add the annotators' histories to the pseudo-counts of the prior.
+
+    Parameters
+    ----------
+    pseudo_counts : array of shape (R or 1, S, K)
+    votes : Votes
+    vote_counts : EMCounts
+        Counts against the vote shares. A class's history is divided among its subtypes as these
+        are. A history has no abstentions, so it leaves the rate of abstaining as it is here.
+
+    Returns
+    -------
+    array of shape (R, S, K), or ``pseudo_counts`` if there is no history
+    """
+    if votes.history is None:
+        return pseudo_counts
+    n_classes = votes.n_classes
+    shares = normalise_rows(vote_counts.prior.reshape(n_classes, -1))
+    answers = votes.history[:, :, None, :] * shares[:, :, None]
+    answers = answers.reshape(votes.n_annotators, -1, n_classes)
+    seen = vote_counts.confusion + pseudo_counts
+    answered, abstained = seen[:, :, :n_classes].sum(axis=2, keepdims=True), seen[:, :, n_classes:]
+    odds = np.divide(abstained, answered, out=np.zeros_like(abstained), where=answered > 0)
+    abstentions = answers.sum(axis=2, keepdims=True) * odds
+    return np.asarray(pseudo_counts + np.concatenate([answers, abstentions], axis=2))
 
 
 def split_into_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:

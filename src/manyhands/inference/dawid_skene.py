@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.confusion_em import ConfusionEM, OwnRemoved, Run
 from manyhands.inference.confusion_prior import ConfusionPrior
@@ -23,12 +22,13 @@ from manyhands.inference.dependence import (
     refine,
 )
 from manyhands.inference.em import normalise_joint
+from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.votes import Votes, fill_rows, make_votes
-from manyhands.typing import FloatArray, IntArray
+from manyhands.inference.votes import Votes, fill_rows
+from manyhands.typing import FloatArray
 
 
-class DawidSkene(BaseAggregator):
+class DawidSkene(TakesHistory):
     """Infer true classes and one confusion matrix per annotator by EM, in log space.
 
     Parameters
@@ -95,7 +95,9 @@ class DawidSkene(BaseAggregator):
     -----
     EM starts from the vote shares. The M-step adds the prior's pseudo-counts to the expected
     counts, so EM maximises the likelihood penalised by sum(pseudo-counts * log p). (In the evidence
-    the pseudo-counts are the parameters of the Dirichlet itself.)
+    the pseudo-counts are the parameters of the Dirichlet itself.) An annotator's history is added
+    to the pseudo-counts, but not to the counts that place the centre of the prior, so it tells
+    nothing directly about other annotators.
 
     If no instance has two annotations, good and bad annotators cannot be told apart. The labels are
     then the annotations, with a `NotIdentifiableWarning`.
@@ -159,9 +161,6 @@ class DawidSkene(BaseAggregator):
         self.abstentions = abstentions
         self.ties = ties
         self.random_state = random_state
-
-    def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
-        return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         prior = ConfusionPrior(self.confusion_prior, self.prior_strength, self.diagonal)

@@ -41,6 +41,7 @@ from manyhands.inference.confusion_em import (
     Parameters,
     Run,
     count_votes,
+    with_history,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.em import EMCounts, em_counts, expect_and_count
@@ -269,6 +270,7 @@ class _Fitted:
         prior = replace(em.prior, strength=self.strength)
         vote_counts = self.vote_rest + count_votes(drawn)
         pseudo_counts, _ = prior.pseudo_counts(vote_counts.confusion, drawn.n_classes)
+        pseudo_counts = with_history(pseudo_counts, drawn, vote_counts)
         parameters = self.parameters
         for _ in range(EM_STEPS):
             counts = self.rest + expect_and_count(drawn, *parameters.logs)

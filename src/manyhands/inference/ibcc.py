@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
+from manyhands.inference.confusion_em import count_votes, with_history
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import (
     expect_and_count,
@@ -21,18 +21,19 @@ from manyhands.inference.em import (
     normalise_joint,
     total_em_counts,
 )
+from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
     has_settled,
     normalise_rows,
 )
-from manyhands.inference.votes import Votes, fill_rows, make_votes, sum_over_shards
+from manyhands.inference.votes import Votes, fill_rows, sum_over_shards
 from manyhands.metrics.intervals import beta_interval
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import FloatArray
 
 
-class IBCC(BaseAggregator):
+class IBCC(TakesHistory):
     """Infer true classes and a distribution over each annotator's confusion matrix.
 
     This is the model of `DawidSkene` with Dirichlet priors on the class proportions and on each row
@@ -145,15 +146,14 @@ class IBCC(BaseAggregator):
         self.ties = ties
         self.random_state = random_state
 
-    def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
-        return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
-
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
         shards = votes.shards()
         counts = total_em_counts(shards, start)
         classes = np.full(votes.n_classes, self.class_strength)
         rows = confusion_prior(votes, self.diagonal, self.off_diagonal)
+        if votes.history is not None:
+            rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
         history: list[float] = []
         for _ in range(self.max_iter):
             class_alpha, alpha = classes + counts.prior, rows + counts.confusion

@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import normalise_joint
+from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
     floored_log,
     has_settled,
@@ -50,7 +51,7 @@ class Counts:
         )
 
 
-class OneCoinDawidSkene(BaseAggregator):
+class OneCoinDawidSkene(TakesHistory):
     """Infer true classes and one probability of being correct per annotator, by EM.
 
     Wrong classes are equally probable. With few annotations per annotator, or with many classes,
@@ -133,6 +134,9 @@ class OneCoinDawidSkene(BaseAggregator):
         given = by_annotator(votes)
         agreement = sum_over_shards(_agreement, shards) / given.sum()
         pseudo = self.prior_strength * np.array([agreement, 1.0 - agreement])
+        if votes.history is not None:
+            hits = np.trace(votes.history, axis1=1, axis2=2)
+            pseudo = pseudo + np.column_stack([hits, votes.history.sum(axis=(1, 2)) - hits])
         counts, uniform = _total_counts(shards, start), uniform_prior(votes)
         history: list[float] = []
         for _ in range(self.max_iter):

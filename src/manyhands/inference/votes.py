@@ -56,6 +56,8 @@ class Votes:
     gold: IntArray | None = None
     family: IntArray | None = None
     """Family of each annotator, shape (R,), if families are declared."""
+    history: FloatArray | None = None
+    """Counts of the annotators' earlier annotations [annotator, true, given], (R, C, C)."""
     ones: FloatArray | None = None
     """Array of ones, shared by the matrices of all shards."""
 
