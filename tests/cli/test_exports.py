@@ -70,6 +70,18 @@ def test_options_of_reading(export):
     done("aggregate", "project.json", *options, "anonymise=true", "--out", "a.csv")
     refused(3, "describe", "project.json", *options, "colour=red", says=["colour", "anonymise"])
     refused(3, "describe", "project.json", *options, "anonymise", says=["NAME=VALUE"])
+    for value in ("maybe", "off", "annotator"):
+        says = [f"anonymise={value}", "anonymise is one of true, yes, 1, false, no, 0"]
+        refused(3, "aggregate", "project.json", *options, f"anonymise={value}", says=says)
+    for value, first in (
+        ("no", "w0"),
+        ("FALSE", "w0"),
+        ("0", "w0"),
+        ("yes", "w001"),
+        ("1", "w001"),
+    ):
+        done("convert", "project.json", f"{value}.csv", *options, f"anonymise={value}")
+        assert read_rows(export.parent / f"{value}.csv")[1][1] == first
     twice = ("multilabel=join", "--read", "multilabel=error")
     refused(3, "describe", "project.json", *options, *twice, says=["twice"])
     split = ("multilabel=split",)

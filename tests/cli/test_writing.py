@@ -150,6 +150,7 @@ def test_files_of_others_are_not_written_over(project):
 # -- gold and several files -----------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("default:--gold project.json")
 def test_an_export_is_its_own_gold(project):
     result = done_json("aggregate", "project.json", "--gold", "project.json")
     assert result["gold"]["instances with gold"] == 2
@@ -160,8 +161,14 @@ def test_an_export_is_its_own_gold(project):
     tasks = json.loads(project.read_text())
     del tasks[0]["annotations"][2], tasks[1]["annotations"][2]
     write(project, tasks)
-    says = ["--gold project.json", "label-studio export holds no known labels", "'mood'"]
-    refused(3, "aggregate", "project.json", "--gold", "project.json", says=says)
+    says = ["", "label-studio export holds no known labels", "'mood'"]
+    alone = done("aggregate", "project.json", "--gold", "./project.json")
+    assert "holds no known labels" in alone.stderr
+    assert "or leave --gold out" in alone.stderr
+    (project.parent / "other.json").write_text(project.read_text())
+    for option, name in (("--gold", "other.json"), ("--known", "project.json")):
+        says[0] = f"{option} {name}"
+        refused(3, "aggregate", "project.json", option, name, says=says)
 
 
 def test_several_files_are_one_table(home):

@@ -363,6 +363,8 @@ def test_doccano_members_of_a_zip_are_annotators(tmp_path):
     export = read_export(tmp_path / "a.zip")
     assert cells(export.annotations) == {("1", "ann"): "x", ("1", "bob"): "y", ("2", "bob"): "x"}
     assert export.left_out[0].where == ("ann.jsonl, line 2",)
+    with pytest.raises(AnnotationError, match="anonymise='no' is neither True nor False"):
+        read_export(tmp_path / "a.zip", anonymise="no")
     hidden = read_export(tmp_path / "a.zip", anonymise=True)
     assert hidden.annotations.annotators.tolist() == ["w001", "w002"]
     assert hidden.annotator_names == {"w001": "ann", "w002": "bob"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Optional
@@ -11,9 +12,10 @@ import typer
 from manyhands.cli.params import (
     Duplicates,
     read_classes,
+    reading_options,
     some_path,
 )
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 
@@ -243,7 +245,7 @@ def table_options(
     groups: str | None = None,
 ) -> dict[str, Any]:
     """Return the options of a table as arguments of `manyhands.io.read_annotations`."""
-    return _reading_options(reading or []) | {
+    return reading_options(reading or []) | {
         "format": format,
         "question": question,
         "task": task,
@@ -257,48 +259,21 @@ def table_options(
     }
 
 
-READING = (
-    "anonymise",
-    "annotator_from",
-    "drop_rejected",
-    "fields",
-    "items",
-    "label_config",
-    "multilabel",
-    "predictions_as_annotators",
-)
-"""Names that --read takes; see `manyhands.io.read_export`."""
-
-
-def _reading_options(settings: list[str]) -> dict[str, Any]:
-    """Read NAME=VALUE; true and false are switches, and fields are separated by commas.
-
-    Raises
-    ------
-    AnnotationError
-        If a name is unknown or given twice, or there is no value.
-    """
-    found: dict[str, Any] = {}
-    for setting in settings:
-        name, _, value = setting.partition("=")
-        if name not in READING or not value:
-            raise AnnotationError(
-                f"--read {setting!r}: write NAME=VALUE; names are {', '.join(READING)}"
-            )
-        if name in found:
-            raise AnnotationError(f"--read {name} is given twice; give it once")
-        switches = {"true": True, "false": False}
-        found[name] = value.split(",") if name == "fields" else switches.get(value.lower(), value)
-    return found
-
-
 def one_or_all(paths: list[Path]) -> Path | list[Path]:
     """Return a single path as it is: alone, it may be a table or a matrix."""
     return paths[0] if len(paths) == 1 else paths
 
 
-def read_gold_option(path: Path | None, options: dict[str, Any], option: str = "--gold") -> Any:
+def read_gold_option(
+    path: Path | None,
+    options: dict[str, Any],
+    option: str = "--gold",
+    annotations: Path | Sequence[Path] = (),
+) -> Any:
     """Read known labels from a table, whose column names are fixed, or from an export.
+
+    An export that holds none is an error, unless the annotations are read from it, too: then a
+    warning says so, and there are no known labels.
 
     Parameters
     ----------
@@ -307,6 +282,8 @@ def read_gold_option(path: Path | None, options: dict[str, Any], option: str = "
         Those of the annotations (see `table_options`): the question, the field of ids, the classes.
     option : str
         For messages.
+    annotations : Path or sequence of Path
+        What the annotations are read from.
     """
     from manyhands.io import read_gold
     from manyhands.io.annotations import is_export, read_export
@@ -317,10 +294,15 @@ def read_gold_option(path: Path | None, options: dict[str, Any], option: str = "
         own = {name: value for name, value in options.items() if name not in ("group", "format")}
         export = read_export(path, **own)
         if not len(export.gold):
-            raise AnnotationError(
+            why = (
                 f"{option} {path}: this {export.format} export holds no known labels for the "
                 f"question {export.question!r}; give a table with the columns 'task' and 'label'"
             )
+            own_files = [annotations] if isinstance(annotations, Path) else annotations
+            if any(other.exists() and other.samefile(path) for other in own_files):
+                warn_caller(f"{why}, or leave {option} out")
+                return None
+            raise AnnotationError(why)
         return export.gold
     try:
         return read_gold(path, classes=options["classes"])

@@ -280,3 +280,47 @@ _EXAMPLES = {
 _LISTS = {"estimators": "estimator"}
 """Parameters that are lists of such objects: ``estimators=[crowd-layer, conal]``."""
 _DEFAULTS = {"estimator": "crowd-layer", "sampler": "crowd-smote"}
+
+
+READING = (
+    "anonymise",
+    "annotator_from",
+    "drop_rejected",
+    "fields",
+    "items",
+    "label_config",
+    "multilabel",
+    "predictions_as_annotators",
+)
+"""Names that --read takes; see `manyhands.io.read_export`."""
+
+SWITCHES = ("anonymise", "drop_rejected", "predictions_as_annotators")
+"""Those of `READING` that are on or off."""
+
+ON_OFF = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def reading_options(settings: list[str]) -> dict[str, Any]:
+    """Read NAME=VALUE; fields are separated by commas.
+
+    Raises
+    ------
+    AnnotationError
+        If a name is unknown or given twice, there is no value, or that of a switch is unknown.
+    """
+    found: dict[str, Any] = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if name not in READING or not value:
+            raise AnnotationError(
+                f"--read {setting!r}: write NAME=VALUE; names are {', '.join(READING)}"
+            )
+        if name in found:
+            raise AnnotationError(f"--read {name} is given twice; give it once")
+        if name in SWITCHES and value.lower() not in ON_OFF:
+            raise AnnotationError(f"--read {setting!r}: {name} is one of {', '.join(ON_OFF)}")
+        if name in SWITCHES:
+            found[name] = ON_OFF[value.lower()]
+        else:
+            found[name] = value.split(",") if name == "fields" else value
+    return found

@@ -251,6 +251,14 @@ def read_export(
     >>> export.items.columns["text"]
     ['Fine.']
     """
+    switches = {
+        "drop_rejected": drop_rejected,
+        "predictions_as_annotators": predictions_as_annotators,
+        "anonymise": anonymise,
+    }
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise AnnotationError(f"{name}={value!r} is neither True nor False")
     asked = Asked(
         question,
         None if task == "task" else task,

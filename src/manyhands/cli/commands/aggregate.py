@@ -134,7 +134,7 @@ def aggregate(
     )
     kind = find_aggregator(method or "dawid-skene")
     own = parse_settings(settings or [], kind)
-    gold_file = read_gold_option(gold, options)
+    gold_file = read_gold_option(gold, options, annotations=tables)
     known_file = read_gold_option(known, options, "--known")
     if compare and (method or out or known or own or threshold is not None or rule != Rule.argmax):
         raise AnnotationError(ONE_METHOD)

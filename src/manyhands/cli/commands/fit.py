@@ -157,7 +157,7 @@ def fit(
         own_rules |= {"--protocol": protocol != "default", "--seeds": seeds > 1}
         _refuse_beside(own_rules, "--continue keeps the model's method and parameters")
         rows, table = inputs.read(one_or_all(annotations), options)
-        gold_file = read_gold_option(gold, options)
+        gold_file = read_gold_option(gold, options, annotations=annotations)
         gold_rows = None if gold_file is None else match_gold(gold_file, table)
         found = (load(continue_), rows.frame, table, out)
         result = continue_job(*found, gold=gold_rows, keep_formulas=keep_formulas)
@@ -177,7 +177,7 @@ def fit(
     estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
     estimator.set_params(**merge_settings(own, estimator.get_params(deep=False)))
     rows, table = inputs.read(one_or_all(annotations), options)
-    gold_file = read_gold_option(gold, options)
+    gold_file = read_gold_option(gold, options, annotations=annotations)
     gold_rows = None if gold_file is None else match_gold(gold_file, table)
     if method is None and not json:
         say(WHY_DEFAULT)

@@ -154,7 +154,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
     encoder = files.inputs.encoder(options["random_state"])
     if encoder is not None and not json:
         say(files.inputs.why(encoder))
-    gold_file = read_gold_option(files.gold, files.options)
+    gold_file = read_gold_option(files.gold, files.options, annotations=files.annotations)
     try:
         result = run_selection(
             methods,
