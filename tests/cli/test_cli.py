@@ -150,6 +150,23 @@ def test_aggregate_compares_all_methods(home):
     refused(3, "aggregate", "A.csv", "--compare", "--method", "kos", says=["--method"])
 
 
+def test_aggregate_uses_the_history_of_annotators(home):
+    votes = [(i, worker, (i + k) % 2) for i in range(6) for k, worker in enumerate("uv")]
+    write_csv(home / "tied.csv", [("task", "worker", "label"), *votes])
+    counts = [("annotator", "true", "given", "count"), ("v", 0, 0, 50), ("v", "1.0", 1, 50)]
+    write_csv(home / "history.csv", counts)
+    labels = done_json("aggregate", "tied.csv", "--history", "history.csv")["labels"]
+    assert [row["label"] for row in labels] == [1, 0, 1, 0, 1, 0]
+    history = ("aggregate", "tied.csv", "--history", "history.csv")
+    refused(3, *history, "--method", "mace", says=["MACE takes no history", "dawid-skene"])
+    refused(3, *history, "--compare", says=["--history"])
+    refused(3, "aggregate", "tied.csv", "--history", "A.csv", says=["no column 'true'"])
+    write_csv(home / "history.csv", [*counts, ("v", 2, 0, 1)])
+    refused(3, *history, says=["history holds 2", "classes"])
+    write_csv(home / "history.csv", [*counts, ("v", 0, 1, "")])
+    refused(3, *history, says=["column 'count' has no entry in row 3"])
+
+
 def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
     votes = [(0, "u", 0), (0, "v", 0), (1, "u", 0), (1, "v", 0), (3, "u", 0), (3, "v", 0)]
     votes += [(2, "u", 0), (2, "v", 0), (2, "w", 1)]

@@ -103,7 +103,7 @@ class TakesHistory(BaseAggregator):
             table = as_table(table, argument="table")
             self._history = None
             if history is not None:
-                self._history = read_history(history, table.classes)
+                self._history = as_history(history, table.classes)
                 _warn_of_absent(self._history, table.annotators)
             return super().fit(table, y, gold=gold, start=start, groups=groups)
 
@@ -114,7 +114,7 @@ class TakesHistory(BaseAggregator):
         return replace(votes, history=self._history.of(table.annotators))
 
 
-def read_history(history: Any, classes: AnyArray) -> History:
+def as_history(history: Any, classes: AnyArray) -> History:
     """Read what ``fit(history=)`` accepts, over the given classes."""
     if isinstance(history, BaseAggregator):
         return _from_fit(history, classes)

@@ -6,7 +6,7 @@ from manyhands.io.consensus_labels import Consensus, consensus
 from manyhands.io.exports.records import Export
 from manyhands.io.features import FeatureFile, read_features
 from manyhands.io.files import write_atomically
-from manyhands.io.gold import GoldFile, read_gold
+from manyhands.io.gold import GoldFile, read_gold, read_history
 from manyhands.io.writers import write_annotations, write_labels
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "read_export",
     "read_features",
     "read_gold",
+    "read_history",
     "read_images",
     "read_raw_aligned",
     "read_texts",

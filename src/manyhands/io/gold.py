@@ -1,4 +1,4 @@
-"""Gold labels: one row per task."""
+"""Gold labels, one row per task, and histories of annotators, one row per kind of answer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import encode, is_text, make_vocabulary, missing_mask
+from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
+    canonical,
     find_column,
     require_column,
     with_missing,
     with_types,
 )
-from manyhands.io.files import PathLike, existing_file, naming
+from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import label_values
 from manyhands.typing import AnyArray, BoolArray
@@ -103,3 +106,54 @@ def _gold_values(raw: AnyArray, values: AnyArray | None, names: AnyArray | None)
         raw[~missing], values, argument="the gold labels", vocabulary_name="classes"
     )
     return with_missing((vocabulary if names is None else names)[codes], missing)
+
+
+def read_history(path: PathLike, table: AnnotationTable) -> list[tuple[Any, ...]]:
+    """Read counts of earlier annotations, for ``fit(history=)`` on a table.
+
+    Parameters
+    ----------
+    path : str or Path
+        .csv, .tsv (either with .gz), .parquet or .pq, with the columns ``annotator`` (or ``worker``
+        or another common name for it), ``true``, ``given`` and ``count``.
+    table : AnnotationTable
+        Text becomes numbers where the annotators or the classes of this table are numbers.
+
+    Returns
+    -------
+    list of tuples (annotator, true, given, count)
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    AnnotationError
+        If the file is empty, damaged or of another format, or a column or an entry is missing.
+    """
+    path = existing_file(path)
+    with naming(path):
+        frame = read_frame(path)
+        names = ["annotator", "true", "given", "count"]
+        if "annotator" not in frame.columns:
+            names[0] = find_column(frame, "worker", "worker")
+        absent = [name for name in names if name not in frame.columns]
+        if absent:
+            raise AnnotationError(
+                f"there is no column {absent[0].replace('worker', 'annotator')!r} among "
+                f"{', '.join(map(repr, frame.columns))}; a history has the columns 'annotator', "
+                "'true', 'given' and 'count'"
+            )
+        columns = []
+        kinds = (table.annotators, table.classes, table.classes, None)
+        for name, vocabulary in zip(names, kinds, strict=True):
+            values = frame[name].to_numpy()
+            gaps = np.flatnonzero(missing_mask(values))
+            if len(gaps):
+                raise AnnotationError(
+                    f"column {name!r} has no entry in row {gaps[0] + 1}; fill it in, or drop "
+                    "the row"
+                )
+            if suffix_of(path) in SEPARATORS and vocabulary is not None and not is_text(vocabulary):
+                values = canonical(values, floats=True)
+            columns.append(values.tolist())
+        return list(zip(*columns, strict=True))

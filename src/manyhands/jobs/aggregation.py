@@ -35,6 +35,7 @@ def aggregate_table(
     out: str | Path | None = None,
     *,
     known: GoldFile | None = None,
+    history: Any = None,
     rule: str = "argmax",
     threshold: float | None = None,
     to: str = "table",
@@ -56,6 +57,8 @@ def aggregate_table(
         "table", a file in that format.
     known : GoldFile, optional
         Known classes (gold questions), which the method uses.
+    history : optional
+        Counts of annotators' earlier annotations, as in `DawidSkene.fit`.
     rule, threshold : as in `manyhands.decide`
     to, export, keep_formulas : as in `manyhands.io.write_labels`
     title : str, optional
@@ -72,7 +75,8 @@ def aggregate_table(
     place = None if out is None else check_output(Path(out), to)
     clamped = None if known is None else _known_codes(known, table)
     values = np.array([*table.classes.tolist(), None], dtype=object)
-    aggregator.fit(table, gold=None if clamped is None else values[clamped])
+    own = {} if history is None else {"history": history}
+    aggregator.fit(table, gold=None if clamped is None else values[clamped], **own)
     posterior = aggregator.posterior_
     codes = decide(
         posterior,

@@ -66,6 +66,15 @@ Known = Annotated[
         help="Table task,label of known labels (gold questions), which the method uses.",
     ),
 ]
+History = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="Table annotator,true,given,count of the annotators' earlier work, which the method "
+        "uses.",
+    ),
+]
 Out = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
@@ -79,8 +88,8 @@ Target = Annotated[
     Tool, typer.Option("--to", help="Write the labels so that this tool can import them, too.")
 ]
 ONE_METHOD = (
-    "--compare runs every method as it comes; leave --method, --out, --known, --rule, --threshold "
-    "and --set out, or leave --compare out to run one method"
+    "--compare runs every method as it comes; leave --method, --out, --known, --history, --rule, "
+    "--threshold and --set out, or leave --compare out to run one method"
 )
 RuleOption = Annotated[Rule, typer.Option(help="How labels are decided from probabilities.")]
 Threshold = Annotated[
@@ -98,6 +107,7 @@ def aggregate(
     to: Target = Tool.table,
     gold: Gold = None,
     known: Known = None,
+    history: History = None,
     rule: RuleOption = Rule.argmax,
     threshold: Threshold = None,
     settings: Settings = None,
@@ -121,6 +131,8 @@ def aggregate(
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     Example: manyhands aggregate project-1.json --out labels --to label-studio
     """
+    from manyhands.inference.history import TakesHistory
+    from manyhands.io import read_history
     from manyhands.io.annotations import read_items, read_with_account
     from manyhands.io.exports.reading import report_losses
     from manyhands.jobs import OUTPUTS, aggregate_table, compare_methods
@@ -128,7 +140,7 @@ def aggregate(
     from manyhands.registry import find_aggregator
 
     within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(to.value))]
-    refuse_overwriting([out, *within], [*tables, gold, known, classes])
+    refuse_overwriting([out, *within], [*tables, gold, known, history, classes])
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
@@ -136,10 +148,16 @@ def aggregate(
     own = parse_settings(settings or [], kind)
     gold_file = read_gold_option(gold, options, annotations=tables)
     known_file = read_gold_option(known, options, "--known")
-    if compare and (method or out or known or own or threshold is not None or rule != Rule.argmax):
+    chosen = method or out or known or history or own or threshold is not None
+    if compare and (chosen or rule != Rule.argmax):
         raise AnnotationError(ONE_METHOD)
     if to is not Tool.table and out is None:
         raise AnnotationError(f"--to {to.value} writes a file; name it, or a folder, with --out")
+    if history is not None and not issubclass(kind, TakesHistory):
+        raise AnnotationError(
+            f"--history: {kind.__name__} takes no history; choose --method dawid-skene, ibcc or "
+            "one-coin-dawid-skene"
+        )
     if out is not None:
         check_output(out, to.value)
     path = one_or_all(tables)
@@ -157,6 +175,7 @@ def aggregate(
         gold_file,
         out,
         known=known_file,
+        history=None if history is None else read_history(history, table),
         rule=rule.value,
         threshold=threshold,
         to=to.value,
