@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.pipeline import make_pipeline
 
+import manyhands
 from manyhands import (
     AnnotationTable,
     AveragedCrowdClassifier,
@@ -18,8 +19,10 @@ from manyhands import (
     CrowdLayerClassifier,
     CrowdStackingClassifier,
     DASCClassifier,
+    DawidSkene,
     DoctorNetClassifier,
 )
+from manyhands.displays import ConfusionDisplay
 from manyhands.encoders import TextEncoder
 from manyhands.estimator_checks import make_crowd_problem, quick_clone
 from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError
@@ -37,6 +40,13 @@ def contents(folder):
     """Everything in a folder, as one text."""
     files = [path for path in Path(folder).rglob("*") if path.is_file()]
     return b"".join(path.read_bytes() for path in files).decode("latin-1")
+
+
+def test_confusions_of_a_model_shared_without_annotators(tmp_path):
+    model = CrowdStackingClassifier(n_rounds=1).fit(X, TABLE)
+    shared = from_pretrained(save_pretrained(model, tmp_path / "model"))
+    shown = ConfusionDisplay.from_estimator(shared)
+    np.testing.assert_array_equal(shown.matrix, model.pooled_confusion_)
 
 
 def expect_no_annotators(folder, model):
@@ -128,6 +138,14 @@ def test_a_parameter_that_names_an_annotator_is_refused(tmp_path):
     model.backbone = {"name": "mlp", "note": [NAMES[1]]}
     with pytest.raises(AnnotationError, match=r"backbone holds 'bob@example\.org', the id of"):
         save_pretrained(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize("save", [manyhands.save, save_pretrained])
+def test_aggregators_say_that_they_cannot_be_saved(tmp_path, save):
+    says = r"a DawidSkene cannot be .*joblib.*partial_fit.*start="
+    with pytest.raises(AnnotationError, match=says):
+        save(DawidSkene().fit(TABLE), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_the_card_by_hand(tmp_path):

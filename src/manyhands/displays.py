@@ -89,8 +89,9 @@ class ConfusionDisplay:
                 "estimates confusion matrices, such as DawidSkene or CrowdStackingClassifier"
             )
         if annotator is None:
-            mean = np.nanmean(model.confusion_, axis=0)
-            matrix, title = getattr(model, "pooled_confusion_", mean), "All annotators"
+            matrix, title = getattr(model, "pooled_confusion_", None), "All annotators"
+            if matrix is None:  # A shared model has it, and no annotators to average over.
+                matrix = np.nanmean(model.confusion_, axis=0)
         else:
             code = resolve(
                 [annotator], model.annotators_, argument="annotator", vocabulary_name="annotators_"

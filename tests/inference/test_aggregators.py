@@ -435,6 +435,21 @@ def test_partial_fit_keeps_gold_and_refuses_the_same_pair(cls):
         model.partial_fit(AnnotationTable.from_matrix([["x", "y"]]))
 
 
+def test_rows_without_ids_are_taken_for_those_of_before_with_a_warning():
+    A, B = np.array([[0, 1], [1, 1], [0, 0]]), np.array([[-1, -1, 1], [-1, -1, 0]])
+    says = r"2 of the 2 rows .* before.*instances=range\(3, 5\)"
+    with pytest.warns(UserWarning, match=says) as told:
+        merged = DawidSkene().fit(A).partial_fit(B)
+    assert len(told) == 1
+    assert merged.table_.shape == (3, 3)
+    named = AnnotationTable.from_matrix(B, instances=range(3, 5))
+    assert DawidSkene().fit(A).partial_fit(named).table_.shape == (5, 3)
+    # Rows that are named, empty, or known to repeat are what they seem.
+    DawidSkene().fit(A).partial_fit(AnnotationTable.from_matrix(B, instances=[0, 1]))
+    DawidSkene().fit(A).partial_fit(np.vstack([np.full((3, 2), -1), [[0, 1]]]))
+    DawidSkene().fit(A).partial_fit(A, duplicates="last")
+
+
 @methods
 def test_fitting_again_forgets_what_was(cls):
     A, _ = crowd(n=50)

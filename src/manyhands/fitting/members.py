@@ -26,7 +26,23 @@ from manyhands.io.files import check_writable
 
 
 def save_member(member: Any, folder: Path) -> Path:
-    """Write a member by its own ``save``."""
+    """Write a member by its own ``save``.
+
+    Raises
+    ------
+    AnnotationError
+        If it has none, as aggregators of annotations have none.
+    """
+    if not hasattr(member, "save"):
+        name = type(member).__name__
+        later = (
+            "; later, partial_fit(new) adds annotations to it, and fit(table, start=posterior_) "
+            "begins from its posterior"
+        )
+        raise AnnotationError(
+            f"a {name} cannot be saved as a folder, because it has no save(); write it with "
+            f"joblib or skops{later if hasattr(member, 'partial_fit') else ''}"
+        )
     saved: Path = member.save(folder)
     return saved
 

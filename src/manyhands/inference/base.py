@@ -31,6 +31,7 @@ from manyhands.inference.inputs import (
     gold_codes,
     recode_annotators,
     recode_classes,
+    warn_of_numbered_rows,
 )
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
@@ -169,6 +170,11 @@ class BaseAggregator(BaseEstimator):
         AnnotationError
             If the classes differ, or an (instance, annotator) pair was already annotated and
             ``duplicates="error"``.
+
+        Warns
+        -----
+        UserWarning
+            If neither table names its instances, and rows are taken for those of before.
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold)
@@ -176,6 +182,8 @@ class BaseAggregator(BaseEstimator):
         new = as_table(table, argument="table")
         new = recode_classes(new, self.classes_, argument="table")
         merged = self.table_.with_added(new, duplicates=duplicates)
+        if duplicates == "error":  # Otherwise pairs are known to repeat: they are the same ones.
+            warn_of_numbered_rows(self.table_, new)
         known = np.full(merged.n_instances, MISSING)
         if self._gold is not None:
             known[: len(self._gold)] = self._gold

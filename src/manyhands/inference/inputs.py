@@ -21,7 +21,7 @@ from manyhands.annotations.ids import as_frame, first_and_last, id_column_of
 from manyhands.annotations.passes import recode_passes
 from manyhands.annotations.target import matched, rows_of
 from manyhands.decision.labels import as_posterior
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.probability import normalise_rows
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
@@ -32,6 +32,22 @@ class NumberInterval(Interval):
     def is_satisfied_by(self, val: Any) -> bool:
         """Tell whether a value is allowed."""
         return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
+
+
+def warn_of_numbered_rows(before: AnnotationTable, new: AnnotationTable) -> None:
+    """Warn if neither table names its instances, and annotations fall on those of before."""
+    if {before.instance_order.kind, new.instance_order.kind} != {"numbered"}:
+        return
+    annotated = new.instances[np.unique(new.instance)]
+    old = int(np.isin(annotated, before.instances).sum())
+    if old:
+        n = before.n_instances
+        warn_caller(
+            f"{old} of the {len(annotated)} rows are taken for instances of before: neither table "
+            "names its instances, so rows are instances 0, 1, ... in both. If they are others, "
+            f"number them so: AnnotationTable.from_matrix(A, instances=range({n}, "
+            f"{n + new.n_instances})), or give all tables ids of their own"
+        )
 
 
 def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTable:
