@@ -33,12 +33,8 @@ def network(**parameters):
     return CrowdLayerClassifier(max_epochs=4, random_state=0, device="cpu", **parameters)
 
 
-def pieces(n=2):
-    return np.array_split(np.arange(60), n)
-
-
-def continued(model, X=X, y=TABLE, n=2):
-    for rows in pieces(n):
+def continued(model, X=X, y=TABLE, cuts=(40,)):
+    for rows in np.split(np.arange(60), cuts):
         part = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
         model.partial_fit(part, y[rows])
     return model
@@ -46,15 +42,27 @@ def continued(model, X=X, y=TABLE, n=2):
 
 def test_the_length_is_the_share_that_is_new():
     model = continued(network().set_params(max_epochs=8))
-    share = TABLE[30:].n_annotations / TABLE.n_annotations
+    share = TABLE[40:].n_annotations / TABLE.n_annotations
     assert len(model.history_) == Earlier(model, share).epochs(8) == np.ceil(4 * share)
     assert model.n_epochs_ == 8  # The next call takes its share of a whole fit, too.
     assert Earlier(model, 0.0).epochs(100) == 1
     assert Earlier(model, 1.0).epochs(100) == 50
 
 
+def test_twice_the_annotations_are_fitted_from_scratch():
+    model = network(validation=0.3)
+    for first, end in [(0, 20), (20, 28), (28, 45)]:
+        model.partial_fit(X[first:end], TABLE[first:end])
+        assert (model.seen_.from_scratch == TABLE[:end].n_annotations) == (end != 28)
+    scratch = network().fit(X[:45], TABLE[:45])
+    np.testing.assert_array_equal(model.predict_proba(X), scratch.predict_proba(X))
+    assert model.validation == 0.3
+    model.partial_fit(X[45:], TABLE[45:])
+    assert len(model.history_) == 1 < len(scratch.history_)
+
+
 def test_what_is_kept_is_everything_in_order():
-    model = continued(network(), n=3)
+    model = continued(network(), cuts=(20, 40))
     np.testing.assert_array_equal(model.seen_.X, X)
     assert model.seen_.table.instances.tolist() == IDS
     assert model.seen_.table.n_annotations == model.n_annotations_ == TABLE.n_annotations
@@ -64,10 +72,10 @@ def test_what_is_kept_is_everything_in_order():
 def test_a_new_annotator_starts_from_the_crowds_parameters():
     """With a learning rate of almost 0 the start can be seen."""
     model = network(lr=1e-12, noise_lr=None).set_params(max_epochs=1)
-    model.partial_fit(X[:30], TABLE[:30].select(annotators=list("abc")))
+    model.partial_fit(X[:45], TABLE[:45].select(annotators=list("abc")))
     before = model.module_.matrix.detach().clone()
     counts = model.seen_.table.annotations_per_annotator()
-    model.partial_fit(X[30:], TABLE[30:])
+    model.partial_fit(X[45:], TABLE[45:])
     assert model.annotators_.tolist() == list("abcde")
     after = model.module_.matrix.detach()
     torch.testing.assert_close(after[:3], before, atol=1e-6, rtol=0)
@@ -78,11 +86,11 @@ def test_a_new_annotator_starts_from_the_crowds_parameters():
 
 def test_new_annotators_of_an_aggregated_classifier_start_from_its_pooled_matrix():
     model = AggregatedClassifier(DawidSkene(), max_epochs=1, random_state=0)
-    model.partial_fit(X[:30], TABLE[:30].select(annotators=list("abc")))
+    model.partial_fit(X[:45], TABLE[:45].select(annotators=list("abc")))
     first = model.aggregator_
-    model.partial_fit(X[30:], TABLE[30:])
+    model.partial_fit(X[45:], TABLE[45:])
     assert model.aggregator_ is not first
-    expected = DawidSkene().fit(first.table_).partial_fit(TABLE[30:])
+    expected = DawidSkene().fit(first.table_).partial_fit(TABLE[45:])
     np.testing.assert_allclose(model.aggregator_.posterior_, expected.posterior_, atol=1e-3)
 
 
@@ -159,11 +167,11 @@ def test_dicts_and_datasets():
             return self.head(values.float())
 
     model = network(backbone=Mean())
-    for rows in pieces():
+    for rows in np.split(np.arange(60), [40]):
         model.partial_fit({"values": X[rows].astype(np.float32)}, TABLE[rows])
     assert model.predict({"values": X.astype(np.float32)}).shape == (60,)
     model = network()
-    for rows in pieces(3):
+    for rows in np.split(np.arange(60), [20, 40]):
         part = torch.utils.data.TensorDataset(torch.from_numpy(X[rows]).float())
         model.partial_fit(part, TABLE[rows])
     assert len(model.seen_.X) == 60
@@ -180,17 +188,19 @@ def test_frames_with_categories_that_change():
 
 
 def test_a_saved_model_is_given_everything_again(tmp_path):
-    network().fit(X[:30], TABLE[:30]).save(tmp_path / "model")
+    network().fit(X[:40], TABLE[:40]).save(tmp_path / "model")
     model = load(tmp_path / "model", device="cpu")
-    assert model.n_annotations_ == TABLE[:30].n_annotations
+    assert model.n_annotations_ == TABLE[:40].n_annotations
     order = TABLE.select(annotators=list("edcba"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.partial_fit(X, order)
     assert model.annotators_.tolist() == list("abcde")  # As the model has them.
-    assert len(model.history_) == 2 - (TABLE[:30].n_annotations >= TABLE[30:].n_annotations)
+    assert len(model.history_) == 1  # A third is new: of 4 epochs, a sixth.
     with pytest.warns(UserWarning, match="trained on .* does not keep"):
         load(tmp_path / "model").partial_fit(X[50:], TABLE[50:])
+    with pytest.warns(UserWarning, match="none of them by 2 of the 5 known annotators"):
+        network().fit(X[:10], TABLE[:10]).partial_fit(X, TABLE.select(annotators=list("abc")))
 
 
 def test_methods_without_it_say_why():
@@ -198,6 +208,13 @@ def test_methods_without_it_say_why():
     with pytest.raises(AttributeError) as refused:
         MBEMClassifier().partial_fit(X, TABLE)
     assert "makes a new network" in str(refused.value.__cause__)
+
+
+def test_declared_classes_may_be_texts():
+    words = np.array(["no", "yes"])[A[:40] % 2]
+    early = AnnotationTable.from_matrix(np.where(A[:40] < 0, None, words), instances=IDS[:40])
+    model = network().partial_fit(X[:40], early, classes=["yes", "no", "maybe"])
+    assert model.classes_.tolist() == ["yes", "no", "maybe"]
 
 
 def test_validation_and_checkpoints_are_for_the_first_call(tmp_path):

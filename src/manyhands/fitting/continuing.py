@@ -2,7 +2,9 @@
 
 A partial fit trains on everything seen, from the parameters found so far. Training on the new
 annotations alone is cheaper, but what was learnt before is then forgotten
-(``docs/results/partial_fit.md``). Torch is imported only for what needs it: tensors and Datasets.
+(``docs/results/partial_fit.md``). When the annotations have doubled since the last training from
+scratch, there is another, so that what a small first piece decided is decided again. Torch is
+imported only for what needs it: tensors and Datasets.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.encoding import as_values, encode, missing_mask, tidy
 from manyhands.annotations.ids import GIVEN, as_frame, row_ids
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.fitting.context import Earlier, Watch
@@ -29,6 +31,9 @@ from manyhands.inference.inputs import check_annotations, recode_classes
 from manyhands.typing import AnyArray, IntArray
 
 T = TypeVar("T")
+
+GROWTH = 2
+"""A training from scratch follows when there are so many times the annotations of the last one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +45,13 @@ class Seen:
     X : as in ``fit``
         Features of the instances of the table, in its order.
     table : AnnotationTable
+    from_scratch : int
+        Annotations of the last training from scratch.
     """
 
     X: Any
     table: AnnotationTable
+    from_scratch: int
 
 
 def _can_continue(model: Any) -> bool:
@@ -69,8 +77,9 @@ def partial_fit(
 
     The first call equals `fit`. Later ones train on everything seen, from the parameters found
     so far, for fewer epochs, the smaller the share of new annotations. Parameters of new
-    annotators start from the crowd's as a whole. ``validation`` and ``checkpoint`` are for the
-    first call. A call that fails leaves the estimator as it was.
+    annotators start from the crowd's as a whole. When the annotations have doubled since the last
+    training from scratch, the model is trained from scratch again. ``validation`` and
+    ``checkpoint`` are for the first call. A call that fails leaves the estimator as it was.
 
     Parameters
     ----------
@@ -105,12 +114,32 @@ def partial_fit(
         if not hasattr(model, "classes_"):
             table = _first_table(model, X, y, classes)
             model.fit(X, table, **options)
-            model.seen_ = Seen(X, table)
+            model.seen_ = Seen(X, table, table.n_annotations)
         else:
             seen, share = _with_added(model, X, y, classes, duplicates)
-            model._go_on(seen, Earlier(copy(model), share), **options)
+            if seen.table.n_annotations >= GROWTH * seen.from_scratch:
+                seen = replace(seen, from_scratch=seen.table.n_annotations)
+                _fit_from_scratch(model, seen, options)
+            else:
+                model._go_on(seen, Earlier(copy(model), share), **options)
             model.seen_ = seen
     return self
+
+
+FOR_THE_FIRST_CALL = ("validation", "checkpoint")
+"""Parameters that a later training from scratch leaves out."""
+
+
+def _fit_from_scratch(model: Any, seen: Seen, options: dict[str, Any]) -> None:
+    """Fit to everything seen, as if it had come at once."""
+    given = {name: getattr(model, name) for name in FOR_THE_FIRST_CALL if hasattr(model, name)}
+    try:
+        for name in given:
+            setattr(model, name, None)
+        model.fit(seen.X, seen.table, **options)
+    finally:
+        for name, value in given.items():
+            setattr(model, name, value)
 
 
 def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
@@ -135,7 +164,7 @@ def _first_table(model: Any, X: Any, y: Any, classes: Any) -> AnnotationTable:
         raise AnnotationError(
             f"classes={classes!r} must name two classes or more, each once; give a list of them"
         )
-    return _over_classes(table, declared, "add them to classes=")
+    return _over_classes(table, tidy(declared, "classes"), "add them to classes=")
 
 
 def _named(X: Any, table: AnnotationTable) -> AnnotationTable:
@@ -172,7 +201,7 @@ def _with_added(
     if kept is None:
         return _everything_again(model, X, new)
     merged = kept.table.with_added(new, duplicates=duplicates)
-    seen = Seen(_extended(kept, X, new, merged), merged)
+    seen = Seen(_extended(kept, X, new, merged), merged, kept.from_scratch)
     return seen, min(1.0, new.n_annotations / merged.n_annotations)
 
 
@@ -188,15 +217,20 @@ def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen,
     )
     table = known.with_added(given)
     before = getattr(model, "n_annotations_", 0)
-    if table.n_annotations < before:
+    absent = (table.annotations_per_annotator()[: len(model.annotators_)] == 0).sum()
+    if table.n_annotations < before or absent:
+        said = f"{table.n_annotations:,} annotations"
+        if table.n_annotations >= before:
+            said += f", none of them by {absent} of the {len(model.annotators_)} known annotators"
         warn_caller(
-            f"partial_fit was given {table.n_annotations:,} annotations, but this model was "
-            f"trained on {before:,}, which it does not keep: what is not given again will be "
-            "forgotten. Give everything again, the old and the new; or use partial_fit from the "
-            "first call on"
+            f"partial_fit was given {said}, but this model was trained on {before:,}, which it "
+            "does not keep: what is not given again will be forgotten. Give everything again, the "
+            "old and the new; or use partial_fit from the first call on"
         )
         before = 0
-    return Seen(X, table), (table.n_annotations - before) / table.n_annotations
+    return Seen(X, table, before or table.n_annotations), (
+        table.n_annotations - before
+    ) / table.n_annotations
 
 
 # -- features, piece by piece ---------------------------------------------------------------------
