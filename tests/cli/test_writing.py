@@ -252,7 +252,7 @@ def test_labels_of_any_command_go_back_to_the_tool(project):
     for name, words in (
         ("less.csv", "2 of 3 tasks of the annotations have no label"),
         ("other.csv", "class 'ugly' of the labels is none"),
-        ("gold.csv", "no labels that manyhands wrote"),
+        ("gold.csv", "not labels that manyhands wrote"),
         ("nowhere.csv", "does not exist"),
     ):
         result = run("convert", *arguments, name, "x.json")

@@ -24,7 +24,8 @@ from tests.io.test_exports import argilla, cells, made, studio, write
 def voted(table, path, **options):
     """Write the majority's labels, and return the path."""
     votes = table.vote_counts()
-    return write_labels(path, table, votes / votes.sum(axis=1, keepdims=True).clip(1), **options)
+    votes += votes.sum(axis=1, keepdims=True) == 0
+    return write_labels(path, table, votes / votes.sum(axis=1, keepdims=True), **options)
 
 
 def long(*rows):
@@ -70,12 +71,28 @@ def test_agreement_and_actions_by_hand():
 
 def test_what_does_not_fit_the_table_is_refused():
     table = AnnotationTable.from_matrix(np.array([[0, 1], [1, 1]]))
-    with pytest.raises(AnnotationError, match=r"shape \(2,\).*\(2, 2\)"):
+    with pytest.raises(AnnotationError, match=r"posterior has shape \(2,\)"):
         consensus(table, [0, 1])
+    with pytest.raises(AnnotationError, match=r"shape \(1, 2\).*\(2, 2\)"):
+        consensus(table, [[0, 1]])
     with pytest.raises(AnnotationError, match=r"labels has shape \(1,\)"):
         consensus(table, np.eye(2), labels=[1])
     with pytest.raises(AnnotationError, match="labels"):
         consensus(table, np.eye(2), labels=[5, 1])
+    for accept in (7, 0, -0.1, np.nan):
+        with pytest.raises(AnnotationError, match=f"accept={accept!r} is no probability"):
+            consensus(table, np.eye(2), accept=accept)
+
+
+@pytest.mark.parametrize(
+    ("row", "says"), [([5, -4], "entry is -4"), ([np.nan, 1], "nan"), ([1, 1], "sums to 2")]
+)
+def test_what_is_not_a_distribution_is_refused_before_anything_is_written(tmp_path, row, says):
+    table = AnnotationTable.from_matrix(np.array([[0, 1], [1, 1]]))
+    for to, name in (("table", "a.csv"), ("label-studio", "a.json")):
+        with pytest.raises(AnnotationError, match=f"posterior .* in row 1 .*{says}"):
+            write_labels(tmp_path / name, table, [[1, 0], row], to=to)
+    assert not list(tmp_path.iterdir())
 
 
 # -- tables ---------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.target import as_one_kind, over
+from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import Frame, preview, with_types
 from manyhands.io.files import PathLike, existing_file, naming
@@ -116,7 +117,8 @@ def consensus(
     Raises
     ------
     AnnotationError
-        If an argument does not fit the table.
+        If an argument does not fit the table, a row of ``posterior`` is not a distribution, or
+        ``accept`` is no probability.
 
     Notes
     -----
@@ -138,7 +140,9 @@ def consensus(
     >>> found.agreement.tolist(), found.actions.tolist()
     ([1.0, 0.5], ['accept', 'collect more'])
     """
-    posterior = np.asarray(posterior, dtype=np.float64)
+    if not 0 < accept <= 1:
+        raise AnnotationError(f"accept={accept!r} is no probability; give one in (0, 1]")
+    posterior = as_posterior(posterior)
     if posterior.shape != (table.n_instances, table.n_classes):
         raise AnnotationError(
             f"posterior has shape {posterior.shape}; it must have one row per instance and one "
@@ -230,7 +234,7 @@ def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:
     shares = {name[2:-1]: name for name in frame.columns if name[:2] == "p(" and name[-1] == ")"}
     if not {"task", "label"} <= set(frame.columns) or not shares:
         raise AnnotationError(
-            "these are no labels that manyhands wrote: 'task', 'label' or 'p(<class>)' is missing "
+            "these are not labels that manyhands wrote: 'task', 'label' or 'p(<class>)' is missing "
             f"among the columns, {', '.join(map(repr, frame.columns))}"
         )
     names = classes.astype(str).tolist()
