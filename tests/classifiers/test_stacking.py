@@ -768,3 +768,20 @@ def test_a_damaged_folder_is_refused(tmp_path):
     path.write_text(json.dumps(whole | {"classes": [1, 0]}))
     with pytest.raises(ModelFolderError, match="altered"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("X_given", "says"),
+    [
+        ("abc", r"X is one text \('abc'\).*\[X\]"),
+        (b"abc", "X is one text"),
+        ((text for text in "ab"), r"X is a generator.*list\(X\)"),
+        ([], "X has no rows"),
+        ([b"a", b"b"], "X holds bytes"),
+        (["1", "2"], r"texts that are numbers \('1'\).*TextEncoder"),
+        (np.array(["1", "2"]), "texts that are numbers"),
+    ],
+)
+def test_what_is_no_collection_of_rows_is_refused(X_given, says):
+    with pytest.raises(AnnotationError, match=says):
+        CrowdStackingClassifier().fit(X_given, np.array([[0, 1], [1, 1]]))

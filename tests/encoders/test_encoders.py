@@ -135,6 +135,11 @@ def test_what_is_no_text_is_named(X, says):
         TextEncoder().fit(X)
 
 
+def test_no_texts_at_all_are_refused():
+    with pytest.raises(AnnotationError, match="no texts"):
+        TextEncoder().fit(TEXTS).transform([])
+
+
 def test_unusual_texts_are_read():
     odd = ["\ud800 broken", "\x00null", "中文 评论", "é" * 10_000, "new\nline\r\ttab"]
     encoder = TextEncoder().fit(odd)
@@ -336,6 +341,12 @@ def test_other_channels_are_refused():
     encoder = ImageEncoder(**SMALL).fit(stripes()[0])
     with pytest.raises(AnnotationError, match="1 channels, and fit had 3"):
         encoder.transform(stripes(channels=1)[0])
+    for one in (stripes(n=1)[0][0], np.moveaxis(stripes(n=1)[0][0], 2, 0)):
+        with pytest.raises(AnnotationError, match=r"shape of one image.*X\[None\]"):
+            encoder.transform(one)
+        assert encoder.transform(one[None]).shape[0] == 1
+    with pytest.raises(AnnotationError, match=r"one image, \(12, 12\)"):
+        encoder.fit(stripes(channels=1)[0]).transform(np.zeros((12, 12)))
 
 
 def test_an_image_encoder_keeps_the_conventions_of_scikit_learn():

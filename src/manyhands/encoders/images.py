@@ -229,6 +229,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
             As in `fit`; also if images have other channels than those of `fit`.
         """
         check_is_fitted(self, "size_")
+        _refuse_one_image(X, self.channels_)
         return self._encode(Images(X))
 
     def _encode(self, images: Images) -> FloatArray:
@@ -292,6 +293,18 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _refuse_one_image(X: Any, channels: int) -> None:
+    """Refuse an array that is one image of the kind that `fit` had."""
+    shape = tuple(getattr(X, "shape", ()))
+    if str(getattr(X, "dtype", "")) in ("object", "str") or hasattr(X, "columns") or 0 in shape:
+        return  # Paths, or nothing.
+    grey = channels == 1 and len(shape) == 2 and shape[1] > 1
+    if grey or (channels > 1 and len(shape) == 3 and channels in (shape[0], shape[2])):
+        raise AnnotationError(
+            f"X has the shape of one image, {shape}; give images (n, ...), as fit had them: X[None]"
+        )
 
 
 def _read_size(size: Any, given: tuple[int, int] | None) -> tuple[int, int]:

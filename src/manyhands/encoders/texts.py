@@ -94,9 +94,7 @@ class TextEncoder(TransformerMixin, BaseEstimator):
 
     def _fit(self, X: Any) -> list[str]:
         self._validate_params()
-        texts = as_texts(X, self.missing)
-        if not texts:
-            raise AnnotationError("X holds no texts; give at least one")
+        texts = self._read(X)
         if self.kind == "hashing":
             self.n_features_out_ = 2 * (self.n_features // 2)
             return texts
@@ -110,16 +108,22 @@ class TextEncoder(TransformerMixin, BaseEstimator):
         self.n_features_out_ = len(words[0]) + len(characters[0])
         return texts
 
+    def _read(self, X: Any) -> list[str]:
+        texts = as_texts(X, self.missing)
+        if not texts:
+            raise AnnotationError("X holds no texts; give at least one")
+        return texts
+
     def transform(self, X: Any) -> Any:
         """Encode texts as a sparse matrix (CSR) of shape (n, n_features), float32.
 
         Raises
         ------
         AnnotationError
-            If X holds anything but texts, or a text is missing.
+            If X holds anything but texts, or none, or a text is missing.
         """
         self._check_fitted()
-        return self._encode(as_texts(X, self.missing))
+        return self._encode(self._read(X))
 
     def _check_fitted(self) -> None:
         if self.kind == "hashing":
