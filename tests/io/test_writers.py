@@ -18,6 +18,7 @@ from manyhands.io import (
     write_annotations,
     write_labels,
 )
+from manyhands.io.annotations import read_items
 from tests.io.test_exports import argilla, cells, made, studio, write
 
 
@@ -358,12 +359,32 @@ def test_what_a_format_has_no_place_for_is_a_warning(tmp_path):
     assert path.read_text() == "task,worker,label,weight,group\n1,a,x,0.500000,g\n"
 
 
-def test_items_accompany_the_annotations_of_a_long_table(tmp_path):
-    task = studio(made(1, "good"), text="Works.", label="mine", place=[1])
+def test_items_and_the_question_accompany_the_annotations_of_a_long_table(tmp_path, caplog):
+    own = {"text": "Works.", "label": "mine", "question": "Well?", "gold": "x"}
+    task = studio(made(1, "good"), made(2, "bad"), place=[1], **own)
     export = read_export(write(tmp_path / "p.json", [task]))
     path = write_annotations(tmp_path / "o.csv", export.annotations, export=export)
-    assert path.read_text() == "task,worker,label,text,item.label,place\n1,1,good,Works.,mine,[1]\n"
+    header, first, _ = path.read_text().splitlines()
+    assert header == "task,worker,label,question,text,place,item.label,item.question,gold"
+    assert first == "1,1,good,mood,Works.,[1],mine,Well?,x"
     assert read_export(path).items.columns["text"] == ["Works."]
+    for options in ({}, {"question": "mood"}, {"fields": ["gold"]}):
+        again = read_export(path, **options)
+        assert (again.question, cells(again.annotations)) == ("mood", cells(export.annotations))
+    assert again.items.columns == {"text": ["Works."], "gold": ["x"]}
+    with caplog.at_level("INFO", "manyhands"):
+        items = read_items(path, export.annotations)
+    assert "not kept as data of the items: 'place', 'item.label', 'item.question' ..." in caplog.text
+    back = write_annotations(
+        tmp_path / "back.json", export.annotations, to="label-studio", export=items
+    )
+    assert read_export(back).question == "mood"
+
+
+def test_a_column_of_several_questions_names_none(tmp_path):
+    rows = [("task", "worker", "label", "question"), (1, "a", "x", "q1"), (2, "a", "y", "q2")]
+    assert read_export(write(tmp_path / "a.csv", rows)).question == "label"
+    assert read_export(tmp_path / "a.csv", question="question").question == "question"
 
 
 def test_what_a_parquet_file_holds_beside_text_and_numbers_can_be_written(tmp_path):

@@ -161,7 +161,8 @@ def write_annotations(
         As in `write_labels`.
     table : AnnotationTable
         Weights, sources other than "observed" and families are columns of a long table; the
-        formats of tools have no place for them, which is a warning.
+        formats of tools have no place for them, which is a warning. A table has a column
+        "question", too, if the export names it.
 
     Returns
     -------
@@ -184,7 +185,9 @@ def write_annotations(
     items = ItemFields(export, to)
     if to in ("table", "datasets"):
         columns = _long_columns(table)
-        columns |= items.columns(columns["task"], columns)
+        if items.question != "label":
+            columns["question"] = [items.question] * len(columns["task"])
+        columns |= items.columns(columns["task"], {*columns, "question"})
         if to == "table":
             return write_table(path, columns, keep_formulas=keep_formulas)
         return _write_dataset(path, columns, f"{table.n_annotations:,} annotations")

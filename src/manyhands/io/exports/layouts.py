@@ -13,7 +13,7 @@ from typing import Any
 from manyhands.annotations import PASSES
 from manyhands.annotations.ids import is_id_name
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import find_name
+from manyhands.io.columns import find_name, preview
 from manyhands.io.csv_files import released
 from manyhands.io.exports.json_tools import each
 from manyhands.io.exports.parsing import Document
@@ -189,6 +189,9 @@ SHOWN = frozenset(
 )
 """Columns of a long table that are the item's own data; others are kept only if they are named."""
 
+_OF_ANNOTATIONS = frozenset({"weight", "source", "pass", "group", "question"})
+"""Columns of a long table that manyhands writes beside the label."""
+
 
 def long_columns(names: list[str]) -> list[str] | None:
     """Columns of task and annotator by their common names; None if one is absent."""
@@ -205,19 +208,28 @@ def is_long(document: Document) -> bool:
 
 
 def read_long(document: Document, into: Gathered, asked: Asked) -> None:
-    """Read one row per annotation; ``question`` names the column of labels."""
+    """Read one row per annotation; ``question`` names the column of labels.
+
+    A column "question" of one value, which `manyhands.io.write_annotations` adds, says what the
+    column of labels answers.
+    """
     names = document.header or list(document.first)
     task = find_name(names, "task", asked.task or "task")
     worker = find_name(names, "worker", asked.worker or "worker")
-    label = asked.question or asked.label
-    label = label or find_name(names, "label", "label")
-    into.candidates = [name for name in names if name not in (task, worker)]
-    shown = [n for n in into.candidates if n in asked.fields or (n.lower() in SHOWN and n != label)]
     if document.kind == "table":
         document.records = [
             (at, {name: released(cell) for name, cell in row.items()})
             for at, row in document.dicts()
         ]
+    question = None if "question" in (task, worker) else _question_of(document)
+    label = asked.label if asked.question in (None, question) else asked.question
+    label = label or find_name(names, "label", "label")
+    question = question if asked.question in (None, question) else label
+    into.candidates = [name for name in names if name not in (task, worker)]
+    shown = [n for n in into.candidates if n in asked.fields or (n.lower() in SHOWN and n != label)]
+    lost = [n for n in into.candidates if n not in (label, *shown, *_OF_ANNOTATIONS)]
+    if lost:
+        into.note(f"not kept as data of the items: {preview(lost)}; fields= takes their names")
     if not {task, worker, label} <= set(names):
         document.records = []
 
@@ -228,9 +240,17 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
         labels, passed = listed(row.get(label)), plain(row.get("pass"))
         if passed not in PASSES or any(plain(value) is not None for value in labels):
             passed = None
-        into.answer(row.get(task), row[worker], label, labels, at, passed=passed)
+        into.answer(row.get(task), row[worker], question or label, labels, at, passed=passed)
 
     each(document, read)
+
+
+def _question_of(document: Document) -> str | None:
+    """The only value of a column "question"; None if there are several, or no such column."""
+    rows = (row for _, row in document.records if isinstance(row, dict))
+    found = {plain(row.get("question")) for row in rows}
+    only = found.pop() if len(found) == 1 else None
+    return None if only is None else str(only)
 
 
 # -- lists ----------------------------------------------------------------------------------------

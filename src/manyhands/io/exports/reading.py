@@ -94,12 +94,14 @@ def items_of_table(path: PathLike, asked: Asked, instances: AnyArray) -> Export:
     """Read the items' own data from a long table, whose annotations are read already."""
     found = Recognised(named("long"), (), open_documents(path), [])
     gathered = _gather(found, asked, Choices(), several=False)
+    for note in gathered.notes:
+        _LOG.info("%s: %s", path, note)
     return Export(
         None,
         _gold_file(gathered, [], instances),
         _items(gathered.items, instances),
         (),
-        (),
+        tuple(gathered.notes),
         _times([], "seconds"),
         _times([], "ended"),
         found.form.name,
