@@ -562,6 +562,13 @@ def test_select_refuses_an_unknown_method(home):
     assert "did you mean agg-net?" in refused.stderr
 
 
+def test_images_whose_network_cannot_be_saved_are_refused_before_training(home):
+    np.save("images.npy", np.zeros((len(np.load("X.npy")), 8, 8)))
+    files = ("--features", "images.npy", "--annotations", "A.csv", "--out", "stack")
+    says = ["images of float32", "8-bit images (uint8)", "conal"]
+    refused(3, "fit", *files, "--method", "crowd-stacking", "--json", says=says)
+
+
 # -- what is installed ------------------------------------------------------------------------
 
 
@@ -582,6 +589,12 @@ def test_doctor_tells_what_is_there(tmp_path, monkeypatch):
     assert not found["problems"]
     told = done("doctor").stdout
     assert f"data home: {tmp_path} (aggregation/rte, music)" in told.replace("\n", "")
+    monkeypatch.setattr("manyhands.datasets.base.user_cache", lambda: tmp_path)
+    told = done("doctor").stdout.replace("\n", "")
+    assert told.count(str(tmp_path)) == 1
+    assert f"data home and cache: {tmp_path} (aggregation/rte, music)" in told
+    monkeypatch.setattr("manyhands.cli.commands.describe.__version__", "99.0")
+    assert "99.0 is imported: install it again" in done_json("doctor")["problems"][0]
 
 
 def test_doctor_never_fails(monkeypatch):

@@ -34,9 +34,13 @@ class TextEncoder(TransformerMixin, BaseEstimator):
     kind : {"tfidf", "hashing"}
         "tfidf": the vocabulary is that of `fit`, and rare terms weigh more. "hashing": terms fall
         into a fixed number of columns. Nothing is fitted, nothing grows with the texts, and
-        batches of a stream are encoded alike.
+        batches of a stream are encoded alike. Networks and `RaykarClassifier` have weights for
+        every column: before them, take "tfidf" or a smaller ``n_features``.
     n_features : int, default=2**18
-        Columns of "hashing", half for words and half for characters.
+        Columns of "hashing", half for words and half for characters. The first layer of a network
+        of 128 units has 128 times as many weights, 34 million by default (134 MB, and with Adam
+        four times that), and each step changes all of them. With fewer columns, more terms share
+        one.
     missing : {"error", "empty"}
         What to do with None and NaN: refuse them, or take them for empty texts, whose row is zero.
 

@@ -206,14 +206,16 @@ def doctor(json: Json = False) -> None:
         for name, extra in found["extras"].items()
     ]
     if extras:
-        print_table("Extras", ["", ""], extras)
+        print_table("Extras, as the installation lists them", ["", ""], extras)
     threads = ", ".join(f"{k} {v}" for k, v in found["threads"].items() if v is not None)
     say(f"devices: {', '.join(found['devices'])}; threads: {threads}")
-    for name in ("data", "cache"):
-        folder = found[name]
+    folders = {"cache": found["cache"], "data home": found["data"]}
+    if folders["cache"]["folder"] == folders["data home"]["folder"]:
+        folders = {"data home and cache": found["data"]}
+    for name, folder in reversed(folders.items()):
         sets = ", ".join(folder["sets"]) or "no data sets"
         state = sets if folder["exists"] else "does not exist yet"
-        say(visible(f"{'data home' if name == 'data' else name}: {folder['folder']} ({state})"))
+        say(visible(f"{name}: {folder['folder']} ({state})"))
     for problem in found["problems"]:
         say(visible(f"! {problem}", LONGEST_LINE))
 
@@ -265,6 +267,12 @@ def _extras(problems: list[str]) -> dict[str, set[str]]:
         problems.append("manyhands is imported from its sources; its extras are not known")
         core = ("numpy", "scipy", "scikit-learn", "narwhals", "safetensors", "torch")
         return {"": set(core)}
+    installed = _version_of("manyhands")
+    if installed not in (None, __version__):
+        problems.append(
+            f"the extras are those of manyhands {installed}, as it was installed; {__version__} is "
+            "imported: install it again"
+        )
     packages: dict[str, set[str]] = {}
     nested: dict[str, set[str]] = {}
     for text in required:
