@@ -77,7 +77,7 @@ def test_a_row_without_label_keeps_its_instance_and_says_so():
         ({}, {"task": "item"}, "task='item' is not a column"),
         ({}, {"classes": ["yes", "maybe"]}, "'no' .*not among classes"),
         ({}, {"tasks": ["a", "b"]}, "'c' .*not among tasks"),
-        ({}, {"tasks": [1, 2, 3]}, "holds strings .*but tasks holds numbers"),
+        ({}, {"tasks": [1, 2, 3]}, "strings .*but numbers .* in tasks"),
         ({}, {"classes": ["yes", "no", "yes"]}, "classes holds .*'yes'.* twice"),
         ({"task": ["b", "a", "b", "b"]}, {}, r"repeated.*instance 'b'.*annotator 'w2'"),
         ({"task": ["b", None, "b", "c"]}, {}, r"'task' \(task\) is empty in row 1"),

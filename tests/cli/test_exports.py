@@ -234,6 +234,8 @@ def test_texts_are_read_from_lines_and_tables(tmp_path):
     write_csv(table, [("id", "note", "text"), (7, "x", "one"), (9, "y", "=1+1")])
     assert read_texts(table).tasks.tolist() == [7, 9]
     assert read_texts(table).X.tolist() == ["one", "=1+1"]
+    with pytest.raises(AnnotationError, match=r"'.json' cannot be read; use .* .txt"):
+        read_texts(write(tmp_path / "ls.json", "[]"))
     for content, says in (
         ([("id", "a", "b"), (1, "x", "y")], "which column holds the texts is unclear"),
         ([("id", "text"), (1, "x"), (2, "")], "1 of 2 have no text in column 'text' .task 2"),
@@ -251,7 +253,7 @@ def test_images_have_the_names_of_their_files(raw, tmp_path):
     assert len(found) == 41
     (tmp_path / "photos" / "t0.gif").write_bytes(b"")
     assert {"t0.gif", "t0.png"} < set(read_images(tmp_path / "photos").tasks.tolist())
-    with pytest.raises(FileNotFoundError, match="is no folder"):
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
         read_images(tmp_path / "none")
 
 
@@ -262,7 +264,7 @@ def test_a_column_says_one_thing_of_every_task(raw, tmp_path):
     assert file.X[table.instances.tolist().index("t7")] == rows[1 + 4 * 7][3]
     rows[1][3] = "something else"
     write_csv(tmp_path / "wide.csv", rows)
-    with pytest.raises(AnnotationError, match="neither a file"):
+    with pytest.raises(AnnotationError, match="'review' holds 2 different values for task t0"):
         read_raw_aligned("texts", "review", tmp_path / "wide.csv")
     rows[1][4] = rows[2][4] = rows[3][4] = rows[4][4] = "https://example.org/t0.png"
     write_csv(tmp_path / "wide.csv", rows)
@@ -278,4 +280,4 @@ def test_a_cache_is_shown_and_cleared(tmp_path):
     assert row["rows"] == 2
     assert done_json("cache", "clear", tmp_path) == {"freed": row["bytes"]}
     assert "freed: 0 bytes" in done("cache", "clear", tmp_path).stdout
-    refused(3, "cache", "info", tmp_path / "none", says=["is no folder"])
+    refused(3, "cache", "info", tmp_path / "none", says=["is not a folder"])

@@ -263,7 +263,7 @@ def test_labels_of_any_command_go_back_to_the_tool(project):
 def test_what_convert_refuses(project):
     refused(3, "convert", "project.json", says=["only 'project.json' is given"])
     refused(3, "convert", "project.json", "project.json", says=["write over"])
-    refused(3, "convert", "project.json", "a.docx", says=["no format of tables"])
+    refused(3, "convert", "project.json", "a.docx", says=["not a format of tables"])
     refused(3, "convert", "project.json", "a.csv", "--to", "argilla", says=["a .json file"])
     assert run("convert", "project.json", "a.csv", "--to", "word").exit_code == 2
     assert not Path("a.csv").exists()

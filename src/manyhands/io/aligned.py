@@ -174,7 +174,9 @@ def read_raw_aligned(
         report_losses(export, annotations_path)
         ids, columns = export.items.ids, export.items.columns
     else:
-        ids, columns = _columns_by_task(annotations_path, table, options.get("task", "task"))
+        ids, columns = _columns_by_task(
+            annotations_path, table, options.get("task", "task"), source
+        )
     if kind == "images" and path.is_dir():
         return _from_folder(path, table, ids, columns)
     if source not in columns:
@@ -235,9 +237,9 @@ def _local(value: str, beside: Path) -> Path:
 
 
 def _columns_by_task(
-    annotations: Any, table: AnnotationTable, task: str
+    annotations: Any, table: AnnotationTable, task: str, wanted: str
 ) -> tuple[AnyArray, dict[str, list[Any]]]:
-    """Columns of a long table that say one thing of every task."""
+    """Columns of a long table that say one thing of every task, as the wanted one must."""
     path = Path(str(annotations))
     if suffix_of(path) == ".npy":
         return table.instances, {}
@@ -252,13 +254,22 @@ def _columns_by_task(
         values = _cells(frame, name)
         if all(values[row] == value for row, value in zip(back, values, strict=True)):
             columns[name] = [values[row] for row in rows]
+        elif name == wanted:
+            said: dict[str, set[Any]] = {}
+            for key, value in zip(ids.astype(str).tolist(), values, strict=True):
+                said.setdefault(key, set()).add(value)
+            key = next(key for key, found in said.items() if len(found) > 1)
+            raise AnnotationError(
+                f"{path}: column {name!r} holds {len(said[key])} different values for task {key}; "
+                "it must say one thing of every task"
+            )
     return table.instances, columns
 
 
 def _image_files(folder: Path) -> dict[str, Path]:
     """Images in a folder by their paths within it."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is no folder (looked in {Path.cwd()})")
+        raise FileNotFoundError(f"{folder} is not a folder (looked in {Path.cwd()})")
     found = {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))

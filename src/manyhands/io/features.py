@@ -217,7 +217,7 @@ def row_ids_of(ids: AnyArray, n: int) -> AnyArray:
         raise AnnotationError(
             f"the id of row {int(np.argmax(ids == ''))} is empty; give every row an id"
         )
-    return make_vocabulary(ids, "the ids of the features")
+    return make_vocabulary(ids, "the column of ids")
 
 
 def _sparse_features(X: Any) -> Any:

@@ -33,8 +33,8 @@ def read_parquet(path: Path) -> Frame:
     """Read a parquet file; raise an error for any other suffix."""
     if suffix_of(path) not in (".parquet", ".pq"):
         raise AnnotationError(
-            f"files ending in {suffix_of(path)!r} cannot be read; use .csv, .tsv, .parquet, .npy "
-            "or (for features) .npz"
+            f"files ending in {suffix_of(path)!r} cannot be read; use .csv, .tsv, .parquet, "
+            "(for texts) .txt, or (for matrices) .npy, .npz"
         )
     try:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -63,7 +63,7 @@ def check_table_path(path: PathLike) -> Path:
         raise WriteError(errno.EISDIR, explain(OSError(errno.EISDIR, ""), path))
     if path.suffix.lower() not in WRITTEN:
         raise AnnotationError(
-            f"{str(path)!r} ends in {path.suffix!r}, which is no format of tables; give a name "
+            f"{str(path)!r} ends in {path.suffix!r}, which is not a format of tables; give a name "
             f"that ends in {', '.join(WRITTEN[:-1])} or {WRITTEN[-1]}"
         )
     return path

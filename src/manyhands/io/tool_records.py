@@ -62,7 +62,7 @@ class ItemFields:
 
     def labels(self, label: Any) -> list[str]:
         """Labels that a class stands for: one, unless sets of labels are classes."""
-        return str(label).split(" + ") if self.origin.joined else [str(label)]
+        return self.origin.sets.get(str(label), [str(label)])
 
     def columns(self, tasks: list[Any], taken: Any) -> dict[str, list[Any]]:
         """Columns of scalars, under names that are not taken."""

@@ -114,7 +114,7 @@ def cache(
     from manyhands.encoders import EmbeddingCache
 
     if not folder.is_dir():
-        raise AnnotationError(f"{folder} is no folder (looked in {Path.cwd()})")
+        raise AnnotationError(f"{folder} is not a folder (looked in {Path.cwd()})")
     kept = EmbeddingCache(folder)
     if action is CacheAction.clear:
         freed = kept.clear()

@@ -184,7 +184,9 @@ def single(gathered: Gathered, answers: list[Answer], multilabel: Multilabel) ->
             "read_export(..., multilabel='split') one table of yes and no per label"
         )
     for answer in several:
-        answer.labels = (" + ".join(sorted({str(v) for v in answer.labels})),)
+        labels = sorted({str(v) for v in answer.labels})
+        answer.labels = (" + ".join(labels),)
+        gathered.sets[answer.labels[0]] = labels
     if several:
         gathered.note(f"{len(several):,} answers of several labels became classes such as 'a + b'")
     return answers

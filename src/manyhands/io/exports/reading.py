@@ -223,7 +223,7 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
         tuple(form.name for form in found.alternatives),
         names,
         tables,
-        Origin(gathered.controls.get(question, {}), choices.multilabel == "join"),
+        Origin(gathered.controls.get(question, {}), choices.multilabel == "join", gathered.sets),
     )
 
 

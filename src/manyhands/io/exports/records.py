@@ -99,10 +99,13 @@ class Origin:
         Label Studio's "type" and "to_name" of the question, if the file says.
     joined : bool
         Whether a class may be a set of labels, such as "a + b" (``multilabel="join"``).
+    sets : dict {class: list of str}
+        The labels of every class that is a set.
     """
 
     control: dict[str, str] = field(default_factory=dict)
     joined: bool = False
+    sets: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -205,7 +208,7 @@ class Gathered:
 
     `items` maps tasks to their own data; `candidates` are columns that may hold the answers,
     and `default_question` is the one that a file calls its own among several. `controls` says of a
-    question of Label Studio what its "type" and "to_name" are.
+    question of Label Studio what its "type" and "to_name" are, `sets` what labels a class joins.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -216,6 +219,7 @@ class Gathered:
     notes: list[str] = field(default_factory=list)
     candidates: list[str] = field(default_factory=list)
     controls: dict[str, dict[str, str]] = field(default_factory=dict)
+    sets: dict[str, list[str]] = field(default_factory=dict)
     keep_first: bool = False
     default_question: str | None = None
     _origin: dict[Any, str] = field(default_factory=dict)
