@@ -25,35 +25,40 @@ YES = ("1", "true", "yes", "on")
 """Values of HF_HUB_OFFLINE, in lower case, that switch downloads off."""
 
 
-def _loaded(self: Any) -> tuple[Any, Any]:
-    """The model of an encoder and what stands before it; what is named is loaded once."""
-    parameters = self.get_params(deep=False)
-    key = [parameters.get(name) for name in ("model", "tokenizer", "preprocess", "device")]
-    kept = self.__dict__.get("_kept")
-    if kept is None or any(a is not b for a, b in zip(kept[0], key, strict=True)):
-        kept = self.__dict__["_kept"] = (key, self._load())
-    return cast(tuple[Any, Any], kept[1])
+class _ModelEncoder(FrozenEncoder):
+    """An encoder around a model that is given or named; a subclass implements `_load`."""
+
+    def _load(self) -> tuple[Any, Any]:
+        raise NotImplementedError
+
+    def _loaded(self) -> tuple[Any, Any]:
+        """The model of an encoder and what stands before it; what is named is loaded once."""
+        parameters = self.get_params(deep=False)
+        key = [parameters.get(name) for name in ("model", "tokenizer", "preprocess", "device")]
+        kept = self.__dict__.get("_kept")
+        if kept is None or any(a is not b for a, b in zip(kept[0], key, strict=True)):
+            kept = self.__dict__["_kept"] = (key, self._load())
+        return cast(tuple[Any, Any], kept[1])
+
+    def _weights(self) -> str:
+        """Digest of an encoder's weights and layers, and of what stands before them."""
+        model, before = self._loaded()
+        if not hasattr(model, "state_dict"):
+            raise AnnotationError(UNNAMED.format(type(self).__name__))
+        digest = hashlib.sha256(repr(model).encode())
+        for name, value in model.state_dict().items():
+            digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            digest.update(flat.view(import_module("torch").uint8).numpy())
+        vocabulary = before.get_vocab() if hasattr(before, "get_vocab") else None
+        shown = repr(before) if vocabulary is None else repr(sorted(vocabulary.items()))
+        if " at 0x" in shown:  # The address of an object says nothing of its content.
+            shown = getattr(before, "__qualname__", type(before).__qualname__)
+        digest.update(shown.encode())
+        return digest.hexdigest()
 
 
-def _weights(self: Any) -> str:
-    """Digest of an encoder's weights and layers, and of what stands before them."""
-    model, before = _loaded(self)
-    if not hasattr(model, "state_dict"):
-        raise AnnotationError(UNNAMED.format(type(self).__name__))
-    digest = hashlib.sha256(repr(model).encode())
-    for name, value in model.state_dict().items():
-        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        flat = value.detach().cpu().contiguous().reshape(-1)
-        digest.update(flat.view(import_module("torch").uint8).numpy())
-    vocabulary = before.get_vocab() if hasattr(before, "get_vocab") else None
-    shown = repr(before) if vocabulary is None else repr(sorted(vocabulary.items()))
-    if " at 0x" in shown:  # The address of an object says nothing of its content.
-        shown = getattr(before, "__qualname__", type(before).__qualname__)
-    digest.update(shown.encode())
-    return digest.hexdigest()
-
-
-class SentenceTransformerEncoder(FrozenEncoder):
+class SentenceTransformerEncoder(_ModelEncoder):
     """Texts as sentence-transformers encodes them.
 
     Parameters
@@ -76,8 +81,6 @@ class SentenceTransformerEncoder(FrozenEncoder):
         "normalize": ["boolean"],
         "local_files_only": ["boolean"],
     }
-
-    _loaded, _weights = _loaded, _weights
 
     def __init__(
         self,
@@ -127,7 +130,7 @@ class SentenceTransformerEncoder(FrozenEncoder):
         )
 
 
-class TransformersEncoder(FrozenEncoder):
+class TransformersEncoder(_ModelEncoder):
     """Texts as the last hidden states of a transformer, pooled.
 
     Parameters
@@ -157,8 +160,6 @@ class TransformersEncoder(FrozenEncoder):
         "device": [str],
         "local_files_only": ["boolean"],
     }
-
-    _loaded, _weights = _loaded, _weights
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class TransformersEncoder(FrozenEncoder):
         return (states * shown).sum(dim=1) / shown.sum(dim=1).clamp(min=1)
 
 
-class TorchEncoder(FrozenEncoder):
+class TorchEncoder(_ModelEncoder):
     """Rows as the output of a torch module.
 
     Parameters
@@ -240,8 +241,6 @@ class TorchEncoder(FrozenEncoder):
         "preprocess": [None, callable],
         "device": [str],
     }
-
-    _loaded, _weights = _loaded, _weights
 
     def __init__(
         self,
