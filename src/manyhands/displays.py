@@ -89,9 +89,8 @@ class ConfusionDisplay:
                 "estimates confusion matrices, such as DawidSkene or CrowdStackingClassifier"
             )
         if annotator is None:
-            matrix, title = getattr(model, "pooled_confusion_", None), "All annotators"
-            if matrix is None:  # A shared model has it, and no annotators to average over.
-                matrix = np.nanmean(model.confusion_, axis=0)
+            pooled, title = getattr(model, "pooled_confusion_", None), "All annotators"
+            matrix = np.nanmean(model.confusion_, axis=0) if pooled is None else pooled
         else:
             code = resolve(
                 [annotator], model.annotators_, argument="annotator", vocabulary_name="annotators_"

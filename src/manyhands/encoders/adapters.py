@@ -25,13 +25,10 @@ YES = ("1", "true", "yes", "on")
 """Values of HF_HUB_OFFLINE, in lower case, that switch downloads off."""
 
 
-class _ModelEncoder(FrozenEncoder):
-    """An encoder around a model that is given or named; a subclass implements `_load`."""
+class _AroundModel:
+    """Mixin of encoders around a model that is given or named; they implement `_load`."""
 
-    def _load(self) -> tuple[Any, Any]:
-        raise NotImplementedError
-
-    def _loaded(self) -> tuple[Any, Any]:
+    def _loaded(self: Any) -> tuple[Any, Any]:
         """The model of an encoder and what stands before it; what is named is loaded once."""
         parameters = self.get_params(deep=False)
         key = [parameters.get(name) for name in ("model", "tokenizer", "preprocess", "device")]
@@ -40,7 +37,7 @@ class _ModelEncoder(FrozenEncoder):
             kept = self.__dict__["_kept"] = (key, self._load())
         return cast(tuple[Any, Any], kept[1])
 
-    def _weights(self) -> str:
+    def _weights(self: Any) -> str:
         """Digest of an encoder's weights and layers, and of what stands before them."""
         model, before = self._loaded()
         if not hasattr(model, "state_dict"):
@@ -58,7 +55,7 @@ class _ModelEncoder(FrozenEncoder):
         return digest.hexdigest()
 
 
-class SentenceTransformerEncoder(_ModelEncoder):
+class SentenceTransformerEncoder(_AroundModel, FrozenEncoder):
     """Texts as sentence-transformers encodes them.
 
     Parameters
@@ -130,7 +127,7 @@ class SentenceTransformerEncoder(_ModelEncoder):
         )
 
 
-class TransformersEncoder(_ModelEncoder):
+class TransformersEncoder(_AroundModel, FrozenEncoder):
     """Texts as the last hidden states of a transformer, pooled.
 
     Parameters
@@ -219,7 +216,7 @@ class TransformersEncoder(_ModelEncoder):
         return (states * shown).sum(dim=1) / shown.sum(dim=1).clamp(min=1)
 
 
-class TorchEncoder(_ModelEncoder):
+class TorchEncoder(_AroundModel, FrozenEncoder):
     """Rows as the output of a torch module.
 
     Parameters
