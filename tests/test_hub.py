@@ -25,7 +25,7 @@ from manyhands import (
 from manyhands.displays import ConfusionDisplay
 from manyhands.encoders import TextEncoder
 from manyhands.estimator_checks import make_crowd_problem, quick_clone
-from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError
+from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError, WriteError
 from manyhands.hub import from_pretrained, push_to_hub, save_pretrained
 from manyhands.metrics import estimate_accuracy
 from manyhands.registry import all_classifiers
@@ -169,6 +169,17 @@ def test_the_card_by_hand(tmp_path):
     assert "Not measured." in (plain / "README.md").read_text()
 
 
+def test_a_card_of_another_origin_is_not_overwritten(tmp_path):
+    model = CrowdStackingClassifier(n_rounds=1).fit(X, TABLE)
+    (tmp_path / "README.md").write_text("My notes.")
+    with pytest.raises(WriteError, match="is not from manyhands"):
+        save_pretrained(model, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert (tmp_path / "README.md").read_text() == "My notes."
+    for _ in range(2):
+        save_pretrained(model, tmp_path / "model")
+
+
 def test_names_of_classes_are_no_markdown(tmp_path):
     names = np.array(["<b>`a`</b>", "b\n# c", "d", None], dtype=object)
     model = CrowdLayerClassifier(**QUICK).fit(X, names[A])
@@ -232,8 +243,9 @@ def test_the_hubs_own_client_is_used_by_default(tmp_path, monkeypatch):
 
 def test_without_the_client_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[hub\]'"):
-        from_pretrained("me/nowhere")
+    with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[hub\]'") as caught:
+        from_pretrained("typo")
+    assert "there is no folder 'typo'; the Hugging Face Hub needs" in str(caught.value)
 
 
 def test_what_is_no_model_is_refused(tmp_path):

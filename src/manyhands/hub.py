@@ -26,15 +26,16 @@ from manyhands.agreement import krippendorff_alpha, percent_agreement
 from manyhands.annotations import as_table
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.fitting.folders import describe_parameter
-from manyhands.io import write_atomically
+from manyhands.io.files import refuse_foreign, write_atomically
 from manyhands.models import load, save
 
 CROWD = {"pooled_confusion_", "class_prior_", "common_confusion_", "C_", "coef_", "intercept_"}
 CROWD |= {"forget_rates_", "classes_", "feature_names_in_"}
 """Fitted arrays that say nothing of a single annotator or instance; all others are left out."""
 
-FRONT = """---
-library_name: manyhands
+MARK = "library_name: manyhands"
+FRONT = f"""---
+{MARK}
 tags: [crowdsourcing, learning-from-crowds, noisy-labels]
 ---"""
 WEIGHTS = ("weights-*.safetensors", "members-*/**")
@@ -81,14 +82,13 @@ def save_pretrained(
         If a prediction needs what is left out, as with `manyhands.DoctorNetClassifier`, or a
         parameter names an annotator.
     WriteError
-        If the folder cannot be written.
+        If the folder cannot be written, or holds a ``README.md`` of another origin.
     """
+    refuse_foreign(Path(folder) / "README.md", MARK)
     last = model[-1] if isinstance(model, Pipeline) else model
     check_is_fitted(last)
-    if not include_annotators:
-        shared = _replaced(model, _without_annotators)
-    else:
-        shared = _replaced(model, _renamed) if anonymise else model
+    change = _renamed if include_annotators else _without_annotators
+    shared = _replaced(model, change) if anonymise or not include_annotators else model
     card = _card(last, include_annotators, anonymise, annotations)
     card += _accuracy(model, gold, estimate)
     written = save(shared, folder)
@@ -179,7 +179,7 @@ def from_pretrained(
     """
     folder = Path(repo_or_folder)
     if not folder.is_dir():
-        api = _api(token) if api is None else api
+        api = _api(token, f"there is no folder {str(folder)!r}; ") if api is None else api
         folder = Path(
             api.snapshot_download(
                 repo_id=str(repo_or_folder),
@@ -191,11 +191,11 @@ def from_pretrained(
     return load(folder, device=device, backbone=backbone)
 
 
-def _api(token: str | None) -> Any:
+def _api(token: str | None, before: str = "") -> Any:
     try:
         from huggingface_hub import HfApi
     except ImportError as error:
-        raise_missing_extra("the Hugging Face Hub", "hub", error)
+        raise_missing_extra(f"{before}the Hugging Face Hub", "hub", error)
     return HfApi(token=token)
 
 

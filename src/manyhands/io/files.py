@@ -132,6 +132,16 @@ def existing_file(path: PathLike) -> Path:
     return path
 
 
+def refuse_foreign(path: Path, mark: str) -> None:
+    """Raise a `WriteError` if a file exists that lacks the mark of what manyhands writes there."""
+    if path.is_file() and mark not in path.read_text(encoding="utf-8", errors="replace"):
+        raise WriteError(
+            errno.EEXIST,
+            f"{str(path)!r} exists and is not from manyhands; it would be overwritten. Choose "
+            "another folder",
+        )
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Name the file in every error, and convert errors of parsers to `AnnotationError`."""

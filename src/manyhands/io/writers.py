@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
-from manyhands.exceptions import AnnotationError, WriteError, warn_caller
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
 from manyhands.io.exports.records import Export
-from manyhands.io.files import PathLike, write_atomically
+from manyhands.io.files import PathLike, refuse_foreign, write_atomically
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.tool_records import ANNOTATIONS, LABELS, ItemFields, Record, by_task
 
@@ -257,12 +256,7 @@ configs:
 def _write_dataset(folder: Path, columns: dict[str, list[Any]], about: str) -> Path:
     """Write a folder that ``datasets.load_dataset`` reads; the names in it are fixed."""
     card = folder / "README.md"
-    if card.is_file() and OURS not in card.read_text(encoding="utf-8", errors="replace"):
-        raise WriteError(
-            errno.EEXIST,
-            f"{str(card)!r} exists and is not from manyhands; it would be overwritten. Choose "
-            "another folder",
-        )
+    refuse_foreign(card, OURS)
     write_table(folder / "data.jsonl", columns)
     write_atomically(card, _CARD.format(about=about, ours=OURS))
     return folder
