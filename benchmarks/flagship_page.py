@@ -623,8 +623,8 @@ def page(found: Found) -> list[str]:
             "## Do other methods' strengths add anything?",
             "Seeds 1 to 3; a figure without ± is seed 1. DASC retrains the stack on annotations "
             "that it fills in. The embeddings are learnt from the same annotations, and join as "
-            "one more kernel. They have seen every instance's own votes, so that member is not out of "
-            "fold.",
+            "one more kernel. They have seen every instance's own votes, so that member is not out "
+            "of fold.",
             additions_part(found, ["labelme", "music"]),
         ),
         *left_out(found),
