@@ -27,6 +27,7 @@ from flagship_robustness import curves
 from model_choice import thinned, thinned_cifar10h, with_common_mistake
 from pages import run_missing
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, f1_score
@@ -45,6 +46,7 @@ from manyhands import (
     MetricLearningEmbedding,
     NeuCrowdEmbedding,
     TraceRegClassifier,
+    cross_predict,
 )
 from manyhands.classifiers.stacking.automatic import automatic_members
 from manyhands.datasets import make_iced_synthetic, remove_annotations, thin_to_imbalance
@@ -130,6 +132,49 @@ def with_embedding(embedding: Callable[..., Any]) -> Fit:
     return fitted
 
 
+class OutOfFold(BaseEstimator):
+    """A member that a crowd model has made before: it learns nothing from the stack's targets.
+
+    Parameters
+    ----------
+    log_proba : array of shape (n, n_classes)
+        Of the training rows, out of fold.
+    model : fitted classifier
+        Predicts new rows; frozen.
+    """
+
+    def __init__(self, log_proba: FloatArray, model: Any) -> None:
+        self.log_proba, self.model = log_proba, model
+
+    def fit_predict_loo(self, X: Any, T: FloatArray) -> list[tuple[FloatArray, Any]]:
+        """What was found out of fold, whatever the targets."""
+        return [(self.log_proba, self)]
+
+    def fit(self, X: Any, T: FloatArray) -> OutOfFold:
+        """Learn nothing."""
+        return self
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Log class probabilities of new rows, shape (m, n_classes)."""
+        log_proba: FloatArray = np.log(self.model.predict_proba(X) + 1e-6)
+        return log_proba
+
+
+def with_crowd_model(method: Callable[..., Any]) -> Fit:
+    """The stack and one more member: a crowd model with its defaults, out of fold."""
+
+    def fitted(data: Any, seed: int) -> Any:
+        X, table = data.X_train, data.annotations
+        found = cross_predict(method(random_state=seed), X, table, cv=5, random_state=seed)
+        whole = FrozenEstimator(method(random_state=seed).fit(X, table))
+        own = automatic_members(X, 1200, seed)
+        members: list[Any] = [*((each.name, each.estimator, each.view) for each in own)]
+        member = OutOfFold(np.log(found.proba + 1e-6), whole)
+        return stack(members=[*members, ("crowd model", member)])(data, seed)
+
+    return fitted
+
+
 def self_trained(data: Any, seed: int) -> Any:
     """DASC around the stack."""
     return DASCClassifier(CrowdStackingClassifier(), random_state=seed).fit(
@@ -170,6 +215,9 @@ ADDITIONS: dict[str, Fit] = {
     "DASC around the stack": self_trained,
     "a kernel on NeuCrowd's embedding": with_embedding(NeuCrowdEmbedding),
     "a kernel on a triplet embedding": with_embedding(MetricLearningEmbedding),
+    "AggNet as a member, out of fold": with_crowd_model(AggNetClassifier),
+    "CoNAL as a member, out of fold": with_crowd_model(CoNALClassifier),
+    "Max-MIG as a member, out of fold": with_crowd_model(MaxMIGClassifier),
 }
 POSTERIORS: dict[str, Fit] = {
     "Dawid-Skene": lambda data, seed: DawidSkene(random_state=seed).fit(data.annotations),

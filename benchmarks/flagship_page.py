@@ -387,6 +387,9 @@ ADDED = (
     "DASC around the stack",
     "a kernel on NeuCrowd's embedding",
     "a kernel on a triplet embedding",
+    "AggNet as a member, out of fold",
+    "CoNAL as a member, out of fold",
+    "Max-MIG as a member, out of fold",
 )
 WEIGHTED = 'class-weighted decision (`decision="balanced"`)'
 
