@@ -60,7 +60,7 @@ QUICK += [wrap(cls, make(CrowdLayerClassifier, **FEW_STEPS), random_state=0) for
 
 NEED_LEARNING = {"check_classifiers_classes", "check_classifiers_train"}
 """Checks of scikit-learn that ask for right predictions; the others need no more than a fit."""
-CLOSE = partial(np.testing.assert_allclose, rtol=1e-4)
+CLOSE = partial(np.testing.assert_allclose, rtol=5e-6)
 ONE_EPOCH = {"max_epochs": 1, "decoder_epochs": 1, "inner_steps": 10, "C": 1.0}
 
 
@@ -78,7 +78,7 @@ def test_scikit_learn_contract(estimator, check):
             # A column vector is a crowd of one annotator, as good a target as any: no warning.
             with pytest.raises(AssertionError, match="expected 1 DataConversionWarning"):
                 check(estimator)
-        elif name == "check_methods_subset_invariance":
+        elif name == "check_methods_subset_invariance" and hasattr(estimator, "backbone"):
             # Logits have single precision, and matrix products round by the number of rows.
             with patch("sklearn.utils.estimator_checks.assert_allclose", CLOSE):
                 check(estimator)

@@ -430,14 +430,14 @@ def test_gradients_equal_those_of_the_objective_written_out(cost_form):
 
 
 def test_chunks_change_nothing():
-    whole, parts = Step(chunk_size=1 << 16).divide(), Step(chunk_size=7).divide()
-    for s in (whole, parts):
+    whole, parts = Step(chunk_size=1 << 16), Step(chunk_size=7)
+    # The fits behind them have rounded differently, and Adam divides even tiny gradients by size.
+    parts.module.load_state_dict(whole.module.state_dict())
+    for s in (whole.divide(), parts.divide()):
         torch.manual_seed(3)
         s.step(s.batch)
     for name, value in whole.state().items():
-        # Adam divides gradients by their size, and with those near 0 their rounding.
-        close = torch.isclose(value, parts.state()[name], rtol=1e-3, atol=1e-5)
-        assert close.double().mean() > 0.95, name
+        torch.testing.assert_close(value, parts.state()[name], rtol=1e-3, atol=1e-5)
 
 
 def test_the_discriminator_sees_as_many_generated_annotations_as_real_ones():
