@@ -393,6 +393,11 @@ def test_what_leaves_nothing_to_ask_is_said():
     for pairs in (nothing, [], annotated(table)):
         with pytest.raises(AnnotationError, match=r"pairs leaves nothing to ask: \d+ of 10 x"):
             planner.suggest(1, pairs)
+    with pytest.raises(AnnotationError, match="ask: 4 of 10 x"):
+        planner.suggest(1, iter(list(annotated(table))[:4]))
+    table = AnnotationTable.from_matrix([[0, 1], [1, 0], [1, 1]])
+    with pytest.raises(AnnotationError, match="nothing is left to ask: each of the 3 x 2 pairs"):
+        AnnotationPlanner(random_state=0).fit(table).suggest(1)
     found = planner.stopping(pairs=nothing)
     assert found.stop
     assert found.reason == "no pair may be asked"

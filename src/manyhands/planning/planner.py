@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
@@ -247,6 +247,7 @@ class AnnotationPlanner(BaseEstimator):
         level = self._audited(audit)
         expected = float(self.posterior_.max(axis=1).mean())
         n = max(1, self.table_.n_instances // 10) if n is None else _checked_size(n)
+        pairs = _kept(pairs)
         try:
             pool = self._pool(pairs)
         except AnnotationError:
@@ -265,19 +266,22 @@ class AnnotationPlanner(BaseEstimator):
     # -- parts ------------------------------------------------------------------------------------
 
     def _pool(self, pairs: Any) -> Pool:
+        pairs = _kept(pairs)
         pool = read_pool(pairs, self.table_)
         if not (pool.open_instances & self._unknown(pool)).any():
             n, r = len(pool.instances), len(pool.annotators)
-            allowed = n * r if pairs is None else self._n_allowed(pairs)
+            if pairs is None:
+                raise AnnotationError(
+                    f"nothing is left to ask: each of the {n:,} x {r:,} pairs is annotated or "
+                    "passed, or its class is known. Add instances or annotators, in pairs= or in "
+                    "the table"
+                )
             raise AnnotationError(
-                f"pairs leaves nothing to ask: {allowed:,} of {n:,} x {r:,} pairs are allowed, and "
-                "each of them is annotated or passed, or its class is known. Allow other pairs, or "
-                "add annotators"
+                f"pairs leaves nothing to ask: {_n_allowed(pairs):,} of {n:,} x {r:,} pairs are "
+                "allowed, and each of them is annotated or passed, or its class is known. Allow "
+                "other pairs, or add annotators"
             )
         return pool
-
-    def _n_allowed(self, pairs: Any) -> int:
-        return int(pairs.sum()) if isinstance(pairs, np.ndarray) else len(list(pairs))
 
     def _unknown(self, pool: Pool) -> BoolArray:
         """Whether an instance's class is unknown, shape (n,)."""
@@ -345,6 +349,16 @@ class AnnotationPlanner(BaseEstimator):
         right = int((self.labels_[rows] == self.table_.classes[codes[rows]]).sum())
         low, high = beta_interval(right + 0.5, len(rows) - right + 0.5, level=0.95)
         return right / len(rows), float(low), float(high), len(rows)
+
+
+def _kept(pairs: Any) -> Any:
+    """Pairs that can be read twice: a generator as a list."""
+    return list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, Sized) else pairs
+
+
+def _n_allowed(pairs: Any) -> int:
+    is_mask = isinstance(pairs, np.ndarray) and pairs.dtype.kind == "b"
+    return int(pairs.sum()) if is_mask else len(pairs)
 
 
 def _checked_size(n: Any) -> int:
