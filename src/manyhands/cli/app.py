@@ -10,6 +10,7 @@ from manyhands._version import __version__
 from manyhands.cli.commands.aggregate import aggregate
 from manyhands.cli.commands.convert import convert
 from manyhands.cli.commands.describe import agreement, describe, doctor
+from manyhands.cli.commands.explore import explore
 from manyhands.cli.commands.fit import demo, fit
 from manyhands.cli.commands.model import cache, predict, report
 from manyhands.cli.commands.planning import annotators, budget, next_, review
@@ -60,4 +61,5 @@ app.command("next")(next_)
 app.command()(review)
 app.command()(annotators)
 app.command()(budget)
+app.command()(explore)
 register(app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from manyhands.io.columns import (
     with_missing,
     with_types,
 )
+from manyhands.io.corrections import Standing, read_corrections
 from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import label_values
@@ -62,7 +64,8 @@ def read_gold(
     Parameters
     ----------
     path : str or Path
-        .csv, .tsv (either with .gz), .parquet or .pq.
+        .csv, .tsv (either with .gz), .parquet or .pq; or a file of corrections (.jsonl), of which
+        those that stand count.
     task, label, split : str
         Names of the columns; other common names are found as in `read_annotations`. The split
         column is optional.
@@ -82,6 +85,8 @@ def read_gold(
         twice, or a label is not in ``classes``.
     """
     path = existing_file(path)
+    if suffix_of(path) == ".jsonl":
+        return _read_corrections(path, classes)
     with naming(path):
         frame = read_frame(path)
         names = {
@@ -98,6 +103,22 @@ def read_gold(
         labels = _gold_values(frame[names["label"]].to_numpy(), values, code_names)
         splits = np.array(frame[split].to_list(), dtype=str) if split in frame.columns else None
         return GoldFile(ids, labels, splits)
+
+
+def _read_corrections(path: Path, classes: Any) -> GoldFile:
+    """Known labels of a file of corrections."""
+    found = Standing(read_corrections(path)).decisions()
+    with naming(path):
+        if not found:
+            raise AnnotationError("no correction in this file stands, so no label is known")
+        labels = np.array([record.label for record in found])
+        if classes is not None:
+            values = make_vocabulary(classes, "classes")
+            codes, _ = encode(
+                labels, values, argument="the corrected labels", vocabulary_name="classes"
+            )
+            labels = values[codes]
+        return GoldFile(make_vocabulary([r.task for r in found], "task"), labels)
 
 
 def _gold_values(raw: AnyArray, values: AnyArray | None, names: AnyArray | None) -> AnyArray:

@@ -1,0 +1,138 @@
+"""The command `explore`: a local page on which labels are reviewed and corrected."""
+
+from __future__ import annotations
+
+import getpass
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from manyhands.cli.errors import reported
+from manyhands.cli.options import (
+    Abstain,
+    Annotations,
+    Classes,
+    Format,
+    Groups,
+    Json,
+    KeepFormulas,
+    Label,
+    ModelFolder,
+    Question,
+    Reading,
+    Repeated,
+    Skip,
+    Task,
+    Worker,
+    one_or_all,
+    table_options,
+)
+from manyhands.cli.output import print_json, say
+from manyhands.cli.params import Duplicates, Tool, refuse_overwriting, some_path
+from manyhands.exceptions import AnnotationError
+
+Shown = Optional[str]  # noqa: UP045 - typer reads this at run time
+Texts = Annotated[
+    Shown, typer.Option(metavar="FILE|COLUMN", help="Texts to show, as in fit --texts.")
+]
+Images = Annotated[
+    Shown, typer.Option(metavar="FOLDER|COLUMN", help="Images to show, as in fit --images.")
+]
+By = Annotated[Shown, typer.Option(metavar="NAME", help="Who reviews; default: the user's name.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: a free one.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser, too.")]
+Out = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--out",
+        parser=some_path,
+        metavar="FILE",
+        help="Write the labels with all corrections, and show no page.",
+    ),
+]
+Target = Annotated[Tool, typer.Option("--to", help="Format of --out; see convert.")]
+Only = Annotated[bool, typer.Option("--reviewed", help="Write only what was reviewed.")]
+
+
+@reported
+def explore(
+    folder: ModelFolder,
+    annotations: Annotations,
+    texts: Texts = None,
+    images: Images = None,
+    by: By = None,
+    port: Port = 0,
+    open_: Open = False,
+    out: Out = None,
+    to: Target = Tool.table,
+    reviewed: Only = False,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    duplicates: Repeated = Duplicates.auto,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    groups: Groups = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
+    keep_formulas: KeepFormulas = False,
+    json: Json = False,
+) -> None:
+    """Review and correct labels on a page of this machine.
+
+    Every decision is in DIR/corrections.jsonl before it is acknowledged. The file is a table of
+    known labels: aggregate, review and next take it as --known.
+
+    Example: manyhands explore labels --annotations A.csv --texts texts.csv
+    Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio
+    """
+    from manyhands.explore.app import serve, write_reviewed
+    from manyhands.explore.inputs import open_desk
+    from manyhands.io.writers import check_target
+    from manyhands.jobs import OUTPUTS
+
+    if out is None and (reviewed or to is not Tool.table):
+        raise AnnotationError("--to and --reviewed say what to write; name a file with --out")
+    if out is not None:
+        check_target(out, to.value)
+        kept = (*OUTPUTS, "corrections.jsonl")
+        refuse_overwriting([out], [*annotations, classes, *(folder / name for name in kept)])
+    options = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    )
+    shown = {"texts": texts, "images": images, "by": by or _user()}
+    with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:  # type: ignore[arg-type]
+        if out is not None:
+            write_reviewed(desk, out, to.value, only=reviewed, keep_formulas=keep_formulas)
+            counts: dict[str, Any] = {"reviewed": int(desk.known.sum())}
+            if json:
+                print_json({"out": str(out), "to": to.value} | counts)
+            else:
+                say(f"written: {out} ({counts['reviewed']:,} reviewed labels)")
+            return
+        with suppress(KeyboardInterrupt):  # How it is stopped.
+            serve(desk, port, lambda address: _announce(address, open_, json))
+        say(f"{int(desk.known.sum()):,} reviewed labels are in {desk.journal.path}")
+
+
+def _announce(address: str, open_: bool, json: bool) -> None:
+    import webbrowser
+
+    if json:
+        print_json({"address": address})
+    else:
+        say(f"open {address}")
+        say("only this machine can, and only with this address; stop with Ctrl-C")
+    if open_:
+        webbrowser.open(address)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # No such user, as in some containers.
+        return "reviewer"

@@ -1,0 +1,377 @@
+"""The pages of the explorer, and the server on this machine."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cache
+from http import HTTPStatus
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, urlencode
+
+from manyhands.exceptions import WriteError, raise_missing_extra
+from manyhands.explore.desk import STATES, Choice, Conflict, Desk
+from manyhands.explore.guard import Guard
+from manyhands.explore.inputs import SHOWN, reviewed
+from manyhands.io.corrections import FIELDS
+from manyhands.io.frames import write_table
+from manyhands.io.writers import write_consensus
+from manyhands.report.words import FILTERS, visible
+
+try:
+    import uvicorn
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, RedirectResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp
+except ImportError as missing:
+    raise_missing_extra("manyhands explore", "explore", missing)
+
+STATIC: Final = {
+    "report.css": ("manyhands.report", "templates", "text/css"),
+    "explore.css": ("manyhands.explore", "static", "text/css"),
+    "explore.js": ("manyhands.explore", "static", "text/javascript"),
+    "htmx.min.js": ("manyhands.explore", "static", "text/javascript"),
+}
+"""Package, folder and media type of each file; the colours are the report's."""
+EXPORTS: Final = {
+    "labels.csv": "table",
+    "label-studio.json": "label-studio",
+    "prodigy.jsonl": "prodigy",
+    "argilla.json": "argilla",
+}
+LARGEST: Final = 65536
+"""Bytes of a form."""
+
+KEYS: Final = "123456789" + "qwertyiodfhjklzxvbm"
+"""Keys of the classes, in their order; the others are found by name."""
+
+MANY: Final = 300
+FEW: Final = 15
+"""Most annotators in a table, unless all are asked for; most classes in a matrix."""
+
+
+def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
+    """Make the application: pages of a desk, behind a `Guard`."""
+    pages = _Pages(desk)
+    routes = [
+        Route("/", pages.review),
+        Route("/item/{row:int}", pages.review),
+        Route("/people", pages.people),
+        Route("/status", pages.status),
+        Route("/image/{row:int}", pages.image),
+        Route("/export/{name}", pages.export),
+        Route("/static/{name}", _static),
+        Route("/decide", pages.decide, methods=["POST"]),
+        Route("/undo", pages.undo, methods=["POST"]),
+    ]
+    handlers: Mapping[Any, Any] = {HTTPException: pages.error}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), token, port)
+
+
+def serve(desk: Desk, port: int, announce: Callable[[str], object]) -> None:
+    """Serve a desk on this machine until interrupted.
+
+    Parameters
+    ----------
+    desk : Desk
+    port : int
+        0 takes a free one.
+    announce : function
+        Called with the address, which holds the token, when the page can be opened.
+
+    Raises
+    ------
+    WriteError
+        If the port is taken.
+    """
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise WriteError(
+                error.errno, f"port {port} of this machine cannot be used ({error.strerror}); "
+                "leave --port out, or give another one",
+            ) from error  # fmt: skip
+        listener.listen()
+        port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
+        config = uvicorn.Config(
+            make_app(desk, token, port),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+        )
+        announce(f"http://127.0.0.1:{port}/?token={token}")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        raise HTTPException(HTTPStatus.NOT_FOUND)
+    package, folder, media_type = STATIC[name]
+    content = (files(package) / folder / name).read_bytes()
+    return Response(content, media_type=media_type)
+
+
+class _Pages:
+    """Answers to requests. Functions that are not coroutines run in threads."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def review(self, request: Request) -> Response:
+        """Show an item: the one that is named, or the first of those chosen."""
+        return self._page(self._choice(request.query_params), request.path_params.get("row"))
+
+    def _page(
+        self, choice: Choice, row: int | None, *, status: int = 200, conflict: Any = None
+    ) -> HTMLResponse:
+        desk = self._desk
+        rows = desk.rows(choice)
+        on = row is not None
+        if row is None and len(rows):
+            row = int(rows[0])
+        if row is not None and not 0 <= row < desk.table.n_instances:
+            raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no item {row}")
+        found = (rows == row).nonzero()[0]
+        place = int(found[0]) if len(found) else None
+        after = 0 if place is None else place + 1
+        return self._render(
+            "review",
+            status=status,
+            on=on,
+            choice=choice,
+            query=query_of(choice),
+            item=None if row is None else desk.item(row),
+            n_chosen=len(rows),
+            place=place,
+            before=None if not place else int(rows[place - 1]),
+            after=int(rows[after]) if after < len(rows) else None,
+            conflict=conflict,
+        )
+
+    def _render(self, view: str, *, status: int = 200, **more: Any) -> HTMLResponse:
+        """Render a page; what went wrong is no place to come back to."""
+        desk = self._desk
+        with desk.steady():
+            page = _environment().get_template("page.html").render(
+                view=view, desk=desk, figures=desk.figures, choice=more.pop("choice", Choice()),
+                keys=KEYS, few=FEW, many=MANY, **more,
+            )  # fmt: skip
+        headers = {} if status < HTTPStatus.BAD_REQUEST else {"HX-Push-Url": "false"}
+        return HTMLResponse(page, status_code=status, headers=headers)
+
+    def people(self, request: Request) -> Response:
+        """Show annotators, the least trusted first, and which classes are confused."""
+        found = self._desk.figures
+        order = found.high.argsort(kind="stable")
+        order = order[found.n_annotations[order] > 0]
+        shown = order if request.query_params.get("all") else order[:MANY]
+        pairs = found.pairs.copy()
+        pairs[range(len(pairs)), range(len(pairs))] = 0
+        top = [divmod(int(cell), len(pairs)) for cell in (-pairs).argsort(axis=None)[:20]]
+        return self._render(
+            "people",
+            people=shown.tolist(),
+            n_people=len(order),
+            top=[(a, b, int(pairs[a, b])) for a, b in top if pairs[a, b]],
+        )
+
+    def status(self, request: Request) -> Response:
+        """Say whether the figures include every correction."""
+        return self._render("status")
+
+    def image(self, request: Request) -> Response:
+        """Send the image of an item; only rows can be asked for, no paths."""
+        path = self._desk.contents.images.get(request.path_params["row"])
+        if path is None or not path.is_file():
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return Response(path.read_bytes(), media_type=f"image/{SHOWN[path.suffix.lower()]}")
+
+    def export(self, request: Request) -> Response:
+        """Send labels or corrections as a file."""
+        name = request.path_params["name"]
+        if name not in (*EXPORTS, "corrections.csv"):
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        only = request.query_params.get("only") == "reviewed"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, name)
+            if name == "corrections.csv":
+                write_corrections(self._desk, path)
+            else:
+                write_reviewed(self._desk, path, EXPORTS[name], only=only)
+            content = path.read_bytes()
+        disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type="application/octet-stream", headers=disposition)
+
+    async def decide(self, request: Request) -> Response:
+        """Take a decision; answer only when it is on the disk."""
+        return await run_in_threadpool(self._decide, await _form(request))
+
+    def _decide(self, form: dict[str, str]) -> Response:
+        desk, choice = self._desk, self._choice(_fields(form.get("back", "")))
+        row, version = _whole(form, "row"), _whole(form, "version")
+        skips = form.get("do") == "skip"
+        code = None if skips else _whole(form, "code" if "code" in form else "now")
+        now = _whole(form, "now")
+        if row >= desk.table.n_instances or max(code or 0, now) >= desk.table.n_classes:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "there is no such item or class")
+        before = desk.rows(choice).tolist()
+        try:
+            desk.decide(row, version, code, shown=now, gold="gold" in form)
+        except Conflict:
+            wanted = {"did": "skip" if code is None else "decide", "code": code}
+            return self._page(choice, row, status=HTTPStatus.CONFLICT, conflict=wanted)
+        except WriteError as error:
+            raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"not saved: {error}") from error
+        if not form.get("on"):
+            return _back(choice)
+        # Somebody who went further down the queue goes on from there.
+        left = set(desk.rows(choice).tolist())
+        place = before.index(row) + 1 if row in before else 0
+        return _back(choice, next((row for row in before[place:] if row in left), None))
+
+    async def undo(self, request: Request) -> Response:
+        """Take the last action on an item back, and show the item."""
+        return await run_in_threadpool(self._undo, await _form(request))
+
+    def _undo(self, form: dict[str, str]) -> Response:
+        choice = self._choice(_fields(form.get("back", "")))
+        row, version = _whole(form, "row"), _whole(form, "version")
+        try:
+            self._desk.undo(row, version)
+        except (Conflict, IndexError):
+            wanted = {"did": "undo", "code": None}
+            return self._page(choice, None, status=HTTPStatus.CONFLICT, conflict=wanted)
+        except WriteError as error:
+            raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"not saved: {error}") from error
+        return _back(choice, row)
+
+    def error(self, request: Request, error: Exception) -> Response:
+        """Show what went wrong."""
+        status = getattr(error, "status_code", 500)
+        return self._render("error", status=status, text=getattr(error, "detail", ""))
+
+    def _choice(self, query: Mapping[str, str]) -> Choice:
+        """Read which items are chosen from an address."""
+        desk = self._desk
+        state = query.get("state", "open")
+        if state not in STATES:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"state={state!r}: use {', '.join(STATES)}")
+        sizes = {
+            "label": desk.table.n_classes,
+            "given": desk.table.n_classes,
+            "annotator": desk.table.n_annotators,
+        }
+        found: dict[str, Any] = {"state": state, "order": "doubt"}
+        for name, size in sizes.items():
+            if query.get(name):
+                found[name] = _whole(query, name)
+                if found[name] >= size:
+                    raise HTTPException(HTTPStatus.BAD_REQUEST, f"there is no {name} {query[name]}")
+        if query.get("order") == "random":
+            found["order"] = "random"
+        return Choice(**found)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("manyhands.explore", "templates"),
+        autoescape=True,  # Every name and every text is untrusted.
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    environment.filters["prose"] = prose
+    environment.filters["step"] = step
+    environment.filters["query"] = urlencode
+    return environment
+
+
+def prose(value: Any, limit: int = 20_000) -> str:
+    r"""Write a text of several lines; characters that reorder or hide others become escapes.
+
+    Examples
+    --------
+    >>> prose("a\nb\u202ec\u200dd")
+    'a\nb\\u202ec\u200dd'
+    """
+    text = str(value)
+    cut = text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} characters more)"
+    return "".join(c if c in KEPT else visible(c) for c in cut.replace("\r\n", "\n"))
+
+
+KEPT: Final = frozenset("\n\t\u200c\u200d")
+"""Invisible characters that texts need: line ends, and joiners of letters and emoji."""
+
+
+def step(share: float | None) -> int:
+    """Round a share to twentieths, for the classes v0 to v20 of the style sheet."""
+    return 0 if share is None or share != share else round(20 * min(max(share, 0.0), 1.0))
+
+
+def query_of(choice: Choice) -> dict[str, str]:
+    """Write which items are chosen for an address; what is usual is left out."""
+    usual = Choice()
+    names = ("state", "label", "given", "annotator", "order")
+    return {
+        name: str(getattr(choice, name))
+        for name in names
+        if getattr(choice, name) != getattr(usual, name)
+    }
+
+
+def write_reviewed(desk: Desk, path: Path, to: str, *, only: bool, **options: Any) -> Path:
+    """Write the labels as they stand in a format of `manyhands.io.write_labels`."""
+    found = reviewed(desk, only=only)
+    return write_consensus(
+        path, found, to=to, export=desk.contents.export, method=desk.model.name, **options
+    )
+
+
+def write_corrections(desk: Desk, path: Path, **options: Any) -> Path:
+    """Write the corrections that stand as a table."""
+    records = desk.standing.decisions()
+    columns = {name: [getattr(record, name) for record in records] for name in FIELDS}
+    return write_table(path, columns, **options)
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """Read a small form; its fields occur once."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return _fields(body.decode("utf-8", errors="replace"))
+
+
+def _fields(text: str) -> dict[str, str]:
+    return {name: values[-1] for name, values in parse_qs(text).items()}
+
+
+def _whole(fields: Mapping[str, str], name: str) -> int:
+    text = fields.get(name, "")
+    if not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name}={text!r} is no number")
+    return int(text)
+
+
+def _back(choice: Choice, row: int | None = None) -> Response:
+    query = urlencode(query_of(choice))
+    place = "/" if row is None else f"/item/{row}"
+    return RedirectResponse(f"{place}?{query}" if query else place, HTTPStatus.SEE_OTHER)

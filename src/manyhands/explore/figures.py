@@ -1,0 +1,170 @@
+"""What the page shows of labels and annotators, computed anew after corrections."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from manyhands.annotations import AnnotationTable
+from manyhands.inference.base import BaseAggregator
+from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.metrics import annotator_reliability
+from manyhands.planning import review_queue
+from manyhands.registry import find_aggregator
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+LEVEL = 0.9
+"""Of the intervals of annotators' accuracy."""
+
+FLOOR = 1e-6
+"""Probabilities below are not told apart when a classifier's evidence is kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """Labels and annotators, as of some number of corrections.
+
+    Attributes
+    ----------
+    n_records : int
+        Number of actions, from the first on, that these figures include.
+    posterior : array of shape (n, C)
+        1 for the class of a known label.
+    order : integer array of shape (m,)
+        Annotated instances, the most doubtful label first.
+    suggestion : integer array of shape (n,)
+        The most probable other class; -1 without annotations.
+    n_annotations, accuracy, low, high : arrays of shape (R,)
+        Annotations of each annotator, and the expected accuracy with a 90 % interval.
+    n_checked, n_right : integer arrays of shape (R,)
+        Annotations of labels that a person gave or confirmed, and how many of them were the same.
+    pairs : integer array of shape (C, C)
+        Annotations by [label, given].
+    """
+
+    n_records: int
+    posterior: FloatArray
+    order: IntArray
+    suggestion: IntArray
+    n_annotations: IntArray
+    accuracy: FloatArray
+    low: FloatArray
+    high: FloatArray
+    n_checked: IntArray
+    n_right: IntArray
+    pairs: IntArray
+
+
+class Model:
+    """How labels follow from annotations and known labels.
+
+    A folder of ``aggregate`` names its method, which is fitted again with the known labels. The
+    labels of a classifier rest on features, too. Their share of the evidence is kept: with p the
+    classifier's posterior and a, b that of the annotations alone before and after the corrections,
+    the new posterior is proportional to p b / a.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    saved : array of shape (n, C)
+        Posterior in the folder.
+    described : dict
+        ``methods`` of the folder's summary.
+
+    Attributes
+    ----------
+    name : str
+    notes : list of str
+        What a reader should know.
+    """
+
+    def __init__(
+        self, table: AnnotationTable, saved: FloatArray, described: dict[str, Any]
+    ) -> None:
+        self.notes: list[str] = []
+        self._table = table
+        self._make = self._maker(described.get("aggregator"))
+        self._alone = self._make().fit(table).posterior_
+        classifier = described.get("classifier")
+        self._saved = saved if classifier else None
+        self.name = str((classifier or described.get("aggregator") or {}).get("name", "DawidSkene"))
+        if classifier is None:
+            annotated = table.annotations_per_instance() > 0
+            other = (self._alone.argmax(axis=1) != saved.argmax(axis=1)) & annotated
+            if other.any():
+                self.notes.append(
+                    f"{other.sum():,} of {annotated.sum():,} labels here differ from those in the "
+                    "folder, which were made with other annotations or with options that are not "
+                    "known here (known labels, a history, a threshold)"
+                )
+
+    def _maker(self, aggregator: dict[str, Any] | None) -> Callable[[], BaseAggregator]:
+        if aggregator is None:
+            return DawidSkene
+        kind = find_aggregator(str(aggregator.get("name")))
+        given: dict[str, Any] = {}
+        for name, parameter in inspect.signature(kind).parameters.items():
+            text = aggregator.get("params", {}).get(name, repr(parameter.default))
+            if text == repr(parameter.default):
+                continue
+            try:
+                given[name] = ast.literal_eval(text)
+            except (ValueError, SyntaxError):
+                self.notes.append(f"{kind.__name__}({name}={text}) is not repeated: its default is")
+        return lambda: kind(**given)
+
+    def posterior(self, known: IntArray) -> FloatArray:
+        """Posterior given known classes (-1 unknown), shape (n, C)."""
+        table, found = self._table, self._alone
+        if (known >= 0).any():
+            values = np.array([*table.classes.tolist(), None], dtype=object)
+            # From the same start always: what is undone leaves no trace.
+            found = self._make().fit(table, gold=values[known], start=self._alone).posterior_
+        if self._saved is not None:
+            logs = [np.log(np.maximum(each, FLOOR)) for each in (self._saved, found, self._alone)]
+            found = softmax(logs[0] + logs[1] - logs[2], axis=1)
+        found = found.copy()
+        rows = np.flatnonzero(known >= 0)
+        found[rows] = 0.0
+        found[rows, known[rows]] = 1.0
+        return found
+
+
+def compute(
+    table: AnnotationTable, posterior: FloatArray, known: IntArray, n_records: int
+) -> Figures:
+    """Compute what is shown, from a posterior and known classes (-1 unknown)."""
+    queue = review_queue(posterior, table)
+    row_of = {task: row for row, task in enumerate(table.instances.tolist())}
+    code_of = {value: code for code, value in enumerate(table.classes.tolist())}
+    order = np.array([row_of[task] for task in queue.instances.tolist()], dtype=np.int64)
+    suggestion = np.full(table.n_instances, -1)
+    suggestion[order] = [code_of[value] for value in queue.suggestions.tolist()]
+    observed = table.observed
+    reliability = annotator_reliability(observed, posterior, level=LEVEL)
+    truth = known[observed.instance]
+    checked, right = truth >= 0, truth == observed.label
+    cells = posterior.argmax(axis=1)[observed.instance] * table.n_classes + observed.label
+    return Figures(
+        n_records,
+        posterior,
+        order,
+        suggestion,
+        reliability.n_annotations,
+        reliability.accuracy,
+        reliability.lower,
+        reliability.upper,
+        _count(observed, checked),
+        _count(observed, right),
+        np.bincount(cells, minlength=table.n_classes**2).reshape(table.n_classes, -1),
+    )
+
+
+def _count(table: AnnotationTable, mask: BoolArray) -> IntArray:
+    return np.bincount(table.annotator[mask], minlength=table.n_annotators)

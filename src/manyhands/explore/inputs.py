@@ -1,0 +1,196 @@
+"""From a job's folder, and the annotations behind it, to a review desk."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError, ModelFolderError, warn_caller
+from manyhands.explore.desk import Contents, Desk
+from manyhands.explore.figures import Model
+from manyhands.io import read_raw_aligned, read_texts
+from manyhands.io.annotations import read_items, read_with_account
+from manyhands.io.consensus_labels import Consensus, consensus, read_consensus
+from manyhands.io.corrections import Journal, open_journal
+from manyhands.io.exports.reading import report_losses
+from manyhands.io.exports.records import Export
+from manyhands.io.tables import over_tasks
+from manyhands.jobs.outputs import LABELS, SUMMARY
+
+SHOWN = dict(zip((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"),
+                 ("png", "jpeg", "jpeg", "gif", "webp", "bmp"), strict=True))  # fmt: skip
+"""Images that every browser shows, with their media types; SVG, which may hold scripts, is none."""
+
+
+@contextmanager
+def open_desk(
+    folder: Path,
+    annotations: Path | Sequence[Path],
+    *,
+    by: str,
+    texts: str | None = None,
+    images: str | None = None,
+    **options: Any,
+) -> Iterator[Desk]:
+    """Open a folder for review; nobody else can until it is closed.
+
+    Parameters
+    ----------
+    folder : Path
+        What ``fit`` or ``aggregate`` wrote.
+    annotations : Path or sequence of Path
+        Those that the folder's labels rest on.
+    by : str
+        Who reviews.
+    texts, images : str, optional
+        As in `manyhands.io.read_raw_aligned`.
+    **options
+        As in `manyhands.io.read_annotations`.
+
+    Raises
+    ------
+    ModelFolderError
+        If the folder holds no labels of manyhands.
+    AnnotationError
+        If the annotations are not those of the labels, a task has no text or image, or the file of
+        corrections is damaged.
+    WriteError
+        If corrections cannot be written, or another explorer has the folder open.
+    """
+    described = _described(folder)
+    table, export = read_with_account(annotations, **options)
+    if export is not None:
+        report_losses(export, annotations)
+    found = read_consensus(folder / LABELS, table)
+    table = over_tasks(table, found.tasks)
+    contents = _contents(table, export, annotations, texts, images, options)
+    with open_journal(folder) as journal:
+        desk = _desk(table, found, journal, contents, described, by)
+        try:
+            yield desk
+        finally:
+            desk.close()
+
+
+def _desk(
+    table: AnnotationTable,
+    found: Consensus,
+    journal: Journal,
+    contents: Contents,
+    described: dict[str, Any],
+    by: str,
+) -> Desk:
+    model = Model(table, found.posterior, described["methods"])
+    title = str(described.get("title") or "Labels")
+    desk = Desk(table, model, journal, contents, title=title, by=by)
+    for note in desk.notes:
+        warn_caller(note)
+    return desk
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """Read the folder's summary."""
+    for name in (SUMMARY, LABELS):
+        if not (folder / name).is_file():
+            raise ModelFolderError(
+                f"{str(folder)!r} has no {name}; give the folder that 'manyhands fit --out' or "
+                "'manyhands aggregate --out' wrote"
+            )
+    try:
+        described = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        if not isinstance(described["methods"], dict):
+            raise TypeError("methods")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelFolderError(
+            f"{str(folder / SUMMARY)!r} is truncated or edited ({error!r}); write the folder again"
+        ) from error
+    return dict(described)
+
+
+def _contents(
+    table: AnnotationTable,
+    export: Export | None,
+    annotations: Path | Sequence[Path],
+    texts: str | None,
+    images: str | None,
+    options: dict[str, Any],
+) -> Contents:
+    """Read what the items are: texts, images, or else their own data in the annotations."""
+    row_of = {str(task): row for row, task in enumerate(table.instances.tolist())}
+    items = export if export is not None else _items(annotations, table, options)
+    contents = Contents(export=items)
+    if texts is not None:
+        found = _read("texts", texts, annotations, options)
+        contents.texts.update({row_of[t]: text for t, text in found if t in row_of})
+    if images is not None:
+        first = annotations if isinstance(annotations, Path) else annotations[0]
+        root = Path(images) if Path(images).is_dir() else first.parent
+        for task, name in _read("images", images, annotations, options):
+            path = Path(name).resolve()
+            if not path.is_relative_to(root.resolve()):
+                raise AnnotationError(
+                    f"the image {name!r} of task {task} is not within {str(root)!r}; only files in "
+                    "this folder are shown"
+                )
+            if task in row_of and path.is_file() and path.suffix.lower() in SHOWN:
+                contents.images[row_of[task]] = path
+    for what, shown in (("text", contents.texts), ("image", contents.images)):
+        if (texts if what == "text" else images) is not None and len(shown) < len(row_of):
+            warn_caller(
+                f"{len(row_of) - len(shown):,} of {len(row_of):,} tasks have no {what} that can be "
+                "shown"
+            )
+    if items is None:
+        return contents
+    for name, values in items.items.columns.items():
+        for task, value in zip(items.items.ids.tolist(), values, strict=True):
+            if value is not None and str(task) in row_of and name not in (texts, images):
+                contents.fields.setdefault(row_of[str(task)], {})[name] = value
+    return contents
+
+
+def _read(
+    kind: Any, source: str, annotations: Path | Sequence[Path], options: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """Yield the tasks with their texts, or the names of their images."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # What was left out of the annotations was said already.
+        if kind == "texts" and Path(source).is_file():
+            found = read_texts(source)
+        else:
+            found, _ = read_raw_aligned(kind, source, annotations, **options)
+    tasks = range(len(found)) if found.tasks is None else found.tasks.tolist()
+    yield from zip(map(str, tasks), map(str, found.X.tolist()), strict=True)
+
+
+def _items(
+    annotations: Path | Sequence[Path], table: AnnotationTable, options: dict[str, Any]
+) -> Export | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return read_items(annotations, table, **options)
+
+
+def reviewed(desk: Desk, *, only: bool = False) -> Consensus:
+    """Labels as they stand, corrections included, for `manyhands.io.writers.write_consensus`.
+
+    Parameters
+    ----------
+    desk : Desk
+    only : bool
+        Whether to leave out what nobody decided.
+    """
+    desk.settle()
+    known, labels = desk.known, desk.table.classes[desk.codes].tolist()
+    found = consensus(desk.table, desk.posterior, labels, known=known)
+    if not only:
+        return found
+    arrays = ("tasks", "codes", "posterior", "n_annotations", "agreement", "actions")
+    return Consensus(
+        **{name: getattr(found, name)[known] for name in arrays}, classes=found.classes
+    )

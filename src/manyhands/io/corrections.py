@@ -1,0 +1,240 @@
+"""Corrections of labels by a person: one line of JSON each, durable before it is acknowledged."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.io.files import PathLike, check_writable, explain, file_lock, naming
+
+FILE: Final = "corrections.jsonl"
+LOCK: Final = ".manyhands-explore.lock"
+
+DECISIONS: Final = ("correct", "confirm", "gold")
+"""Actions that make a label known."""
+
+ACTIONS: Final = (*DECISIONS, "skip", "undo")
+FIELDS: Final = ("task", "label", "was", "certainty", "by", "at", "action")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What a person said about the label of a task.
+
+    Attributes
+    ----------
+    task : str or int
+    label : class value or None
+        The label from then on; None after a skip.
+    was : class value or None
+        The label before.
+    certainty : float or None
+        Probability that the model gave to ``was``.
+    by : str
+        Who said it.
+    at : str
+        When: ISO 8601, UTC.
+    action : {"correct", "confirm", "gold", "skip", "undo"}
+        "gold": the label is certain enough to be a gold question. "undo": takes the last action on
+        this task back.
+    """
+
+    task: Any
+    label: Any
+    was: Any
+    certainty: float | None
+    by: str
+    at: str
+    action: str
+
+    @property
+    def known(self) -> bool:
+        """Whether it makes the label known."""
+        return self.action in DECISIONS
+
+
+class Standing:
+    """What stands after a sequence of corrections, and how often each task was acted upon.
+
+    Attributes
+    ----------
+    records : list of Correction
+        All of them, in order.
+    """
+
+    def __init__(self, records: Iterable[Correction] = ()) -> None:
+        self.records: list[Correction] = []
+        self._stacks: dict[Any, list[Correction]] = {}
+        self._versions: dict[Any, int] = {}
+        for record in records:
+            self.add(record)
+
+    def add(self, record: Correction) -> None:
+        """Take one more into account."""
+        self.records.append(record)
+        self._versions[record.task] = self.version(record.task) + 1
+        stack = self._stacks.setdefault(record.task, [])
+        if record.action != "undo":
+            stack.append(record)
+        elif stack:
+            stack.pop()
+
+    def version(self, task: Any) -> int:
+        """Count the records of a task; 0 if nobody acted upon it."""
+        return self._versions.get(task, 0)
+
+    def of(self, task: Any) -> Correction | None:
+        """Last action on a task that was not undone."""
+        stack = self._stacks.get(task)
+        return stack[-1] if stack else None
+
+    def decisions(self) -> list[Correction]:
+        """Return the corrections that make labels known, in the order of their tasks' first."""
+        return [stack[-1] for stack in self._stacks.values() if stack and stack[-1].known]
+
+
+def read_corrections(path: PathLike) -> list[Correction]:
+    """Read a file of corrections; a last line that was cut off is left out.
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError
+        If the file does not exist, or a line is no correction.
+    """
+    with naming(Path(path)):
+        return _parse(Path(path).read_bytes())[0]
+
+
+def _parse(content: bytes) -> tuple[list[Correction], bytes]:
+    """Split into records and what follows the last one that is complete."""
+    *lines, rest = content.split(b"\n")
+    records = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                records.append(_record(line))
+            except (ValueError, TypeError, KeyError) as error:
+                raise AnnotationError(
+                    f"line {number} is no correction ({error!r}); mend or remove this line. It "
+                    f"must have the fields {', '.join(FIELDS)}"
+                ) from error
+    if rest:
+        try:
+            records.append(_record(rest))  # Only the end of the line is missing.
+        except (ValueError, TypeError, KeyError):
+            return records, rest
+    return records, b""
+
+
+def _record(line: bytes) -> Correction:
+    fields = json.loads(line)
+    record = Correction(**{name: fields[name] for name in FIELDS})
+    if record.action not in ACTIONS:
+        raise ValueError(f"action {record.action!r}")
+    if isinstance(record.task, list | dict) or isinstance(record.label, list | dict):
+        raise ValueError("task and label must be plain values")
+    if record.known and record.label is None:
+        raise ValueError(f"no label, which {record.action!r} needs")
+    return record
+
+
+class Journal:
+    """An open file of corrections, for one process at a time; see `open_journal`.
+
+    Attributes
+    ----------
+    path : Path
+    records : list of Correction
+        Those found when it was opened.
+    torn : str
+        What was cut off because its line was incomplete: it was never acknowledged.
+    """
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self.path = path
+        content = b"".join(iter(lambda: os.read(handle, 1 << 20), b""))
+        self.records, rest = _parse(content)
+        self.torn = rest.decode("utf-8", errors="replace")
+        self._handle = handle
+        self._size = len(content) - len(rest)
+        if rest:
+            os.ftruncate(handle, self._size)
+        elif content and not content.endswith(b"\n"):
+            self._write(b"\n")
+
+    def append(self, record: Correction) -> None:
+        """Write a correction to the disk; it is there when this returns.
+
+        Raises
+        ------
+        WriteError
+            If it cannot be written: then nothing of it stays in the file.
+        """
+        line = json.dumps(asdict(record), ensure_ascii=True, allow_nan=False)
+        try:
+            os.ftruncate(self._handle, self._size)  # What an earlier failure may have left.
+            self._write(line.encode() + b"\n")
+        except OSError as error:
+            raise WriteError(error.errno, explain(error, self.path)) from error
+
+    def _write(self, content: bytes) -> None:
+        rest = content
+        while rest:
+            rest = rest[os.write(self._handle, rest) :]
+        os.fsync(self._handle)
+        self._size += len(content)
+
+
+@contextmanager
+def open_journal(folder: PathLike) -> Iterator[Journal]:
+    """Open the file of corrections in a folder, and keep other processes from it.
+
+    Raises
+    ------
+    WriteError
+        If another process has it open, or it cannot be written.
+    AnnotationError
+        If a line is damaged, other than by being cut off at the end.
+    """
+    path = check_writable(folder) / FILE
+    with file_lock(path.parent / LOCK) as held:
+        if not held:
+            raise WriteError(
+                errno.EBUSY,
+                f"{str(folder)!r} is open in another explorer; use its page (several tabs and "
+                "browsers may show it), or stop it first",
+            )
+        is_new = not path.exists()
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise WriteError(error.errno, explain(error, path)) from error
+        try:
+            if is_new:
+                _sync_folder(path.parent)
+            with naming(path):
+                journal = Journal(path, handle)
+            yield journal
+        finally:
+            os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the name of a new file durable, where the system can."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows opens no folders.
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)

@@ -1,0 +1,655 @@
+"""The explorer without a browser: corrections on the disk, the desk, the pages, the command."""
+
+import asyncio
+import errno
+import hashlib
+import json
+import os
+import re
+import sys
+from importlib.resources import files
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+
+from manyhands import DawidSkene, make_crowd
+from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.explore.app import KEPT, make_app, prose
+from manyhands.explore.desk import Choice, Conflict
+from manyhands.explore.guard import HEADERS
+from manyhands.explore.inputs import open_desk
+from manyhands.io import corrections, read_gold
+from manyhands.io.corrections import Correction, Standing, open_journal, read_corrections
+from tests.cli.conftest import done, done_json, run, write_csv
+
+CLASSES = ["cat", "dog", "<b>eel</b>"]
+HOSTILE = "<script>alert(1)</script>\u202e"
+
+
+def record(task, label, action="correct", was="cat"):
+    return Correction(task, label, was, 0.5, "anna", "2026-11-23T10:00:00.000+00:00", action)
+
+
+# -- corrections on the disk -----------------------------------------------------------------------
+
+
+def test_a_correction_is_on_the_disk_when_it_is_acknowledged(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    with open_journal(tmp_path) as journal:
+        assert len(synced) == 1  # The folder: the file's name is durable.
+        journal.append(record("a\nb", "dog"))
+        content = (tmp_path / "corrections.jsonl").read_bytes()
+        assert synced[1:] == [len(content)]
+        assert content.count(b"\n") == 1
+        journal.append(record(7, None, "skip"))
+    found = read_corrections(tmp_path / "corrections.jsonl")
+    assert [(each.task, each.label, each.action) for each in found] == [
+        ("a\nb", "dog", "correct"),
+        (7, None, "skip"),
+    ]
+    fields = json.loads(content)
+    assert set(fields) == {"task", "label", "was", "certainty", "by", "at", "action"}
+
+
+@pytest.mark.parametrize("cut", [1, 20, 90])
+def test_a_torn_last_line_is_removed_and_reported(tmp_path, cut):
+    path = tmp_path / "corrections.jsonl"
+    with open_journal(tmp_path) as journal:
+        journal.append(record("a", "dog"))
+        whole = path.read_bytes()
+        journal.append(record("b", "cat"))
+    torn = path.read_bytes()[: len(whole) + cut]
+    path.write_bytes(torn)
+    assert [each.task for each in read_corrections(path)] == ["a"]
+    with open_journal(tmp_path) as journal:
+        assert [each.task for each in journal.records] == ["a"]
+        assert journal.torn == torn[len(whole) :].decode()
+        journal.append(record("c", "cat"))
+    assert [each.task for each in read_corrections(path)] == ["a", "c"]
+
+
+def test_a_last_line_that_only_lacks_its_end_counts(tmp_path):
+    path = tmp_path / "corrections.jsonl"
+    with open_journal(tmp_path) as journal:
+        journal.append(record("a", "dog"))
+    path.write_bytes(path.read_bytes()[:-1])
+    with open_journal(tmp_path) as journal:
+        assert not journal.torn
+        journal.append(record("b", "dog"))
+    assert [each.task for each in read_corrections(path)] == ["a", "b"]
+
+
+def test_a_damaged_line_in_the_middle_is_no_reason_to_lose_others(tmp_path):
+    path = tmp_path / "corrections.jsonl"
+    with open_journal(tmp_path) as journal:
+        for task in "abc":
+            journal.append(record(task, "dog"))
+    lines = path.read_bytes().split(b"\n")
+    for damage in (lines[1][:-5], b"[]", lines[1].replace(b'"correct"', b'"delete"')):
+        path.write_bytes(b"\n".join([lines[0], damage, lines[2], b""]))
+        before = path.read_bytes()
+        with pytest.raises(AnnotationError, match=r"corrections\.jsonl: line 2 is no correction"):
+            open_journal(tmp_path).__enter__()
+        assert path.read_bytes() == before
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch):
+    path = tmp_path / "corrections.jsonl"
+    write = os.write
+
+    def full(handle, content):
+        if len(content) < 60:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(handle, content[:50])
+
+    with open_journal(tmp_path) as journal:
+        journal.append(record("a", "dog"))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", full)
+            with pytest.raises(WriteError, match="disk is full"):
+                journal.append(record("b", "dog"))
+        journal.append(record("c", "dog"))
+    assert [each.task for each in read_corrections(path)] == ["a", "c"]
+
+
+def test_a_folder_is_open_once(tmp_path):
+    with (
+        open_journal(tmp_path),
+        pytest.raises(WriteError, match="is open in another explorer"),
+    ):
+        open_journal(tmp_path).__enter__()
+    with open_journal(tmp_path):
+        pass
+
+
+def test_the_last_action_that_was_not_undone_stands():
+    found = Standing()
+    found.add(record("a", "dog"))
+    found.add(record("b", "cat", "gold"))
+    found.add(record("a", None, "skip"))
+    assert found.of("a").action == "skip"
+    assert [each.task for each in found.decisions()] == ["b"]
+    found.add(record("a", None, "undo"))
+    assert (found.of("a").label, found.version("a")) == ("dog", 3)
+    found.add(record("a", None, "undo"))
+    found.add(record("a", None, "undo"))
+    assert found.of("a") is None
+    assert (found.version("a"), found.version("z")) == (5, 0)
+
+
+# -- the desk --------------------------------------------------------------------------------------
+
+
+def write_folder(folder):
+    """Annotations, texts and images of 40 tasks, and what ``aggregate`` writes of them."""
+    truth = np.arange(40) % 3
+    crowd = make_crowd(truth, n_annotators=6, annotations_per_instance=3, random_state=0)
+    names = [*"abcde", HOSTILE]
+    cells = zip(crowd.instance, crowd.annotator, crowd.label, strict=True)
+    rows = [(f"t{i}", names[r], CLASSES[c]) for i, r, c in cells]
+    write_csv(folder / "A.csv", [("task", "worker", "label"), *rows])
+    texts = [(f"t{i}", f"{HOSTILE} text {i}") for i in range(40)]
+    write_csv(folder / "texts.csv", [("task", "text"), *texts])
+    (folder / "images").mkdir()
+    for i in range(40):
+        (folder / "images" / f"t{i}.png").write_bytes(b"\x89PNG" + bytes([i]))
+    result = run("aggregate", folder / "A.csv", "--out", folder / "labels")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explore")
+    write_folder(folder)
+    return folder
+
+
+@pytest.fixture
+def home(written, monkeypatch):
+    """Stand in the folder, without corrections."""
+    monkeypatch.chdir(written)
+    yield written
+    (written / "labels" / "corrections.jsonl").unlink(missing_ok=True)
+
+
+def opened(home, **options):
+    return open_desk(home / "labels", home / "A.csv", by="anna", **options)
+
+
+@pytest.fixture
+def desk(home):
+    with opened(home, texts="texts.csv", images="images") as desk:
+        yield desk
+
+
+def refit(desk, **options):
+    """What a fit with the known labels finds."""
+    gold = {r.task: r.label for r in desk.standing.decisions()}
+    return DawidSkene().fit(desk.table, gold=gold or None, **options).posterior_
+
+
+def test_the_most_doubtful_label_comes_first(desk):
+    rows = desk.rows(Choice())
+    doubt = 1 - desk.figures.posterior.max(axis=1)
+    assert len(rows) == 40
+    assert (np.diff(doubt[rows]) <= 1e-9).all()
+    assert sorted(desk.rows(Choice(order="random"))) == sorted(rows)
+    assert list(desk.rows(Choice(order="random"))) != list(rows)
+
+
+def test_figures_after_corrections_are_those_of_a_fit_with_known_labels(desk):
+    start = desk.figures.posterior.copy()
+    rows = desk.rows(Choice())[:6].tolist()
+    for row in rows:
+        item = desk.item(row)
+        desk.decide(row, item.version, item.suggestion, shown=item.code)
+        assert desk.codes[row] == item.suggestion  # At once, whatever the figures.
+    assert desk.settle(60)
+    np.testing.assert_allclose(desk.figures.posterior, refit(desk, start=start), atol=1e-12)
+    np.testing.assert_allclose(desk.figures.posterior, refit(desk), atol=0.02)
+    assert not np.allclose(np.delete(start, rows, 0), np.delete(desk.figures.posterior, rows, 0))
+    table = desk.table
+    own = [k for k in range(table.n_annotations) if table.instance[k] in rows]
+    right = [k for k in own if table.label[k] == desk.codes[table.instance[k]]]
+    for found, slow in ((desk.figures.n_checked, own), (desk.figures.n_right, right)):
+        assert found.tolist() == np.bincount(table.annotator[slow], minlength=6).tolist()
+    for row in rows:
+        desk.undo(row, desk.item(row).version)
+    assert desk.settle(60)
+    np.testing.assert_allclose(desk.figures.posterior, start, atol=1e-12)
+
+
+def test_nothing_is_written_over_what_somebody_else_decided(desk):
+    row = int(desk.rows(Choice())[0])
+    item = desk.item(row)
+    desk.decide(row, 0, 1, shown=item.code)
+    with pytest.raises(Conflict):
+        desk.decide(row, 0, 2, shown=item.code)
+    with pytest.raises(Conflict):
+        desk.undo(row, 0)
+    assert len(desk.standing.records) == 1
+    desk.undo(row, 1)
+    with pytest.raises(Conflict):
+        desk.undo(row, 2)  # Nothing stands any more.
+    assert desk.item(row).version == 2
+
+
+def test_actions_say_what_was_done(desk):
+    first, second, third, fourth = desk.rows(Choice())[:4].tolist()
+    shown = desk.item(first).code
+    desk.decide(first, 0, shown, shown=shown)
+    desk.decide(second, 0, desk.item(second).code, shown=desk.item(second).code, gold=True)
+    other = (desk.item(third).code + 1) % 3
+    desk.decide(third, 0, other, shown=desk.item(third).code)
+    desk.decide(fourth, 0, None, shown=desk.item(fourth).code)
+    found = read_corrections(desk.journal.path)
+    assert [each.action for each in found] == ["confirm", "gold", "correct", "skip"]
+    assert [each.by for each in found] == ["anna"] * 4
+    assert found[2].label == desk.table.classes[other]
+    assert found[3].label is None
+    assert desk.counts() == {"open": 36, "done": 3, "skipped": 1}
+    assert desk.rows(Choice(state="skipped")).tolist() == [fourth]
+    assert desk.last().row == fourth
+
+
+def test_filters_are_those_of_a_slow_search(desk):
+    table = desk.table
+    votes = set(zip(*(column.tolist() for column in (table.instance, table.annotator, table.label)),
+                    strict=True))  # fmt: skip
+    for choice in (
+        Choice(label=1),
+        Choice(given=2),
+        Choice(annotator=5),
+        Choice(label=0, given=1),
+        Choice(label=0, given=1, annotator=2),
+        Choice(state="done"),
+    ):
+        slow = [
+            i
+            for i in range(40)
+            if (choice.label is None or desk.codes[i] == choice.label)
+            and any(
+                i == j and choice.given in (None, label) and choice.annotator in (None, annotator)
+                for j, annotator, label in votes
+            )
+            and choice.state == "open"
+        ]
+        assert sorted(desk.rows(choice).tolist()) == slow, choice
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(home):
+    with opened(home) as desk:
+        row = int(desk.rows(Choice())[0])
+        desk.decide(row, 0, 2, shown=desk.item(row).code)
+    path = home / "labels" / "corrections.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"task": "t1", "lab')
+    again = opened(home)
+    with pytest.warns(UserWarning, match=r'was cut off .*: \{"task": "t1", "lab$'):
+        desk = again.__enter__()
+    assert desk.item(row).code == 2
+    assert row not in desk.rows(Choice())
+    assert desk.item(row).version == 1
+    assert desk.n_behind == 0
+    again.__exit__(None, None, None)
+    with path.open("a") as file:
+        for strange in (record("nobody", "cat"), record("t1", "unicorn")):
+            file.write(json.dumps(vars(strange)) + "\n")
+    again = opened(home)
+    with pytest.warns(UserWarning, match="2 of the tasks"):
+        desk = again.__enter__()
+    assert desk.counts()["done"] == 1
+    again.__exit__(None, None, None)
+
+
+def test_labels_of_a_classifier_keep_what_its_features_say(home, tmp_path):
+    summary = json.loads((home / "labels" / "summary.json").read_text())
+    summary["methods"] |= {"aggregator": None, "classifier": {"name": "CrowdStackingClassifier"}}
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "summary.json").write_text(json.dumps(summary))
+    header, *rows = (home / "labels" / "labels.csv").read_text().splitlines()
+    flipped = [
+        re.sub(r"^(\w+),[^,]*(.*),(.*),(.*),(.*)$", r"\1,cat\2,0.3,0.6,0.1", r) for r in rows
+    ]
+    (folder / "labels.csv").write_text("\n".join([header, *flipped]))
+    with open_desk(folder, home / "A.csv", by="anna") as desk:
+        assert np.allclose(desk.figures.posterior, desk.figures.posterior[0], atol=1e-6)
+        assert desk.model.name == "CrowdStackingClassifier"
+        alone = DawidSkene().fit(desk.table).posterior_
+        row = int(alone.max(axis=1).argmin())
+        desk.decide(row, 0, 0, shown=1)
+        assert desk.settle(60)
+        assert desk.figures.posterior[row].tolist() == [1.0, 0.0, 0.0]
+        names = [float(p) for p in flipped[0].split(",")[-3:]]
+        slow = np.array(names) * refit(desk, start=alone) / alone
+        slow /= slow.sum(axis=1, keepdims=True)
+        others = np.delete(np.arange(40), row)
+        found = desk.figures.posterior
+        np.testing.assert_allclose(found[others], slow[others], atol=1e-5)
+        assert np.abs(found[others] - names).max() > 0.01
+
+
+def test_passes_and_the_items_own_data_are_shown(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [(f"t{i}", r, "xy"[i % 2], f"line {i}") for i in range(12) for r in "abc"]
+    rows += [("t0", "d", "unsure", "line 0")]
+    write_csv(tmp_path / "A.csv", [("task", "worker", "label", "text"), *rows])
+    done("aggregate", "A.csv", "--abstain", "unsure", "--out", "labels")
+    with open_desk(
+        tmp_path / "labels", tmp_path / "A.csv", by="a", abstain=["unsure"], skip=None
+    ) as desk:
+        assert desk.contents.fields[3] == {"text": "line 3"}
+        assert desk.item(0).passes == [(3, "abstain")]
+        assert len(desk.item(0).votes) == 3
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+TOKEN, PORT = "secret", 8123
+OWN = {"host": f"127.0.0.1:{PORT}", "cookie": f"manyhands-{PORT}={TOKEN}"}
+WRITING = OWN | {"origin": f"http://127.0.0.1:{PORT}", "sec-fetch-site": "same-origin"}
+
+
+def ask(desk, path, method="GET", headers=OWN, **form):
+    """Send a request to the application, without a server."""
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "http_version": "1.1",
+        "root_path": "",
+        "scheme": "http",
+    }
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": urlencode(form).encode(), "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(make_app(desk, TOKEN, PORT)(scope, receive, send))
+    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    return sent[0]["status"], found, body.decode(errors="replace")
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_address(desk):
+    status, headers, _ = ask(desk, f"/?token={TOKEN}", headers={"host": f"localhost:{PORT}"})
+    assert (status, headers["location"]) == (303, "/")
+    cookie = headers["set-cookie"].lower()
+    assert cookie.startswith(f"manyhands-{PORT}={TOKEN}")
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert ask(desk, "/")[0] == 200
+    assert ask(desk, "/?token=guessed")[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": f"127.0.0.1:{PORT}"}, 403),  # no cookie
+        (OWN | {"cookie": f"manyhands-{PORT}=guessed"}, 403),
+        (OWN | {"cookie": f"manyhands-1={TOKEN}"}, 403),
+        (OWN | {"host": f"evil.example:{PORT}"}, 400),  # a name that leads here
+        (OWN | {"host": "127.0.0.1:1"}, 400),
+        (OWN | {"sec-fetch-site": "cross-site"}, 403),
+        (OWN | {"sec-fetch-site": "same-site"}, 403),  # another port of this machine
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/item/0", "/image/0", "/export/labels.csv", "/nothing"])
+def test_nobody_else_reads(desk, path, headers, status):
+    found, sent, body = ask(desk, path, headers=headers)
+    assert found == status
+    assert "t1" not in body
+    for name, value in HEADERS.items():
+        assert sent[name.lower()] == value
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        OWN,  # no origin
+        WRITING | {"origin": "http://evil.example"},
+        WRITING | {"origin": "null"},
+        WRITING | {"origin": f"http://localhost:{PORT}"},
+        WRITING | {"sec-fetch-site": "same-site"},
+        {name: value for name, value in WRITING.items() if name != "cookie"},
+    ],
+)
+def test_nobody_else_writes(desk, headers):
+    form = {"row": 0, "version": 0, "now": 0, "code": 1}
+    assert ask(desk, "/decide", "POST", headers, **form)[0] == 403
+    assert ask(desk, "/undo", "POST", headers, **form)[0] == 403
+    assert not desk.standing.records
+
+
+def test_a_decision_leads_to_the_next_item_and_a_late_one_is_a_conflict(desk):
+    first, second, third = desk.rows(Choice())[:3].tolist()
+    form = {
+        "row": first,
+        "version": 0,
+        "now": desk.item(first).code,
+        "code": 1,
+        "back": "order=random",
+    }
+    status, headers, _ = ask(desk, "/decide", "POST", WRITING, **form)
+    assert (status, headers["location"]) == (303, "/?order=random")
+    status, headers, body = ask(desk, "/decide", "POST", WRITING, **(form | {"code": 0}))
+    assert status == 409
+    assert "Not saved: this item was changed" in body
+    assert headers["hx-push-url"] == "false"
+    assert len(desk.standing.records) == 1
+    assert desk.settle(60)
+    # Who went further down the queue goes on from there.
+    second, third = desk.rows(Choice())[1:3].tolist()
+    form = {"row": second, "version": 0, "now": 0, "do": "skip", "on": 1}
+    assert ask(desk, "/decide", "POST", WRITING, **form)[1]["location"] == f"/item/{third}"
+    form = {"row": second, "version": 1}
+    assert ask(desk, "/undo", "POST", WRITING, **form)[1]["location"] == f"/item/{second}"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"row": 40, "version": 0, "now": 0, "code": 1},
+        {"row": -1, "version": 0, "now": 0, "code": 1},
+        {"row": 0, "version": 0, "now": 0, "code": 3},
+        {"row": "٣", "version": 0, "now": 0, "code": 1},
+        {"row": 0, "version": 0, "now": 0, "code": 1, "back": "state=deleted"},
+        {"row": 0, "version": 0, "now": 0, "code": 1, "back": "annotator=6"},
+    ],
+)
+def test_forms_of_another_making_are_refused(desk, form):
+    assert ask(desk, "/decide", "POST", WRITING, **form)[0] == 400
+    assert not desk.standing.records
+    assert ask(desk, "/decide", "POST", WRITING, row="9" * 70_000)[0] == 413
+
+
+def test_a_full_disk_is_said_and_nothing_changes(desk, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(corrections.os, "fsync", full)
+        status, _, body = ask(desk, "/decide", "POST", WRITING, row=0, version=0, now=0, code=1)
+    assert status == 507
+    assert "not saved" in body
+    assert "disk is full" in body
+    assert desk.item(0).version == 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/image/40", "/image/../A.csv", "/image/%2e%2e%2fA.csv", "/image/t1.png"),
+        *("/static/../app.py", "/static/page.html", "/static//etc/passwd"),
+        *("/export/../A.csv", "/export/corrections.jsonl", "/item/99", "/docs"),
+    ],
+)
+def test_only_what_is_meant_can_be_fetched(desk, path):
+    assert ask(desk, path)[0] == 404
+
+
+def test_images_are_sent_as_images_and_only_from_their_folder(desk, home):
+    status, headers, _ = ask(desk, "/image/3")
+    assert (status, headers["content-type"]) == (200, "image/png")
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir()
+    for i in range(40):
+        (elsewhere / f"t{i}.png").symlink_to(home / "images" / f"t{i}.png")
+    with pytest.raises(AnnotationError, match=r"t0\.png' of task t0 is not within"):
+        opened(home, images=str(elsewhere)).__enter__()
+
+
+def test_hostile_names_and_texts_are_only_shown(desk):
+    for path in ("/", "/people", "/?state=all&annotator=5"):
+        body = ask(desk, path)[2]
+        assert "<script>alert" not in body
+        assert "<b>eel" not in body
+        assert "\u202e" not in body
+        assert "&lt;b&gt;eel" in body
+        assert " style=" not in body  # The policy would refuse it.
+        assert "<script>" not in body
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e text" in ask(desk, "/item/2")[2]
+
+
+def test_texts_keep_their_lines_and_joiners():
+    assert prose("a\r\nb\tc") == "a\nb\tc"
+    assert prose("👩\u200d🌾 می\u200cخواهم") == "👩\u200d🌾 می\u200cخواهم"
+    assert prose("x\u2066y\x1b[0m\0") == "x\\u2066y\\x1b[0m\\x00"
+    assert prose("a" * 30_000).endswith("(10,000 characters more)")
+    assert len(KEPT) == 4
+
+
+def test_downloads_hold_what_was_decided(desk):
+    row = int(desk.rows(Choice())[0])
+    task, code = desk.item(row).task, (desk.item(row).code + 1) % 3
+    desk.decide(row, 0, code, shown=desk.item(row).code)
+    status, headers, body = ask(desk, "/export/corrections.csv")
+    assert status == 200
+    assert headers["content-disposition"] == 'attachment; filename="corrections.csv"'
+    assert body.splitlines()[1].startswith(f"{task},{desk.table.classes[code]}")
+    _, _, body = ask(desk, "/export/labels.csv?only=reviewed")
+    assert body.splitlines()[1].startswith(f"{task},{desk.table.classes[code]},1.000000")
+    assert len(body.splitlines()) == 2
+    assert len(ask(desk, "/export/labels.csv")[2].splitlines()) == 41
+    tasks = json.loads(ask(desk, "/export/label-studio.json")[2])
+    (found,) = [t for t in tasks if t["id"] == task]
+    assert found["predictions"][0]["result"][0]["value"]["choices"] == [desk.table.classes[code]]
+
+
+def test_the_page_says_when_figures_are_old(desk, monkeypatch):
+    assert "include everything that was decided" in ask(desk, "/")[2]
+    monkeypatch.setattr(desk.model, "posterior", lambda known: 1 / 0)
+    desk.decide(0, 0, 1, shown=0)
+    assert not desk.settle(60)
+    assert "ZeroDivisionError" in ask(desk, "/")[2]
+    assert desk.codes[0] == 1
+    monkeypatch.undo()
+    desk.decide(1, 0, 1, shown=0)
+    assert desk.settle(60)
+    assert "include everything that was decided" in ask(desk, "/status")[2]
+
+
+def test_htmx_is_the_published_file_with_its_licence():
+    content = (files("manyhands.explore") / "static" / "htmx.min.js").read_bytes()
+    licence, code = content.split(b"*/\n", 1)
+    assert b"Permission to use, copy, modify" in licence
+    digest = "a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"
+    assert hashlib.sha256(code).hexdigest() == digest
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def corrected(home):
+    """Corrections of four tasks, one undone and one skipped."""
+    with opened(home) as desk:
+        for row in (0, 1, 2, 3):
+            desk.decide(row, 0, None if row == 3 else row % 3, shown=desk.item(row).code)
+        desk.undo(1, 1)
+    return home / "labels" / "corrections.jsonl"
+
+
+def test_other_commands_read_corrections_as_known_labels(corrected, home):
+    known = read_gold(corrected)
+    ordered = sorted(CLASSES)
+    assert known.tasks.tolist() == ["t0", "t2"]
+    assert known.labels.tolist() == [ordered[0], ordered[2]]
+    found = done_json("aggregate", "A.csv", "--known", corrected)["labels"]
+    by_task = {row["task"]: row for row in found}
+    for task, label in zip(known.tasks, known.labels, strict=True):
+        assert (by_task[task]["label"], by_task[task]["probability"]) == (label, 1.0)
+    assert done_json("aggregate", "A.csv", "--gold", corrected)["gold"]["instances with gold"] == 2
+    review = done_json("review", "A.csv", "--known", corrected, "-n", "40")["queue"]
+    assert {row["task"] for row in review[-2:]} == {"t0", "t2"}
+    pairs = done_json("next", "A.csv", "--known", corrected, "-n", "20")["pairs"]
+    assert not {"t0", "t2"} & {row["task"] for row in pairs}
+    done("annotators", "A.csv", "--known", corrected)
+    with pytest.raises(AnnotationError, match="not among classes"):
+        read_gold(corrected, classes=["cat", "unicorn"])
+
+
+def test_corrections_that_were_all_undone_are_no_known_labels(home):
+    with opened(home) as desk:
+        desk.decide(0, 0, 1, shown=0)
+        desk.undo(0, 1)
+    result = run("aggregate", "A.csv", "--known", home / "labels" / "corrections.jsonl")
+    assert result.exit_code == 3
+    assert "no correction in this file stands" in result.stderr
+
+
+def test_a_new_job_in_the_folder_keeps_the_corrections(corrected, home):
+    before = corrected.read_bytes()
+    done("aggregate", "A.csv", "--known", corrected, "--out", "labels")
+    assert corrected.read_bytes() == before
+    done("aggregate", "A.csv", "--out", "labels")
+
+
+def test_labels_are_exported_without_a_page(corrected, home, tmp_path):
+    arguments = ("explore", "labels", "--annotations", "A.csv", "--out")
+    out = tmp_path / "reviewed.json"
+    found = done_json(*arguments, out, "--to", "label-studio")
+    assert found == {"out": str(out), "to": "label-studio", "reviewed": 2}
+    assert len(json.loads(out.read_text())) == 40
+    done(*arguments, tmp_path / "few.csv", "--reviewed")
+    assert len((tmp_path / "few.csv").read_text().splitlines()) == 3
+    for more, code, says in (
+        (("--out", "A.csv"), 3, "would write over"),
+        (("--out", "labels/corrections.jsonl"), 3, "would write over"),
+        (("--reviewed",), 3, "name a file with --out"),
+        (("--out", "x.json"), 0, "written"),
+    ):
+        result = run("explore", "labels", "--annotations", "A.csv", *more)
+        assert result.exit_code == code, result.output
+        assert says in result.output
+
+
+def test_what_is_missing_is_said(home, tmp_path, monkeypatch):
+    for folder, code, says in (
+        (tmp_path, 5, "has no summary.json"),
+        ("nowhere", 5, "has no summary.json"),
+    ):
+        result = run("explore", folder, "--annotations", "A.csv")
+        assert result.exit_code == code
+        assert says in result.stderr
+    with open_journal(home / "labels"):
+        result = run("explore", "labels", "--annotations", "A.csv")
+    assert result.exit_code == 4
+    assert "is open in another explorer" in result.stderr
+    for name in ("starlette.responses", "manyhands.explore.guard", "manyhands.explore.app"):
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "starlette.responses", None)
+    result = run("explore", "labels", "--annotations", "A.csv")
+    assert result.exit_code == 6
+    assert "pip install 'manyhands[explore]'" in result.stderr
