@@ -19,6 +19,7 @@ from .datasets import make_crowd as make_crowd
 from .decision import decide as decide
 from .inference import *
 from .inference.comparison import compare_aggregators as compare_aggregators
+from .io.store import AnnotationStore as AnnotationStore
 from .models import load as load
 from .models import save as save
 from .planning import AnnotationPlanner as AnnotationPlanner

@@ -418,7 +418,7 @@ def test_one_cluster_is_one_annotator(seed):
     published = {"confusion_prior": None, "dependence": 0, "accelerate": False}
     with pytest.MonkeyPatch.context() as patch:
         # A lone annotator is believed, which is not what is compared here.
-        patch.setattr(base, "_annotators_meet", lambda *_: True)
+        patch.setattr(base, "annotators_meet", lambda *_: True)
         # Both of its starts are the one that Dawid and Skene's EM has.
         patch.setattr(worker_clustering, "posterior_by_messages", vote_shares)
         model = WorkerClustering(n_clusters=1, max_iter=8, tol=0.0).fit(table)

@@ -28,7 +28,7 @@ __all__ = ["decide"]
 _NO_MASS = 1e-12
 
 # Rows per block: finding ties takes as much memory as the probabilities.
-_BLOCK = 100_000
+BLOCK = 100_000
 
 
 def decide(
@@ -247,12 +247,12 @@ def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
     ``ties`` is "random".
     """
     chosen = np.empty(len(gain), dtype=np.int64)
-    for first in range(0, len(gain), _BLOCK):
-        rows = gain[first : first + _BLOCK]
+    for first in range(0, len(gain), BLOCK):
+        rows = gain[first : first + BLOCK]
         tied: AnyArray = _reaches(rows, rows.max(axis=1, keepdims=True))
         if ties == "random":
             tied = tied * rng.uniform(0.5, 1.0, size=tied.shape)
-        chosen[first : first + _BLOCK] = np.argmax(tied, axis=1)
+        chosen[first : first + BLOCK] = np.argmax(tied, axis=1)
     return chosen
 
 

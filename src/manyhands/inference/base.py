@@ -13,9 +13,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations import as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.decision.labels import generator, pick
 from manyhands.exceptions import (
     AnnotationError,
@@ -35,8 +36,22 @@ from manyhands.inference.inputs import (
 )
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
-from manyhands.inference.vote_sums import clamp_to_gold, expected_accuracy, vote_shares
-from manyhands.inference.votes import Votes, make_votes
+from manyhands.inference.stored_votes import (
+    ORDINARY,
+    Course,
+    annotators_meet,
+    believed,
+    filled,
+    labels_of,
+    votes_of,
+)
+from manyhands.inference.vote_sums import (
+    clamp_to_gold,
+    expected_accuracy,
+    starting_shares,
+    vote_shares,
+)
+from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 TIES = StrOptions({"first", "random", "distribute"})
@@ -101,6 +116,9 @@ class BaseAggregator(BaseEstimator):
     _needs_gold = False
     """Whether the method does nothing of its own without gold."""
 
+    _takes_stores = False
+    """Whether the method counts shard by shard, and so takes an `AnnotationStore`."""
+
     _warns_of_shared_mistakes = True
     """Whether shared mistakes of undeclared families would mislead the method."""
 
@@ -112,12 +130,15 @@ class BaseAggregator(BaseEstimator):
         gold: Any = None,
         start: Any = None,
         groups: Any = None,
+        checkpoint: Any = None,
+        engine: Any = None,
     ) -> Self:
         """Infer the true classes. A fit that fails leaves the aggregator as it was.
 
         Parameters
         ----------
-        table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
+        table : AnnotationTable, AnnotationStore, or matrix (n, R) with -1/NaN missing
+            Of a store, one shard at a time is in memory; ``posterior_`` and ``labels_`` are mapped.
         y : ignored
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
             Known classes (a pandas Series works as a dict). Their posterior is 1, and they inform
@@ -129,6 +150,12 @@ class BaseAggregator(BaseEstimator):
         groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
             Families of annotators, instead of those of the table; see
             `AnnotationTable.with_groups`. ``{}`` says that there are none.
+        checkpoint : str or Path, optional
+            Folder for the parameters of every iteration. A fit that was killed, run again with
+            the same arguments, resumes there and gives the same result. The folder is emptied when
+            the fit is complete.
+        engine : optional
+            What counts the shards of a store; default: this process.
 
         Raises
         ------
@@ -137,13 +164,25 @@ class BaseAggregator(BaseEstimator):
             class, ``start`` has the wrong shape, or ``groups`` names an unknown annotator.
         """
         self._validate_params()
-        table = check_annotations(as_table(table, argument="table"), argument="table")
-        if groups is not None:
-            table = table.with_groups(groups, table.group_rho)
+        if not isinstance(table, ShardedAnnotations):
+            table = as_table(table, argument="table")
+            if engine is not None:
+                raise AnnotationError(
+                    "engine= counts the shards of a store; write the table as one "
+                    "(AnnotationStore.create), or leave engine out"
+                )
+            if groups is not None:
+                table = table.with_groups(groups, table.group_rho)
+        elif groups:
+            raise AnnotationError(
+                "groups= declares families of annotators, which a store does not carry; fit a "
+                "table, or leave groups out"
+            )
+        table = check_annotations(table, argument="table")
         codes = None if gold is None else gold_codes(gold, table)
         if start is not None:
             start = checked_posterior(start, table.n_instances, table.n_classes, "start")
-        return self._fit(table, codes, start)
+        return self._fit(table, codes, start, Course(checkpoint, engine))
 
     def partial_fit(
         self, table: Any, y: Any = None, *, gold: Any = None, duplicates: Duplicates = "error"
@@ -178,6 +217,11 @@ class BaseAggregator(BaseEstimator):
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold)
+        if isinstance(self.table_, ShardedAnnotations) or isinstance(table, ShardedAnnotations):
+            raise AnnotationError(
+                "partial_fit takes tables, and a store is never added to; ingest all files as one "
+                "store and fit that, from start=posterior_ if the instances are the same"
+            )
         self._validate_params()
         new = as_table(table, argument="table")
         new = recode_classes(new, self.classes_, argument="table")
@@ -197,40 +241,57 @@ class BaseAggregator(BaseEstimator):
         start[: len(self.posterior_)] = self.posterior_
         return self._fit(merged, known if (known >= 0).any() else None, start)
 
-    def _fit(self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None) -> Self:
+    def _fit(
+        self,
+        table: Any,
+        gold: IntArray | None,
+        start: FloatArray | None,
+        course: Course = ORDINARY,
+    ) -> Self:
         with all_or_nothing(self):
-            self._refit(table, gold, start)
+            self._refit(table, gold, start, course)
         return self
 
     def _refit(
-        self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None
+        self, table: Any, gold: IntArray | None, start: FloatArray | None, course: Course
     ) -> None:
+        if not self._takes_stores and (
+            isinstance(table, ShardedAnnotations) or course.checkpoint is not None
+        ):
+            raise AnnotationError(
+                f"{type(self).__name__} needs all annotations in memory and saves no checkpoints; "
+                "DawidSkene, OneCoinDawidSkene, GLAD, MACE, IBCC, MajorityVote and "
+                "WeightedMajorityVote take a store and checkpoint="
+            )
         self.__dict__.pop("confusion_", None)
         self.classes_ = table.classes
         self.instances_ = table.instances
         self.annotators_ = table.annotators
         self.n_annotators_ = table.n_annotators
         rng = self._generator()
-        votes = self._votes(table, gold)
+        votes = course.of(self, self._votes(table, gold), table, start)
         self._n_responses = votes.n_responses
-        if self._compares_annotators and not _annotators_meet(table, gold, votes.history):
+        if self._compares_annotators and not annotators_meet(table, votes):
             warn_caller(
                 "no instance has annotations by two annotators, so annotators cannot be compared: "
                 "the labels are the annotations, and estimates of annotators come from the prior",
                 NotIdentifiableWarning,
             )
-            votes = _believed(votes)
+            votes = believed(votes)
         elif self._compares_annotators and self._warns_of_shared_mistakes:
             warn_of_shared_mistakes(table)
-        start = vote_shares(votes.answers) if start is None else clamp_to_gold(votes, start)
+        first: Any = starting_shares(votes) if start is None else start
+        if start is not None and votes.gold is not None:
+            clamp_to_gold(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)
         self.n_iter_ = 0
-        self._infer(votes, start, rng)
-        self.labels_ = self.classes_[pick(self.posterior_, self.ties, rng)]
+        self._infer(votes, first, rng)
+        self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         self.table_, self._gold = table, gold
+        votes.checkpoint.finish()
 
-    def _measure_dependence(self, votes: Votes, start: FloatArray) -> None:
+    def _measure_dependence(self, votes: AllVotes, start: Any) -> None:
         """Set ``dependence_`` and ``dependence_se_``."""
         found = dependence_of(self.dependence, votes, start)
         self.dependence_, self.dependence_se_ = found.rho, found.se
@@ -239,23 +300,24 @@ class BaseAggregator(BaseEstimator):
         """Power of each instance's probabilities, shape (n,), or None for the published model."""
         return None if self.dependence == 0 else exponents(shard, self.dependence_)
 
-    def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
-        return make_votes(table, gold=gold)
+    def _votes(self, table: Any, gold: IntArray | None = None) -> Any:
+        return votes_of(table, gold=gold)
 
     @abstractmethod
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+    def _infer(self, votes: Any, start: Any, rng: np.random.RandomState) -> None:
         """Set ``posterior_``, ``class_prior_`` and the model's other attributes.
 
         Parameters
         ----------
-        votes : Votes
+        votes : Votes, or StoredVotes if the method takes stores
         start : array of shape (n_instances, n_classes)
-            Posterior to start from; may be overwritten.
+            Posterior to start from; may be overwritten. Of a store: or a function from a shard to
+            its rows.
         rng : RandomState
         """
 
     @abstractmethod
-    def _posterior(self, votes: Votes) -> FloatArray:
+    def _posterior(self, votes: Any) -> FloatArray:
         """Posterior of other instances labelled by the fitted annotators, shape (n, C)."""
 
     def predict_proba(self, table: Any) -> FloatArray:
@@ -263,7 +325,7 @@ class BaseAggregator(BaseEstimator):
 
         Parameters
         ----------
-        table : AnnotationTable or matrix
+        table : AnnotationTable, AnnotationStore (each shard by itself) or matrix
             Annotators are matched by id; the columns of a matrix are those of ``annotators_``.
 
         Returns
@@ -278,6 +340,9 @@ class BaseAggregator(BaseEstimator):
             If ``table`` holds an annotator or a class that `fit` did not see.
         """
         check_is_fitted(self, "posterior_")
+        if isinstance(table, ShardedAnnotations):
+            parts = (self.predict_proba(table.table(k)) for k in range(table.n_shards))
+            return filled(votes_of(table), len(self.classes_), parts)
         given = as_table(table, argument="table")
         if given is not table:
             if given.n_annotators != self.n_annotators_:
@@ -318,38 +383,18 @@ class BaseAggregator(BaseEstimator):
     def confusion_(self) -> FloatArray:
         """Annotations counted against the posterior, for models without confusion matrices."""
         check_is_fitted(self, "posterior_")
-        return estimate_confusions(make_votes(self.table_), self.posterior_)
+        return estimate_confusions(votes_of(self.table_), self.posterior_)
 
     posterior_: FloatArray
     dependence_: float
     class_prior_: FloatArray
 
 
-def known_prior(votes: Votes, posterior: FloatArray) -> FloatArray:
+def known_prior(votes: AllVotes, posterior: Any) -> FloatArray:
     """Mean posterior of the instances with votes or gold, shape (C,)."""
+    return normalise_rows(votes.total(_summed_posterior, rows=(posterior,)))
+
+
+def _summed_posterior(votes: Votes, posterior: FloatArray) -> FloatArray:
     # A product avoids the copy of the posterior that a selection would make.
-    return normalise_rows(votes.voted.astype(posterior.dtype) @ posterior)
-
-
-def _annotators_meet(
-    table: AnnotationTable, gold: IntArray | None, history: FloatArray | None
-) -> bool:
-    """Whether two annotators share an instance, or one has a history or an instance with gold."""
-    if history is not None and history.sum(axis=(1, 2))[table.annotator].any():
-        return True
-    order, start = table.by_instance()
-    annotator = table.annotator if order is None else table.annotator[order]
-    given = np.diff(start) > 0
-    if gold is not None and (given & (gold >= 0)).any():
-        return True
-    first = np.repeat(annotator[start[:-1][given]], np.diff(start)[given])
-    return bool((annotator != first).any())
-
-
-def _believed(votes: Votes) -> Votes:
-    """Treat labels that nobody contradicts as known, so that skewed classes cannot outvote them."""
-    shares = vote_shares(votes.answers, empty=np.zeros(votes.n_classes))
-    gold = np.where(shares.max(axis=1) > 1 - 1e-9, shares.argmax(axis=1), MISSING)
-    if votes.gold is not None:
-        gold = np.where(votes.gold >= 0, votes.gold, gold)
-    return replace(votes, gold=gold)
+    return np.asarray(votes.voted.astype(posterior.dtype) @ posterior)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -32,11 +33,12 @@ from manyhands.inference.probability import (
 )
 from manyhands.inference.vote_sums import (
     clamp_to_gold,
+    summed_shares,
     uniform_prior,
     vote_shares,
     weight_of_pairs,
 )
-from manyhands.inference.votes import Votes, sum_over_shards
+from manyhands.inference.votes import AllVotes, Shards, Votes, sum_over_shards
 from manyhands.typing import FloatArray
 
 STEP_GROWTH, GREATEST_STEP = 1.3, 10.0
@@ -136,9 +138,20 @@ class ConfusionEM:
     hard: bool = False
     accelerate: bool = True
 
-    def run(self, votes: Votes, shards: list[Votes], start: FloatArray, n_subtypes: int = 1) -> Run:
-        """Run EM from a posterior over the classes, shape (n, C)."""
-        split = partial(split_into_subtypes, n_subtypes=n_subtypes)
+    def run(
+        self,
+        votes: AllVotes,
+        shards: Shards,
+        start: Any,
+        n_subtypes: int = 1,
+        *,
+        stage: str | None = None,
+    ) -> Run:
+        """Run EM from a posterior over the classes, shape (n, C).
+
+        ``stage`` names the state in the checkpoint; by default the number of subtypes does.
+        """
+        split = partial(split_into_subtypes, n_subtypes=n_subtypes, empty=_empty(votes, n_subtypes))
         vote_counts = sum_over_shards(count_votes, shards, split)
         pseudo_counts, strength = self.prior.pseudo_counts(vote_counts.confusion, votes.n_classes)
         pseudo_counts = with_history(pseudo_counts, votes, vote_counts)
@@ -150,10 +163,17 @@ class ConfusionEM:
             return counts, counts.log_likelihood + log_prior
 
         m_step = partial(self.m_step, pseudo_counts=pseudo_counts, classes=classes)
-        parameters = m_step(total_em_counts(shards, start, split))
-        counts, objective = expect(parameters)
-        history, step = [objective], 1.0
-        for _ in range(1, self.max_iter):
+        stage = stage or f"subtypes-{n_subtypes}"
+        saved = votes.checkpoint.load(stage)
+        if saved is None:
+            parameters, step = m_step(total_em_counts(shards, start, split)), 1.0
+            counts, objective = expect(parameters)
+            history = [objective]
+        else:
+            parameters, step = Parameters(saved["prior"], saved["responses"]), float(saved["step"])
+            counts, history = expect(parameters)[0], saved["history"].tolist()
+        enough = self.tol * votes.total_weight
+        while len(history) < self.max_iter and not has_settled(history, enough):
             proposal = m_step(counts)
             if self.accelerate and not self.hard:
                 step = min(step * STEP_GROWTH, GREATEST_STEP)
@@ -164,8 +184,13 @@ class ConfusionEM:
                 trial_counts, objective = expect(trial)
             parameters, counts = trial, trial_counts
             history.append(objective)
-            if has_settled(history, self.tol * votes.total_weight):
-                break
+            votes.checkpoint.save(
+                stage,
+                prior=parameters.prior,
+                responses=parameters.responses,
+                step=step,
+                history=history,
+            )
         run = Run(
             parameters,
             counts,
@@ -201,7 +226,7 @@ class ConfusionEM:
         )
         return Parameters(self._constrained(prior, classes), normalise_rows(responses))
 
-    def _evidence(self, votes: Votes, run: Run) -> float:
+    def _evidence(self, votes: AllVotes, run: Run) -> float:
         """Lower bound on the log evidence of the annotations, confusion matrices integrated out.
 
         The variational Bayes bound at EM's posterior [2]_: E log p(states) + entropy of the
@@ -284,7 +309,7 @@ def count_votes(
     return em_counts(shard, split(shard, vote_shares(shard.answers, empty=no_votes)))
 
 
-def with_history(pseudo_counts: FloatArray, votes: Votes, vote_counts: EMCounts) -> FloatArray:
+def with_history(pseudo_counts: FloatArray, votes: AllVotes, vote_counts: EMCounts) -> FloatArray:
     """Add the annotators' histories to the pseudo-counts of the prior.
 
     Parameters
@@ -312,13 +337,25 @@ def with_history(pseudo_counts: FloatArray, votes: Votes, vote_counts: EMCounts)
     return np.asarray(pseudo_counts + np.concatenate([answers, abstentions], axis=2))
 
 
-def split_into_subtypes(votes: Votes, posterior: FloatArray, n_subtypes: int) -> FloatArray:
-    """Split each class's mass among its subtypes by how much the votes disagree, shape (n, S)."""
+def _empty(votes: Any, n_subtypes: int) -> FloatArray | None:
+    """Mean vote shares (C,), which stand for those of instances with abstentions only."""
+    if n_subtypes == 1 or votes.n_responses == votes.n_classes:
+        return None  # They are not needed, or there are no such instances.
+    return normalise_rows(replace(votes.answers, gold=None).total(summed_shares))
+
+
+def split_into_subtypes(
+    votes: Votes, posterior: FloatArray, n_subtypes: int, empty: FloatArray | None = None
+) -> FloatArray:
+    """Split each class's mass among its subtypes by how much the votes disagree, shape (n, S).
+
+    ``empty`` (C,) stands for the vote shares of an instance without votes.
+    """
     if n_subtypes == 1:
         return posterior
     # Gold is left out: it is evidence of the class, not of how clear the instance is.
     answers = replace(votes.answers, gold=None)
-    doubt = (1.0 - vote_shares(answers).max(axis=1)) / (1.0 - 1.0 / votes.n_classes)
+    doubt = (1.0 - vote_shares(answers, empty=empty).max(axis=1)) / (1.0 - 1.0 / votes.n_classes)
     # Hat functions around evenly spaced degrees of doubt; the shares are never 0.
     centres = np.linspace(0.0, 1.0, n_subtypes)
     hats = np.maximum(0.0, 1.0 - np.abs(doubt[:, None] - centres) * (n_subtypes - 1))

@@ -17,12 +17,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations import as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.ids import GIVEN, as_frame
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.inputs import checked_posterior, probabilities_of, recode_classes
+from manyhands.inference.stored_votes import ORDINARY, Course
 from manyhands.inference.vote_sums import (
     by_annotator,
     clamp_to_gold,
@@ -110,6 +111,8 @@ class CrowdLab(BaseAggregator):
         gold: Any = None,
         start: Any = None,
         groups: Any = None,
+        checkpoint: Any = None,
+        engine: Any = None,
         proba: Any = None,
     ) -> Self:
         """Infer the true classes.
@@ -122,7 +125,8 @@ class CrowdLab(BaseAggregator):
             As in `BaseAggregator.fit`; annotators are compared with it instead of each other.
         start : ignored
             The first consensus is always the majority's.
-        groups : as in `BaseAggregator.fit`
+        groups, engine : as in `BaseAggregator.fit`
+        checkpoint : refused
         proba : array-like or frame of shape (n_instances, n_classes), optional
             A classifier's out-of-sample class probabilities. Rows of a frame are matched with the
             instances by id, as those of X are in a classifier's ``fit``, and columns with the
@@ -141,7 +145,8 @@ class CrowdLab(BaseAggregator):
         """
         with all_or_nothing(self):
             self._proba = proba
-            return super().fit(table, y, gold=gold, start=start, groups=groups)
+            own: dict[str, Any] = {"checkpoint": checkpoint, "engine": engine}
+            return super().fit(table, gold=gold, groups=groups, **own)
 
     def partial_fit(
         self,
@@ -213,11 +218,17 @@ class CrowdLab(BaseAggregator):
         """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
         return self._labels(self.predict_proba(table, proba))
 
-    def _fit(self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None) -> Self:
+    def _fit(
+        self,
+        table: Any,
+        gold: IntArray | None,
+        start: FloatArray | None,
+        course: Course = ORDINARY,
+    ) -> Self:
         if self._proba is not None:
             self._proba = probabilities_of(table, self._proba, "proba")
             table = replace(table, instance_order=GIVEN)  # From now on, it is that of proba.
-        return super()._fit(table, gold, start)
+        return super()._fit(table, gold, start, course)
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         posterior = vote_shares(votes)

@@ -13,18 +13,19 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.confusion_em import ConfusionEM, OwnRemoved, Run
+from manyhands.inference.confusion_em import ConfusionEM, OwnRemoved, Parameters, Run
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.dependence import (
     DEPENDENCE,
     Dependence,
     estimate,
+    exponents,
     refine,
 )
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.votes import Votes, fill_rows
+from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows
 from manyhands.typing import FloatArray
 
 
@@ -131,6 +132,8 @@ class DawidSkene(TakesHistory):
         "abstentions": [StrOptions({"model", "ignore"})],
     }
 
+    _takes_stores = True
+
     def __init__(
         self,
         max_iter: int = 100,
@@ -162,7 +165,7 @@ class DawidSkene(TakesHistory):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         prior = ConfusionPrior(self.confusion_prior, self.prior_strength, self.diagonal)
         em = ConfusionEM(
             prior, self.class_prior, self.max_iter, self.tol, self.em == "hard", self.accelerate
@@ -185,7 +188,8 @@ class DawidSkene(TakesHistory):
         self._model, self.prior_strength_ = run.parameters, run.strength
         self.log_likelihood_, self.n_iter_ = np.array(run.history), len(run.history)
         self._set_class_attributes(votes.n_classes)
-        self._read_out(votes, shards, run, found, out=start)
+        out = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
+        self._read_out(votes, shards, run, found, out)
 
     def _choices(self, prior: ConfusionPrior, found: Dependence) -> tuple[int, ...]:
         """Numbers of subtypes to compare."""
@@ -195,22 +199,17 @@ class DawidSkene(TakesHistory):
         return (1, 2) if prior.is_used and is_needed else (1,)
 
     def _read_out(
-        self, votes: Votes, shards: list[Votes], run: Run, found: Dependence, out: FloatArray
+        self, votes: AllVotes, shards: Shards, run: Run, found: Dependence, out: FloatArray
     ) -> None:
-        """Set the posterior; ``out`` is overwritten, to save the memory of a second array."""
+        """Set the posterior, which is written into ``out``."""
         joint = OwnRemoved(run)
         if self.dependence == "auto":
             found = refine(found, votes, joint)
         self.dependence_, self.dependence_se_ = found.rho, found.se
-
-        def rows(shard: Votes) -> FloatArray:
-            if self.dependence == 0:
-                return run.parameters.posterior(shard)
-            posterior, _ = normalise_joint(shard, joint(shard), self._exponent(shard))
-            posterior[~shard.voted] = self.class_prior_
-            return posterior
-
-        fill_rows(out, shards, rows)
+        if self.dependence == 0:
+            fill_rows(out, shards, posterior_of, run.parameters)
+        else:
+            fill_rows(out, shards, _corrected, joint, found.rho, self.class_prior_)
         self.posterior_ = out
 
     def _set_class_attributes(self, n_classes: int) -> None:
@@ -234,3 +233,15 @@ class DawidSkene(TakesHistory):
         posterior = np.empty((votes.n_instances, votes.n_classes))
         fill_rows(posterior, votes.shards(), rows)
         return posterior
+
+
+def posterior_of(shard: Votes, parameters: Parameters) -> FloatArray:
+    """Posterior of a shard under the published model, shape (n, C)."""
+    return parameters.posterior(shard)
+
+
+def _corrected(shard: Votes, joint: OwnRemoved, rho: float, prior: FloatArray) -> FloatArray:
+    """Posterior of a shard that allows for correlated mistakes, shape (n, C)."""
+    posterior, _ = normalise_joint(shard, joint(shard), exponents(shard, rho))
+    posterior[~shard.voted] = prior
+    return posterior

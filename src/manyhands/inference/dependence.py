@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -48,13 +49,9 @@ from manyhands.inference.em import EMCounts, em_counts, expect_and_count
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.residuals import families_of, residual_correlation
-from manyhands.inference.vote_sums import (
-    by_instance,
-    vote_shares,
-    weight_of_pairs,
-)
-from manyhands.inference.votes import Votes
-from manyhands.typing import FloatArray
+from manyhands.inference.vote_sums import by_instance, starting_shares, weight_of_pairs
+from manyhands.inference.votes import AllVotes, Votes, fill_rows
+from manyhands.typing import AnyArray, FloatArray
 
 DEPENDENCE = [NumberInterval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
 """Values of the parameter ``dependence``."""
@@ -116,7 +113,7 @@ UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD, is_plausible=False)
 """Of tables whose confusion matrices say nothing, and which have no use for subtypes."""
 
 
-def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Dependence:
+def dependence_of(setting: float | str, votes: AllVotes, start: Any) -> Dependence:
     """Dependence as set, or estimated with the default `DawidSkene` without subtypes.
 
     Parameters
@@ -131,11 +128,11 @@ def dependence_of(setting: float | str, votes: Votes, start: FloatArray) -> Depe
     answers = votes.answers
     if not _is_measurable(answers):
         return UNKNOWN
-    run = DEFAULT_EM.run(answers, answers.shards(), start)
+    run = DEFAULT_EM.run(answers, answers.shards(), start, stage="dependence")
     return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run))
 
 
-def estimate(votes: Votes, run: Run, em: ConfusionEM) -> Dependence:
+def estimate(votes: AllVotes, run: Run, em: ConfusionEM) -> Dependence:
     """Estimate the dependence between annotators from a fit without subtypes, and the prior."""
     if not _is_measurable(votes):
         return UNKNOWN
@@ -147,16 +144,16 @@ def estimate(votes: Votes, run: Run, em: ConfusionEM) -> Dependence:
     return Dependence(in_range, float((precision + prior) ** -0.5), is_plausible)
 
 
-def measure(votes: Votes, run: Run, em: ConfusionEM) -> tuple[float, float]:
+def measure(votes: AllVotes, run: Run, em: ConfusionEM) -> tuple[float, float]:
     """Estimate rho and its standard error, infinite if the annotations say nothing about it.
 
     The random numbers are always the same, so that the same table gives the same estimate.
     """
     rng = np.random.RandomState(0)
-    if votes.weight is not None and votes.family is None:
+    if votes.is_weighted and votes.family is None:
         # Weights make the posterior more or less sure on purpose, which is not to be measured.
-        votes = replace(votes, weight=None, ones=None)
-        run = em.run(votes, votes.shards(), vote_shares(votes.answers))
+        votes = votes.unweighted
+        run = em.run(votes, votes.shards(), starting_shares(votes), stage="unweighted")
     sample = _sample(votes.answers, rng)
     if sample.n_instances < LEAST_INSTANCES:
         return 0.0, np.inf
@@ -179,7 +176,9 @@ def measure(votes: Votes, run: Run, em: ConfusionEM) -> tuple[float, float]:
     return float(rho), float(np.sqrt(variance) / slope)
 
 
-def refine(found: Dependence, votes: Votes, log_joint: Callable[[Votes], FloatArray]) -> Dependence:
+def refine(
+    found: Dependence, votes: AllVotes, log_joint: Callable[[Votes], FloatArray]
+) -> Dependence:
     """Fit rho to the gold labels, with the estimate as the mean of its prior.
 
     The prior is as wide as that of the estimate (`PRIOR_SD`), however certain the estimate is,
@@ -251,7 +250,7 @@ class _Fitted:
     strength: float
 
     @classmethod
-    def of(cls, votes: Votes, sample: Votes, run: Run) -> _Fitted:
+    def of(cls, votes: AllVotes, sample: Votes, run: Run) -> _Fitted:
         responses = normalise_rows(run.parameters.responses[:, :, : votes.n_classes])
         parameters = Parameters(run.parameters.prior, responses)
         own = em_counts(sample, parameters.posterior(sample))
@@ -303,10 +302,12 @@ def _minus(counts: EMCounts, part: EMCounts) -> EMCounts:
     )
 
 
-def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
+def _sample(votes: AllVotes, rng: np.random.RandomState) -> Votes:
     """Random instances with several annotations; annotations in the order of the annotators."""
-    several = np.flatnonzero(np.diff(votes.start) > 1)
-    per_instance = max(np.diff(votes.start).mean(), 1.0) * votes.n_classes
+    marks = np.empty(votes.n_instances, dtype=bool)
+    fill_rows(marks, votes.shards(), _has_several)
+    several = np.flatnonzero(marks)
+    per_instance = max(votes.n_annotations / max(votes.n_instances, 1), 1.0) * votes.n_classes
     n = min(N_INSTANCES, int(N_CELLS / per_instance) + 1)
     if len(several) > n:
         several = np.sort(rng.choice(several, n, replace=False))
@@ -320,8 +321,17 @@ def _sample(votes: Votes, rng: np.random.RandomState) -> Votes:
     )
 
 
-def _is_measurable(votes: Votes) -> bool:
+def _has_several(shard: Votes) -> AnyArray:
+    return np.diff(shard.start) > 1
+
+
+def _is_measurable(votes: AllVotes) -> bool:
     """Whether confusion matrices fit in memory, and rows have an annotation each on average."""
-    is_small = votes.n_annotators * votes.n_classes**2 <= N_PARAMETERS
-    n_rows = int(np.count_nonzero(np.bincount(votes.annotator))) * votes.n_classes
-    return is_small and votes.n_annotations >= n_rows
+    if votes.n_annotators * votes.n_classes**2 > N_PARAMETERS:
+        return False
+    n_rows = int(np.count_nonzero(votes.total(_given))) * votes.n_classes
+    return votes.n_annotations >= n_rows
+
+
+def _given(votes: Votes) -> AnyArray:
+    return np.bincount(votes.annotator, minlength=votes.n_annotators)

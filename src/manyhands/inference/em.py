@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
+from typing import Any
 
 import numpy as np
 
 from manyhands.decision.labels import pick
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.votes import Votes, zip_shards
+from manyhands.inference.votes import AllVotes, Shards, Votes, sum_over_shards
 from manyhands.typing import FloatArray
 
 
@@ -72,15 +71,18 @@ def expect_and_count(
 
 
 def total_em_counts(
-    shards: Iterable[Votes],
-    posterior: FloatArray,
+    shards: Shards,
+    posterior: Any,
     states: Callable[[Votes, FloatArray], FloatArray] = lambda _, rows: rows,
 ) -> EMCounts:
     """Counts under a given posterior of all instances; ``states`` may transform its rows."""
-    return reduce(
-        add,
-        (em_counts(shard, states(shard, rows)) for shard, rows in zip_shards(shards, posterior)),
-    )
+    return sum_over_shards(_count_states, shards, states, rows=(posterior,))
+
+
+def _count_states(
+    shard: Votes, rows: FloatArray, states: Callable[[Votes, FloatArray], FloatArray]
+) -> EMCounts:
+    return em_counts(shard, states(shard, rows))
 
 
 def e_step(
@@ -153,7 +155,7 @@ def confusion_counts(votes: Votes, posterior: FloatArray) -> FloatArray:
     return counts.reshape(shape).transpose(0, 2, 1)
 
 
-def estimate_confusions(votes: Votes, posterior: FloatArray) -> FloatArray:
+def estimate_confusions(votes: AllVotes, posterior: FloatArray) -> FloatArray:
     """Shares of responses under a posterior, (R, C, K); rows without evidence get pooled ones."""
     counts = total_em_counts(votes.shards(), posterior).confusion
     counts[counts.sum(axis=2) < 1e-9] = 0.0  # Rounding errors are not evidence.

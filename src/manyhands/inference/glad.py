@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import starmap
 from typing import Any
 
@@ -18,6 +18,7 @@ from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import has_settled, log_prior, normalise_rows
+from manyhands.inference.stored_votes import filled
 from manyhands.inference.vote_sums import (
     by_annotator,
     by_instance,
@@ -25,7 +26,7 @@ from manyhands.inference.vote_sums import (
     uniform_prior,
     weighted_votes,
 )
-from manyhands.inference.votes import Votes, concatenate_rows, zip_shards
+from manyhands.inference.votes import AllVotes, Votes, zip_shards
 from manyhands.typing import FloatArray
 
 PRIOR_MEAN = 1.0
@@ -109,6 +110,8 @@ class GLAD(BaseAggregator):
         "dependence": DEPENDENCE,
     }
 
+    _takes_stores = True
+
     def __init__(
         self,
         max_iter: int = 100,
@@ -126,7 +129,7 @@ class GLAD(BaseAggregator):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
         model = _Model(votes)
         theta = np.full(votes.n_annotators + votes.n_instances, PRIOR_MEAN)
@@ -148,17 +151,23 @@ class GLAD(BaseAggregator):
         return model.posterior(theta, prior, self._exponent)
 
     def _em(
-        self, model: _Model, theta: FloatArray, prior: FloatArray, p_correct: list[FloatArray]
+        self, model: _Model, theta: FloatArray, prior: FloatArray, p_correct: FloatArray
     ) -> tuple[FloatArray, FloatArray, list[float]]:
         """Alternate M- and E-steps; return parameters, class prior and history of the objective."""
         learn_prior = self.class_prior == "estimated" and not model.annotators_known
-        history: list[float] = []
-        for _ in range(self.max_iter):
+        checkpoint, history = model.votes.checkpoint, list[float]()
+        saved = checkpoint.load("iterations")
+        if saved is not None:
+            theta, prior, history = saved["theta"], saved["prior"], saved["history"].tolist()
+            p_correct, shares, _ = model.e_step(theta, prior)
+            prior = shares if learn_prior else prior
+        while True:
             theta = model.m_step(theta, p_correct, M_STEP if history else FIRST_M_STEP)
             p_correct, shares, log_likelihood = model.e_step(theta, prior)
             history.append(log_likelihood)
-            if has_settled(history, self.tol * model.total_weight):
+            if len(history) == self.max_iter or has_settled(history, self.tol * model.total_weight):
                 break
+            checkpoint.save("iterations", theta=theta, prior=prior, history=history)
             if learn_prior:
                 prior = shares
         return theta, prior, history
@@ -171,7 +180,8 @@ class _Model:
     With ``annotators_known`` the abilities are fixed.
     """
 
-    def __init__(self, votes: Votes, *, annotators_known: bool = False) -> None:
+    def __init__(self, votes: AllVotes, *, annotators_known: bool = False) -> None:
+        self.votes = votes
         self.n_annotators = votes.n_annotators
         self.total_weight = votes.total_weight
         self.annotators_known = annotators_known
@@ -183,32 +193,42 @@ class _Model:
         for shard, own in zip_shards(self.shards, log_beta):
             yield shard, ability, own
 
-    def p_correct(self, posterior: FloatArray) -> list[FloatArray]:
-        """Probability that each annotation is correct under a posterior (n, C), per shard."""
-        return list(starmap(probability_correct, zip_shards(self.shards, posterior)))
+    def of_annotations(self, values: Iterable[FloatArray]) -> FloatArray:
+        """Array of a value for each annotation, from those of the shards."""
+        out, first = self.votes.new_column(self.votes.n_annotations), 0
+        for part in values:
+            out[first : first + len(part)] = part
+            first += len(part)
+        return out
+
+    def p_correct(self, posterior: Any) -> FloatArray:
+        """Probability that each annotation is correct under a posterior (n, C)."""
+        return self.of_annotations(starmap(probability_correct, zip_shards(self.shards, posterior)))
 
     def posterior(
         self, theta: FloatArray, prior: FloatArray, exponent: Callable[[Votes], FloatArray | None]
     ) -> FloatArray:
         """Posterior over the classes, shape (n, C), raised to the power ``exponent(shard)``."""
-        return concatenate_rows(
-            e_step(*part, prior, exponent(part[0]))[0] for part in self.split(theta)
-        )
+        parts = (e_step(*part, prior, exponent(part[0]))[0] for part in self.split(theta))
+        return filled(self.votes, len(prior), parts)
 
-    def e_step(
-        self, theta: FloatArray, prior: FloatArray
-    ) -> tuple[list[FloatArray], FloatArray, float]:
+    def e_step(self, theta: FloatArray, prior: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         """Return `p_correct`, the shares of the classes (C,), and the penalised log likelihood."""
-        p_correct, classes = [], np.zeros(len(prior))
+        classes = np.zeros(len(prior))
         log_likelihood = -0.5 * float(((theta - PRIOR_MEAN) ** 2).sum())
-        for part in self.split(theta):
-            posterior, evidence = e_step(*part, prior)
-            p_correct.append(probability_correct(part[0], posterior))
-            classes += part[0].voted @ posterior
-            log_likelihood += evidence
+
+        def probabilities() -> Iterator[FloatArray]:
+            nonlocal classes, log_likelihood
+            for part in self.split(theta):
+                posterior, evidence = e_step(*part, prior)
+                classes += part[0].voted @ posterior
+                log_likelihood += evidence
+                yield probability_correct(part[0], posterior)
+
+        p_correct = self.of_annotations(probabilities())
         return p_correct, normalise_rows(classes), log_likelihood
 
-    def m_step(self, theta: FloatArray, p_correct: list[FloatArray], max_iter: int) -> FloatArray:
+    def m_step(self, theta: FloatArray, p_correct: FloatArray, max_iter: int) -> FloatArray:
         """Increase the expected penalised log likelihood by L-BFGS.
 
         Steps are in units of the parameters' standard errors. Without this, an annotator with a
@@ -221,18 +241,25 @@ class _Model:
             return -value, -unit * slope
 
         result = minimize(
-            loss, np.zeros(len(theta)), jac=True, method="L-BFGS-B", options={"maxiter": max_iter}
+            loss,
+            np.zeros(len(theta)),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": max_iter, "maxcor": max_iter},  # More pairs would stay empty.
         )
         updated: FloatArray = theta + unit * result.x
         return updated
 
-    def expected(self, theta: FloatArray, p_correct: list[FloatArray]) -> tuple[float, FloatArray]:
+    def expected(self, theta: FloatArray, p_correct: FloatArray) -> tuple[float, FloatArray]:
         """Expected penalised log likelihood (up to a constant) and its gradient."""
         slope = PRIOR_MEAN - theta
         value = -0.5 * float((slope**2).sum())
-        for part, p, (_, by_ability, by_log_beta) in zip(
-            self.split(theta), p_correct, self.split(slope), strict=True
+        first = 0
+        for part, (_, by_ability, by_log_beta) in zip(
+            self.split(theta), self.split(slope), strict=True
         ):
+            last = first + part[0].n_annotations
+            p, first = np.asarray(p_correct[first:last]), last
             shard_value, shard_by_ability, shard_by_log_beta = slopes(*part, p)
             value += shard_value
             by_ability += shard_by_ability

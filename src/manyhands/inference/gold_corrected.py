@@ -13,7 +13,6 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 from scipy.special import log_softmax, softmax
 
-from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import ALONE, RHO
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import BaseAggregator, known_prior
@@ -29,6 +28,7 @@ from manyhands.inference.gold_regression import (
 )
 from manyhands.inference.probability import LOG_FLOOR
 from manyhands.inference.shared_mistakes import partitions, warn_of_shared_mistakes
+from manyhands.inference.stored_votes import Course
 from manyhands.inference.vote_sums import (
     clamp_to_gold,
 )
@@ -134,10 +134,10 @@ class GoldCorrected(BaseAggregator):
         self.random_state = random_state
 
     def _refit(
-        self, table: AnnotationTable, gold: IntArray | None, start: FloatArray | None
+        self, table: Any, gold: IntArray | None, start: FloatArray | None, course: Course
     ) -> None:
         self._given = table
-        super()._refit(table, gold, start)
+        super()._refit(table, gold, start, course)
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         known = np.flatnonzero((np.diff(votes.start) > 0) & (_gold_of(votes) >= 0))

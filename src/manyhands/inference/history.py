@@ -9,13 +9,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations import as_table
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.ids import as_frame, first_and_last
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.em import total_em_counts
-from manyhands.inference.votes import Votes, make_votes
+from manyhands.inference.stored_votes import votes_of
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 COLUMNS = ("annotator", "true", "given", "count")
@@ -73,12 +74,14 @@ class TakesHistory(BaseAggregator):
         start: Any = None,
         groups: Any = None,
         history: Any = None,
+        checkpoint: Any = None,
+        engine: Any = None,
     ) -> Self:
         """Infer the true classes. A fit that fails leaves the aggregator as it was.
 
         Parameters
         ----------
-        table, y, gold, start, groups : as in `BaseAggregator.fit`
+        table, y, gold, start, groups, checkpoint, engine : as in `BaseAggregator.fit`
         history : dict, frame, list or fitted aggregator, optional
             What annotators gave in earlier work whose true classes are known, as a dict
             {annotator id: (n_classes, n_classes) array of counts, indexed [true, given] in the
@@ -100,15 +103,24 @@ class TakesHistory(BaseAggregator):
             `partial_fit`.
         """
         with all_or_nothing(self):
-            table = as_table(table, argument="table")
+            if not isinstance(table, ShardedAnnotations):
+                table = as_table(table, argument="table")
             self._history = None
             if history is not None:
                 self._history = as_history(history, table.classes)
                 _warn_of_absent(self._history, table.annotators)
-            return super().fit(table, y, gold=gold, start=start, groups=groups)
+            return super().fit(
+                table,
+                y,
+                gold=gold,
+                start=start,
+                groups=groups,
+                checkpoint=checkpoint,
+                engine=engine,
+            )
 
-    def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
-        votes = make_votes(table, gold=gold, abstentions=self.abstentions == "model")
+    def _votes(self, table: Any, gold: IntArray | None = None) -> Any:
+        votes: Any = votes_of(table, gold=gold, abstentions=self.abstentions == "model")
         if self._history is None:
             return votes
         return replace(votes, history=self._history.of(table.annotators))
@@ -168,7 +180,7 @@ def _from_rows(history: Any, classes: AnyArray) -> History:
 def _from_fit(model: BaseAggregator, classes: AnyArray) -> History:
     """Expected counts of an aggregator, with its own history."""
     check_is_fitted(model, "posterior_")
-    counts = total_em_counts(make_votes(model.table_).shards(), model.posterior_).confusion
+    counts = total_em_counts(votes_of(model.table_).shards(), model.posterior_).confusion
     annotators = model.annotators_.tolist()
     earlier = getattr(model, "_history", None)
     if earlier is not None:

@@ -14,8 +14,9 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.confusion_em import count_votes, with_history
-from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import (
+    EMCounts,
     expect_and_count,
     log_likelihoods,
     normalise_joint,
@@ -28,7 +29,7 @@ from manyhands.inference.probability import (
     has_settled,
     normalise_rows,
 )
-from manyhands.inference.votes import Votes, fill_rows, sum_over_shards
+from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows, sum_over_shards
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import FloatArray
 
@@ -123,6 +124,8 @@ class IBCC(TakesHistory):
         "abstentions": [StrOptions({"model", "ignore"})],
     }
 
+    _takes_stores = True
+
     def __init__(
         self,
         max_iter: int = 100,
@@ -146,16 +149,21 @@ class IBCC(TakesHistory):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
         shards = votes.shards()
-        counts = total_em_counts(shards, start)
+        saved = votes.checkpoint.load("iterations")
         classes = np.full(votes.n_classes, self.class_strength)
         rows = confusion_prior(votes, self.diagonal, self.off_diagonal)
         if votes.history is not None:
             rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
-        history: list[float] = []
-        for _ in range(self.max_iter):
+        if saved is None:
+            counts = total_em_counts(shards, start)
+        else:
+            counts = EMCounts(saved["prior"], saved["confusion"])
+        history: list[float] = [] if saved is None else saved["history"].tolist()
+        enough = self.tol * votes.total_weight
+        while True:
             class_alpha, alpha = classes + counts.prior, rows + counts.confusion
             log_prior, log_confusion = expected_log(class_alpha), expected_log(alpha)
             counts = sum_over_shards(expect_and_count, shards, log_prior, log_confusion)
@@ -164,31 +172,29 @@ class IBCC(TakesHistory):
                 - dirichlet_divergence(class_alpha, classes, log_prior)
                 - dirichlet_divergence(alpha, rows, log_confusion)
             )
-            if has_settled(history, self.tol * votes.total_weight):
+            if len(history) == self.max_iter or has_settled(history, enough):
                 break
+            votes.checkpoint.save(
+                "iterations", prior=counts.prior, confusion=counts.confusion, history=history
+            )
         self.class_alpha_, self._response_alpha = class_alpha, alpha
         self.class_prior_ = normalise_rows(class_alpha)
         self.confusion_alpha_ = alpha[:, :, : votes.n_classes]
         self.confusion_ = normalise_rows(self.confusion_alpha_)
         self.abstention_ = normalise_rows(alpha)[:, :, votes.n_classes :].sum(axis=2)
-        self.posterior_ = self._fill(start, shards)
+        out = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
+        self.posterior_ = self._fill(out, shards)
         self.log_likelihood_ = np.array(history)
         self.n_iter_ = len(history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
         return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
 
-    def _fill(self, out: FloatArray, shards: list[Votes]) -> FloatArray:
+    def _fill(self, out: FloatArray, shards: Shards) -> FloatArray:
         """Write the posterior of each instance into ``out``."""
-        log_prior, log_responses = map(expected_log, (self.class_alpha_, self._response_alpha))
-
-        def rows(shard: Votes) -> FloatArray:
-            joint = log_likelihoods(shard, log_responses) + log_prior
-            posterior, _ = normalise_joint(shard, joint, self._exponent(shard))
-            posterior[~shard.voted] = self.class_prior_
-            return posterior
-
-        fill_rows(out, shards, rows)
+        logs = tuple(map(expected_log, (self.class_alpha_, self._response_alpha)))
+        rho = None if self.dependence == 0 else self.dependence_
+        fill_rows(out, shards, _e_step, logs, self.class_prior_, rho)
         return out
 
     def confusion_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -217,7 +223,18 @@ class IBCC(TakesHistory):
         return beta_interval(alpha, alpha.sum(axis=2, keepdims=True) - alpha, level=level)
 
 
-def confusion_prior(votes: Votes, diagonal: float, off_diagonal: float) -> FloatArray:
+def _e_step(
+    shard: Votes, logs: tuple[FloatArray, ...], prior: FloatArray, rho: float | None
+) -> FloatArray:
+    """Posterior (n, C) if mistakes are correlated by rho; None: under the published model."""
+    joint = log_likelihoods(shard, logs[1]) + logs[0]
+    exponent = None if rho is None else exponents(shard, rho)
+    posterior, _ = normalise_joint(shard, joint, exponent)
+    posterior[~shard.voted] = prior
+    return posterior
+
+
+def confusion_prior(votes: AllVotes, diagonal: float, off_diagonal: float) -> FloatArray:
     """Dirichlet parameters of the prior of a confusion matrix, shape (C, K)."""
     identity = np.eye(votes.n_classes, votes.n_responses)
     return diagonal * identity + off_diagonal * (1 - identity)

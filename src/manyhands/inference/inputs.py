@@ -50,7 +50,7 @@ def warn_of_numbered_rows(before: AnnotationTable, new: AnnotationTable) -> None
         )
 
 
-def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTable:
+def check_annotations(table: Any, *, argument: str) -> Any:
     """Refuse a table from which nothing can be learnt.
 
     Raises
@@ -64,7 +64,7 @@ def check_annotations(table: AnnotationTable, *, argument: str) -> AnnotationTab
             f"{table.n_annotators} annotators (-1 and NaN count as missing; if one of them is a "
             "class, name all classes in classes=)"
         )
-    if not table.weight.any():
+    if isinstance(table, AnnotationTable) and not table.weight.any():
         raise AnnotationError(
             f"all weights of {argument} are 0, so no annotation counts; give some annotations a "
             "positive weight"

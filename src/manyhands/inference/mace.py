@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, known_prior
-from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import (
     dirichlet_divergence,
@@ -33,7 +34,7 @@ from manyhands.inference.vote_sums import (
     uniform_prior,
     weighted_votes,
 )
-from manyhands.inference.votes import Votes, concatenate_rows, sum_over_shards
+from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows, sum_over_shards
 from manyhands.typing import FloatArray
 
 Update: TypeAlias = Callable[[FloatArray, float], tuple[FloatArray, float]]
@@ -130,6 +131,8 @@ class MACE(BaseAggregator):
         "n_restarts": [COUNT],
     }
 
+    _takes_stores = True
+
     def __init__(
         self,
         max_iter: int = 50,
@@ -157,22 +160,22 @@ class MACE(BaseAggregator):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
-        shards, given = votes.shards(), by_annotator_and_class(votes)
-        agreed = _agreement(votes, start)
+        shards, given = votes.shards(), votes.total(by_annotator_and_class)
+        agreed = votes.total(_agreement, rows=(start,))
         is_estimated = self.class_prior == "estimated"
         classes = known_prior(votes, start) if is_estimated else uniform_prior(votes)
 
         def runs() -> Iterator[Run]:
-            yield self._run(shards, given, _first_fractions(votes) * agreed, classes)
-            for _ in range(1, self.n_restarts):
+            yield self._run(votes, shards, given, _first_fractions(votes) * agreed, classes, 0)
+            for number in range(1, self.n_restarts):
                 fractions = _random_fractions(expected_accuracy(votes, start), rng)
-                yield self._run(shards, given, fractions * agreed, classes)
+                yield self._run(votes, shards, given, fractions * agreed, classes, number)
 
         kept = best_run(
             runs(),
-            lambda run: _posteriors(votes, run.annotators.log_odds, run.classes),
+            lambda run: _rows(votes, run.annotators.log_odds, run.classes),
             votes,
             margin=1e-9,  # Rounding errors must not decide between runs at the same maximum.
         )
@@ -185,28 +188,40 @@ class MACE(BaseAggregator):
         self.log_likelihood_ = np.array(kept.history)
         self.n_iter_ = len(kept.history)
 
-    def _posterior(self, votes: Votes) -> FloatArray:
-        return _posteriors(votes, self._log_odds, self.class_prior_, self._exponent)
+    def _posterior(self, votes: AllVotes) -> FloatArray:
+        rho = None if self.dependence == 0 else self.dependence_
+        return _posteriors(votes, self._log_odds, self.class_prior_, rho)
 
     def _run(
-        self, shards: list[Votes], given: FloatArray, known: FloatArray, classes: FloatArray
+        self,
+        votes: AllVotes,
+        shards: Shards,
+        given: FloatArray,
+        known: FloatArray,
+        classes: FloatArray,
+        number: int,
     ) -> Run:
         """Iterate from the counts of annotations given and expected to be known, both (R, C).
 
-        ``classes`` (C,) are the expected shares of the classes.
+        ``classes`` (C,) are the expected shares of the classes. The checkpoint of restart
+        ``number`` holds both.
         """
-        history: list[float] = []
-        for _ in range(self.max_iter):
+        stage, history = f"restart-{number}", list[float]()
+        saved = votes.checkpoint.load(stage)
+        if saved is not None:
+            known, classes, history = saved["known"], saved["classes"], saved["history"].tolist()
+        while True:
             annotators = self._m_step(known, given)
             prior = normalise_rows(classes)
             expected = sum_over_shards(_expect, shards, annotators.log_odds, prior)
             log_all_spam = float((given * annotators.log_spam).sum())
             history.append(expected.evidence + log_all_spam + annotators.log_prior)
-            if has_settled(history, self.tol * given.sum()):
+            if len(history) == self.max_iter or has_settled(history, self.tol * given.sum()):
                 break
             known = annotators.known_if_correct * expected.agreed
             if self.class_prior == "estimated":
                 classes = expected.classes
+            votes.checkpoint.save(stage, known=known, classes=classes, history=history)
         return Run(annotators, prior, history)
 
     def _m_step(self, known: FloatArray, given: FloatArray) -> Annotators:
@@ -309,15 +324,25 @@ def _expect(votes: Votes, log_odds: FloatArray, prior: FloatArray) -> Expected:
 
 
 def _posteriors(
-    votes: Votes,
-    log_odds: FloatArray,
-    prior: FloatArray,
-    exponent: Callable[[Votes], FloatArray | None] = lambda _: None,
+    votes: AllVotes, log_odds: FloatArray, prior: FloatArray, rho: float | None = None
 ) -> FloatArray:
-    """Posterior of all instances, shape (n, C), raised to the power ``exponent(shard)``."""
-    return concatenate_rows(
-        _e_step(shard, log_odds, prior, exponent(shard))[0] for shard in votes.shards()
-    )
+    """Posterior of all instances, shape (n, C), if mistakes are correlated by rho (None: not)."""
+    posterior = votes.new_rows(votes.n_classes)
+    fill_rows(posterior, votes.shards(), _posterior_of, log_odds, prior, rho)
+    return posterior
+
+
+def _rows(votes: AllVotes, log_odds: FloatArray, prior: FloatArray) -> Any:
+    """Posterior of all instances: an array, or for a store a function from a shard to its rows."""
+    if isinstance(votes, Votes):
+        return _posteriors(votes, log_odds, prior)
+    return partial(_posterior_of, log_odds=log_odds, prior=prior, rho=None)
+
+
+def _posterior_of(
+    shard: Votes, log_odds: FloatArray, prior: FloatArray, rho: float | None
+) -> FloatArray:
+    return _e_step(shard, log_odds, prior, None if rho is None else exponents(shard, rho))[0]
 
 
 def _e_step(
@@ -338,7 +363,7 @@ def _cells(votes: Votes) -> Any:
     return votes.annotator * np.int64(votes.n_classes) + votes.response
 
 
-def _first_fractions(votes: Votes) -> FloatArray:
+def _first_fractions(votes: AllVotes) -> FloatArray:
     """Fraction of correct annotations that are known, if half of the instances are, (R, 1)."""
     return np.full((votes.n_annotators, 1), votes.n_classes / (votes.n_classes + 1))
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from manyhands.decision.labels import pick
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import Votes
+from manyhands.inference.stored_votes import filled
+from manyhands.inference.vote_sums import starting_shares, vote_shares
+from manyhands.inference.votes import AllVotes, Votes, zip_shards
 from manyhands.typing import FloatArray
 
 
@@ -46,13 +47,21 @@ class MajorityVote(BaseAggregator):
 
     _compares_annotators = False
 
+    _takes_stores = True
+
     def __init__(self, *, soft: bool = True, ties: str = "first", random_state: Any = None) -> None:
         self.soft = soft
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        self.posterior_ = self._winner_posterior(vote_shares(votes), rng)
+    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
+        if isinstance(votes, Votes):
+            self.posterior_ = self._winner_posterior(vote_shares(votes), rng)
+        else:
+            shares: Any = starting_shares(votes.answers)
+            parts = zip_shards(votes.answers.shards(), shares)
+            winners = (self._winner_posterior(rows, rng) for _, rows in parts)
+            self.posterior_ = filled(votes, votes.n_classes, winners)
         self.class_prior_ = known_prior(votes, self.posterior_)
 
     def _posterior(self, votes: Votes) -> FloatArray:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from itertools import starmap
-from operator import add
 from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
@@ -30,7 +27,7 @@ from manyhands.inference.vote_sums import (
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import Votes, fill_rows, sum_over_shards, zip_shards
+from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows, sum_over_shards
 from manyhands.typing import FloatArray
 
 
@@ -109,6 +106,8 @@ class OneCoinDawidSkene(TakesHistory):
         "dependence": DEPENDENCE,
     }
 
+    _takes_stores = True
+
     def __init__(
         self,
         max_iter: int = 100,
@@ -128,18 +127,24 @@ class OneCoinDawidSkene(TakesHistory):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
         shards = votes.shards()
-        given = by_annotator(votes)
+        given = votes.total(by_annotator)
         agreement = sum_over_shards(_agreement, shards) / given.sum()
         pseudo = self.prior_strength * np.array([agreement, 1.0 - agreement])
         if votes.history is not None:
             hits = np.trace(votes.history, axis1=1, axis2=2)
             pseudo = pseudo + np.column_stack([hits, votes.history.sum(axis=(1, 2)) - hits])
-        counts, uniform = _total_counts(shards, start), uniform_prior(votes)
-        history: list[float] = []
-        for _ in range(self.max_iter):
+        uniform = uniform_prior(votes)
+        saved = votes.checkpoint.load("iterations")
+        if saved is None:
+            counts = sum_over_shards(_count, shards, rows=(start,))
+        else:
+            counts = Counts(saved["prior"], saved["hits"])
+        history: list[float] = [] if saved is None else saved["history"].tolist()
+        enough = self.tol * votes.total_weight
+        while True:
             prior = counts.prior if self.class_prior == "estimated" else uniform
             self.class_prior_ = normalise_rows(prior)
             hits_and_misses = np.column_stack([counts.hits, given - counts.hits]) + pseudo
@@ -147,46 +152,55 @@ class OneCoinDawidSkene(TakesHistory):
             hits_and_misses[hits_and_misses.sum(axis=1) == 0] = agreement, 1.0 - agreement
             skill = normalise_rows(np.maximum(hits_and_misses, 0.0))
             self.skill_ = skill[:, 0]
-            counts = sum_over_shards(self._expect, shards)
+            counts = sum_over_shards(_expect, shards, self.skill_, self.class_prior_)
             history.append(counts.log_likelihood + log_dirichlet(pseudo, skill))
-            if has_settled(history, self.tol * votes.total_weight):
+            if len(history) == self.max_iter or has_settled(history, enough):
                 break
-        self.posterior_ = start
-        fill_rows(self.posterior_, shards, self._e_step)
+            votes.checkpoint.save(
+                "iterations", prior=counts.prior, hits=counts.hits, history=history
+            )
+        self.posterior_ = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
+        self._fill(self.posterior_, shards)
         self.log_likelihood_ = np.array(history)
         self.n_iter_ = len(history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
         posterior = np.empty((votes.n_instances, votes.n_classes))
-        fill_rows(posterior, votes.shards(), self._e_step)
+        self._fill(posterior, votes.shards())
         return posterior
 
-    def _e_step(self, shard: Votes) -> FloatArray:
-        exponent = self._exponent(shard)
-        return normalise_joint(shard, self._log_joint(shard, exponent), exponent)[0]
+    def _fill(self, out: FloatArray, shards: Shards) -> None:
+        rho = None if self.dependence == 0 else self.dependence_
+        fill_rows(out, shards, _e_step, self.skill_, self.class_prior_, rho)
 
-    def _log_joint(self, shard: Votes, exponent: FloatArray | None = None) -> FloatArray:
-        """Log p(class, annotations), shape (n, C)."""
-        log_correct = floored_log(self.skill_)
-        log_wrong = floored_log((1.0 - self.skill_) / (shard.n_classes - 1))
-        joint = weighted_votes(shard, (log_correct - log_wrong)[shard.annotator])
-        joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
-        joint += log_prior(self.class_prior_, exponent)
-        return joint
 
-    def _expect(self, shard: Votes) -> Counts:
-        """Counts of a shard for one EM iteration."""
-        posterior, evidence = normalise_joint(shard, self._log_joint(shard))
-        return _count(shard, posterior, float(evidence[shard.voted].sum()))
+def _log_joint(
+    shard: Votes, skill: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
+) -> FloatArray:
+    """Log p(class, annotations), shape (n, C)."""
+    log_correct = floored_log(skill)
+    log_wrong = floored_log((1.0 - skill) / (shard.n_classes - 1))
+    joint = weighted_votes(shard, (log_correct - log_wrong)[shard.annotator])
+    joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
+    joint += log_prior(prior, exponent)
+    return joint
+
+
+def _expect(shard: Votes, skill: FloatArray, prior: FloatArray) -> Counts:
+    """Counts of a shard for one EM iteration."""
+    posterior, evidence = normalise_joint(shard, _log_joint(shard, skill, prior))
+    return _count(shard, posterior, float(evidence[shard.voted].sum()))
+
+
+def _e_step(shard: Votes, skill: FloatArray, prior: FloatArray, rho: float | None) -> FloatArray:
+    """Posterior (n, C) if mistakes are correlated by rho; None: under the published model."""
+    exponent = None if rho is None else exponents(shard, rho)
+    return normalise_joint(shard, _log_joint(shard, skill, prior, exponent), exponent)[0]
 
 
 def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> Counts:
     hits = by_annotator(shard, probability_correct(shard, posterior))
     return Counts(posterior[shard.voted].sum(axis=0), hits, log_likelihood)
-
-
-def _total_counts(shards: list[Votes], posterior: FloatArray) -> Counts:
-    return reduce(add, starmap(_count, zip_shards(shards, posterior)))
 
 
 def _agreement(shard: Votes) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,7 +16,7 @@ from manyhands.inference.vote_sums import (
     weight_of_pairs,
     weighted_votes,
 )
-from manyhands.inference.votes import Votes
+from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import FloatArray
 
 CLOSE = 0.1
@@ -36,8 +36,8 @@ R = TypeVar("R", bound=Run)
 
 def best_run(
     runs: Iterable[R],
-    posterior: Callable[[R], FloatArray],
-    votes: Votes,
+    posterior: Callable[[R], Any],
+    votes: AllVotes,
     *,
     margin: float = 0.0,
 ) -> R:
@@ -65,7 +65,7 @@ def best_run(
     runs : iterable of Run
         At most three are held at a time.
     posterior : callable
-        From a run to its posterior, shape (n, C).
+        From a run to its posterior, shape (n, C), or to a function from a shard to its rows.
     votes : Votes
     margin : float
         Nats per annotation by which a run must be better than an earlier one to replace it.
@@ -88,16 +88,22 @@ def best_run(
     return upright
 
 
-def agreement_with_posterior(votes: Votes, posterior: FloatArray) -> FloatArray:
+def agreement_with_posterior(votes: AllVotes, posterior: Any) -> FloatArray:
     """Expected correct annotations of each annotator beyond chance, shape (R,)."""
-    votes = votes.answers
+    return _beyond_chance(votes.answers.total(_correct, rows=(posterior,)))
+
+
+def _correct(votes: Votes, posterior: FloatArray) -> FloatArray:
     hits = by_annotator(votes, probability_correct(votes, posterior))
-    return _beyond_chance(votes, hits, _sum_rows(votes, posterior))
+    return _figures(hits, _sum_rows(votes, posterior), votes)
 
 
-def agreement_with_others(votes: Votes) -> FloatArray:
+def agreement_with_others(votes: AllVotes) -> FloatArray:
     """How many votes of others (or gold) agree with each annotator's, beyond chance, shape (R,)."""
-    votes = votes.answers
+    return _beyond_chance(votes.answers.total(_agreeing))
+
+
+def _agreeing(votes: Votes) -> FloatArray:
     scores = weighted_votes(votes)
     own, own_same = weight_of_pairs(votes), weight_of_pairs(votes, same_class=True)
     if votes.gold is not None:
@@ -108,16 +114,21 @@ def agreement_with_others(votes: Votes) -> FloatArray:
         own, own_same = own * unknown, own_same * unknown
     hits = by_annotator(votes, probability_correct(votes, scores) - own_same)
     seen = _sum_rows(votes, scores) - by_annotator_and_class(votes, own)
-    return _beyond_chance(votes, hits, seen)
+    return _figures(hits, seen, votes)
 
 
-def _beyond_chance(votes: Votes, hits: FloatArray, seen: FloatArray) -> FloatArray:
+def _figures(hits: FloatArray, seen: FloatArray, votes: Votes) -> FloatArray:
+    """What `_beyond_chance` needs of each annotator, shape (R, 1 + 2 C), which adds up."""
+    return np.column_stack([hits, seen, by_annotator_and_class(votes)])
+
+
+def _beyond_chance(figures: FloatArray) -> FloatArray:
     """Subtract the hits expected of annotators who give their classes regardless of the instance.
 
-    ``hits`` (R,) are the scores of the classes an annotator gave, ``seen`` (R, C) those of all
-    classes, summed over their annotations.
+    The columns are the scores of the classes an annotator gave, (R,), and, both (R, C), the scores
+    of all classes, summed over their annotations, and the number of times each class was given.
     """
-    given = by_annotator_and_class(votes)
+    hits, (seen, given) = figures[:, 0], np.split(figures[:, 1:], 2, axis=1)
     total = given.sum(axis=1)
     chance = np.einsum("rc,rc->r", given, seen)
     return hits - np.divide(chance, total, out=np.zeros_like(chance), where=total > 0)

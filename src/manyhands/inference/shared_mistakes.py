@@ -23,6 +23,7 @@ from scipy.spatial.distance import squareform
 from manyhands.agreement.pairs import cohen_kappa
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import resolve
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import (
     AnnotationError,
     NotIdentifiableWarning,
@@ -161,13 +162,15 @@ def shared_mistakes(
     return [_measure(table, centred, codes) for codes in sets]
 
 
-def _searched(table: AnnotationTable, centred: _Centred) -> list[SharedMistakes]:
+def _searched(
+    table: AnnotationTable | ShardedAnnotations, centred: _Centred
+) -> list[SharedMistakes]:
     """Clusters of annotators of many instances, by falling z; those not measurable are last."""
     found = [_measure(table, centred, codes, searched=True) for codes in _clusters(centred)]
     return sorted(found, key=lambda one: -one.z if one.measurable else np.inf)
 
 
-def warn_of_shared_mistakes(table: AnnotationTable) -> None:
+def warn_of_shared_mistakes(table: AnnotationTable | ShardedAnnotations) -> None:
     """Warn if annotators of many instances seem to share mistakes and no families are declared."""
     if table.groups is not None or not _dense(table).any():
         return
@@ -190,7 +193,9 @@ def warn_of_shared_mistakes(table: AnnotationTable) -> None:
         )
 
 
-def _unmeasured(table: AnnotationTable, centred: _Centred) -> SharedMistakes | None:
+def _unmeasured(
+    table: AnnotationTable | ShardedAnnotations, centred: _Centred
+) -> SharedMistakes | None:
     """The annotators of many instances, if the others are too sparse to measure against.
 
     None also if they do not agree with one another more than with the others.
@@ -228,8 +233,8 @@ class _Centred:
     draws: FloatArray
 
     @classmethod
-    def of(cls, table: AnnotationTable, rng: np.random.Generator) -> _Centred:
-        annotated = np.flatnonzero(np.bincount(table.instance, minlength=table.n_instances) > 1)
+    def of(cls, table: AnnotationTable | ShardedAnnotations, rng: np.random.Generator) -> _Centred:
+        annotated = np.flatnonzero(table.annotations_per_instance() > 1)
         if len(annotated) > MOST_INSTANCES:
             annotated = np.sort(rng.choice(annotated, MOST_INSTANCES, replace=False))
         part = table[annotated]
@@ -256,7 +261,11 @@ class _Centred:
 
 
 def _measure(
-    table: AnnotationTable, centred: _Centred, codes: IntArray, *, searched: bool = False
+    table: AnnotationTable | ShardedAnnotations,
+    centred: _Centred,
+    codes: IntArray,
+    *,
+    searched: bool = False,
 ) -> SharedMistakes:
     """The excess of a set of annotator codes, and its standard error."""
     members = tuple(table.annotators[codes].tolist())
@@ -288,9 +297,9 @@ def _excess(six: FloatArray) -> FloatArray:
 # -- sets -----------------------------------------------------------------------------------------
 
 
-def _dense(table: AnnotationTable) -> BoolArray:
+def _dense(table: AnnotationTable | ShardedAnnotations) -> BoolArray:
     """Mask of the annotators of many instances: two to `MOST_ANNOTATORS` of them, or none."""
-    n_annotated = int((np.bincount(table.instance, minlength=table.n_instances) > 0).sum())
+    n_annotated = int((table.annotations_per_instance() > 0).sum())
     given = table.annotations_per_annotator()
     dense = given >= max(DENSE * n_annotated, LEAST_PAIRS)
     if dense.sum() > MOST_ANNOTATORS:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.votes import SHARD, Votes, fill_rows, zip_shards
+from manyhands.inference.votes import (
+    SHARD,
+    AllVotes,
+    Votes,
+    fill_rows,
+    sum_over_shards,
+)
 from manyhands.typing import FloatArray
 
 
@@ -96,6 +105,26 @@ def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
     return shares
 
 
+def starting_shares(votes: AllVotes) -> Any:
+    """Vote shares, from which EM starts: an array (n, C), or a function from a shard to its rows.
+
+    The function is for annotations in a store, of which no such array is kept.
+    """
+    if isinstance(votes, Votes):
+        return vote_shares(votes.answers)
+    return partial(shares_of, empty=normalise_rows(votes.answers.total(summed_shares)))
+
+
+def shares_of(shard: Votes, empty: FloatArray) -> FloatArray:
+    """Vote shares of a shard's answers, shape (n, C); ``empty`` where there are none."""
+    return vote_shares(shard.answers, empty=empty)
+
+
+def summed_shares(shard: Votes) -> FloatArray:
+    """Sum of the vote shares of the instances that have votes, shape (C,)."""
+    return np.asarray(vote_shares(shard, empty=np.zeros(shard.n_classes)).sum(axis=0))
+
+
 def _shares(shard: Votes) -> FloatArray:
     """Vote shares; all 0 without votes."""
     shares = weighted_votes(shard)
@@ -103,12 +132,16 @@ def _shares(shard: Votes) -> FloatArray:
     return np.divide(shares, mass, out=shares, where=mass > 0)
 
 
-def uniform_prior(votes: Votes) -> FloatArray:
+def uniform_prior(votes: AllVotes) -> FloatArray:
     """Equal shares of the classes that have votes or gold, shape (C,); the others get none."""
-    seen = np.bincount(votes.answers.response, minlength=votes.n_classes) > 0
+    seen = votes.total(_responses)[: votes.n_classes] > 0
     if votes.gold is not None:
         seen[votes.gold[votes.gold >= 0]] = True
     return normalise_rows(seen.astype(np.float64))
+
+
+def _responses(votes: Votes) -> FloatArray:
+    return np.bincount(votes.response, minlength=votes.n_responses).astype(np.float64)
 
 
 def clamp_to_gold(votes: Votes, posterior: FloatArray) -> FloatArray:
@@ -120,14 +153,19 @@ def clamp_to_gold(votes: Votes, posterior: FloatArray) -> FloatArray:
     return posterior
 
 
-def expected_accuracy(votes: Votes, posterior: FloatArray) -> FloatArray:
+def expected_accuracy(votes: AllVotes, posterior: FloatArray) -> FloatArray:
     """Expected share of each annotator's annotations that are correct, shape (R,).
 
     An annotator without annotations gets the share over all annotations.
     """
-    hits, weight = np.zeros((2, votes.n_annotators))
-    for shard, rows in zip_shards(votes.runs(SHARD), posterior):
-        hits += by_annotator(shard, probability_correct(shard, rows))
-        weight += by_annotator(shard)
+    shards = votes.runs(SHARD) if isinstance(votes, Votes) else votes.shards()
+    hits, weight = sum_over_shards(_hits, shards, rows=(posterior,))
     overall = float(hits.sum() / max(weight.sum(), np.finfo(float).tiny))
     return np.divide(hits, weight, out=np.full(votes.n_annotators, overall), where=weight > 0)
+
+
+def _hits(shard: Votes, posterior: FloatArray) -> FloatArray:
+    """Expected correct annotations of each annotator, and all of theirs, shape (2, R)."""
+    return np.stack(
+        [by_annotator(shard, probability_correct(shard, posterior)), by_annotator(shard)]
+    )

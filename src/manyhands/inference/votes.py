@@ -3,7 +3,7 @@
 `Votes` holds integer-coded columns, and `Votes.shards` cuts them into runs of whole instances. A
 method is a function ``shard, parameters -> counts`` whose counts are summed over shards
 (`sum_over_shards`). Shards can therefore come one by one from memory, from a file or from another
-machine. No array has size instances x annotators, and only one shard's posterior is in memory.
+machine (`manyhands.inference.engines`). No array has size instances x annotators.
 
 Everything is float64: float32 was off by 1e-3 at ten million annotations.
 """
@@ -21,6 +21,8 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from manyhands.annotations import AnnotationTable
+from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
+from manyhands.inference.engines import Engine, rows_at
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
 from manyhands.typing import FloatArray, IntArray
 
@@ -28,6 +30,92 @@ SHARD = 100_000
 """Annotations per shard: enough to hide Python's overhead, few enough for the processor's cache."""
 
 SparseVotes: TypeAlias = "csr_matrix[np.float64]"
+
+
+class Summable(Protocol):
+    """Counts of a shard, which can be added."""
+
+    def __add__(self, other: Self, /) -> Self:
+        """Return the counts of both."""
+
+
+Counts = TypeVar("Counts", bound=Summable)
+
+Shards: TypeAlias = "Iterable[Votes] | Engine"
+"""Shards in memory, or wherever an engine has them."""
+
+
+class AllVotes(Protocol):
+    """All annotations of a fit: in memory (`Votes`), or in a store (`StoredVotes`)."""
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances."""
+
+    @property
+    def n_annotations(self) -> int:
+        """Number of annotations with a positive weight."""
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights."""
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators."""
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+
+    @property
+    def n_responses(self) -> int:
+        """Number of classes, and one more if abstentions are modelled."""
+
+    @property
+    def gold(self) -> IntArray | None:
+        """Known class of each instance, -1 where unknown; None without gold."""
+
+    @property
+    def family(self) -> IntArray | None:
+        """Family of each annotator, if any are declared."""
+
+    @property
+    def history(self) -> FloatArray | None:
+        """Counts of earlier annotations, (R, C, C)."""
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """Where parameters are saved."""
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether annotations have weights."""
+
+    @property
+    def answers(self) -> AllVotes:
+        """The annotations without abstentions."""
+
+    @property
+    def unweighted(self) -> AllVotes:
+        """The annotations, each with weight 1."""
+
+    def select(self, instances: IntArray, /) -> Votes:
+        """Votes of some instances."""
+
+    def shards(self, size: int | None = None) -> Shards:
+        """Shards of whole instances."""
+
+    def total(
+        self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
+    ) -> Counts:
+        """Sum of ``count(shard, *rows, *parameters)``."""
+
+    def new_rows(self, width: int) -> FloatArray:
+        """New array with a row for each instance."""
+
+    def new_column(self, length: int) -> FloatArray:
+        """New array of numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +148,8 @@ class Votes:
     """Counts of the annotators' earlier annotations [annotator, true, given], (R, C, C)."""
     ones: FloatArray | None = None
     """Array of ones, shared by the matrices of all shards."""
+    checkpoint: Checkpoint = NO_CHECKPOINT
+    """Where the parameters of every iteration are saved."""
 
     @property
     def n_instances(self) -> int:
@@ -80,6 +170,30 @@ class Votes:
     def total_weight(self) -> float:
         """Sum of the weights."""
         return float(self.n_annotations if self.weight is None else self.weight.sum())
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether annotations have weights."""
+        return self.weight is not None
+
+    @property
+    def unweighted(self) -> Votes:
+        """The annotations, each with weight 1."""
+        return replace(self, weight=None, ones=None)
+
+    def total(
+        self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
+    ) -> Counts:
+        """Counts of all annotations, in one call of ``count(self, *rows, *parameters)``."""
+        return count(self, *rows, *parameters)
+
+    def new_rows(self, width: int) -> FloatArray:
+        """New array with a row for each instance, shape (n, width)."""
+        return np.empty((self.n_instances, width))
+
+    def new_column(self, length: int) -> FloatArray:
+        """New array of ``length`` numbers."""
+        return np.empty(length)
 
     @property
     def answers(self) -> Votes:
@@ -237,21 +351,21 @@ def _counting_sort(codes: IntArray, n: int) -> IntArray:
     return csc_matrix(entries, shape=(n, m)).tocsr().indices
 
 
-class Summable(Protocol):
-    """Counts of a shard, which can be added."""
-
-    def __add__(self, other: Self, /) -> Self:
-        """Return the counts of both."""
-
-
-Counts = TypeVar("Counts", bound=Summable)
-
-
 def sum_over_shards(
-    count: Callable[..., Counts], shards: Iterable[Votes], *parameters: Any, **options: Any
+    count: Callable[..., Counts],
+    shards: Shards,
+    *parameters: Any,
+    rows: tuple[Any, ...] = (),
+    **options: Any,
 ) -> Counts:
-    """Sum ``count(shard, *parameters)`` over the shards."""
-    return reduce(add, (count(shard, *parameters, **options) for shard in shards))
+    """Sum ``count(shard, *rows of the shard, *parameters)`` over the shards.
+
+    ``rows`` are arrays over all instances (or functions of a shard).
+    """
+    if isinstance(shards, Engine):
+        return shards.sum(count, *parameters, rows=rows, **options)
+    parts = zip_shards(shards, *rows)
+    return reduce(add, (count(*part, *parameters, **options) for part in parts))
 
 
 def concatenate_rows(parts: Iterable[FloatArray]) -> FloatArray:
@@ -259,18 +373,25 @@ def concatenate_rows(parts: Iterable[FloatArray]) -> FloatArray:
     return np.concatenate(list(parts))
 
 
-def zip_shards(shards: Iterable[Votes], *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
+def zip_shards(shards: Shards, *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
     """Yield each shard with its rows of arrays over all instances (None stays None)."""
     first = 0
     for shard in shards:
-        rows = slice(first, first + shard.n_instances)
-        yield shard, *(None if array is None else array[rows] for array in arrays)
-        first = rows.stop
+        place = slice(first, first + shard.n_instances)
+        yield shard, *(rows_at(array, shard, place) for array in arrays)
+        first = place.stop
 
 
 def fill_rows(
-    out: FloatArray, shards: Iterable[Votes], rows: Callable[[Votes], FloatArray]
+    out: FloatArray,
+    shards: Shards,
+    rows_of: Callable[..., FloatArray],
+    *parameters: Any,
+    rows: tuple[Any, ...] = (),
 ) -> None:
-    """Write ``rows(shard)`` of each shard into ``out``, shape (n, ...)."""
-    for shard, shard_rows in zip_shards(shards, out):
-        shard_rows[...] = rows(shard)
+    """Write ``rows_of(shard, *rows of the shard, *parameters)`` of each shard into ``out``."""
+    if isinstance(shards, Engine):
+        shards.fill(out, rows_of, *parameters, rows=rows)
+        return
+    for shard, shard_rows, *own in zip_shards(shards, out, *rows):
+        shard_rows[...] = rows_of(shard, *own, *parameters)

@@ -21,7 +21,7 @@ from manyhands.inference.vote_sums import (
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import Votes, concatenate_rows, sum_over_shards
+from manyhands.inference.votes import AllVotes, Votes, fill_rows, sum_over_shards, zip_shards
 from manyhands.typing import FloatArray
 
 
@@ -79,6 +79,8 @@ class WeightedMajorityVote(BaseAggregator):
         "chance_corrected": ["boolean"],
     }
 
+    _takes_stores = True
+
     def __init__(
         self,
         max_iter: int = 1,
@@ -94,7 +96,7 @@ class WeightedMajorityVote(BaseAggregator):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
+    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         skill, self.n_iter_ = learn_skills(
             votes,
             np.zeros(votes.n_annotators),
@@ -102,7 +104,7 @@ class WeightedMajorityVote(BaseAggregator):
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        given = by_annotator(votes)
+        given = votes.total(by_annotator)
         self.skill_ = np.where(given > 0, skill, np.average(skill, weights=given))
         self.posterior_, self.class_prior_ = decide_by_weight(votes, self._weigh(self.skill_))
 
@@ -114,7 +116,7 @@ class WeightedMajorityVote(BaseAggregator):
 
 
 def learn_skills(
-    votes: Votes,
+    votes: AllVotes,
     skill: FloatArray,
     *,
     rate: Callable[[int], float] = lambda iteration: 1.0,
@@ -142,7 +144,7 @@ def learn_skills(
     skill : array of shape (R,)
     n_iter : int
     """
-    shards, given = votes.shards(), by_annotator(votes)
+    shards, given = votes.shards(), votes.total(by_annotator)
     agreed = sum_over_shards(_agreement_of_shares, shards)
     for n_iter in count(1):
         share = np.divide(agreed, given, out=skill.copy(), where=given > 0)
@@ -196,15 +198,19 @@ def weighted_shares(votes: Votes, value: FloatArray) -> FloatArray:
 
 
 def decide_by_weight(
-    votes: Votes, weight: FloatArray, prior: FloatArray | None = None
+    votes: AllVotes, weight: FloatArray, prior: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """Shares of the votes weighted by annotator, (n, C), and ``prior``, by default their mean (C,).
 
     An instance without votes gets ``prior``.
     """
-    shares = concatenate_rows(
-        weighted_shares(part, weight[part.annotator]) for part in votes.shards()
-    )
+    shares, shards = votes.new_rows(votes.n_classes), votes.shards()
+    fill_rows(shares, shards, _shares_by_weight, weight)
     prior = known_prior(votes, shares) if prior is None else prior
-    shares[~votes.voted] = prior
+    for shard, rows in zip_shards(shards, shares):
+        rows[~shard.voted] = prior
     return shares, prior
+
+
+def _shares_by_weight(shard: Votes, weight: FloatArray) -> FloatArray:
+    return weighted_shares(shard, weight[shard.annotator])

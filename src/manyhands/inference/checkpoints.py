@@ -1,0 +1,129 @@
+"""Parameters of every iteration, saved so that a fit that was killed resumes at the last one.
+
+A method asks ``votes.checkpoint`` for the state of a stage before its loop and saves the state in
+every round. The state holds parameters, not expected counts: the first thing a resumed loop does
+is to count again, which gives the same bits as the run that was killed, because shards are always
+added in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands._version import __version__
+from manyhands.exceptions import AnnotationError
+from manyhands.io.files import check_writable, remove_partial, write_atomically
+from manyhands.typing import AnyArray
+
+NAME = "fit.json"
+"""File that says which fit a folder belongs to."""
+
+
+class Checkpoint:
+    """No checkpoint: nothing is saved, and there is nothing to resume."""
+
+    def load(self, stage: str) -> dict[str, AnyArray] | None:
+        """Return the state of a stage as it was saved last, or None."""
+        return None
+
+    def save(self, stage: str, **state: Any) -> None:
+        """Replace the state of a stage."""
+
+    def finish(self) -> None:
+        """Remove all states, as the fit is complete."""
+
+
+NO_CHECKPOINT = Checkpoint()
+
+
+class FolderCheckpoint(Checkpoint):
+    """States in a folder, one file per stage, each written atomically.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Created if missing.
+    about : dict
+        What determines the result: method, parameters, digest of the data. Plain values.
+
+    Raises
+    ------
+    AnnotationError
+        If the folder holds the checkpoint of another fit, or other files.
+    WriteError
+        If the folder cannot be written.
+    """
+
+    def __init__(self, folder: str | Path, about: dict[str, Any]) -> None:
+        self.folder = check_writable(folder)
+        about = json.loads(json.dumps({"manyhands": __version__, **about}, default=repr))
+        place = self.folder / NAME
+        if not place.exists():
+            others = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
+            if others:
+                raise AnnotationError(
+                    f"checkpoint={str(folder)!r} holds other files ({others[0]!r}); give a new or "
+                    "empty folder"
+                )
+            write_atomically(place, json.dumps(about, indent=1))
+            return
+        try:
+            found = json.loads(place.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise AnnotationError(f"{place} is damaged; remove the folder and fit again") from error
+        differing = [name for name in {**found, **about} if found.get(name) != about.get(name)]
+        if differing:
+            name = differing[0]
+            raise AnnotationError(
+                f"checkpoint={str(folder)!r} belongs to another fit: {name} was "
+                f"{found.get(name)!r} and is {about.get(name)!r}; give another folder, or remove "
+                "this one to start again"
+            )
+
+    def _file(self, stage: str) -> Path:
+        return self.folder / f"{stage}.npz"
+
+    def load(self, stage: str) -> dict[str, AnyArray] | None:
+        """Return the state of a stage as it was saved last, or None."""
+        place = self._file(stage)
+        if not place.exists():
+            return None
+        try:
+            with np.load(place, allow_pickle=False) as saved:
+                return {name: saved[name] for name in saved.files}
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise AnnotationError(
+                f"{place} is damaged ({error}); remove it to start this stage again"
+            ) from error
+
+    def save(self, stage: str, **state: Any) -> None:
+        """Replace the state of a stage atomically."""
+        write_atomically(self._file(stage), lambda file: np.savez(file, **state))
+
+    def finish(self) -> None:
+        """Remove the states, which the result replaces; an empty folder is removed, too."""
+        for place in self.folder.glob("*.npz"):
+            remove_partial(place)
+            place.unlink(missing_ok=True)
+        (self.folder / NAME).unlink(missing_ok=True)
+        if not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+
+def digest_of(*arrays: Any) -> str:
+    """Digest of arrays (None allowed): shape, type and content."""
+    found = hashlib.sha256()
+    for array in arrays:
+        if array is None:
+            found.update(b"None")
+            continue
+        values = np.ascontiguousarray(array)
+        found.update(f"{values.shape}{values.dtype}".encode())
+        found.update(values.tobytes() if values.dtype.kind == "O" else values.view(np.uint8).data)
+    return found.hexdigest()

@@ -1,0 +1,147 @@
+"""Engines: where the shards of a fit are, and how functions of them are summed and gathered.
+
+An iterative method is written once, as two kinds of calls on the shards of its annotations
+(`manyhands.inference.votes.Votes`):
+
+- ``sum_over_shards(count, shards, *parameters, rows=(...))`` adds up ``count(shard, *rows,
+  *parameters)``, where ``rows`` are each shard's rows of arrays over all instances;
+- ``fill_rows(out, shards, rows_of, *parameters)`` writes ``rows_of(shard, *parameters)``, shape
+  (n, ...), into the shard's rows of ``out``.
+
+In memory, shards are a list. Elsewhere they are an `Engine`, to which both functions hand over:
+
+=============  =============================================  ==================================
+engine         where shards are                               who counts
+=============  =============================================  ==================================
+(list)         in memory                                      this process
+`LocalEngine`  memory-mapped files of an `AnnotationStore`    this process, one shard at a time
+=============  =============================================  ==================================
+
+**To add an engine** (a cluster), subclass `Engine` and implement ``sum``, ``fill`` and
+``__iter__``, and return it from ``shards()`` of a subclass of `StoredVotes`
+(`manyhands.inference.stored_votes`). `StoredVotes.load(number)` gives a worker its shard from
+nothing but the folder of the store and a few plain values: `StoredVotes` pickles as these. What a
+worker gets besides are ``count`` and ``parameters``, which are functions and arrays that do not
+refer to the votes. Results must be added in an order that does not depend on which worker is
+fast, so that a run that is interrupted and resumed gives the same bits.
+
+An item of ``rows`` is an array over all instances or a function from a shard to its rows, such as
+the vote shares that EM starts from: these are never stored. Arrays over all instances that a
+method needs between its iterations, and its posterior, come from ``votes.new_rows(width)``.
+
+``fit(store, checkpoint=folder)`` saves the parameters of every iteration
+(`manyhands.inference.checkpoints`). The loops of the methods do this themselves, in the client,
+so an engine need not: a client that is killed and started again resumes at the last iteration.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from operator import add
+from typing import Any, Protocol
+
+import numpy as np
+
+from manyhands.typing import AnyArray
+
+
+class OfInstances(Protocol):
+    """Votes of some instances (`manyhands.inference.votes.Votes`)."""
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances."""
+
+
+class Engine(ABC):
+    """Shards of whole instances, wherever they are, in the order of the instances."""
+
+    @abstractmethod
+    def sum(
+        self,
+        count: Callable[..., Any],
+        *parameters: Any,
+        rows: tuple[Any, ...] = (),
+        **options: Any,
+    ) -> Any:
+        """Sum ``count(shard, *rows of the shard, *parameters, **options)`` over the shards.
+
+        Parameters
+        ----------
+        count : callable
+            Its results can be added with ``+``.
+        rows : tuple
+            Arrays over all instances, None, or functions from a shard to its rows.
+        """
+
+    @abstractmethod
+    def fill(
+        self,
+        out: AnyArray,
+        rows_of: Callable[..., AnyArray],
+        *parameters: Any,
+        rows: tuple[Any, ...] = (),
+    ) -> None:
+        """Write ``rows_of(shard, *rows of the shard, *parameters)`` into each shard's ``out``."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]:
+        """Bring the shards here, one by one."""
+
+
+class LocalEngine(Engine):
+    """Shards that this process loads one by one.
+
+    Parameters
+    ----------
+    load : callable
+        From the number of a shard to its votes, or to parts of them in order.
+    firsts : integer array of shape (n_shards + 1,)
+        Code of each shard's first instance, and the number of instances.
+    """
+
+    def __init__(self, load: Callable[[int], Iterable[OfInstances]], firsts: AnyArray) -> None:
+        self.load, self.firsts = load, firsts
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(len(self.firsts) - 1):
+            yield from self.load(number)
+
+    def _with_rows(self, arrays: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        first = 0
+        for shard in self:
+            place = slice(first, first + shard.n_instances)
+            yield place, shard, *(rows_at(array, shard, place) for array in arrays)
+            first = place.stop
+
+    def sum(
+        self,
+        count: Callable[..., Any],
+        *parameters: Any,
+        rows: tuple[Any, ...] = (),
+        **options: Any,
+    ) -> Any:
+        """See `Engine.sum`."""
+        return reduce(
+            add, (count(*part, *parameters, **options) for _, *part in self._with_rows(rows))
+        )
+
+    def fill(
+        self,
+        out: AnyArray,
+        rows_of: Callable[..., AnyArray],
+        *parameters: Any,
+        rows: tuple[Any, ...] = (),
+    ) -> None:
+        """See `Engine.fill`."""
+        for place, *part in self._with_rows(rows):
+            out[place] = rows_of(*part, *parameters)
+
+
+def rows_at(array: Any, shard: OfInstances, place: slice) -> Any:
+    """Rows of a shard: those of an array over all instances, or what a function of it returns."""
+    if array is None:
+        return None
+    return array(shard) if callable(array) else np.asarray(array[place])

@@ -1,0 +1,250 @@
+"""Annotation stores: folders of annotations larger than memory, in shards of whole instances."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from manyhands._version import __version__
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.sharded import Shard, ShardedAnnotations
+from manyhands.exceptions import AnnotationError
+from manyhands.io.files import PathLike
+from manyhands.io.store_writer import (
+    FORMAT,
+    MANIFEST,
+    SHARD_ANNOTATIONS,
+    VERSION,
+    VOCABULARIES,
+    StoreWriter,
+    check_carried,
+    checksum,
+    shards_of,
+)
+from manyhands.typing import AnyArray, IntArray
+
+
+class AnnotationStore(ShardedAnnotations):
+    """Annotations on disk, accepted wherever truth inference takes a table.
+
+    Open one with `open`; make one with `create` or, from files, with `ingest` (on the command line:
+    ``manyhands ingest``). Arrays are memory-mapped, so opening reads next to nothing.
+
+    Attributes
+    ----------
+    folder : Path
+    instances, annotators, classes : arrays
+        The original ids and class values. Instances are in natural order, as in a table.
+    n_instances, n_annotators, n_classes, n_annotations, n_abstentions, n_skips : int
+    weighted : bool
+        Whether annotations have weights.
+    n_shards : int
+    scratch : Path
+        Folder for arrays over all instances that a fit needs; default: ``scratch`` in the store.
+
+    Notes
+    -----
+    A shard is a set of ``.npy`` files: ``start`` (n + 1), ``annotator`` (int32), ``label`` (int16
+    or int32) and, where there are some, ``weight`` (float32) and ``passes`` (int32, (k, 3)). The
+    manifest, which is written last, names every file with its size and its CRC-32. A store does not
+    carry families and sources of annotations.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from manyhands.inference import DawidSkene
+    >>> table = AnnotationTable.from_matrix(np.array([[0, 0, 1], [1, 1, 0], [1, 1, 1]]))
+    >>> store = AnnotationStore.create(tempfile.mkdtemp() + "/store", table)
+    >>> store
+    AnnotationStore(9 annotations: 3 instances x 3 annotators, 2 classes, 1 shard)
+    >>> DawidSkene().fit(store).labels_.tolist()
+    [0, 1, 1]
+    """
+
+    def __init__(self, folder: PathLike, *, scratch: PathLike | None = None) -> None:
+        self.folder = Path(folder)
+        self.scratch = self.folder / "scratch" if scratch is None else Path(scratch)
+        self._manifest = _read_manifest(self.folder)
+        self.n_annotations = self._manifest["n_annotations"]
+        self.n_abstentions = self._manifest["n_abstentions"]
+        self.n_skips = self._manifest["n_skips"]
+        self.weighted = self._manifest["weighted"]
+        self._shards = self._manifest["shards"]
+        self.n_shards = len(self._shards)
+        for name in VOCABULARIES:
+            setattr(self, name, self._array(self._manifest["vocabularies"][name]))
+
+    # -- making and opening ---------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, folder: PathLike, *, scratch: PathLike | None = None) -> Self:
+        """Open a store.
+
+        Parameters
+        ----------
+        folder : str or Path
+        scratch : str or Path, optional
+            Folder for arrays over all instances; give one if the store cannot be written.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such folder.
+        AnnotationError
+            If it is no store, of another version of the format, or incomplete. Contents are checked
+            when they are read for the first time (`verify` checks all of them).
+        """
+        return cls(folder, scratch=scratch)
+
+    @classmethod
+    def create(
+        cls,
+        folder: PathLike,
+        table: AnnotationTable,
+        *,
+        shard_annotations: int = SHARD_ANNOTATIONS,
+    ) -> Self:
+        """Write a table as a store.
+
+        Parameters
+        ----------
+        folder : str or Path
+            New or empty.
+        table : AnnotationTable
+        shard_annotations : int
+            Annotations per shard, about.
+
+        Raises
+        ------
+        AnnotationError
+            If the folder holds something, or the table has families, or annotations that were not
+            observed.
+        WriteError
+            If the folder cannot be written.
+        """
+        check_carried(table)
+        with StoreWriter.locked(folder) as writer:
+            for shard in shards_of(table, shard_annotations):
+                writer.add(shard)
+            writer.finish(table.instances, table.annotators, table.classes)
+        return cls(folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": self.folder, "scratch": self.scratch, "digest": self.digest}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["folder"], scratch=state["scratch"])  # type: ignore[misc]
+        if self.digest != state["digest"]:
+            raise AnnotationError(f"{self.folder} has changed since it was opened; open it again")
+
+    # -- reading --------------------------------------------------------------------------------
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the manifest, and so of the checksums of all files."""
+        text = json.dumps(self._manifest, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def firsts(self) -> IntArray:
+        """Code of each shard's first instance, and the number of instances."""
+        sizes = [shard["n_instances"] for shard in self._shards]
+        return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+    @cached_property
+    def _checked(self) -> set[str]:
+        return set()
+
+    def shard(self, number: int) -> Shard:
+        """Return one shard, memory-mapped; its checksums are checked on first use.
+
+        Raises
+        ------
+        AnnotationError
+            If a file is missing or damaged.
+        """
+        entry = self._shards[number]
+        columns = {name: self._array(at) for name, at in entry["files"].items()}
+        return Shard(int(self.firsts[number]), **columns)
+
+    def verify(self) -> None:
+        """Check that every file is there, and has the size and checksum of the manifest.
+
+        Raises
+        ------
+        AnnotationError
+            Naming the first file that does not.
+        """
+        for entry in self._files():
+            _check_file(self.folder, entry)
+
+    def _files(self) -> Iterator[dict[str, Any]]:
+        yield from self._manifest["vocabularies"].values()
+        for shard in self._shards:
+            yield from shard["files"].values()
+
+    def _array(self, entry: dict[str, Any]) -> AnyArray:
+        if entry["name"] not in self._checked:
+            _check_file(self.folder, entry)
+            self._checked.add(entry["name"])
+        return _load(self.folder / entry["name"])
+
+
+def is_store(path: PathLike) -> bool:
+    """Whether a path is a folder with the manifest of a store."""
+    return (Path(path) / MANIFEST).is_file()
+
+
+def _load(path: Path) -> AnyArray:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError:  # An empty array cannot be mapped.
+        return np.load(path, allow_pickle=False)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    place = folder / MANIFEST
+    if not folder.exists():
+        raise FileNotFoundError(
+            f"{folder} does not exist; check the name, or make a store with "
+            "manyhands ingest FILE --out FOLDER"
+        )
+    if not place.is_file():
+        raise AnnotationError(
+            f"{folder} is no annotation store: it has no {MANIFEST}. If manyhands ingest was "
+            "interrupted, run the same command again"
+        )
+    try:
+        manifest: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise AnnotationError(f"{place} is damaged ({error}); ingest the files again") from error
+    if manifest.get("format") != FORMAT:
+        raise AnnotationError(f"{place} is not the manifest of an annotation store")
+    if manifest.get("version") != VERSION:
+        raise AnnotationError(
+            f"{folder} is a store of version {manifest.get('version')!r}, written by manyhands "
+            f"{manifest.get('manyhands')}; this is manyhands {__version__}, which reads version "
+            f"{VERSION}. Ingest the files again, or install the other version"
+        )
+    return manifest
+
+
+def _check_file(folder: Path, entry: dict[str, Any]) -> None:
+    place = folder / entry["name"]
+    if not place.is_file():
+        raise AnnotationError(
+            f"{place} is missing, though the manifest names it; restore it, or ingest the files "
+            "again"
+        )
+    size = place.stat().st_size
+    if size != entry["bytes"] or checksum(place) != entry["crc32"]:
+        raise AnnotationError(
+            f"{place} is damaged: its size or checksum is not that of the manifest ({size} bytes, "
+            f"expected {entry['bytes']}); restore it, or ingest the files again"
+        )

@@ -1,0 +1,204 @@
+"""Writing annotation stores: shards first, the manifest last."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from manyhands._version import __version__
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.columns import SOURCES
+from manyhands.annotations.sharded import Shard, n_passes
+from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.io.files import PathLike, check_writable, explain, file_lock, write_atomically
+from manyhands.typing import AnyArray, IntArray
+
+MANIFEST = "manifest.json"
+FORMAT = "manyhands annotation store"
+VERSION = 1
+"""Version of the format; a store of another one is refused."""
+
+SHARD_ANNOTATIONS = 4_000_000
+"""Annotations per shard: enough that counts of size R * C * C are added up seldom, few enough that
+one shard's posterior needs little memory."""
+
+VOCABULARIES = ("instances", "annotators", "classes")
+COLUMNS = ("start", "annotator", "label", "weight", "passes")
+
+BLOCK = 2**24
+"""Bytes that are read at once for a checksum."""
+
+
+@dataclass
+class StoreWriter:
+    """Writes the shards of a store in order; nothing is a store before `finish`."""
+
+    folder: Path
+    shards: list[dict[str, Any]] = field(default_factory=list)
+    weighted: bool = False
+
+    @classmethod
+    @contextmanager
+    def locked(cls, folder: PathLike, keep: Iterable[str] = ()) -> Iterator[Self]:
+        """Writer for a new or empty folder, held by nobody else.
+
+        Parameters
+        ----------
+        folder : str or Path
+        keep : names
+            What may be there: the work of an ingest that was interrupted.
+
+        Raises
+        ------
+        AnnotationError
+            If the folder holds other files.
+        WriteError
+            If it cannot be written, or another process is writing it.
+        """
+        folder = check_writable(folder)
+        with file_lock(folder / ".lock") as held:
+            if not held:
+                raise WriteError(
+                    f"{str(folder)!r} is being written by another process; wait until it is done, "
+                    "or choose another folder"
+                )
+            if (folder / MANIFEST).exists():
+                raise AnnotationError(
+                    f"{str(folder)!r} is a store already; choose another folder, or remove it"
+                )
+            ours = {".lock", "shards", "scratch", *keep, *(f"{name}.npy" for name in VOCABULARIES)}
+            others = sorted({path.name for path in folder.iterdir()} - ours)
+            if others:
+                raise AnnotationError(
+                    f"{str(folder)!r} holds other files ({others[0]!r}); choose a new or empty "
+                    "folder"
+                )
+            yield cls(folder)
+
+    def add(self, shard: Shard) -> dict[str, Any]:
+        """Write a shard, and return its entry of the manifest."""
+        number = len(self.shards)
+        files = {}
+        for name in COLUMNS:
+            values = getattr(shard, name)
+            if values is not None:
+                files[name] = self._write(f"shards/{number:05d}.{name}.npy", values)
+        entry = {
+            "n_instances": shard.n_instances,
+            "n_annotations": len(shard.label),
+            "n_abstentions": n_passes(shard.passes, "abstain"),
+            "n_skips": n_passes(shard.passes, "skip"),
+            "files": files,
+        }
+        self.shards.append(entry)
+        return entry
+
+    def finish(self, instances: AnyArray | None, annotators: AnyArray, classes: AnyArray) -> None:
+        """Write the vocabularies (None: written already) and, last, the manifest."""
+        given = dict(zip(VOCABULARIES, (instances, annotators, classes), strict=True))
+        files = {
+            name: _entry(self.folder, f"{name}.npy")
+            if values is None
+            else self._write(f"{name}.npy", _storable(values))
+            for name, values in given.items()
+        }
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "manyhands": __version__,
+            **{
+                name: sum(shard[name] for shard in self.shards)
+                for name in ("n_annotations", "n_abstentions", "n_skips")
+            },
+            "weighted": any("weight" in shard["files"] for shard in self.shards),
+            "vocabularies": files,
+            "shards": self.shards,
+        }
+        write_atomically(self.folder / MANIFEST, json.dumps(manifest, indent=1))
+
+    def _write(self, name: str, values: AnyArray) -> dict[str, Any]:
+        write_atomically(self.folder / name, lambda file: np.save(file, values, allow_pickle=False))
+        return _entry(self.folder, name)
+
+
+def _entry(folder: Path, name: str) -> dict[str, Any]:
+    """Entry of a file in the manifest."""
+    place = folder / name
+    try:
+        return {"name": name, "bytes": place.stat().st_size, "crc32": checksum(place)}
+    except OSError as error:
+        raise WriteError(error.errno, explain(error, place)) from error
+
+
+def _storable(values: Any) -> AnyArray:
+    """Ids or classes as a numpy array of fixed width, which can be memory-mapped."""
+    array = np.asarray(values)
+    return array.astype(str) if array.dtype.kind in "OT" else array
+
+
+def check_carried(table: AnnotationTable) -> None:
+    """Refuse a table with families, or with annotations that were not observed."""
+    if table.groups is not None:
+        raise AnnotationError(
+            "the table declares families of annotators, which a store does not carry; give "
+            "table.with_groups(None)"
+        )
+    if table.sources is not None and table.sources.any():
+        code = int(table.sources[table.sources > 0][0])
+        raise AnnotationError(
+            f"the table has annotations whose source is {SOURCES[code]!r}, and a store carries "
+            "observed ones only; give table.observed"
+        )
+
+
+def shards_of(table: AnnotationTable, size: int) -> Iterator[Shard]:
+    """Cut a table into shards of about ``size`` annotations."""
+    order, start = table.by_instance()
+    rows = slice(None) if order is None else order
+    annotator, label = table.annotator[rows], table.label[rows]
+    weight = None if table.weights is None else table.weights[rows]
+    passes = table.passes
+    if passes is not None:
+        passes = passes[np.argsort(passes[:, 0], kind="stable")]
+    for first, last in cuts(np.asarray(start), size):
+        part = slice(int(start[first]), int(start[last]))
+        own = None
+        if passes is not None:
+            inside = slice(*np.searchsorted(passes[:, 0], [first, last]))
+            own = passes[inside] - np.array([first, 0, 0], dtype=np.int32)
+        local = np.asarray(start[first : last + 1]) - int(start[first])
+        yield Shard(
+            first,
+            local.astype(np.int32),
+            annotator[part],
+            label[part],
+            None if weight is None else weight[part],
+            own if own is not None and len(own) else None,
+        )
+
+
+def cuts(start: IntArray, size: int) -> list[tuple[int, int]]:
+    """Bounds of runs of whole instances with about ``size`` annotations each."""
+    n = len(start) - 1
+    if not n:
+        return []
+    n_parts = max(1, -(-int(start[-1]) // size))
+    inner = np.searchsorted(start, np.arange(1, n_parts) * size)
+    return list(pairwise(np.unique([0, *inner, n]).tolist()))
+
+
+def checksum(place: Path) -> int:
+    """CRC-32 of a file."""
+    found = 0
+    with place.open("rb") as file:
+        while block := file.read(BLOCK):
+            found = zlib.crc32(block, found)
+    return found
