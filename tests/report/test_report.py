@@ -5,7 +5,6 @@ import re
 import sys
 import time
 from dataclasses import replace
-from html.parser import HTMLParser
 from importlib import resources
 from itertools import pairwise
 
@@ -21,154 +20,7 @@ from manyhands.report.data import count_histogram
 from manyhands.report.html import SECTIONS
 from manyhands.report.limits import LIMITS
 from manyhands.report.words import clipped, duration, fine_percent, name, percent, visible
-
-EVIL = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "</style><script>alert(2)</script>",
-    "</title><svg onload=alert(3)>",
-    "' onmouseover='alert(4)' x='",
-    r"$\frac{1}{2}$ {{ 7 * 7 }} {% raw %}",
-    "safe\u202egnp.exe",
-    "zero\u200bwidth",
-    "two\nlines\r\t\x00",
-    "שלום עולם",
-    "&lt;b&gt;&amp;",
-    "half\ud800surrogate",
-    "x" * 5000,
-    "   ",
-]
-
-
-class FakeClassifier:
-    """What the report looks for on a classifier, and nothing else."""
-
-    def __init__(self, table, rng, **found):
-        self.classes_ = table.classes
-        self.proba = rng.dirichlet(np.ones(table.n_classes), size=table.n_instances)
-        for key, value in found.items():
-            setattr(self, key, value)
-
-    def get_params(self, deep=True):
-        return {"max_epochs": 3, "backbone": lambda: None, "lr": 1e-3}
-
-    def predict_proba(self, X):
-        return self.proba
-
-
-def numbered(table):
-    """X whose rows hold their numbers, by which a fake tells which it is asked for."""
-    return np.arange(len(table))[:, None]
-
-
-def crowd(n=120, r=9, classes=("ant", "bee", "cat"), seed=0, density=0.6):
-    rng = np.random.default_rng(seed)
-    gold = rng.integers(len(classes), size=n)
-    wrong = rng.integers(len(classes), size=(n, r))
-    given = np.where(rng.random((n, r)) < np.linspace(0.4, 0.95, r), gold[:, None], wrong)
-    given[rng.random((n, r)) > density] = -1
-    values = np.append(np.array(classes, dtype=object), None)[given]
-    names = [f"ann-{k}" for k in range(r)]
-    table = AnnotationTable.from_matrix(values, classes=list(classes), annotators=names)
-    return table, np.array(classes)[gold], rng
-
-
-def history(n=12):
-    stages = ["warm-up"] * (n // 3) + ["crowd"] * (n - n // 3)
-    return [
-        {
-            "stage": stages[k],
-            "epoch": k,
-            "nll": 1.0 / (k + 1),
-            "validation_nll": 1.2 / (k + 1) if k % 2 else None,
-            "confusion_gap": float("nan") if k == 3 else -0.01 * k,
-            "seconds": 0.5,
-        }
-        for k in range(n)
-    ]
-
-
-def compared():
-    """The result of `select` over three methods."""
-    from manyhands.selection import CandidateScore, CandidateTable, Selection
-
-    figures = {"score": 0.8, "estimate": 0.85, "low": 0.7, "high": 0.95, "seconds": 1.0}
-    rows = (
-        CandidateScore("<b>one</b>", **figures, z=0.0),
-        CandidateScore("two", **figures, z=0.5),
-        CandidateScore("three", error="cannot be trained"),
-    )
-    tied = ["<b>one</b>", "two"]
-    return Selection(
-        tied[0], None, np.empty(0), CandidateTable(rows), tied, ["Doubt it"], "balanced"
-    )
-
-
-@pytest.fixture(scope="module")
-def full():
-    """A summary with every section."""
-    table, gold, rng = crowd()
-    c, r = table.n_classes, table.n_annotators
-    grid = rng.dirichlet(np.ones(c), size=(len(table), r))
-    classifier = FakeClassifier(
-        table,
-        rng,
-        predict_annotation_proba=lambda X: grid[X[:, 0]],
-        history_=history(),
-        common_confusion_=np.full((c, c), 1 / c),
-        common_proportion_=np.linspace(0, 1, r),
-    )
-    return summarize(
-        table,
-        aggregator=DawidSkene().fit(table),
-        classifier=classifier,
-        X=numbered(table),
-        gold=gold,
-        selection=compared(),
-        title="Every section",
-    )
-
-
-class Page(HTMLParser):
-    """Checks nesting, and collects what could act or call out."""
-
-    VOID = {"meta", "br", "img", "link", "input", "hr"}
-
-    def __init__(self, html):
-        super().__init__(convert_charrefs=True)
-        self.open, self.tags, self.attributes, self.ids, self.text = [], [], [], [], []
-        self.feed(html)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, key, value) for key, value in attrs]
-        self.ids += [value for key, value in attrs if key == "id"]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, (tag, self.getpos())
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-    def check_harmless(self):
-        assert not {"script", "img", "link", "iframe", "object", "base"} & set(self.tags)
-        assert self.tags.count("style") == 1
-        for tag, key, value in self.attributes:
-            assert not key.startswith("on"), (tag, key)
-            assert key not in ("src", "srcset", "xlink:href", "action", "formaction")
-            if key == "href":
-                assert value.startswith("#")
-                assert value[1:] in self.ids
-        assert len(self.ids) == len(set(self.ids))
-
+from tests.report.conftest import EVIL, FakeClassifier, Page, compared, crowd, history, numbered
 
 # -- the dict -------------------------------------------------------------------------------------
 
@@ -178,9 +30,10 @@ def test_the_dict_is_plain_json(full):
     assert json.loads(text) == full
     assert full["version"] == 1
     assert list(full) == [
-        *("version", "generator", "title", "limits", "methods", "data", "classes", "labels"),
-        *("annotators", "unexpected", "common_confusions", "learnt_confusion", "training"),
-        *("gold", "selection", "warnings"),
+        *("version", "generator", "title", "limits", "methods", "data", "agreement", "classes"),
+        *("confusions", "labels", "review", "annotators", "time", "plan", "unexpected"),
+        *("common_confusions", "learnt_confusion", "training", "gold", "selection", "items"),
+        *("warnings", "actions"),
     ]
 
 
@@ -245,9 +98,10 @@ def test_an_annotator_a_little_below_chance_is_counted_but_not_called_significan
     A[:3, 3] = A[:3, 0]  # right in 3 of 50: 6 % where guessing gives 10 %
     summary = summarize(A, labels=A[:, 0])
     section = summary["annotators"]
-    assert section["rows"][3]["accuracy"] == pytest.approx(0.06)
+    first = section["rows"][0]
+    assert (first["id"], first["accuracy"]) == (3, pytest.approx(0.06))
     assert section["chance"] == pytest.approx(0.1)
-    assert section["rows"][3]["flags"] == []
+    assert first["flags"] == []
     assert section["n_at_or_below_chance"] == 1
     assert section["flag_counts"]["significantly below chance"] == 0
     page = render_report(summary)
@@ -431,11 +285,19 @@ def test_only_observed_rows_count():
 
 
 def test_passes_are_counted_and_change_nothing_else():
-    table, _, _ = crowd()
+    table, gold, _ = crowd()
     rest = np.argwhere(table.to_matrix(codes=True) < 0)[:10]
     kinds = np.arange(10) < 7
-    passed = summarize(replace(table, passes=np.column_stack([rest, kinds])))
-    plain = summarize(table)
+    labels = {"posterior": np.eye(3)[np.searchsorted(table.classes, gold)]}
+    passed = summarize(replace(table, passes=np.column_stack([rest, kinds])), **labels)
+    plain = summarize(table, **labels)
+    for kind, n in (("abstentions", 3), ("skips", 7)):
+        assert sum(row.pop(kind) for row in passed["annotators"]["rows"]) == n
+        assert sum(row.pop(kind) for row in plain["annotators"]["rows"]) == 0
+    for summary in (passed, plain):
+        del summary["plan"]  # Nobody is asked again who passed.
+        del summary["actions"]
+        del summary["items"]
     assert [passed["data"].pop(name) for name in ("n_abstentions", "n_skips")] == [3, 7]
     assert [plain["data"].pop(name) for name in ("n_abstentions", "n_skips")] == [0, 0]
     assert passed == plain

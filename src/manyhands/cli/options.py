@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -262,6 +263,18 @@ def table_options(
 def one_or_all(paths: list[Path]) -> Path | list[Path]:
     """Return a single path as it is: alone, it may be a table or a matrix."""
     return paths[0] if len(paths) == 1 else paths
+
+
+def read_export_of(path: Path | list[Path], options: dict[str, Any]) -> Any:
+    """Read the export that annotations were read from, for its times; None for a plain table."""
+    from manyhands.io.annotations import is_export, read_with_account
+
+    if isinstance(path, Path) and not is_export(path):
+        return None
+    with warnings.catch_warnings():
+        # They were shown when the annotations were read.
+        warnings.simplefilter("ignore")
+        return read_with_account(path, **options)[1]
 
 
 def read_gold_option(

@@ -16,7 +16,7 @@ from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold
-from manyhands.jobs.outputs import keep_labels, label_rows
+from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.report import annotator_columns, summarize
 from manyhands.typing import AnyArray, IntArray
 
@@ -151,6 +151,7 @@ def _write_folder(
     decided = (found.codes >= 0) | (found.n_annotations == 0)
     if decided.all() and (found.codes != found.posterior.argmax(axis=1)).any():
         given = {"labels": found.labels, "posterior": found.posterior}
+    given |= times_of(export, table)
     summary = summarize(table, aggregator=aggregator, gold=gold, title=title, **given)
     seconds = None if export is None else export.seconds
     profiles = annotator_columns(table, found.posterior, seconds=seconds)

@@ -43,6 +43,7 @@ def run_job(
     holdout: float | None = None,
     keep_formulas: bool = False,
     encoder: Any = None,
+    export: Any = None,
     on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Fit with every seed, evaluate each fit, and save the model of the first seed in a folder.
@@ -72,6 +73,8 @@ def run_job(
     encoder : TextEncoder or ImageEncoder, optional
         X holds texts or images, which it encodes; it is fitted to the rows to train on, and saved
         in front of the model.
+    export : Export, optional
+        What the annotations were read from, for the times in the report.
     on_seed : callable
         Called with the record of each seed.
 
@@ -124,6 +127,7 @@ def run_job(
                         gold=gold,
                         keep_formulas=keep_formulas,
                         encoder=encoder,
+                        export=export,
                     )
             records.append(record)
             on_seed(record)
@@ -141,6 +145,7 @@ def continue_job(
     *,
     gold: GoldRows | None = None,
     keep_formulas: bool = False,
+    export: Any = None,
 ) -> dict[str, Any]:
     """Go on with a saved model on everything there is, evaluate it, and save it in a folder.
 
@@ -150,7 +155,7 @@ def continue_job(
         As loaded. It is changed.
     X, table
         Features and annotations of all instances, those of the model's fit included.
-    folder, gold, keep_formulas
+    folder, gold, keep_formulas, export
         See `run_job`.
 
     Returns
@@ -186,6 +191,7 @@ def continue_job(
         }
         train = model.seen_.table  # With the annotators in the order of the model's.
         options: Any = {"gold": gold, "keep_formulas": keep_formulas, "encoder": encoder}
+        options["export"] = export
         keep_model(model, X, train, place, **options)
         publish(place)
     return _result(model, table, train, [{"seed": None, "protocols": {"continued": run}}])

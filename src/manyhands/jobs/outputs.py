@@ -27,15 +27,21 @@ from manyhands.exceptions import (
     warn_caller,
 )
 from manyhands.fitting.folders import current_weights, remove_weights
-from manyhands.io import read_features, read_images, read_texts, write_atomically
+from manyhands.io import Export, read_features, read_images, read_texts, write_atomically
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.jobs.gold import GoldRows
 from manyhands.models import load, save
-from manyhands.report import annotator_columns, summarize, summary_tables, write_report
+from manyhands.report import (
+    annotator_columns,
+    read_contents,
+    summarize,
+    summary_tables,
+    write_report,
+)
 from manyhands.report.inputs import class_positions
-from manyhands.typing import AnyArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
 OUTPUTS = ("model.json", LABELS, ANNOTATORS, SUMMARY, "report.html")
@@ -121,10 +127,12 @@ def keep_model(
     keep_formulas: bool = False,
     selection: dict[str, Any] | None = None,
     encoder: Any = None,
+    export: Export | None = None,
 ) -> None:
     """Write model, inferred labels, annotators and summary into a job's folder, for `publish`.
 
-    An encoder, which made X of texts or images, is saved in front of the model.
+    An encoder, which made X of texts or images, is saved in front of the model. An export has the
+    times of its annotations.
     """
     # posterior_ combines annotations and features, if the method infers it.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
@@ -141,7 +149,13 @@ def keep_model(
         values = np.array([*train.classes.tolist(), None], dtype=object)
         gold_values = values[codes]
     summary = summarize(
-        train, classifier=model, X=X, gold=gold_values, title=title, selection=selection
+        train,
+        classifier=model,
+        X=X,
+        gold=gold_values,
+        title=title,
+        selection=selection,
+        **times_of(export, train),
     )
     described = json.dumps(summary, indent=1, allow_nan=False)
     over_classes = np.zeros((train.n_instances, train.n_classes))
@@ -153,6 +167,34 @@ def keep_model(
     write_atomically(staged / LABELS, content)
     write_atomically(staged / ANNOTATORS, profiles)
     write_atomically(staged / SUMMARY, described)
+
+
+def times_of(export: Export | None, table: AnnotationTable) -> dict[str, FloatArray]:
+    """Return ``seconds`` and ``ended`` of a table's annotations, matched by instance and annotator.
+
+    The table may hold some of the export's annotations, in another order; without times, nothing
+    is returned.
+    """
+    if export is None or export.table is None:
+        return {}
+    known = {"seconds": export.seconds, "ended": export.ended}
+    known = {name: values for name, values in known.items() if np.isfinite(values).any()}
+    if not known:
+        return {}
+    rows = {pair: row for row, pair in enumerate(_pairs(export.table))}
+    place = np.array([rows.get(pair, -1) for pair in _pairs(table)], dtype=np.int64)
+    return {
+        name: np.where(place >= 0, np.append(values, np.nan)[place], np.nan)
+        for name, values in known.items()
+    }
+
+
+def _pairs(table: AnnotationTable) -> Iterator[tuple[str, str]]:
+    """Instance and annotator of every annotation, as text."""
+    instances, annotators = table.instances.astype(str), table.annotators.astype(str)
+    return zip(
+        instances[table.instance].tolist(), annotators[table.annotator].tolist(), strict=True
+    )
 
 
 def keep_labels(
@@ -246,11 +288,15 @@ def report_folder(
     out: str | Path | None = None,
     *,
     tables: str | Path | None = None,
+    texts: str | Path | None = None,
+    images: str | Path | None = None,
     keep_formulas: bool = False,
 ) -> Path:
     """Write the HTML report on a job's folder, by default into that folder.
 
-    With ``tables``, every table of the report becomes a CSV file in that folder, too.
+    With ``tables``, every table of the report becomes a CSV file in that folder, too. With
+    ``texts`` or ``images``, the page shows those of the instances that it names (see
+    `manyhands.report.read_contents`).
 
     Raises
     ------
@@ -264,8 +310,9 @@ def report_folder(
         raise ModelFolderError(
             f"{str(folder)!r} has no {SUMMARY}; give the folder that 'manyhands fit --out' wrote"
         )
+    contents = read_contents(texts, images)
     try:
-        written = write_report(path, out or Path(folder) / "report.html")
+        written = write_report(path, out or Path(folder) / "report.html", contents)
         if tables is not None:
             found = summary_tables(json.loads(path.read_text(encoding="utf-8")))
             _check_tables(Path(tables), found)

@@ -31,6 +31,7 @@ def run_selection(
     gold: GoldRows | None = None,
     keep_formulas: bool = False,
     encoder: Any = None,
+    export: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Choose among candidates with `manyhands.select`, and save the chosen model in a folder.
@@ -38,7 +39,7 @@ def run_selection(
     Parameters
     ----------
     candidates, **options : as in `manyhands.select`
-    X, table, folder, gold, keep_formulas, encoder : as in `run_job`
+    X, table, folder, gold, keep_formulas, encoder, export : as in `run_job`
         An interrupted job goes on from its finished folds when it is run again.
 
     Returns
@@ -71,6 +72,7 @@ def run_selection(
             keep_formulas=keep_formulas,
             selection=chosen,
             encoder=encoder,
+            export=export,
         )
         publish(place)
         shutil.rmtree(place / FOLDS, ignore_errors=True)

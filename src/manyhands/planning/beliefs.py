@@ -165,8 +165,23 @@ def joined_with(
 
 def annotators_of_instances(table: AnnotationTable) -> IntArray:
     """Count the distinct annotators of each instance, shape (n,)."""
-    pairs = np.unique(table.instance * np.int64(max(table.n_annotators, 1)) + table.annotator)
+    pairs = distinct_pairs(table)
     return np.bincount(pairs // max(table.n_annotators, 1), minlength=table.n_instances)
+
+
+def distinct_pairs(table: AnnotationTable) -> IntArray:
+    """Annotated pairs, each once and sorted, as instance * n_annotators + annotator."""
+    pairs = table.instance * np.int64(max(table.n_annotators, 1)) + table.annotator
+    return distinct(pairs, table.n_instances * table.n_annotators)
+
+
+def distinct(numbers: IntArray, size: int) -> IntArray:
+    """Sorted distinct numbers of 0, ..., size - 1; where most occur, marking beats sorting."""
+    if size > 16 * len(numbers):
+        return np.unique(numbers)
+    marks = np.zeros(size, dtype=bool)
+    marks[numbers] = True
+    return np.flatnonzero(marks)
 
 
 def counted_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatArray:

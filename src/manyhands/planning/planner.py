@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +21,14 @@ from manyhands.inference.inputs import gold_codes
 from manyhands.metrics.intervals import beta_interval
 from manyhands.planning.beliefs import beliefs_of, of_pairs, right_labels
 from manyhands.planning.choosing import Rule, Suggestion, fill
-from manyhands.planning.pool import Pool, read_pool, read_prices
+from manyhands.planning.pool import (
+    Pool,
+    checked_size,
+    kept_pairs,
+    n_allowed,
+    read_pool,
+    read_prices,
+)
 from manyhands.typing import BoolArray, FloatArray
 
 CRITERIA = ("information", "accuracy", "entropy", "fewest")
@@ -86,7 +92,7 @@ class AnnotationPlanner(BaseEstimator):
 
     Attributes
     ----------
-    aggregator_ : fitted clone of ``aggregator``
+    aggregator_ : fitted clone of ``aggregator``, or the ``model`` of `fit`
     posterior_ : array of shape (n_instances, n_classes)
         Class probabilities, joined with those of the classifier if given.
     labels_ : array of shape (n_instances,)
@@ -145,7 +151,7 @@ class AnnotationPlanner(BaseEstimator):
         self.cost = cost
         self.random_state = random_state
 
-    def fit(self, table: Any, proba: Any = None, gold: Any = None) -> Self:
+    def fit(self, table: Any, proba: Any = None, gold: Any = None, *, model: Any = None) -> Self:
         """Infer the labels so far.
 
         Parameters
@@ -159,21 +165,24 @@ class AnnotationPlanner(BaseEstimator):
             best.
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
             Known classes, as in an aggregator's ``fit``; nobody is asked about them.
+        model : fitted estimator, or array of shape (n_instances, n_classes), optional
+            Labels that were inferred already, as in `review_queue`; ``aggregator`` is not used.
 
         Raises
         ------
         AnnotationError
-            As in the aggregator's ``fit``; or if ``proba`` or ``cost`` is unusable.
+            As in the aggregator's ``fit``; or if ``proba``, ``cost`` or ``model`` is unusable.
         """
         self._validate_params()
         table = as_table(table, argument="table")
-        aggregator = DawidSkene() if self.aggregator is None else clone(self.aggregator)
-        with warnings.catch_warnings():
-            if table.n_annotations < self.warm_up * table.n_instances:
-                # The warm-up is the answer to it.
-                warnings.simplefilter("ignore", NotIdentifiableWarning)
-            aggregator.fit(table, gold=gold)
-        self._beliefs, self.classifier_weight_ = beliefs_of(aggregator, table, proba)
+        if model is None:
+            model = DawidSkene() if self.aggregator is None else clone(self.aggregator)
+            with warnings.catch_warnings():
+                if table.n_annotations < self.warm_up * table.n_instances:
+                    # The warm-up is the answer to it.
+                    warnings.simplefilter("ignore", NotIdentifiableWarning)
+                model.fit(table, gold=gold)
+        self._beliefs, self.classifier_weight_ = beliefs_of(model, table, proba)
         self._is_joined = proba is not None
         self._price = read_prices(self.cost, table.annotators)
         self._known = (
@@ -181,9 +190,12 @@ class AnnotationPlanner(BaseEstimator):
             if gold is None
             else gold_codes(gold, table) >= 0
         )
-        self.aggregator_, self.table_ = aggregator, table
+        self.aggregator_, self.table_ = model, table
         self.posterior_ = self._beliefs.posterior
-        self.labels_ = aggregator.labels_ if proba is None else aggregator._labels(self.posterior_)
+        if not isinstance(model, BaseAggregator):
+            self.labels_ = table.classes[self.posterior_.argmax(axis=1)]
+        else:
+            self.labels_ = model.labels_ if proba is None else model._labels(self.posterior_)
         return self
 
     def suggest(self, n: int, pairs: Any = None) -> Suggestion:
@@ -208,7 +220,7 @@ class AnnotationPlanner(BaseEstimator):
             If ``n`` is no positive whole number, ``pairs`` is unusable, or nothing may be asked.
         """
         check_is_fitted(self, "posterior_")
-        return self._full(self._batch(self._pool(pairs), _checked_size(n)), n)
+        return self._full(self._batch(self._pool(pairs), checked_size(n)), n)
 
     def next_for(self, annotator: Any, n: int = 1) -> Suggestion:
         """Suggest the next n instances for one annotator, who may be a newcomer.
@@ -220,7 +232,7 @@ class AnnotationPlanner(BaseEstimator):
         """
         check_is_fitted(self, "posterior_")
         pairs = [(instance, annotator) for instance in self.table_.instances.tolist()]
-        return self._full(self._batch(self._pool(pairs), _checked_size(n), one=True), n)
+        return self._full(self._batch(self._pool(pairs), checked_size(n), one=True), n)
 
     def stopping(
         self, min_gain: float = 0.02, audit: Any = None, *, n: int | None = None, pairs: Any = None
@@ -246,8 +258,8 @@ class AnnotationPlanner(BaseEstimator):
         check_is_fitted(self, "posterior_")
         level = self._audited(audit)
         expected = float(self.posterior_.max(axis=1).mean())
-        n = max(1, self.table_.n_instances // 10) if n is None else _checked_size(n)
-        pairs = _kept(pairs)
+        n = max(1, self.table_.n_instances // 10) if n is None else checked_size(n)
+        pairs = kept_pairs(pairs)
         try:
             pool = self._pool(pairs)
         except AnnotationError:
@@ -266,7 +278,7 @@ class AnnotationPlanner(BaseEstimator):
     # -- parts ------------------------------------------------------------------------------------
 
     def _pool(self, pairs: Any) -> Pool:
-        pairs = _kept(pairs)
+        pairs = kept_pairs(pairs)
         pool = read_pool(pairs, self.table_)
         if not (pool.open_instances & self._unknown(pool)).any():
             n, r = len(pool.instances), len(pool.annotators)
@@ -277,7 +289,7 @@ class AnnotationPlanner(BaseEstimator):
                     "the table"
                 )
             raise AnnotationError(
-                f"pairs leaves nothing to ask: {_n_allowed(pairs):,} of {n:,} x {r:,} pairs are "
+                f"pairs leaves nothing to ask: {n_allowed(pairs):,} of {n:,} x {r:,} pairs are "
                 "allowed, and each of them is annotated or passed, or its class is known. Allow "
                 "other pairs, or add annotators"
             )
@@ -349,22 +361,6 @@ class AnnotationPlanner(BaseEstimator):
         right = int((self.labels_[rows] == self.table_.classes[codes[rows]]).sum())
         low, high = beta_interval(right + 0.5, len(rows) - right + 0.5, level=0.95)
         return right / len(rows), float(low), float(high), len(rows)
-
-
-def _kept(pairs: Any) -> Any:
-    """Pairs that can be read twice: a generator as a list."""
-    return list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, Sized) else pairs
-
-
-def _n_allowed(pairs: Any) -> int:
-    is_mask = isinstance(pairs, np.ndarray) and pairs.dtype.kind == "b"
-    return int(pairs.sum()) if is_mask else len(pairs)
-
-
-def _checked_size(n: Any) -> int:
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise AnnotationError(f"n={n!r} must be a positive whole number of pairs")
-    return int(n)
 
 
 def next_annotations(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, merge_vocabularies
 from manyhands.exceptions import AnnotationError
-from manyhands.planning.beliefs import Beliefs
+from manyhands.planning.beliefs import Beliefs, distinct
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 
@@ -74,6 +75,24 @@ class Pool:
         return allowed
 
 
+def kept_pairs(pairs: Any) -> Any:
+    """Pairs that can be read twice: a generator as a list."""
+    return list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, Sized) else pairs
+
+
+def n_allowed(pairs: Any) -> int:
+    """Count the pairs of a mask or a list."""
+    is_mask = isinstance(pairs, np.ndarray) and pairs.dtype.kind == "b"
+    return int(pairs.sum()) if is_mask else len(pairs)
+
+
+def checked_size(n: Any) -> int:
+    """Refuse a size that is no positive whole number."""
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+        raise AnnotationError(f"n={n!r} must be a positive whole number of pairs")
+    return int(n)
+
+
 def read_pool(pairs: Any, table: AnnotationTable) -> Pool:
     """Read which pairs may be asked.
 
@@ -106,7 +125,7 @@ def read_pool(pairs: Any, table: AnnotationTable) -> Pool:
     numbers = [table.instance * size + table.annotator]
     if table.passes is not None:  # Whoever passed on an instance is not asked again.
         numbers.append(table.passes[:, 0] * size + table.passes[:, 1])
-    asked = np.unique(np.concatenate(numbers))
+    asked = distinct(np.concatenate(numbers), len(instances) * len(annotators))
     if listed is not None:
         listed = np.setdiff1d(listed, asked, assume_unique=True)
     return Pool(instances, annotators, asked, listed, mask)

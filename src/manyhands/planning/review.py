@@ -74,7 +74,13 @@ class ReviewQueue:
 
 
 def review_queue(
-    model: Any, table: Any, proba: Any = None, *, by: str = "label", n: int | None = None
+    model: Any,
+    table: Any,
+    proba: Any = None,
+    *,
+    by: str = "label",
+    n: int | None = None,
+    labels: Any = None,
 ) -> ReviewQueue:
     """Rank labels, or single annotations, by how probably they are wrong.
 
@@ -91,6 +97,9 @@ def review_queue(
         "label": the most probable class under the model, of each annotated instance.
     n : int, optional
         Length of the queue; default: all.
+    labels : integer array of shape (n_instances,), optional
+        Codes of the labels to check, where they are not the most probable classes; -1 is not
+        checked.
 
     Returns
     -------
@@ -113,9 +122,11 @@ def review_queue(
     table = as_table(table, argument="table")
     found, weight = beliefs_of(model, table, proba)
     if by == "label":
-        plain, _ = beliefs_of(model, table)
-        instance = np.flatnonzero(found.n_annotators_of > 0)
-        label, annotator = plain.posterior[instance].argmax(axis=1), None
+        if labels is None:
+            labels = beliefs_of(model, table)[0].posterior.argmax(axis=1)
+        codes = np.asarray(labels)
+        instance = np.flatnonzero((found.n_annotators_of > 0) & (codes >= 0))
+        label, annotator = codes[instance], None
     else:
         observed = table.observed
         instance, label, annotator = observed.instance, observed.label, observed.annotator

@@ -4,7 +4,16 @@
 """
 
 from manyhands.report.html import render_report, write_report
+from manyhands.report.items import Contents, read_contents
 from manyhands.report.summary import summarize
 from manyhands.report.tables import annotator_columns, summary_tables
 
-__all__ = ["annotator_columns", "render_report", "summarize", "summary_tables", "write_report"]
+__all__ = [
+    "Contents",
+    "annotator_columns",
+    "read_contents",
+    "render_report",
+    "summarize",
+    "summary_tables",
+    "write_report",
+]

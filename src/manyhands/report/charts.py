@@ -68,6 +68,21 @@ def curves(
     return _svg(parts, f"{clipped(chart['name'])} over {n_epochs} {unit}s: {ranges}")
 
 
+def gain_curve(points: Sequence[dict[str, float]]) -> Markup:
+    """Draw right labels added against annotations bought."""
+    last = points[-1]
+    x_ticks = nice_ticks(0, max(last["annotations"], 1), 4, (1, 2, 5, 10))
+    y_ticks = nice_ticks(0, max(last["gain"], 1e-3), 3)
+    parts = [_grid([(t / y_ticks[-1], short(t)) for t in y_ticks])]
+    drawn: list[tuple[float, float | None]] = [
+        (_x(p["annotations"] / x_ticks[-1]), _y(p["gain"] / y_ticks[-1])) for p in points
+    ]
+    parts.append(_line(drawn, 0))
+    parts.append(_x_axis([(t / x_ticks[-1], short(t)) for t in x_ticks], "further annotations"))
+    label = f"{last['annotations']:,} further annotations add {short(last['gain'])} right labels"
+    return _svg(parts, label)
+
+
 def nice_ticks(
     low: float, high: float, n: int = 4, multiples: Sequence[float] = (1, 2, 2.5, 5, 10)
 ) -> list[float]:

@@ -31,6 +31,71 @@ def common_section(inputs: Inputs) -> dict[str, Any] | None:
     }
 
 
+def confusions_section(inputs: Inputs) -> dict[str, Any] | None:
+    """Annotations by true and given class, and every pair that is confused, the most often first.
+
+    The truth is gold where most annotated instances have it, else the inferred labels.
+    """
+    table, inferred = inputs.table, inputs.inferred
+    if inferred is None or table.n_classes < 2:
+        return None
+    use_gold = inputs.gold is not None and bool((inputs.gold[inputs.annotated] >= 0).mean() > 0.5)
+    truth = inputs.gold if use_gold and inputs.gold is not None else inferred.codes
+    rows = np.flatnonzero(truth[table.instance] >= 0)
+    true, given = truth[table.instance[rows]].astype(np.int64), table.label[rows]
+    of_true = np.bincount(true, minlength=table.n_classes)
+    wrong = np.flatnonzero(true != given)
+    cells, place = np.unique(true[wrong] * table.n_classes + given[wrong], return_inverse=True)
+    n = np.bincount(place, minlength=len(cells))
+    instances, who = table.instance[rows[wrong]], table.annotator[rows[wrong]]
+    annotators = _distinct(place, who, table.n_annotators, len(cells))
+    order = np.argsort(-n, kind="stable")
+    small = table.n_classes <= LIMITS["matrix_classes"]
+    shown = order if small else order[: LIMITS["confusions"]]
+    examples = _most_confused(place, instances, len(cells))
+    matrix = (
+        np.bincount(true * table.n_classes + given, minlength=table.n_classes**2) if small else 0
+    )
+    return {
+        "truth": "gold" if use_gold else "inferred",
+        "source": "gold labels" if use_gold else inferred.name,
+        "n": len(rows),
+        "n_wrong": len(wrong),
+        "classes": table.classes.tolist() if small else None,
+        "matrix": np.reshape(matrix, (table.n_classes, -1)) if small else None,
+        "total": len(order),
+        "shown": len(shown),
+        "pairs": [
+            {
+                "true": table.classes[cells[k] // table.n_classes].item(),
+                "given": table.classes[cells[k] % table.n_classes].item(),
+                "row": int(cells[k] // table.n_classes),
+                "column": int(cells[k] % table.n_classes),
+                "n": int(n[k]),
+                "share": float(n[k] / of_true[cells[k] // table.n_classes]),
+                "annotators": int(annotators[k]),
+                "instances": table.instances[examples[k]].tolist(),
+            }
+            for k in shown.tolist()
+        ],
+    }
+
+
+def _distinct(place: IntArray, values: IntArray, n_values: int, n_places: int) -> IntArray:
+    """Count the distinct values at each place, shape (n_places,)."""
+    pairs = np.unique(place.astype(np.int64) * max(n_values, 1) + values)
+    return np.bincount(pairs // max(n_values, 1), minlength=n_places)
+
+
+def _most_confused(place: IntArray, instances: IntArray, n_places: int) -> list[IntArray]:
+    """The instances with most annotations at each place, the first few."""
+    size = int(instances.max(initial=0)) + 1
+    pairs, count = np.unique(place.astype(np.int64) * size + instances, return_counts=True)
+    order = np.lexsort((pairs % size, -count, pairs // size))
+    cuts = np.searchsorted((pairs // size)[order], np.arange(1, max(n_places, 1)))
+    return [part[: LIMITS["instances"]] for part in np.split((pairs % size)[order], cuts)]
+
+
 def learnt_section(inputs: Inputs) -> dict[str, Any] | None:
     """Common confusion matrix of a classifier that learns one, else None."""
     matrix = getattr(inputs.classifier, "common_confusion_", None)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.agreement import krippendorff_alpha, percent_agreement
+from manyhands.agreement import class_agreement, krippendorff_alpha, percent_agreement
+from manyhands.planning.beliefs import distinct_pairs
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
 from manyhands.typing import IntArray
@@ -17,7 +18,7 @@ def data_section(inputs: Inputs) -> dict[str, Any]:
     table = inputs.table
     per_instance = table.annotations_per_instance()
     per_annotator = table.annotations_per_annotator()
-    cells = _distinct_pairs(inputs)
+    cells = len(distinct_pairs(table))
     return {
         "n_instances": table.n_instances,
         "n_annotators": table.n_annotators,
@@ -53,6 +54,7 @@ def classes_section(inputs: Inputs) -> dict[str, Any] | None:
     given_share = given / max(table.n_annotations, 1)
     inferred_share = counts / max(counts.sum(), 1)
     known = inferred is not None
+    agreement = class_agreement(table)
     return {
         "total": table.n_classes,
         "shown": len(shown),
@@ -65,6 +67,8 @@ def classes_section(inputs: Inputs) -> dict[str, Any] | None:
                 "annotation_share": given_share[c],
                 "n_inferred": int(counts[c]) if known else None,
                 "inferred_share": inferred_share[c] if known else None,
+                "agreement": agreement.agreement[c],
+                "kappa": agreement.kappa[c],
             }
             for c in shown
         ],
@@ -103,12 +107,6 @@ def _round_starts(counts: IntArray) -> IntArray:
     first = np.searchsorted(starts, counts.min(), side="right") - 1
     last = np.searchsorted(starts, counts.max(), side="right")
     return starts[first : last + 1]
-
-
-def _distinct_pairs(inputs: Inputs) -> int:
-    table = inputs.table
-    pairs = table.instance.astype(np.int64) * max(table.n_annotators, 1) + table.annotator
-    return len(np.unique(pairs))
 
 
 def _share(marked: Any, among: Any) -> float | None:

@@ -8,11 +8,21 @@ import numpy as np
 
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
-from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
+from manyhands.metrics import (
+    accuracy,
+    annotator_reliability,
+    expected_calibration_error,
+    macro_f1,
+    minority_recall,
+)
 from manyhands.metrics.gold import rarer_half
+from manyhands.metrics.intervals import beta_interval
 from manyhands.report.inputs import Inputs
-from manyhands.report.limits import LIMITS
+from manyhands.report.limits import FEW, LIMITS
 from manyhands.typing import BoolArray, FloatArray, IntArray
+
+CONTRADICTIONS = 2
+"""Good annotators who must contradict a gold label with one class before it is doubted."""
 
 
 def gold_section(inputs: Inputs) -> dict[str, Any] | None:
@@ -30,6 +40,7 @@ def gold_section(inputs: Inputs) -> dict[str, Any] | None:
         "n_minority": len(minority),
         "annotations": _annotations(inputs, judged),
         "rows": _rows(inputs, judged),
+        "doubts": _doubts(inputs, inputs.inferred.posterior),
     }
 
 
@@ -86,4 +97,82 @@ def _annotations(inputs: Inputs, judged: BoolArray) -> dict[str, float]:
     return {
         "right": float((label == gold[instance]).mean()),
         "expected": float(inferred.posterior[instance, label].mean()),
+    }
+
+
+def gold_by_annotator(inputs: Inputs) -> list[dict[str, Any] | None] | None:
+    """Measured accuracy of every annotator on instances with gold, with a 95 % interval."""
+    if inputs.gold is None:
+        return None
+    table = inputs.table
+    rows = np.flatnonzero(inputs.gold[table.instance] >= 0)
+    if not len(rows):
+        return None
+    right = table.label[rows] == inputs.gold[table.instance[rows]]
+    n = np.bincount(table.annotator[rows], minlength=table.n_annotators)
+    k = np.bincount(table.annotator[rows], weights=right, minlength=table.n_annotators)
+    low, high = beta_interval(k + 0.5, n - k + 0.5, level=0.95)
+    return [
+        None
+        if not n[r]
+        else {
+            "n": int(n[r]),
+            "right": int(k[r]),
+            "accuracy": float(k[r] / n[r]),
+            "lower": float(low[r]),
+            "upper": float(high[r]),
+        }
+        for r in range(table.n_annotators)
+    ]
+
+
+def _doubts(inputs: Inputs, posterior: FloatArray) -> dict[str, Any] | None:
+    """Contradictions by annotators of at least median accuracy."""
+    found = annotator_reliability(inputs.table, posterior)
+    judged = found.n_annotations >= FEW
+    if not judged.any():
+        return None
+    median = np.median(found.accuracy[judged])
+    return gold_doubts(inputs, judged & (found.accuracy >= median - 1e-9))
+
+
+def gold_doubts(inputs: Inputs, good: BoolArray) -> dict[str, Any] | None:
+    """Gold labels that several good annotators contradict with one and the same class.
+
+    Parameters
+    ----------
+    good : bool array of shape (n_annotators,)
+        Annotators at or above the median.
+    """
+    if inputs.gold is None:
+        return None
+    table, gold = inputs.table, inputs.gold
+    rows = np.flatnonzero(good[table.annotator] & (gold[table.instance] >= 0))
+    cells, counts = np.unique(
+        table.instance[rows].astype(np.int64) * table.n_classes + table.label[rows],
+        return_counts=True,
+    )
+    instance, label = cells // table.n_classes, cells % table.n_classes
+    agrees = label == gold[instance]
+    supported = np.zeros(table.n_instances, dtype=np.int64)
+    supported[instance[agrees]] = counts[agrees]
+    against = ~agrees & (counts >= CONTRADICTIONS) & (counts > supported[instance])
+    found = np.flatnonzero(against)
+    found = found[np.argsort(supported[instance[found]] - counts[found], kind="stable")]
+    _, first = np.unique(instance[found], return_index=True)
+    found = found[np.sort(first)]
+    shown = found[: LIMITS["gold_doubts"]]
+    return {
+        "total": len(found),
+        "shown": len(shown),
+        "rows": [
+            {
+                "id": table.instances[instance[k]].item(),
+                "gold": table.classes[gold[instance[k]]].item(),
+                "n_gold": int(supported[instance[k]]),
+                "other": table.classes[label[k]].item(),
+                "n_other": int(counts[k]),
+            }
+            for k in shown.tolist()
+        ],
     }

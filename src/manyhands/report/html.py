@@ -1,53 +1,76 @@
 """Render a summary as one HTML file; the text is in the templates.
 
 A section consists of a key of the summary, an entry of `SECTIONS`, and a template with that name;
-or, if it is short, a macro of that name in ``_sections.html``.
+or a macro of that name in ``_sections.html`` or ``_work.html``.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 from collections.abc import Mapping
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.io.files import write_atomically
+from manyhands.report.actions import find_answers
+from manyhands.report.items import Contents
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 SECTIONS = (
+    ("actions", "What to do next"),
+    ("brief", "In brief"),
+    ("questions", "Questions answered"),
     ("data", "Data at a glance"),
+    ("agreement", "Agreement"),
     ("gold", "Against gold labels"),
     ("selection", "Methods compared"),
-    ("classes", "Classes"),
-    ("labels", "Inferred labels"),
     ("annotators", "Annotators"),
-    ("unexpected", "Unexpected annotations"),
+    ("time", "Speed and time"),
+    ("classes", "Classes"),
+    ("confusions", "What is confused"),
     ("common_confusions", "Common confusions"),
     ("learnt_confusion", "Learnt common confusion"),
+    ("review", "Labels to check"),
+    ("plan", "What to buy next"),
+    ("labels", "Inferred labels"),
+    ("unexpected", "Unexpected annotations"),
     ("training", "Training"),
     ("methods", "How this was made"),
+    ("items", "Instances"),
 )
-"""Key and heading of each section, in page order."""
+"""Key and heading of each section, in page order. A section's id is its key, a table's id is
+"table-" and its name, an instance's is "item-" and its number, a step's is "step-" and its code."""
+
+ALWAYS = frozenset({"brief", "questions"})
+"""Sections that have no key of their own in a summary."""
+
+PRINTED_ON_DEMAND = frozenset({"items", "training", "unexpected", "labels", "learnt_confusion"})
 
 
-def render_report(summary: Mapping[str, Any]) -> str:
+def render_report(summary: Mapping[str, Any], contents: Contents | None = None) -> str:
     """Render a summary as one self-contained HTML page.
 
     Parameters
     ----------
     summary : dict
         Result of `summarize`, possibly read back from JSON.
+    contents : Contents, optional
+        Texts and images of the instances that the page names, as `read_contents` returns them.
 
     Returns
     -------
     str
-        HTML without network access or JavaScript, with styles for light, dark and print. The same
-        summary gives the same page.
+        HTML that loads nothing, with styles for phones, light, dark and print. It can be read
+        without scripts; its own, which a hash in its policy names, sorts and filters tables, saves
+        them as CSV and opens instances. The same summary gives the same page.
 
     Raises
     ------
@@ -65,13 +88,79 @@ def render_report(summary: Mapping[str, Any]) -> str:
     (True, False)
     """
     _check_version(summary)
-    sections = [(key, heading) for key, heading in SECTIONS if summary.get(key)]
-    template = _environment().get_template("report.html")
-    return template.render(s=summary, sections=sections)
+    summary = {**dict.fromkeys(key for key, _ in SECTIONS), **summary}
+    sections = [(key, heading) for key, heading in SECTIONS if key in ALWAYS or summary[key]]
+    environment = _environment()
+    from markupsafe import Markup
+
+    css, script = _style(), _script()
+    rows = (summary["items"] or {"rows": ()})["rows"]
+    shown = (contents or Contents()).of([row["id"] for row in rows])
+    pairs = (summary["agreement"] or {}).get("pairs", {"rows": ()})["rows"]
+    names = (summary["agreement"] or {}).get("matrix_of_pairs", {"annotators": ()})["annotators"]
+    return environment.get_template("report.html").render(
+        s=summary,
+        sections=sections,
+        css=Markup(css),
+        script=Markup(script),
+        policy=Markup(_policy(css, script)),
+        printed_on_demand=PRINTED_ON_DEMAND,
+        places={row["id"]: k for k, row in enumerate(rows, start=1)},
+        contents=shown,
+        has_contents=any(each["text"] for each in shown),
+        pairs=_places_of_pairs(pairs, names),
+    )
+
+
+def _places_of_pairs(rows: Any, names: Any) -> dict[tuple[int, int], int]:
+    """Row of the list of pairs for each cell of the matrix of pairs."""
+    position = {name: k for k, name in enumerate(names)}
+    found = {}
+    for k, row in enumerate(rows, start=1):
+        a, b = position.get(row["first"]), position.get(row["second"])
+        if a is not None and b is not None:
+            found[a, b] = found[b, a] = k
+    return found
+
+
+def _policy(css: str, script: str) -> str:
+    """Content security policy: this style, this script, and images within the page."""
+    return (
+        f"default-src 'none'; style-src {_hash(css)}; script-src {_hash(script)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def _style() -> str:
+    """Return the style sheet, with classes for shares: a policy may forbid style attributes."""
+    shares = "".join(
+        f".{letter}{k}{{--{name}:{k / 100:g}}}"
+        for letter, name in (("v", "v"), ("l", "lo"), ("h", "hi"), ("a", "at"), ("c", "chance"))
+        for k in range(101)
+    )
+    return _file("report.css") + shares
+
+
+@cache
+def _script() -> str:
+    return _file("report.js")
+
+
+def _file(name: str) -> str:
+    path = resources.files("manyhands.report") / "templates" / name
+    return path.read_text(encoding="utf-8")
 
 
 def write_report(
-    summary_or_path: Mapping[str, Any] | str | os.PathLike[str], path: str | os.PathLike[str]
+    summary_or_path: Mapping[str, Any] | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    contents: Contents | None = None,
 ) -> Path:
     """Write the HTML page of a summary atomically.
 
@@ -80,6 +169,8 @@ def write_report(
     summary_or_path : dict, or path of its JSON file
     path : str or Path
         The HTML file; missing parent folders are created.
+    contents : Contents, optional
+        As in `render_report`.
 
     Returns
     -------
@@ -101,7 +192,7 @@ def write_report(
     summary = (
         summary_or_path if isinstance(summary_or_path, Mapping) else _read_summary(summary_or_path)
     )
-    return write_atomically(path, render_report(summary))
+    return write_atomically(path, render_report(summary, contents))
 
 
 def _read_summary(path: str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -153,6 +244,11 @@ def _environment_of_templates() -> Environment:
     )
     environment.filters.update(words.FILTERS)
     environment.globals.update(
-        count_bars=charts.count_bars, share_bars=charts.share_bars, curves=charts.curves
+        count_bars=charts.count_bars,
+        share_bars=charts.share_bars,
+        curves=charts.curves,
+        gain_curve=charts.gain_curve,
+        questions_of=find_answers,
+        rest_lines=words.rest_lines,
     )
     return environment

@@ -44,6 +44,7 @@ class Inputs:
     """The checked inputs of all sections.
 
     ``table`` holds the observed annotations without weights; ``whole`` is the table as given.
+    ``seconds`` and ``ended`` are those of the observed annotations; None if nothing is known.
     """
 
     whole: AnnotationTable
@@ -54,6 +55,8 @@ class Inputs:
     predicted: FloatArray | None = None
     gold: IntArray | None = None
     expectations: Expectations | None = None
+    seconds: FloatArray | None = None
+    ended: FloatArray | None = None
 
     @cached_property
     def annotated(self) -> BoolArray:
@@ -92,6 +95,8 @@ def read_inputs(
     labels: Any,
     posterior: Any,
     gold: Any,
+    seconds: Any = None,
+    ended: Any = None,
 ) -> Inputs:
     """Check every argument of `summarize` against the table."""
     whole = as_table(table, argument="table")
@@ -107,9 +112,24 @@ def read_inputs(
     inferred = _infer(observed, aggregator, classifier, predicted, labels, posterior)
     gold_codes = None if gold is None else read_labels(gold, observed, "gold")
     expectations = None if X is None else _expect(classifier, X, observed)
-    return Inputs(
-        whole, observed, inferred, aggregator, classifier, predicted, gold_codes, expectations
-    )
+    times = (_times(seconds, whole, "seconds"), _times(ended, whole, "ended"))
+    found = (inferred, aggregator, classifier, predicted, gold_codes, expectations)
+    return Inputs(whole, observed, *found, *times)
+
+
+def _times(values: Any, table: AnnotationTable, argument: str) -> FloatArray | None:
+    """Times of the observed annotations; None if none is known."""
+    if values is None:
+        return None
+    times = np.asarray(values, dtype=np.float64)
+    if times.shape != (table.n_annotations,):
+        raise AnnotationError(
+            f"{argument} has shape {times.shape}; give one time per annotation of the table, shape "
+            f"({table.n_annotations},), with NaN where unknown"
+        )
+    if table.sources is not None:
+        times = times[table.sources == 0]
+    return times if np.isfinite(times).any() else None
 
 
 def _in_order(table: AnnotationTable, X: Any, argument: str = "X") -> Any:

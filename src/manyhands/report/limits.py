@@ -6,6 +6,19 @@ from typing import Final
 
 LIMITS: Final[dict[str, int]] = {
     "annotators": 200,
+    "more_annotators": 20_000,
+    "actions": 5,
+    "review": 50,
+    "next": 50,
+    "confusions": 60,
+    "gold_doubts": 50,
+    "pairs_of_annotators": 40,
+    "matrix_of_pairs": 24,
+    "windows": 6,
+    "annotators_over_time": 60,
+    "items": 240,
+    "instances": 3,
+    "votes_of_item": 12,
     "matrices": 60,
     "matrix_classes": 20,
     "classes": 100,
@@ -22,8 +35,8 @@ LIMITS: Final[dict[str, int]] = {
 }
 """Maximal number of entries of each kind; stored in the summary for the report to state."""
 
-MATRIX_CELLS: Final = 12_000
-"""Maximal number of cells of all annotators' confusion matrices, at about 40 bytes of HTML each."""
+MATRIX_CELLS: Final = 9_000
+"""Maximal number of cells of all annotators' confusion matrices, at about 30 bytes of HTML each."""
 
 FEW: Final = 5
 """An annotator with fewer annotations than this is flagged: too few for a meaningful rate."""
@@ -33,3 +46,12 @@ IMBALANCED: Final = 10.0
 
 OVERCONFIDENT: Final = 0.05
 """Excess of expected accuracy over accuracy against gold above which the report warns."""
+
+MIN_GAIN: Final = 0.02
+"""Right labels per further annotation below which the report advises to stop."""
+
+HURRIED: Final = 1 / 3
+"""Share of the crowd's median time below which an annotation counts as fast."""
+
+FEW_TIMED: Final = 10
+"""Timed annotations, and annotations with gold, below which nothing is said of an annotator."""

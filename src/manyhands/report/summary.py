@@ -9,13 +9,18 @@ import numpy as np
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
+from manyhands.report.actions import find_actions
+from manyhands.report.agreement import agreement_section
 from manyhands.report.annotators import annotators_section
-from manyhands.report.confusions import common_section, learnt_section
+from manyhands.report.confusions import common_section, confusions_section, learnt_section
 from manyhands.report.data import classes_section, data_section
 from manyhands.report.gold import gold_section
 from manyhands.report.inputs import Inputs, describe_estimator, read_inputs
+from manyhands.report.items import items_section
 from manyhands.report.labels import labels_section
 from manyhands.report.limits import LIMITS
+from manyhands.report.planning import basis_of, plan_section, review_section, screening_of
+from manyhands.report.timing import time_section
 from manyhands.report.training import training_section
 from manyhands.report.unexpected import unexpected_section
 from manyhands.report.warnings import find_warnings
@@ -36,6 +41,8 @@ def summarize(
     posterior: Any = None,
     gold: Any = None,
     selection: Any = None,
+    seconds: Any = None,
+    ended: Any = None,
     title: str | None = None,
 ) -> Summary:
     """Summarise annotations, inferred labels and annotators in one dict.
@@ -60,6 +67,9 @@ def summarize(
         Gold class values; None, NaN or -1 where unknown. The sections that use them say so.
     selection : Selection or its ``to_dict()``, optional
         Result of `manyhands.select`, for the comparison of methods.
+    seconds, ended : arrays of shape (n_annotations,), optional
+        How long each annotation took, and when it was given (seconds since 1970), as an export's
+        ``seconds`` and ``ended``; NaN where unknown.
     title : str, optional
         Heading of the report.
 
@@ -92,7 +102,7 @@ def summarize(
     >>> summary["data"]["n_annotations"], summary["labels"]["source"]
     (8, 'DawidSkene')
     """
-    inputs = read_inputs(table, aggregator, classifier, X, labels, posterior, gold)
+    inputs = read_inputs(table, aggregator, classifier, X, labels, posterior, gold, seconds, ended)
     summary = {
         "version": VERSION,
         "generator": f"manyhands {__version__}",
@@ -101,12 +111,17 @@ def summarize(
         **_sections(inputs),
         "selection": _selection_section(selection),
     }
+    summary["items"] = items_section(inputs, summary)
     summary["warnings"] = find_warnings(inputs, summary)
+    summary["actions"] = find_actions(summary)
     plain: Summary = plain_values(summary)
     return plain
 
 
 def _sections(inputs: Inputs) -> Summary:
+    basis = basis_of(inputs)
+    screening = None if basis is None else screening_of(inputs, basis)
+    annotators = annotators_section(inputs, screening)
     return {
         "methods": {
             "inferred": None if inputs.inferred is None else inputs.inferred.name,
@@ -114,9 +129,14 @@ def _sections(inputs: Inputs) -> Summary:
             "classifier": describe_estimator(inputs.classifier),
         },
         "data": data_section(inputs),
+        "agreement": agreement_section(inputs),
         "classes": classes_section(inputs),
+        "confusions": confusions_section(inputs),
         "labels": labels_section(inputs),
-        "annotators": annotators_section(inputs),
+        "review": review_section(inputs, basis),
+        "annotators": annotators,
+        "time": time_section(inputs, annotators),
+        "plan": plan_section(inputs, basis),
         "unexpected": unexpected_section(inputs),
         "common_confusions": common_section(inputs),
         "learnt_confusion": learnt_section(inputs),

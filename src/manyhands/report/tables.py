@@ -18,7 +18,7 @@ Columns = dict[str, list[Any]]
 
 _NO_SECTIONS = frozenset({"version", "limits"})
 
-_ELSEWHERE = frozenset({"matrix", "charts"})
+_ELSEWHERE = frozenset({"matrix", "matrix_of_pairs", "charts"})
 """Entries that are tables of their own, of another shape."""
 
 
@@ -75,6 +75,9 @@ def _others(summary: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, An
     for section in ("common_confusions", "learnt_confusion"):
         found = summary.get(section) or {}
         yield section, list(_cells(found.get("classes"), found.get("matrix")))
+    yield "agreement_matrix", list(_pairs((summary.get("agreement") or {}).get("matrix_of_pairs")))
+    confused = summary.get("confusions") or {}
+    yield "confusions_matrix", list(_cells(confused.get("classes"), confused.get("matrix"), "n"))
     annotators = summary.get("annotators") or {}
     classes = (annotators.get("matrices") or {}).get("classes")
     yield (
@@ -98,12 +101,21 @@ def _others(summary: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, An
     )
 
 
-def _cells(classes: Any, matrix: Any) -> Iterator[dict[str, Any]]:
+def _pairs(found: Any) -> Iterator[dict[str, Any]]:
+    """Pairs of the matrix of pairs of annotators, each once."""
+    names = [] if found is None else found["annotators"]
+    for i, first in enumerate(names):
+        for j, second in enumerate(names[:i]):
+            share, n = found["shares"][i][j], found["counts"][i][j]
+            yield {"first": first, "second": second, "share": share, "n": n}
+
+
+def _cells(classes: Any, matrix: Any, value: str = "share") -> Iterator[dict[str, Any]]:
     if not classes or not matrix:
         return
     for true, row in zip(classes, matrix, strict=True):
         for given, share in zip(classes, row, strict=True):
-            yield {"true": true, "given": given, "share": share}
+            yield {"true": true, "given": given, value: share}
 
 
 def _columns(rows: list[dict[str, Any]]) -> Columns:
@@ -115,7 +127,7 @@ def _columns(rows: list[dict[str, Any]]) -> Columns:
 
 def _flat(row: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in row.items():
-        if key in _ELSEWHERE:
+        if key in _ELSEWHERE or (isinstance(value, list) and value and isinstance(value[0], dict)):
             continue
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}_")

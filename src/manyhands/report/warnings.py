@@ -24,9 +24,9 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
     return [{"code": code, "text": text} for code, text in found]
 
 
-def count(n: int, noun: str) -> str:
+def count(n: int, noun: str, plural: str | None = None) -> str:
     """Write a number with its noun: 1 annotator, 1,200 annotators."""
-    return f"{n:,} {noun if n == 1 else noun + 's'}"
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def shorten(text: str, limit: int = 40) -> str:

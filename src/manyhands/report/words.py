@@ -8,6 +8,7 @@ line breaks) from reordering or hiding text. `name` clips and isolates names.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
@@ -110,9 +111,9 @@ def cell(share: float | None) -> str:
     return percent(share).replace("\u202f%", "")
 
 
-def unit(value: float | None) -> str:
-    """Write a value clamped to [0, 1], for a CSS custom property."""
-    return f"{min(max(float(value or 0.0), 0.0), 1.0):.3g}"
+def step(value: float | None) -> int:
+    """Round a share to whole percent from 0 to 100, for a CSS class such as "v37"."""
+    return round(100 * min(max(float(value or 0.0), 0.0), 1.0))
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:
@@ -132,6 +133,21 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60:,}\u00a0h {minutes % 60}\u00a0min"
 
 
+def rest_lines(rows: list[Mapping[str, Any]]) -> str:
+    """One line per annotator, shares in percent, with tabs between the fields."""
+    lines = ["annotator\tannotations\texpected right, %\tfrom\tto\tright by gold, %\tflags"]
+    for row in rows:
+        known = row["n_annotations"] > 0
+        shares = [
+            "" if row[name] is None or not known else f"{100 * row[name]:.0f}"
+            for name in ("accuracy", "lower", "upper", "gold")
+        ]
+        flags = ", ".join(flag for flag in row["flags"] if flag != "fewer than 5")
+        fields = (clipped(row["id"]), f"{row['n_annotations']}", *shares, flags)
+        lines.append("\t".join(fields).rstrip())
+    return "\n".join(lines)
+
+
 FILTERS = {
     "visible": visible,
     "clipped": clipped,
@@ -143,7 +159,7 @@ FILTERS = {
     "fine_percent": fine_percent,
     "interval": interval,
     "cell": cell,
-    "unit": unit,
+    "step": step,
     "count": count,
     "duration": duration,
 }

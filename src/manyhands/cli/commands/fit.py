@@ -33,6 +33,7 @@ from manyhands.cli.options import (
     Texts,
     Worker,
     one_or_all,
+    read_export_of,
     read_gold_option,
     table_options,
 )
@@ -160,7 +161,8 @@ def fit(
         gold_file = read_gold_option(gold, options, annotations=annotations)
         gold_rows = None if gold_file is None else match_gold(gold_file, table)
         found = (load(continue_), rows.frame, table, out)
-        result = continue_job(*found, gold=gold_rows, keep_formulas=keep_formulas)
+        export = read_export_of(one_or_all(annotations), options)
+        result = continue_job(*found, gold=gold_rows, keep_formulas=keep_formulas, export=export)
         _say_job(result, out, json=json)
         return
     if method == "auto":
@@ -195,6 +197,7 @@ def fit(
             holdout=holdout,
             keep_formulas=keep_formulas,
             encoder=encoder,
+            export=read_export_of(one_or_all(annotations), options),
         )
     except KeyboardInterrupt:
         resumes = "checkpoint" in estimator.get_params(deep=False)

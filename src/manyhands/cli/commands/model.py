@@ -79,18 +79,40 @@ def report(
             parser=some_path, metavar="DIR", help="Write every table of the report as CSV, too."
         ),
     ] = None,
+    texts: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=some_path,
+            metavar="FILE",
+            help=f"Show the texts of the instances that are named: an export, or {TEXT_FILE}.",
+        ),
+    ] = None,
+    images: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            parser=some_path,
+            metavar="DIR",
+            help="Show small images of the instances that are named; ids are file names.",
+        ),
+    ] = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
-    """Write one self-contained HTML page: data, labels, annotators, confusions, training.
+    """Write one self-contained HTML page: what to do next, annotators, confusions, labels.
+
+    Texts and images are in the page only if they are asked for.
 
     Example: manyhands report model --out report.html
+    Example: manyhands report labels --texts project-1.json
     Example: manyhands report labels --tables tables
     """
     from manyhands.jobs import OUTPUTS, report_folder
 
     refuse_overwriting([out], [folder / name for name in OUTPUTS if name != "report.html"])
-    path = report_folder(folder, out, tables=tables, keep_formulas=keep_formulas)
+    refuse_overwriting([out], [texts])
+    path = report_folder(
+        folder, out, tables=tables, texts=texts, images=images, keep_formulas=keep_formulas
+    )
     if json:
         print_json({"report": str(path)} | ({} if tables is None else {"tables": str(tables)}))
         return

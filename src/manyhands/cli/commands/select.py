@@ -33,6 +33,7 @@ from manyhands.cli.options import (
     Texts,
     Worker,
     one_or_all,
+    read_export_of,
     read_gold_option,
     table_options,
 )
@@ -164,6 +165,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
             gold=None if gold_file is None else match_gold(gold_file, table),
             keep_formulas=files.keep_formulas,
             encoder=encoder,
+            export=read_export_of(files.annotations, files.options),
             verbose=0 if json else 1,
             **options,
         )

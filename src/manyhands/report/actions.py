@@ -1,0 +1,290 @@
+"""What to do next: one step per question that a report can answer with names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from manyhands.report.limits import LIMITS
+from manyhands.report.warnings import count, shorten
+
+Step = dict[str, Any]
+
+
+def find_actions(summary: Mapping[str, Any]) -> list[Step]:
+    """List the steps that a summary leads to, in the order in which to take them.
+
+    Each step has a code for programs ("talk", "check", "explain", "buy", "ask", "gold"), a title
+    and a text for readers, the section that holds the evidence, and the first rows of it.
+    """
+    if not summary["data"]["n_annotations"]:
+        return []
+    steps = (_talk, _check, _explain, _gold, _buy, _ask)
+    return [{"code": step.__name__[1:], **found} for step in steps for found in step(summary)]
+
+
+def _step(section: str, title: str, text: str, rows: Any = (), advice: Any = ()) -> Step:
+    return {
+        "section": section,
+        "title": title,
+        "text": text,
+        "rows": list(rows),
+        "advice": list(advice),
+    }
+
+
+def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
+    found = summary["annotators"]
+    if found is None:
+        return
+    rows = [row for row in found["rows"] if row["screen"]["flags"]][: LIMITS["actions"]]
+    if not rows:
+        yield _step(
+            "annotators", "No annotator stands out", "Nobody’s annotations call for a talk."
+        )
+        return
+    yield _step(
+        "annotators",
+        f"Talk to {count(found['n_flagged'], 'annotator')}",
+        "A flag is a reason to look, not to dismiss.",
+        [
+            {
+                "id": row["id"],
+                "n_annotations": row["n_annotations"],
+                "flags": row["screen"]["flags"],
+                "evidence": row["screen"]["evidence"],
+                "advice": row["screen"]["advice"],
+                "instances": row["instances"],
+            }
+            for row in rows
+        ],
+        dict.fromkeys(f"{row['screen']['flags'][0]}: {row['screen']['advice']}" for row in rows),
+    )
+
+
+def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
+    found = summary["review"]
+    if found is None:
+        return
+    rows = found["labels"]["rows"][: LIMITS["actions"]]
+    if not rows:
+        yield _step(
+            "review",
+            "No label is in doubt",
+            f"{found['source']} is sure of all labels. Mistakes that most annotators share look "
+            "sure, too: check some labels at random.",
+        )
+        return
+    yield _step(
+        "review",
+        f"Check {count(found['half'], 'label')} first",
+        f"Half of the wrong labels that {found['source']} itself expects are there: "
+        f"{found['n_expected_wrong']:,.1f} in all among {found['n']:,}. Nobody measured it.",
+        rows,
+    )
+
+
+def _explain(summary: Mapping[str, Any]) -> Iterator[Step]:
+    found = summary["confusions"]
+    if found is None or not found["pairs"]:
+        return
+    rows = found["pairs"][: LIMITS["actions"]]
+    most = sum(row["n"] for row in rows)
+    truth = "gold labels" if found["truth"] == "gold" else "the inferred labels"
+    yield _step(
+        "confusions",
+        "Explain these classes better" if len(rows) > 1 else "Explain this class better",
+        f"{'These confusions are' if len(rows) > 1 else 'This confusion is'} {most:,} of the "
+        f"{found['n_wrong']:,} annotations that differ from {truth}.",
+        rows,
+    )
+
+
+def _gold(summary: Mapping[str, Any]) -> Iterator[Step]:
+    doubts = (summary["gold"] or {}).get("doubts")
+    if doubts and doubts["rows"]:
+        yield _step(
+            "gold-doubts",
+            f"Check {count(doubts['total'], 'gold label')}",
+            "Annotators of at least median accuracy contradict them with one and the same class.",
+            doubts["rows"][: LIMITS["actions"]],
+        )
+
+
+def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
+    plan = summary["plan"]
+    if plan is None:
+        return
+    who = " of a newcomer, as everybody has annotated everything" if plan["newcomer"] else ""
+    if plan["n_warm_up"]:
+        yield _step(
+            "plan",
+            "Buy more annotations",
+            f"There are too few per instance to tell good annotators from bad ones; the next "
+            f"{plan['n']:,} spread over the instances.",
+        )
+    elif plan["stop"]:
+        price = plan["per_right_label"]
+        rate = "none" if price is None or price > 10_000 else f"one right label per {price:,.0f}"
+        yield _step(
+            "plan",
+            "More annotations are hardly worth their price",
+            f"The next {count(plan['n'], 'annotation')}{who} would add {rate}; we advise to stop "
+            f"below one per {1 / plan['min_gain']:.0f}. Checking the labels above helps more.",
+        )
+    else:
+        yield _step(
+            "plan",
+            "Buy more annotations",
+            f"The next {count(plan['n'], 'annotation')}{who} would add about one right label per "
+            f"{plan['per_right_label']:,.0f}. Compare with their price.",
+        )
+
+
+def _ask(summary: Mapping[str, Any]) -> Iterator[Step]:
+    plan = summary["plan"]
+    if plan is not None and plan["next"]["rows"] and not plan["newcomer"] and not plan["stop"]:
+        yield _step(
+            "plan-next",
+            "Ask these next",
+            "Instance and annotator that tell most, one annotation of each instance at a time.",
+            plan["next"]["rows"][: LIMITS["actions"]],
+        )
+
+
+# -- the questions of those who answer for the quality ---------------------------------------------
+
+
+def find_answers(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Answer the questions of a quality manager in a line each.
+
+    Each entry has a question, an anchor on the page (None: the report cannot tell), and the answer.
+    """
+    data = {key: summary.get(key) or {} for key in summary} | {"time": summary.get("time") or {}}
+    questions = (
+        ("Do they agree?", _agree),
+        ("Who agrees with whom?", _pairs),
+        ("Who is right?", _right),
+        ("What is confused?", _confused),
+        ("Who hurries?", _hurries),
+        ("Who skips?", _skips),
+        ("Who answers at random, or always the same?", _spams),
+        ("Which labels need another look?", _review),
+        ("How many more labels?", _more),
+        ("Is it getting better or worse?", _trend),
+        ("Are the gold labels right?", _gold_hygiene),
+        ("Which method suits?", _methods),
+        ("Can I take it away?", lambda _: ("tables", "every table as CSV")),
+    )
+    found = []
+    for question, answer in questions:
+        anchor, text = answer(data)
+        found.append({"question": question, "anchor": anchor, "answer": text})
+    return found
+
+
+Answer = tuple[str | None, str]
+
+
+def _agree(s: Mapping[str, Any]) -> Answer:
+    found = s["data"].get("agreement", {})
+    if not s.get("agreement") or found.get("percent") is None:
+        return None, "no instance has two annotations"
+    text = f"{found['percent']:.0%} of pairs of annotations agree"
+    alpha = found["alpha"]
+    return "agreement", text if alpha is None else f"{text}, Krippendorff’s alpha {alpha:.2f}"
+
+
+def _pairs(s: Mapping[str, Any]) -> Answer:
+    rows = s.get("agreement", {}).get("pairs", {}).get("rows")
+    if not rows:
+        return None, "no two annotators share instances"
+    low, high = rows[0]["share"], rows[-1]["share"]
+    return "agreement-pairs", f"pairs of annotators agree in {low:.0%} to {high:.0%}"
+
+
+def _right(s: Mapping[str, Any]) -> Answer:
+    found = s.get("annotators")
+    if not found:
+        return None, "there are no annotations"
+    if found.get("median_gold") is not None:
+        return "annotators", f"the median annotator in {found['median_gold']:.0%}, measured on gold"
+    return "annotators", f"the median annotator in {found['median_accuracy']:.0%}, as expected"
+
+
+def _confused(s: Mapping[str, Any]) -> Answer:
+    pairs = s.get("confusions", {}).get("pairs")
+    if not pairs:
+        return None, "nothing differs from the labels"
+    top = pairs[0]
+    return (
+        "confusions",
+        f"most often {shorten(str(top['true']))} labelled {shorten(str(top['given']))}",
+    )
+
+
+def _hurries(s: Mapping[str, Any]) -> Answer:
+    if not s["time"].get("speed"):
+        return None, "the annotations have no durations"
+    fast = sum(bool((row.get("times") or {}).get("too_fast")) for row in s["annotators"]["rows"])
+    return "time-speed", f"{count(fast, 'annotator')} below a third of the crowd’s median time"
+
+
+def _skips(s: Mapping[str, Any]) -> Answer:
+    n = s["data"].get("n_abstentions", 0) + s["data"].get("n_skips", 0)
+    if not n:
+        return None, "no abstention or skip is recorded"
+    return "annotators", f"{count(n, 'abstention or skip', 'abstentions and skips')}"
+
+
+def _spams(s: Mapping[str, Any]) -> Answer:
+    rows = s.get("annotators", {}).get("rows")
+    if not rows or "screen" not in rows[0]:
+        return None, "there are no annotators to screen"
+    kinds = {"no better than chance", "one label", "repeating pattern"}
+    n = sum(bool(kinds & {*row["screen"]["flags"]}) for row in rows)
+    return "annotators-each", f"{count(n, 'annotator')} with such a flag"
+
+
+def _review(s: Mapping[str, Any]) -> Answer:
+    found = s.get("review")
+    if not found:
+        return None, "there is one class only"
+    return "review", f"{found['labels']['total']:,} in doubt, the most doubtful first"
+
+
+def _more(s: Mapping[str, Any]) -> Answer:
+    plan = s.get("plan")
+    if not plan:
+        return None, "there is one class only"
+    price = plan["per_right_label"]
+    if plan["n_warm_up"]:
+        return "plan", "more: there are too few per instance to judge"
+    verdict = "stop" if plan["stop"] else "go on"
+    return "plan", verdict + ("" if price is None else f": one right label per {price:,.0f}")
+
+
+def _trend(s: Mapping[str, Any]) -> Answer:
+    windows = s["time"].get("windows")
+    if not windows:
+        return None, "the annotations have no times"
+    first, last = windows["rows"][0], windows["rows"][-1]
+    measured = first["gold"] is not None and last["gold"] is not None
+    key, how = ("gold", "right by gold") if measured else ("expected", "expected right")
+    return (
+        "time-windows",
+        f"{first[key]:.0%} {how} in the first window, {last[key]:.0%} in the last",
+    )
+
+
+def _gold_hygiene(s: Mapping[str, Any]) -> Answer:
+    doubts = s.get("gold", {}).get("doubts")
+    if not doubts:
+        return None, "there are no gold labels"
+    return "gold-doubts", f"{count(doubts['total'], 'gold label')} contradicted by good annotators"
+
+
+def _methods(s: Mapping[str, Any]) -> Answer:
+    if not s.get("selection"):
+        return None, "one method was used; manyhands select compares several"
+    return "selection", f"{shorten(str(s['selection']['best']))}, by out-of-fold agreement"

@@ -1,0 +1,115 @@
+"""The section on agreement: a histogram over instances, and who agrees with whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyhands.agreement import annotator_agreement
+from manyhands.agreement.pairs import agreement_of_pairs, instance_agreement
+from manyhands.report.inputs import Inputs
+from manyhands.report.limits import LIMITS
+from manyhands.typing import FloatArray, IntArray
+
+BUSIEST = 100
+"""Annotators, those with the most annotations, whose pairs are compared."""
+
+LEAST_SHARED = 10
+"""Shared instances below which a pair is not listed, unless no pair has more."""
+
+
+def agreement_section(inputs: Inputs) -> dict[str, Any] | None:
+    """Agreement by instance and by pair of annotators; None if no instance has two annotations."""
+    table = inputs.table
+    several = table.annotations_per_instance() > 1
+    if not several.any():
+        return None
+    shares = instance_agreement(table)
+    edges = np.linspace(0.0, 1.0, 11)
+    counts, _ = np.histogram(shares.clip(0.0, 1.0), bins=edges)
+    return {
+        "n_instances": int(several.sum()),
+        "n_unanimous": int((shares > 1 - 1e-9).sum()),
+        "n_low": int((shares < 1 / 3).sum()),
+        "histogram": [
+            {"from": float(low), "to": float(high), "count": int(n)}
+            for low, high, n in zip(edges[:-1].round(2), edges[1:].round(2), counts, strict=True)
+        ],
+        **_of_pairs(inputs),
+    }
+
+
+def agreement_with_others(inputs: Inputs) -> list[dict[str, Any]]:
+    """Share of equal annotations by others, and number of comparisons, of every annotator."""
+    found = annotator_agreement(inputs.table)
+    return [
+        {"share": None if n == 0 else float(share), "n": int(n)}
+        for share, n in zip(found.agreement, found.n_pairs, strict=True)
+    ]
+
+
+def _of_pairs(inputs: Inputs) -> dict[str, Any]:
+    """Pairs of the busiest annotators: a matrix of few, and the least and most agreeing."""
+    table = inputs.table
+    busiest = np.argsort(-table.annotations_per_annotator(), kind="stable")[:BUSIEST]
+    busiest = busiest[table.annotations_per_annotator()[busiest] > 0]
+    agreement, shared = agreement_of_pairs(table, busiest)
+    shown = busiest[: LIMITS["matrix_of_pairs"]]
+    m = len(shown)
+    off = ~np.eye(m, dtype=bool)
+    matrix = np.where(off & (shared[:m, :m] > 0), agreement[:m, :m], np.nan)
+    return {
+        "matrix_of_pairs": {
+            "annotators": table.annotators[shown].tolist(),
+            "total": int((table.annotations_per_annotator() > 0).sum()),
+            "shares": matrix.round(4),
+            "counts": np.where(off, shared[:m, :m], 0),
+        },
+        "pairs": _listed_pairs(inputs, busiest, agreement, shared),
+    }
+
+
+def _listed_pairs(
+    inputs: Inputs, busiest: IntArray, agreement: FloatArray, shared: IntArray
+) -> dict[str, Any]:
+    """Pairs with enough shared instances, the least agreeing first; of many, both ends."""
+    upper = np.triu(np.ones(shared.shape, dtype=bool), 1)
+    least = LEAST_SHARED if shared[upper].max(initial=0) >= LEAST_SHARED else 1
+    first, second = np.nonzero(upper & (shared >= least))
+    order = np.argsort(agreement[first, second], kind="stable")
+    total, half = len(order), LIMITS["pairs_of_annotators"] // 2
+    if total > 2 * half:
+        order = np.concatenate([order[:half], order[-half:]])
+    answers = _Answers(inputs)
+    rows = [
+        {
+            "first": inputs.table.annotators[busiest[a]].item(),
+            "second": inputs.table.annotators[busiest[b]].item(),
+            "share": float(agreement[a, b]),
+            "n": int(shared[a, b]),
+            "instances": answers.differing(int(busiest[a]), int(busiest[b])),
+        }
+        for a, b in zip(first[order].tolist(), second[order].tolist(), strict=True)
+    ]
+    return {"total": total, "shown": len(rows), "least": least, "rows": rows}
+
+
+class _Answers:
+    """Answers by annotator, to find where two differ."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        table = inputs.table
+        self._table = table
+        order = np.lexsort((table.instance, table.annotator))
+        ends = np.cumsum(table.annotations_per_annotator())
+        self._rows = np.split(order, ends[:-1])
+
+    def differing(self, a: int, b: int) -> list[Any]:
+        """First instances to which two annotators gave different classes."""
+        table, ours, theirs = self._table, self._rows[a], self._rows[b]
+        both, i, j = np.intersect1d(table.instance[ours], table.instance[theirs],
+                                    return_indices=True)  # fmt: skip
+        different = both[table.label[ours[i]] != table.label[theirs[j]]]
+        ids: list[Any] = table.instances[different[: LIMITS["instances"]]].tolist()
+        return ids

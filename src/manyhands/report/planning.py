@@ -1,0 +1,201 @@
+"""What to check, whom to ask what next, and whether more annotations are worth their price."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyhands.exceptions import AnnotationError
+from manyhands.inference import DawidSkene, MajorityVote
+from manyhands.inference.base import BaseAggregator
+from manyhands.planning import (
+    AnnotationPlanner,
+    ReviewQueue,
+    Screening,
+    Suggestion,
+    review_queue,
+    screen_annotators,
+)
+from manyhands.report.inputs import Inputs
+from manyhands.report.limits import LIMITS, MIN_GAIN
+from manyhands.typing import FloatArray, IntArray
+
+BATCH = 0.1
+"""Further annotations that are priced, as a share of the instances."""
+
+MOST = 2.0
+"""Largest part of the next annotations for one annotator, as a multiple of the even share."""
+
+POINTS = 40
+"""Points of the curve of gains."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What plans rest on: the report's own labels; Dawid-Skene's if these have no probabilities.
+
+    ``codes`` are labels to check that are not the most probable classes, or None.
+    """
+
+    name: str
+    model: Any
+    codes: IntArray | None = None
+
+
+def basis_of(inputs: Inputs) -> Basis | None:
+    """Probabilities to plan with; None with fewer than two classes or without annotations."""
+    inferred, table = inputs.inferred, inputs.table
+    if inferred is None or table.n_classes < 2:
+        return None
+    shares = inferred.kind == "majority" or isinstance(inputs.aggregator, MajorityVote)
+    if inferred.probable and not shares:
+        codes = None
+        if (inferred.codes != inferred.posterior.argmax(axis=1)).any():
+            codes = inferred.codes
+        own = inferred.kind == "aggregator" and isinstance(inputs.aggregator, BaseAggregator)
+        if own and np.array_equal(inputs.aggregator.classes_, table.classes):
+            return Basis(inferred.name, inputs.aggregator, codes)
+        return Basis(inferred.name, _filled(inferred.posterior), codes)
+    with warnings.catch_warnings():
+        # The report has warnings of its own.
+        warnings.simplefilter("ignore")
+        try:
+            model = DawidSkene().fit(table)
+        except AnnotationError:
+            return None
+    return Basis("DawidSkene", model, None if shares else inferred.codes)
+
+
+def _filled(posterior: FloatArray) -> FloatArray:
+    """Replace empty rows, of instances without annotations, by the mean of the others."""
+    empty = posterior.sum(axis=1) < 0.5
+    if not empty.any():
+        return posterior
+    filled = posterior.copy()
+    filled[empty] = posterior[~empty].mean(axis=0)
+    return filled
+
+
+def screening_of(inputs: Inputs, basis: Basis) -> Screening:
+    """Screen the annotators against the labels of the plan."""
+    return screen_annotators(inputs.table, basis.model, times=inputs.ended)
+
+
+def review_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
+    """Labels, and single annotations, in the order in which to check them."""
+    if basis is None:
+        return None
+    queue = review_queue(basis.model, inputs.table, labels=basis.codes)
+    single = review_queue(basis.model, inputs.table, by="annotation", n=LIMITS["review"])
+    doubtful = int((queue.scores >= 0.0005).sum())
+    return {
+        "source": basis.name,
+        "n": len(queue),
+        "n_expected_wrong": float(queue.scores.sum()),
+        "half": _until(queue.scores, 0.5),
+        "labels": _queue_rows(queue, doubtful),
+        "annotations": _queue_rows(single, len(single)),
+    }
+
+
+def _until(scores: FloatArray, share: float) -> int:
+    """How many labels to check to meet this share of those expected to be wrong."""
+    total = scores.sum()
+    return int(np.searchsorted(scores.cumsum(), share * total) + 1) if total > 0 else 0
+
+
+def _queue_rows(queue: ReviewQueue, total: int) -> dict[str, Any]:
+    shown = min(LIMITS["review"], total)
+    columns = {
+        "id": queue.instances,
+        "annotator": queue.annotators,
+        "label": queue.labels,
+        "suggestion": queue.suggestions,
+        "score": queue.scores,
+    }
+    kept = {k: values[:shown].tolist() for k, values in columns.items() if values is not None}
+    rows = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
+    return {"total": total, "shown": shown, "rows": rows}
+
+
+def plan_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
+    """The next annotations to buy, from whom, and what each is expected to add."""
+    if basis is None:
+        return None
+    table = inputs.table
+    n = max(1, LIMITS["next"], int(BATCH * table.n_instances))
+    n = min(n, table.n_instances)
+    warm_up = 1.5 if _is_inferred(inputs) else 0.0
+    planner = AnnotationPlanner(random_state=0, warm_up=warm_up, load=MOST)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        planner.fit(table, model=basis.model)
+        newcomer = None
+        try:
+            batch = planner.suggest(n)
+        except AnnotationError:
+            newcomer = _newcomer(table.annotators)
+            pairs = [(instance, newcomer) for instance in table.instances.tolist()]
+            batch = planner.suggest(n, pairs)
+    gain = float(batch.expected_gain.mean())
+    curve = _curve(batch)
+    return {
+        "source": basis.name,
+        "newcomer": newcomer is not None,
+        "n": len(batch),
+        "n_warm_up": batch.n_warm_up,
+        "gain": gain,
+        "min_gain": MIN_GAIN,
+        "stop": bool(gain < MIN_GAIN and not batch.n_warm_up),
+        "per_right_label": 1 / gain if gain > 1e-6 else None,
+        "curve": curve,
+        "next": _next_rows(batch, newcomer),
+        "annotators": _per_annotator(batch, newcomer),
+    }
+
+
+def _is_inferred(inputs: Inputs) -> bool:
+    """Whether labels rest on annotations alone: with one each, all of them look sure."""
+    return inputs.inferred is None or inputs.inferred.kind != "classifier"
+
+
+def _newcomer(annotators: Any) -> Any:
+    """An id that nobody has."""
+    if annotators.dtype.kind in "iu":
+        return int(annotators.max(initial=0)) + 1
+    return max((str(name) for name in annotators.tolist()), default="") + "+"
+
+
+def _curve(batch: Suggestion) -> list[dict[str, float]]:
+    """Right labels that the first annotations of the batch add, the best first."""
+    gains = np.sort(batch.expected_gain)[::-1].cumsum()
+    places = np.unique(np.linspace(1, len(gains), min(POINTS, len(gains))).round().astype(int))
+    return [{"annotations": 0, "gain": 0.0}] + [
+        {"annotations": int(k), "gain": float(gains[k - 1])} for k in places
+    ]
+
+
+def _next_rows(batch: Suggestion, newcomer: Any) -> dict[str, Any]:
+    shown = min(LIMITS["next"], len(batch))
+    rows = [
+        {
+            "id": instance,
+            "annotator": None if newcomer is not None else annotator,
+            "gain": float(gain),
+        }
+        for (instance, annotator), gain in zip(batch, batch.expected_gain, strict=True)
+    ]
+    return {"total": len(batch), "shown": shown, "rows": rows[:shown]}
+
+
+def _per_annotator(batch: Suggestion, newcomer: Any) -> list[dict[str, Any]]:
+    """How many of the batch each annotator gets, the most first."""
+    if newcomer is not None:
+        return []
+    names, place = np.unique(batch.annotators, return_inverse=True)
+    n, gain = np.bincount(place), np.bincount(place, weights=batch.expected_gain)
+    order = np.argsort(-n, kind="stable")[: LIMITS["named"]]
+    return [{"annotator": names[k].item(), "n": int(n[k]), "gain": float(gain[k])} for k in order]

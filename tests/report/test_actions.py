@@ -1,0 +1,360 @@
+"""What a report leads to: steps, answers, lists to check, times, gold, texts and images."""
+
+import base64
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands.exceptions import AnnotationError
+from manyhands.report import Contents, read_contents, render_report, summarize, summary_tables
+from manyhands.report.actions import find_answers
+from manyhands.report.html import SECTIONS
+from manyhands.report.items import IMAGE_BYTES
+from manyhands.report.limits import LIMITS
+from tests.report.conftest import EVIL, Page, crowd
+
+DOCS = Path(__file__).parents[2] / "docs" / "report.md"
+
+
+def step(summary, code):
+    found = [each for each in summary["actions"] if each["code"] == code]
+    assert len(found) == 1, code
+    return found[0]
+
+
+def with_spammers(n=200, seed=1):
+    """Six good annotators, one who always says 0, and one who answers at random."""
+    rng = np.random.default_rng(seed)
+    gold = rng.integers(3, size=n)
+    good = np.where(rng.random((n, 6)) < 0.9, gold[:, None], rng.integers(3, size=(n, 6)))
+    bad = np.column_stack([np.zeros(n, dtype=int), rng.integers(3, size=n)])
+    return np.hstack([good, bad]), gold
+
+
+# -- what to do next ------------------------------------------------------------------------------
+
+
+def test_spammers_are_talked_to_first_with_evidence_and_instances():
+    A, _ = with_spammers()
+    summary = summarize(A, aggregator=DawidSkene().fit(A))
+    found = step(summary, "talk")
+    assert found["section"] == "annotators"
+    assert {row["id"] for row in found["rows"][:2]} == {6, 7}
+    flags = {row["id"]: row["flags"] for row in found["rows"]}
+    assert "one label" in flags[6]
+    assert "no better than chance" in flags[7]
+    assert all(row["evidence"] and row["instances"] for row in found["rows"][:2])
+    assert [row["id"] for row in summary["annotators"]["rows"][:2]] == [
+        row["id"] for row in found["rows"][:2]
+    ]
+    for row in found["rows"][:2]:
+        for instance in row["instances"]:
+            assert A[instance, row["id"]] != summary["labels"]["all"]["rows"][instance]["label"]
+
+
+def test_labels_to_check_are_those_that_look_wrong():
+    A, gold = with_spammers()
+    summary = summarize(A, labels=np.where(np.arange(200) == 17, (gold + 1) % 3, gold))
+    first = step(summary, "check")["rows"][0]
+    assert (first["id"], first["suggestion"]) == (17, gold[17])
+    assert first["score"] > 0.9
+    assert summary["review"]["source"] == "DawidSkene"
+
+
+def test_confusions_count_and_name_instances_on_which_they_happened():
+    A, gold = with_spammers()
+    summary = summarize(A, labels=gold)
+    found = summary["confusions"]
+    assert found["n_wrong"] == (gold[:, None] != A).sum() == sum(p["n"] for p in found["pairs"])
+    assert [p["n"] for p in found["pairs"]] == sorted(
+        (p["n"] for p in found["pairs"]), reverse=True
+    )
+    for pair in found["pairs"]:
+        assert found["matrix"][pair["row"]][pair["column"]] == pair["n"]
+        assert pair["instances"]
+        for instance in pair["instances"]:
+            assert gold[instance] == pair["true"]
+            assert pair["given"] in A[instance]
+    by_gold = summarize(A, gold=gold)["confusions"]
+    assert by_gold["truth"] == "gold"
+    assert summarize(A, gold=[*gold[:50], *[None] * 150])["confusions"]["truth"] == "inferred"
+
+
+def test_a_full_table_is_priced_with_a_newcomer_and_a_sparse_one_with_names():
+    A, _ = with_spammers()
+    plan = summarize(A)["plan"]
+    assert plan["newcomer"]
+    assert all(row["annotator"] is None for row in plan["next"]["rows"])
+    table, _, _ = crowd()
+    plan = summarize(table)["plan"]
+    assert not plan["newcomer"]
+    known = table.to_matrix(codes=True)
+    for row in plan["next"]["rows"]:
+        who = np.flatnonzero(table.annotators == row["annotator"])[0]
+        assert known[row["id"], who] == -1
+    gains = [point["gain"] for point in plan["curve"]]
+    assert gains == sorted(gains)
+    assert gains[-1] == pytest.approx(plan["gain"] * plan["n"])
+
+
+def test_vote_shares_are_no_probabilities_to_plan_with():
+    A, _ = with_spammers()
+    for summary in (summarize(A), summarize(A, aggregator=MajorityVote().fit(A))):
+        assert summary["review"]["source"] == summary["plan"]["source"] == "DawidSkene"
+    assert summarize(A, aggregator=DawidSkene().fit(A))["plan"]["source"] == "DawidSkene"
+    assert summarize(np.zeros((4, 3), dtype=int))["plan"] is None
+
+
+# -- gold -----------------------------------------------------------------------------------------
+
+
+def test_gold_accuracy_of_annotators_stands_beside_what_is_expected():
+    A = np.array([[0, 0, 1], [0, 0, 1], [1, 1, 1], [1, 1, -1], [1, 1, 0]])
+    summary = summarize(A, labels=[0, 0, 1, 1, 1], gold=[0, 1, 1, None, None])
+    rows = {row["id"]: row for row in summary["annotators"]["rows"]}
+    assert (rows[0]["accuracy"], rows[0]["gold"]["accuracy"]) == (1.0, pytest.approx(2 / 3))
+    assert (rows[2]["gold"]["right"], rows[2]["gold"]["n"]) == (2, 3)
+    assert summary["annotators"]["median_gold"] == pytest.approx(2 / 3)
+    page = " ".join(render_report(summary).split())
+    assert "Median annotator, on gold" in page
+    assert "Median annotator, expected" not in page
+    assert 'data-field="gold">Right by gold' in page
+    plain = render_report(summarize(A, labels=[0, 0, 1, 1, 1]))
+    assert "Median annotator, expected" in plain
+    assert 'data-field="gold"' not in plain
+
+
+def test_gold_that_good_annotators_contradict():
+    A, gold = with_spammers()
+    claimed = gold.copy()
+    sure = np.flatnonzero((A[:, :6] == gold[:, None]).all(axis=1))[:2]
+    claimed[sure] = (gold[sure] + 1) % 3
+    summary = summarize(A, aggregator=DawidSkene().fit(A), gold=claimed)
+    rows = summary["gold"]["doubts"]["rows"]
+    assert {row["id"] for row in rows[:2]} == set(sure)
+    assert all(row["other"] == gold[row["id"]] and row["n_gold"] == 0 for row in rows[:2])
+    assert step(summary, "gold")["section"] == "gold-doubts"
+    assert summary["items"]["rows"][0]["id"] in sure
+
+
+# -- agreement and time ---------------------------------------------------------------------------
+
+
+def test_pairs_of_annotators_by_hand():
+    A = np.array([[0, 0, 1], [0, 0, 1], [1, 1, 1], [1, 0, -1]])
+    found = summarize(A)["agreement"]
+    pairs = {(row["first"], row["second"]): row for row in found["pairs"]["rows"]}
+    assert (pairs[0, 1]["share"], pairs[0, 1]["n"]) == (0.75, 4)
+    assert pairs[0, 1]["instances"] == [3]
+    assert pairs[0, 2]["instances"] == [0, 1]
+    assert found["matrix_of_pairs"]["counts"] == [[0, 4, 3], [4, 0, 3], [3, 3, 0]]
+    assert found["n_unanimous"] == 1
+    assert summarize(np.array([[0, -1], [-1, 1]]))["agreement"] is None
+
+
+def test_who_hurries_and_whether_it_gets_worse():
+    A, gold = with_spammers()
+    table = AnnotationTable.from_matrix(A)
+    seconds = np.where(table.annotator == 3, 1.0, 9.0)
+    seconds[0] = np.nan
+    later = table.instance >= 100
+    summary = summarize(
+        table, labels=gold, gold=gold, seconds=seconds, ended=1.7e9 + table.instance * 60.0
+    )
+    speed = summary["time"]["speed"]
+    assert (speed["n"], speed["n_fast"], speed["limit"]) == (1599, 200, 3.0)
+    assert speed["gold_fast"]["share"] == pytest.approx((A[:, 3] == gold).mean())
+    rows = {row["id"]: row for row in summary["annotators"]["rows"]}
+    assert rows[3]["times"]["too_fast"]
+    assert not rows[2]["times"]["too_fast"]
+    assert "too fast" in rows[3]["screen"]["flags"]
+    windows = summary["time"]["windows"]["rows"]
+    assert len(windows) == LIMITS["windows"]
+    assert sum(row["n"] for row in windows) == 1600
+    assert windows[0]["from"] == "2023-11-14 22:13"
+    worse = np.where(later & (table.annotator < 6), (table.label + 1) % 3, table.label)
+    turned = AnnotationTable.from_arrays(table.instance, table.annotator, worse)
+    times = {"ended": 1.7e9 + table.instance * 60.0}
+    windows = summarize(turned, labels=gold, gold=gold, **times)["time"]["windows"]["rows"]
+    assert windows[0]["gold"] > 0.7 > 0.3 > windows[-1]["gold"]
+    with pytest.raises(AnnotationError, match=r"seconds has shape \(3,\)"):
+        summarize(table, seconds=[1, 2, 3])
+    assert summarize(table, seconds=np.full(1600, np.nan))["time"] is None
+
+
+# -- annotators -----------------------------------------------------------------------------------
+
+
+def test_every_annotator_is_reachable_and_the_worst_are_first():
+    rng = np.random.default_rng(0)
+    gold = rng.integers(2, size=400)
+    given = np.where(rng.random((400, 300)) < 0.9, gold[:, None], 1 - gold[:, None])
+    given[:, 299] = np.where(rng.random(400) < 0.2, gold, 1 - gold)  # The worst, and least busy.
+    given[rng.random(given.shape) > 0.2] = -1
+    given[100:, 299] = -1
+    summary = summarize(given, labels=gold)
+    section = summary["annotators"]
+    assert section["rows"][0]["id"] == 299
+    names = [row["id"] for row in (*section["rows"], *section["rest"]["rows"])]
+    assert sorted(names) == list(range(300))
+    html = render_report(summary)
+    lines = re.search(r"<pre[^>]*>(.*?)</pre>", html, flags=re.DOTALL)[1].split("\n")
+    assert len(lines) == 1 + section["rest"]["n"]
+    assert {int(line.split("\t")[0]) for line in lines[1:]} == {
+        row["id"] for row in section["rest"]["rows"]
+    }
+    tables = summary_tables(summary)
+    assert len(tables["annotators"]["id"]) + len(tables["annotators_rest"]["id"]) == 300
+    assert "agreement_pairs" in tables
+    assert tables["actions"]["code"] == [each["code"] for each in summary["actions"]]
+    matrix = {key: tables["agreement_matrix"][key][0] for key in ("first", "second", "n")}
+    both = (given[:, [matrix["first"], matrix["second"]]] >= 0).all(axis=1)
+    assert matrix["n"] == both.sum()
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def test_cells_and_lists_lead_to_instances(full):
+    page = Page(render_report(full))
+    page.check_harmless()
+    links = {value for _, key, value in page.attributes if key == "href"}
+    cells = {link for link in links if link.startswith("#cell-")}
+    assert len(cells) == full["confusions"]["total"]
+    assert any(link.startswith("#pair-") for link in links)
+    items = {link for link in links if link.startswith("#item-")}
+    assert len(items) > 20
+    assert full["items"]["shown"] == len([each for each in page.ids if each.startswith("item-")])
+    shown = {row["id"]: row for row in full["items"]["rows"]}
+    table, gold, _ = crowd()
+    for row in full["review"]["labels"]["rows"]:
+        card = shown[row["id"]]
+        assert card["gold"] == gold[row["id"]]
+        votes = table.to_matrix()[row["id"]]
+        assert sorted(label for label, _ in card["given"]) == sorted(
+            vote for vote in votes.tolist() if isinstance(vote, str)
+        )
+
+
+def test_ids_that_others_rely_on(full):
+    page = Page(render_report(full))
+    tables = {"annotators", "confusions", "review", "review-annotations", "agreement-pairs",
+              "gold", "gold-doubts", "selection", "classes", "plan-next", "time-windows",
+              "labels", "unexpected"}  # fmt: skip
+    assert {f"table-{name}" for name in tables} <= set(page.ids)
+    assert {"whole", "page-tools", "tables", "all-tables", "annotators-each"} <= set(page.ids)
+    assert {f"step-{each['code']}" for each in full["actions"]} <= set(page.ids)
+
+
+def test_each_question_is_answered_with_an_anchor_that_exists(full):
+    page = Page(render_report(full))
+    answers = find_answers(full)
+    assert len(answers) == 13
+    answered = [each for each in answers if each["anchor"] is not None]
+    assert {each["question"] for each in answers} - {each["question"] for each in answered} == {
+        "Who skips?"  # Nobody did.
+    }
+    assert {each["anchor"] for each in answered} <= set(page.ids)
+    bare = find_answers(summarize(np.array([[0], [1]])))
+    assert all(each["answer"] for each in bare)
+    assert {each["anchor"] for each in bare} >= {None, "tables"}
+
+
+def test_the_guide_names_every_question_and_anchors_that_exist(full):
+    text = DOCS.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+\?) \| [^|]*`#([\w-]+)`", text, flags=re.MULTILINE)
+    assert {question for question, _ in rows} == {e["question"] for e in find_answers(full)}
+    assert {anchor for _, anchor in rows} <= set(Page(render_report(full)).ids)
+
+
+def test_a_summary_from_before_these_sections_has_a_page(full):
+    old = json.loads(json.dumps(full))
+    for name in ("actions", "agreement", "confusions", "review", "time", "plan", "items"):
+        del old[name]
+    for name in ("median_gold", "n_with_gold", "n_flagged"):
+        del old["annotators"][name]
+    for row in old["annotators"]["rows"]:
+        for name in ("gold", "screen", "others", "times", "abstentions", "skips", "instances"):
+            del row[name]
+    del old["gold"]["doubts"]
+    for row in old["classes"]["rows"]:
+        del row["agreement"], row["kappa"]
+    page = Page(render_report(old))
+    page.check_harmless()
+    assert "annotators" in page.ids
+    assert {key for key, _ in SECTIONS} - set(page.ids) == {
+        *("actions", "agreement", "confusions", "review", "time", "plan", "items")
+    }
+
+
+def test_a_hundred_annotators_and_ten_thousand_instances_fit_into_a_megabyte():
+    rng = np.random.default_rng(0)
+    n, c = 10_000, 10
+    gold = rng.integers(c, size=n)
+    instance = np.repeat(np.arange(n), 3)
+    annotator = (rng.integers(100, size=n)[:, None] + [0, 31, 62]).ravel() % 100
+    right = rng.random(3 * n) < rng.uniform(0.4, 0.95, size=100)[annotator]
+    label = np.where(right, gold[instance], rng.integers(c, size=3 * n))
+    table = AnnotationTable.from_arrays(
+        [f"instance-{k:05d}" for k in instance], [f"annotator-{k:03d}" for k in annotator], label
+    )
+    summary = summarize(
+        table, seconds=rng.gamma(2, 5, size=3 * n), ended=1.7e9 + np.arange(3.0 * n), gold=gold
+    )
+    contents = Contents({str(each): "many words " * 50 for each in table.instances.tolist()})
+    html = render_report(summary, contents)
+    assert len(html.encode()) < 1_000_000
+    Page(html).check_harmless()
+
+
+# -- texts and images -----------------------------------------------------------------------------
+
+
+def test_texts_are_shown_only_if_asked_for_and_never_as_markup(tmp_path):
+    A, gold = with_spammers(n=30)
+    summary = summarize(A, labels=gold)
+    assert "Their texts or images are shown if" in render_report(summary)
+    path = tmp_path / "texts.csv"
+    rows = [["task", "text"], *([k, EVIL[k % 8] + " words"] for k in range(30))]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    html = render_report(summary, read_contents(path))
+    page = Page(html)
+    page.check_harmless()
+    assert "table" in page.tags
+    assert any("<script>alert(1)</script> words" in text for text in page.text)
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"line {k}\n" for k in range(30)), encoding="utf-8")
+    assert read_contents(lines).texts["17"] == "line 17"
+
+
+def test_images_become_thumbnails_within_the_page(tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    A, gold = with_spammers(n=30)
+    noise = np.random.default_rng(0).integers(256, size=(300, 400, 3), dtype=np.uint8)
+    for k in range(30):
+        Image.fromarray(noise).save(tmp_path / f"{k}.png")
+    (tmp_path / "3.png").write_bytes(b"no image")
+    summary = summarize(A, labels=gold)
+    html = render_report(summary, read_contents(images=tmp_path))
+    found = re.findall(r'<img src="data:image/jpeg;base64,([^"]+)" alt="">', html)
+    assert 0 < len(found) <= summary["items"]["shown"]
+    with Image.open(io.BytesIO(base64.b64decode(found[0]))) as small:
+        assert max(small.size) == 112
+    assert sum(map(len, found)) <= IMAGE_BYTES
+    assert "img-src data:" in html
+    assert str(tmp_path) not in html
+
+
+def test_images_stop_where_there_is_no_room(tmp_path, monkeypatch):
+    monkeypatch.setattr("manyhands.report.items.thumbnail", lambda path: "x" * 150_000)
+    contents = Contents(images={str(k): tmp_path for k in range(5)})
+    assert [each["image"] is not None for each in contents.of(list(range(5)))] == [
+        *(True, True, False, False, False)
+    ]
