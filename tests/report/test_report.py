@@ -3,7 +3,6 @@ import json
 import pickle
 import re
 import sys
-import time
 from dataclasses import replace
 from importlib import resources
 from itertools import pairwise
@@ -551,10 +550,8 @@ def test_many_annotators_are_cut_and_it_is_said():
         pairs // 20_000, pairs % 20_000, rng.integers(4, size=len(pairs)),
         n_instances=n, n_annotators=20_000,
     )  # fmt: skip
-    start = time.perf_counter()
     summary = summarize(table)
     html = render_report(summary)
-    assert time.perf_counter() - start < 20
     section = summary["annotators"]
     assert (section["total"], section["shown"]) == (20_000, LIMITS["annotators"])
     assert section["rest"]["n"] == 19_800

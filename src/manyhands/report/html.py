@@ -52,7 +52,13 @@ SECTIONS = (
 ALWAYS = frozenset({"brief", "questions"})
 """Sections that have no key of their own in a summary."""
 
-PRINTED_ON_DEMAND = frozenset({"items", "training", "unexpected", "labels", "learnt_confusion"})
+PRINTED_ON_DEMAND = frozenset(
+    {
+        *("items", "training", "unexpected", "labels"),
+        *("common_confusions", "learnt_confusion", "methods"),
+    }
+)
+"""Sections that are left out in print unless everything is printed."""
 
 
 def render_report(summary: Mapping[str, Any], contents: Contents | None = None) -> str:
