@@ -5,7 +5,10 @@
   const live = document.getElementById("live");
   const trouble = document.getElementById("trouble");
   const keys = document.getElementById("keys");
-  let busy = false;
+  let busy = true; // Until htmx has taken the forms over, right before this listener runs.
+  document.addEventListener("DOMContentLoaded", () => {
+    busy = false;
+  });
   let focused = "";
 
   const remember = (value) => {

@@ -1,0 +1,468 @@
+"""The explorer and the report in a real browser: keys, filters, hostile names, other origins, axe.
+
+Screenshots are kept in the folder that SCREENSHOTS names, if it does.
+"""
+
+import http.server
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import uvicorn
+
+from manyhands import make_crowd
+from manyhands.explore.app import make_app
+from manyhands.explore.inputs import open_desk
+from manyhands.io.corrections import Standing, read_corrections
+from tests.cli.conftest import done, write_csv
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+try:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import expect, sync_playwright
+
+    MISSING = "" if CHROMIUM else "Chromium is not installed (apt-get install chromium)"
+except ImportError:
+    MISSING = "playwright is not installed (pip install -e '.[browser]')"
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+
+HOSTILE = "<script>document.title='run'</script>"
+IMAGE = '"><img src=x onerror="document.title=\'run\'">'
+CLASSES = ["cat", "dog", HOSTILE]
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 420, "height": 860}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    # A sandbox needs a user other than root.
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    expect.set_options(timeout=30_000)  # Machines of tests are busy.
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"] if root else []
+        )
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page, and everything on it that should not be: errors, dialogs, requests elsewhere."""
+
+    def __init__(self, browser, home, **options):
+        self.context = browser.new_context(**({"viewport": WIDE} | options))
+        self.page = self.context.new_page()
+        self.wrong, self._home = [], home
+        self.page.on("console", self._said)
+        self.page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: (self.wrong.append("dialog"), dialog.dismiss()))
+        self.page.on("request", self._requested)
+
+    def _said(self, message):
+        if message.type in ("error", "warning"):
+            self.wrong.append(message.text)
+
+    def _requested(self, request):
+        if not request.url.startswith((self._home, "data:")):
+            self.wrong.append(f"request: {request.url}")
+
+    def close(self):
+        """Close, and fail if anything was wrong."""
+        title = self.page.title()
+        self.context.close()
+        assert not self.wrong
+        assert "run" not in title.split()
+
+    def __enter__(self):
+        return self.page
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.close()
+        else:
+            self.context.close()
+
+
+def keep(page, name):
+    """Take a screenshot if somebody wants to look at it."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        page.screenshot(path=Path(folder, f"{name}.png"), full_page=True)
+
+
+def check_access(page, *without):
+    """Run the rules of axe."""
+    rules = {"rules": {name: {"enabled": False} for name in without}}
+    found = Axe().run(page, options=rules).response["violations"]
+    assert not [(rule["id"], [node["html"] for node in rule["nodes"][:3]]) for rule in found]
+
+
+def check_width(page):
+    """Nothing makes the page itself scroll sideways."""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+# -- the explorer ----------------------------------------------------------------------------------
+
+
+def write_job(folder):
+    """Annotations and texts of 90 tasks with hostile names, and what ``aggregate`` writes."""
+    truth = np.arange(90) % 3
+    crowd = make_crowd(truth, n_annotators=8, annotations_per_instance=3, random_state=0)
+    names = [*"abcdef", HOSTILE, IMAGE]
+    cells = zip(crowd.instance, crowd.annotator, crowd.label, strict=True)
+    rows = [(f"t{i}", names[r], CLASSES[c]) for i, r, c in cells]
+    write_csv(folder / "A.csv", [("task", "worker", "label"), *rows])
+    texts = [(f"t{i}", f"{HOSTILE} {IMAGE} text {i}\nsecond line") for i in range(90)]
+    write_csv(folder / "texts.csv", [("task", "text"), *texts])
+    done("aggregate", folder / "A.csv", "--out", folder / "labels")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    write_job(folder)
+    return folder
+
+
+@pytest.fixture
+def job(written, tmp_path):
+    return shutil.copytree(written, tmp_path / "job")
+
+
+def start(job):
+    """Start the explorer as a user does; return the process and the address it prints."""
+    command = [sys.executable, "-m", "manyhands", "explore", "labels", "--annotations", "A.csv"]
+    process = subprocess.Popen(
+        [*command, "--texts", "texts.csv", "--json", "--by", "anna"],
+        cwd=job,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    printed = ""
+    while "}" not in printed:
+        line = process.stdout.readline()
+        assert line, process.communicate()
+        printed += line
+    return process, json.loads(printed)["address"]
+
+
+def stop(process, how=signal.SIGINT):
+    process.send_signal(how)
+    out, errors = process.communicate(timeout=60)
+    return out, errors
+
+
+@pytest.fixture
+def explorer(job):
+    """Address of an explorer in this process, which starts faster."""
+    texts = str(job / "texts.csv")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        open_desk(job / "labels", job / "A.csv", by="anna", texts=texts) as desk,
+    ):
+        port = listener.getsockname()[1]
+        config = uvicorn.Config(make_app(desk, "secret", port), log_level="warning", lifespan="off")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        yield f"http://127.0.0.1:{port}/?token=secret"
+        server.should_exit = True
+        thread.join()
+
+
+def home_of(address):
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}/"
+
+
+def decide(page, key):
+    """Press a key, and wait until the next item is there."""
+    before = page.locator("#item").inner_text()
+    page.keyboard.press(key)
+    expect(page.locator("#item")).not_to_have_text(before)
+
+
+def records(job):
+    return read_corrections(job / "labels" / "corrections.jsonl")
+
+
+def test_thirty_corrections_by_keyboard_survive_a_kill(browser, job):
+    acknowledged = []
+    process, address = start(job)
+    watched = Watched(browser, home_of(address))
+    with watched as page:
+        page.goto(address)
+        assert "token" not in page.url
+        for k in range(15):
+            task, key = page.locator("#item").inner_text(), "123"[k % 3]
+            decide(page, key)
+            acknowledged.append((task, sorted(CLASSES)[k % 3]))
+        page.keyboard.press("1")  # On its way while the process dies.
+        assert not watched.wrong
+        stop(process, signal.SIGKILL)
+        expect(page.locator("#trouble")).to_contain_text("nothing was saved")
+        watched.wrong.clear()  # The browser says that nobody answers.
+    with (job / "labels" / "corrections.jsonl").open("ab") as file:
+        file.write(b'{"task": "t1", "label": "c')  # As a power failure leaves it.
+    process, address = start(job)
+    with Watched(browser, home_of(address)) as page:
+        page.goto(address)
+        expect(page.locator(".notes")).to_contain_text("1\u00a0note")
+        for k in range(15, 30):
+            task = page.locator("#item").inner_text()
+            assert task not in dict(acknowledged)
+            decide(page, "123"[k % 3])
+            acknowledged.append((task, sorted(CLASSES)[k % 3]))
+        keep(page, "explorer-thirty")
+    out, errors = stop(process)
+    assert process.returncode == 0, errors
+    assert "reviewed labels are in labels/corrections.jsonl" in out
+    assert "was cut off and has been removed" in errors
+    found = [(record.task, record.label) for record in records(job)]
+    assert len(found) in (30, 31)  # The one on its way may have arrived.
+    assert [each for each in found if each in acknowledged] == acknowledged
+
+
+def test_two_browsers_at_once_overwrite_nothing(browser, job, explorer):
+    first, second = (Watched(browser, home_of(explorer)) for _ in range(2))
+    for each in (first, second):
+        each.page.goto(explorer)
+    task = first.page.locator("#item").inner_text()
+    assert second.page.locator("#item").inner_text() == task
+    decide(first.page, "1")
+    second.page.keyboard.press("2")
+    alert = second.page.locator("#main [role=alert]")
+    expect(alert).to_contain_text("Not saved: this item was changed")
+    expect(second.page.locator("#item")).to_have_text(task)
+    assert [(r.task, r.label) for r in records(job)] == [(task, sorted(CLASSES)[0])]
+    keep(second.page, "explorer-conflict")
+    assert len(second.wrong) == 1  # The browser's own line on an answer of 409.
+    assert "409" in second.wrong.pop()
+    decide(second.page, "2")  # Knowing what the other one said.
+    assert [r.label for r in records(job)] == sorted(CLASSES)[:2]
+    # Both at once, on whatever is shown.
+    for k in range(8):
+        one, other = (first, second) if k % 2 else (second, first)
+        with (
+            one.page.expect_response("**/decide"),
+            other.page.expect_response("**/decide"),
+        ):
+            one.page.keyboard.press("3")
+            other.page.keyboard.press("1")
+        for each in (one, other):
+            each.page.wait_for_timeout(100)
+            each.page.goto(home_of(explorer))
+    second.wrong, first.wrong = (
+        [line for line in each.wrong if "409" not in line] for each in (second, first)
+    )
+    found = records(job)
+    shown = Standing(found)
+    assert len(found) >= 10
+    for record in found[2:]:  # Nobody took a decision that somebody else had changed unseen.
+        assert shown.version(record.task) == 1
+    first.close()
+    second.close()
+
+
+@contextmanager
+def other_origin(content):
+    """Serve a page on another port of this machine."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(content.encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+ATTACK = """<!doctype html><title>other</title><body><script>
+const home = "%s", form = "row=0&version=0&now=0&code=1";
+const type = {"Content-Type": "application/x-www-form-urlencoded"};
+window.found = (async () => {
+  const got = [];
+  for (const path of ["", "item/0", "export/corrections.csv", "status"])
+    for (const mode of ["cors", "no-cors"])
+      got.push(await fetch(home + path, {mode, credentials: "include"})
+        .then((answer) => answer.text(), () => ""));
+  for (const mode of ["cors", "no-cors"])
+    for (const path of ["decide", "undo"])
+      got.push(await fetch(home + path,
+        {method: "POST", mode, credentials: "include", headers: type, body: form})
+        .then((answer) => answer.text(), () => ""));
+  const frame = document.createElement("iframe");
+  frame.src = home;
+  document.body.append(frame);
+  await new Promise((done) => { frame.onload = done; setTimeout(done, 3000); });
+  try { got.push(frame.contentDocument.body.textContent); } catch { got.push(""); }
+  const image = new Image();
+  got.push(await new Promise((done) => {
+    image.onload = () => done("image");
+    image.onerror = () => done("");
+    image.src = home + "image/0";
+  }));
+  return got.join("");
+})();
+</script><form method="post" action="%sdecide"><input name="row" value="0">
+<input name="version" value="0"><input name="now" value="0"><input name="code" value="1"></form>"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_page_of_another_origin_neither_reads_nor_writes(browser, job, explorer, host):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(explorer)
+    expect(page.locator("#item")).to_be_visible()
+    home = home_of(explorer)
+    with other_origin(ATTACK % (home, home)) as port:
+        page.goto(f"http://{host}:{port}/")
+        assert page.evaluate("window.found") == ""
+        page.evaluate("document.forms[0].submit()")  # As a click on the page would.
+        page.wait_for_url(f"{home}decide")
+        assert page.locator("body").inner_text().startswith("refused")
+    assert not records(job)
+    page.goto(home)  # Our own page is served as before.
+    expect(page.locator("#item")).to_be_visible()
+    decide(page, "1")
+    assert len(records(job)) == 1
+    context.close()
+
+
+def test_a_stranger_without_the_token_sees_nothing(browser, explorer):
+    context = browser.new_context()
+    page = context.new_page()
+    answer = page.goto(home_of(explorer))
+    assert answer.status == 403
+    assert "t1" not in page.content()
+    context.close()
+
+
+def test_every_key_does_what_it_says(browser, job, explorer):
+    with Watched(browser, home_of(explorer)) as page:
+        page.goto(explorer)
+        first = page.locator("#item").inner_text()
+        page.keyboard.press("n")
+        expect(page.locator("#item")).not_to_have_text(first)
+        page.keyboard.press("p")
+        expect(page.locator("#item")).to_have_text(first)
+        decide(page, "Enter")
+        decide(page, "s")
+        page.keyboard.press("g")
+        expect(page.get_by_label("as gold")).to_be_checked()
+        gold = page.locator("#item").inner_text()
+        decide(page, "2")
+        expect(page.locator("#live")).to_contain_text(f"Saved: {gold} is")
+        page.keyboard.press("u")
+        expect(page.locator("#item")).to_have_text(gold)
+        actions = [record.action for record in records(job)]
+        assert actions == ["confirm", "skip", "gold", "undo"]
+        assert page.evaluate("document.activeElement.id") == "item"
+        # With a control, or with the keys switched off, letters are letters.
+        page.get_by_label("Keys").uncheck()
+        page.keyboard.press("s")
+        page.get_by_label("Keys").check()
+        page.keyboard.press("Control+s")
+        page.locator("#f-order").focus()
+        page.keyboard.press("s")
+        page.wait_for_timeout(300)
+        assert len(records(job)) == 4
+
+
+def test_everything_can_be_reached_with_tab_alone(browser, job, explorer):
+    with Watched(browser, home_of(explorer)) as page:
+        page.goto(explorer)
+        first = page.locator("#item").inner_text()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.value") == "skip":
+                break
+        page.keyboard.press("Enter")
+        expect(page.locator("#item")).not_to_have_text(first)
+        assert [record.action for record in records(job)] == ["skip"]
+
+
+def test_filters_and_cells_lead_to_their_items(browser, explorer):
+    with Watched(browser, home_of(explorer)) as page:
+        page.goto(explorer)
+        page.locator("#f-given").focus()
+        page.locator("#f-given").select_option("1")
+        page.wait_for_url("**given=1**")
+        expect(page.locator(".votes td", has_text="cat").first).to_be_visible()
+        assert page.evaluate("document.activeElement.id") == "f-given"
+        page.get_by_role("link", name="Annotators").click()
+        expect(page.locator("#main h1")).to_have_text("Annotators")
+        cell = page.locator(".heat tbody tr").nth(1).locator("td").nth(2).locator("a")
+        count = int(cell.inner_text())
+        cell.click()
+        page.wait_for_url("**label=1&given=2**")
+        shown = page.locator(".pager span").inner_text()
+        assert shown.startswith("1 of ")
+        assert 1 <= int(shown.split()[-1]) <= count
+        page.go_back()
+        expect(page.locator("#main h1")).to_have_text("Annotators")
+        page.locator(".people a", has_text="<script>").click()
+        page.wait_for_url("**annotator=**")
+        expect(page.locator(".votes tbody")).to_contain_text("<script>")
+
+
+def test_the_page_works_without_scripts(browser, job, explorer):
+    with Watched(browser, home_of(explorer), java_script_enabled=False) as page:
+        page.goto(explorer)
+        first = page.locator("#item").inner_text()
+        page.locator(".classes button").first.click()
+        expect(page.locator("#item")).not_to_have_text(first)
+        page.get_by_role("button", name="Undo").click()
+        expect(page.locator("#item")).to_have_text(first)
+        assert [record.action for record in records(job)][1:] == ["undo"]
+        page.locator("#f-state").select_option("all")
+        page.get_by_role("button", name="Show").click()
+        assert "state=all" in page.url
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["1280", "420"])
+def test_the_explorer_is_accessible_and_fits(browser, explorer, scheme, size):
+    home = home_of(explorer)
+    with Watched(browser, home, viewport=size, color_scheme=scheme) as page:
+        page.goto(explorer)
+        decide(page, "1")
+        for name, path in (("review", ""), ("people", "people"), ("random", "?order=random")):
+            page.goto(home + path)
+            expect(page.locator("#main h1")).to_be_visible()
+            check_width(page)
+            check_access(page)
+            keep(page, f"explorer-{name}-{size['width']}-{scheme}")
+
+
+def test_downloads_hold_the_corrections(browser, explorer):
+    with Watched(browser, home_of(explorer)) as page:
+        page.goto(explorer)
+        task = page.locator("#item").inner_text()
+        decide(page, "2")
+        page.get_by_text("Download").click()
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Corrections (CSV)").click()
+        assert f"{task},cat," in Path(download.value.path()).read_text()
+        assert download.value.suggested_filename == "corrections.csv"
