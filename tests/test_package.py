@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from urllib.error import URLError
 
@@ -37,6 +37,7 @@ from manyhands.sampling import CrowdSMOTE, DistributionAwareSelector, TupletSamp
 
 ROOT = Path(__file__).parent.parent
 METHODS = all_classifiers() + all_aggregators()
+DOCS = [page for page in ROOT.glob("docs/**/*.md") if "_build" not in page.parts]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
 
 
@@ -47,7 +48,7 @@ def test_every_method_is_exported_documented_and_listed(name, cls):
     page = ROOT / "docs" / "methods" / f"{cls.__module__.split('.')[2]}.md"
     assert page.is_file(), f"{name} has no page {page.name}"
     assert f"`{name}`" in page.read_text()
-    assert f"methods/{page.name}" in (ROOT / "README.md").read_text()
+    assert f"]({page.name})" in (page.parent / "index.md").read_text()
 
 
 @pytest.mark.parametrize(("name", "cls"), METHODS)
@@ -84,9 +85,28 @@ def test_python_in_the_docs_runs(page, demo, monkeypatch):
 
 
 def test_links_in_the_docs_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_quoted_figures_are_those_of_the_records():
+    refresh = import_file(ROOT / "docs" / "refresh.py")
+    assert refresh.figure("aggregation.md > MajorityVote > sets") == "21"
+    assert refresh.shaped("**92.43 ± 0.02 (5)**", "mean 1") == "92.4"
+    assert refresh.shaped("0.8397 (cf)", "% 1") == "84.0 (cf)"
+    with pytest.raises(KeyError, match="no cell"):
+        refresh.figure("aggregation.md > MajorityVote > beauty")
+    assert not refresh.stale(), "run python docs/refresh.py"
+    page = "<!-- cell: aggregation.md > MajorityVote > sets -->20<!-- end -->"
+    assert refresh.refreshed(page) == page.replace("20", "21")
+
+
+def import_file(path: Path):
+    spec = spec_from_file_location(path.stem, path)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_the_readme_holds_the_two_commands_ci_runs():

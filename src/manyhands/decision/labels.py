@@ -52,10 +52,10 @@ def decide(
         "argmax": the most probable class, which minimises the expected number of errors.
 
         "balanced": the largest ratio of probability to class prior, which minimises the balanced
-        error (the mean of the classes' error rates) [3]_.
+        error (the mean of the classes' error rates).
 
         An array of shape (n_classes, n_classes), ``[true, decided]``, of finite, nonnegative
-        costs: the class of smallest expected cost [1]_ (where the matrix is transposed). An
+        costs: the class of smallest expected cost (where the matrix is transposed). An
         additional last column holds the cost of abstaining.
     class_prior : array-like of shape (n_classes,), optional
         Frequency of each class, up to a common factor; used only by "balanced". Default: the
@@ -64,8 +64,8 @@ def decide(
     classes : sequence of length n_classes, optional
         Class values; default: the codes 0, ..., n_classes - 1.
     threshold : float in [0, 1], optional
-        Abstain if the chosen class is less probable than this [4]_. With "balanced", the
-        probability is the one the class would have if all classes were equally frequent [2]_.
+        Abstain if the chosen class is less probable than this. With "balanced", the
+        probability is the one the class would have if all classes were equally frequent.
         Not allowed with a cost matrix, which has its own column for abstaining.
     abstain : optional
         Value that stands for abstaining; it must not be a class. Default: -1 for codes and

@@ -91,7 +91,7 @@ class GoldCorrected(BaseAggregator):
     where n_igc members of the declared family g gave class c. Priors are normal: a ~ N(1, t),
     b ~ N(0, t), d ~ N(0, s), v ~ N(0, .2) or, for the votes, N(.5, .3), e ~ N(0, 1.5 s), with
     (s, t) = (.1, .15), (.3, .3), (.8, .4): three regressions per base, fitted by Newton's method.
-    The log evidence of each is log lik - |z|^2 / 2 - log det(I + S X' W X S) / 2 [1]_.
+    The log evidence of each is ``log lik - |z|^2 / 2 - log det(I + S X' W X S) / 2`` [1]_.
     Abstentions are ignored.
 
     References

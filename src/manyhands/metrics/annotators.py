@@ -69,12 +69,12 @@ def annotator_reliability(
     -----
     Let p_i be the probability that the i-th of an annotator's n annotations is correct, s the sum
     of p_i and V the sum of p_i (1 - p_i). If it were known which s annotations are correct, the
-    posterior of the accuracy under Jeffreys' prior would be Beta(s + 1/2, n - s + 1/2) [1]_. Its
+    posterior of the accuracy under Jeffreys' prior would be Beta(s + 1/2, n - s + 1/2). Its
     mean is m = (s + 1/2) / (n + 1), its size (the sum of its parameters) n + 1. The information,
     which is the curvature of its log density (s + 1/2) log m + (n - s + 1/2) log(1 - m), is
     (n + 1) / (m (1 - m)). One more correct annotation adds 1 / (m (1 - m)) to the slope. Not
     knowing which annotations are correct therefore gives the slope a variance of
-    V / (m (1 - m))^2. This is the missing information, which is subtracted [2]_. What remains is
+    V / (m (1 - m))^2. This is the missing information, which is subtracted. What remains is
     the information in a beta distribution with the same mean and of size
 
         nu = n + 1 - V / (m (1 - m)),

@@ -142,7 +142,7 @@ def group_soft_threshold(values: Tensor, threshold: float) -> Tensor:
     """Reduce the Frobenius norm of each values[i] by ``threshold``, down to 0 at most.
 
     This is the proximal operator of threshold * norm: the u that minimises
-    threshold * |u| + |u - values[i]|^2 / 2.
+    ``threshold * |u| + |u - values[i]|^2 / 2``.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ def common_noise_objective(
     squared: bool,
     focus: float = 0.0,
 ) -> dict[str, Tensor]:
-    """CoNAL's final loss: ``nll`` and ``confusion_gap`` = -gap_weight * sum_r |W_r - W_g|.
+    """CoNAL's final loss: ``nll`` and ``confusion_gap = -gap_weight * sum_r |W_r - W_g|``.
 
     The printed formula lacks the minus sign, which follows from the paper's text ("enforce them to
     be different").

@@ -1,0 +1,164 @@
+"""How the site is built: ``sphinx-build -W docs docs/_build/html``, without a network.
+
+Pages are Markdown that reads well in the repository, too. Pages with ``{code-cell}`` are run; those
+that need the real data sets only where ``MANYHANDS_DATA`` names them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from sphinx.util import logging
+
+import manyhands
+
+sys.path.insert(0, str(Path(__file__).parent))
+# The manyhands command of the tutorials is the one beside this Python.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+import refresh  # noqa: E402, RUF100
+
+project = "manyhands"
+author = "The manyhands developers"
+copyright = author
+version = release = manyhands.__version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+]
+exclude_patterns = ["_build", "_templates", "_static"]
+templates_path = ["_templates"]
+
+# -- Markdown and what is run ----------------------------------------------------------------------
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+nb_execution_mode = "cache"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+
+NEED_DATA = ["tutorials/texts", "tutorials/images", "tutorials/tabular", "tutorials/judges"]
+HAVE_DATA = bool(os.environ.get("MANYHANDS_DATA"))
+if not HAVE_DATA:
+    nb_execution_excludepatterns = [f"{page}.md" for page in NEED_DATA]
+
+NOT_RUN = """
+:::{note}
+This page was built without the real data sets, so its code is shown and not run. With
+`MANYHANDS_DATA` set, the page shows what every block prints.
+:::
+"""
+
+# -- API -------------------------------------------------------------------------------------------
+
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+numpydoc_class_members_toctree = False
+
+# -- HTML ------------------------------------------------------------------------------------------
+
+suppress_warnings = ["ref.footnote"]  # citations taken out of summaries
+
+html_theme = "pydata_sphinx_theme"
+html_title = "manyhands"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_sidebars = {page: [] for page in ("index", "which_method", "gallery")}
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "show_nav_level": 1,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 7,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+
+def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out what classes inherit from scikit-learn and torch, and what routes metadata."""
+    if what != "class":
+        return None
+    home = getattr(getattr(obj, "fget", obj), "__module__", None) or "manyhands"
+    routes = name.startswith("set_") and name.endswith("_request")
+    return True if routes or not home.startswith("manyhands") else None
+
+
+def mend(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Add the references that a docstring cites from its module, and escape stars in shapes.
+
+    Summaries, which are also listed elsewhere, lose their citations.
+    """
+    for k, line in enumerate(lines):
+        lines[k] = re.sub(r"(?<=, )\*(?=[a-z])", r"\\*", line)
+    text = "\n".join(lines)
+    cited = set(re.findall(r"\[(\d+)\]_", text)) - set(re.findall(r"^\.\. \[(\d+)\]", text, re.M))
+    module = sys.modules.get(getattr(obj, "__module__", None) or "")
+    found = re.findall(
+        r"^\.\. \[(\d+)\] (.*(?:\n   .*)*)", getattr(module, "__doc__", None) or "", re.M
+    )
+    added = [f".. [{key}] {source}" for key, source in found if key in cited]
+    if added and "References" not in lines:
+        lines += ["", "References", "----------", *"\n".join(added).split("\n")]
+    for k, line in enumerate(lines):
+        if not line.strip():
+            break
+        lines[k] = re.sub(r" ?\[\d+\]_(, )?", "", line)
+
+
+def prepare(app: Any, page: str, source: list[str]) -> None:
+    """Unlink files outside the site, show all claims, and say where a page lacks its data."""
+    up = re.escape("../" * (page.count("/") + 1))
+    source[0] = re.sub(rf"\[([^\]]*)\]\({up}[^).][^)]*\)", r"\1", source[0])
+    if page == "what_holds":
+        source[0] = re.sub(r"<!-- claims: .*-->", lambda _: all_claims(), source[0])
+    if page == "jobs":
+        source[0] = re.sub("<!-- every other page: .*-->", lambda _: other_pages(), source[0])
+    if page in NEED_DATA and not HAVE_DATA:
+        head, _, rest = source[0].partition("\n# ")
+        title, _, body = rest.partition("\n")
+        source[0] = f"{head}\n# {title}\n{NOT_RUN}{body}"
+
+
+def other_pages() -> str:
+    """Return a table of contents of all pages that stand in no other."""
+    listed = {"index", "which_method", "jobs", "what_holds", "gallery", "api"}
+    listed |= {"evidence", "benchmarks"}
+    names = sorted(path.stem for path in refresh.DOCS.glob("*.md") if path.stem not in listed)
+    return "\n".join(["```{toctree}", ":hidden:", "", *names, "```"])
+
+
+def all_claims() -> str:
+    """Return the claims of all papers as tables, each with a link to its page."""
+    parts = []
+    for paper, name in refresh.PAPERS.items():
+        parts += [f"## {name}", f"[Tables and figures](results/{paper}.md)."]
+        parts += [refresh.claims_table(paper)]
+    return "\n\n".join(parts)
+
+
+def warn_of_stale_figures(app: Any) -> None:
+    """Warn of every quoted figure that is not its record's."""
+    for found in refresh.stale():
+        logging.getLogger("conf").warning("%s; run python docs/refresh.py", found)
+
+
+def setup(app: Any) -> None:
+    """Connect the functions above with Sphinx."""
+    app.connect("autodoc-skip-member", leave_out)
+    app.connect("autodoc-process-docstring", mend, priority=400)  # before numpydoc
+    app.connect("source-read", prepare)
+    app.connect("builder-inited", warn_of_stale_figures)

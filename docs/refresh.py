@@ -1,0 +1,196 @@
+"""Bring the figures that pages quote up to date with the records they come from.
+
+A quoted figure stands between two comments, which name a cell of a table under ``docs/results``::
+
+    <!-- cell: flagship.md > Public sets > LabelMe > stack -->92.4 ± 0.0<!-- end -->
+
+that is the page, headings, the row and the column. ``as 1`` after the column rounds to one decimal,
+``as mean 1`` leaves the deviation out, too, and ``as % 1`` makes per cent of a share. The pages of
+``docs/results`` are themselves made from records, by the command that each of them names.
+
+``python docs/refresh.py`` rewrites the pages; with ``--check`` it only says what is stale.
+``python docs/refresh.py --picture`` makes the README's picture of the report (needs Chromium).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+PAPERS = {
+    "chu2021": "CoNAL (AAAI 2021)",
+    "crowding2021": "CrowdInG (KDD 2021)",
+    "dasc2023": "DASC (2023)",
+    "iced2022": "ICED (SDM 2022)",
+    "neucrowd2022": "NeuCrowd (KAIS 2022)",
+}
+VERDICTS = ("holds", "undecided", "does not hold", "not run")
+
+_CELL = re.compile(r"(<!-- cell: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
+_COUNTS = re.compile(r"(<!-- counts of claims -->\n\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+class Table:
+    """A table of a page, with the headings it stands under."""
+
+    def __init__(self, headings: list[str], lines: list[str]) -> None:
+        self.headings = headings
+        cells = [[part.strip() for part in line.strip().strip("|").split("|")] for line in lines]
+        self.columns, self.rows = [plain(cell) for cell in cells[0]], cells[2:]
+
+    def cell(self, row: str, column: str) -> str | None:
+        """Find a cell, by the row's first cell, or its first two joined by a comma."""
+        if column not in self.columns[1:]:
+            return None
+        for cells in self.rows:
+            if row in (plain(cells[0]), ", ".join(map(plain, cells[:2]))):
+                return cells[self.columns.index(column)]
+        return None
+
+
+def plain(text: str) -> str:
+    """Take stars and code marks off a text."""
+    return re.sub(r"\*\*|`", "", text)
+
+
+@cache
+def tables(page: str) -> list[Table]:
+    """Read the tables of a page under ``docs/results``."""
+    headings: list[str] = []
+    found: list[Table] = []
+    block: list[str] = []
+    for line in [*(DOCS / "results" / page).read_text(encoding="utf-8").splitlines(), ""]:
+        if line.startswith("|"):
+            block.append(line)
+            continue
+        if len(block) > 2:
+            found.append(Table(headings.copy(), block))
+        block = []
+        if match := re.match(r"(#+) (.*)", line):
+            headings = [*headings[: len(match[1]) - 1], match[2]]
+    return found
+
+
+def figure(address: str) -> str:
+    """Return the text that an address stands for; KeyError if nothing is there."""
+    address, _, form = address.partition(" as ")
+    page, *headings, row, column = address.split(" > ")
+    for table in tables(page):
+        if table.headings[len(table.headings) - len(headings) :] == headings:
+            found = table.cell(row, column)
+            if found is not None:
+                return shaped(found, form)
+    raise KeyError(f"docs/results/{page} has no cell {address!r}")
+
+
+def shaped(text: str, form: str) -> str:
+    """Give a cell the form that a page wants; the number of seeds goes in any case."""
+    text = re.sub(r" \(\d+\)$", "", plain(text))
+    *marks, decimals = form.split() or [""]
+    if "mean" in marks:
+        text = text.split(" ± ")[0]
+    if decimals:
+        factor = 100 if "%" in marks else 1
+        number = r"\d*\.?\d+"
+        text = re.sub(number, lambda m: f"{factor * float(m[0]):.{decimals}f}", text)
+    return text
+
+
+def claims(paper: str) -> list[list[str]]:
+    """Return claim, verdict and reason for all claims of a paper."""
+    wanted = ["claim", "verdict", "why"]
+    return [row for table in tables(f"{paper}.md") if table.columns == wanted for row in table.rows]
+
+
+def counts() -> str:
+    """Return the table that counts each paper's claims by verdict."""
+    lines = ["| paper | claims | " + " | ".join(VERDICTS) + " |", "|---" * 6 + "|"]
+    for paper, name in PAPERS.items():
+        found = Counter(verdict.split(",")[0] for _, verdict, _ in claims(paper))
+        if unknown := set(found) - set(VERDICTS):
+            raise ValueError(f"{paper} has verdicts of another kind: {unknown}")
+        cells = [str(found[verdict]) for verdict in VERDICTS]
+        link = f"[{name}](results/{paper}.md#claims)"
+        lines.append(f"| {link} | {found.total()} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n\n"
+
+
+def claims_table(paper: str) -> str:
+    """Return all claims of a paper as a table."""
+    head = ["| claim | verdict | why |", "|---|---|---|"]
+    return "\n".join(head + [f"| {' | '.join(row)} |" for row in claims(paper)])
+
+
+def refreshed(text: str) -> str:
+    """Return a page's text with every quoted figure as its record has it."""
+    text = _CELL.sub(lambda m: m[1] + figure(m[2]) + m[4], text)
+    return _COUNTS.sub(lambda m: m[1] + counts() + m[3], text)
+
+
+def pages() -> Iterator[Path]:
+    """Yield the pages that may quote figures."""
+    yield DOCS.parent / "README.md"
+    yield from sorted(
+        [*DOCS.glob("*.md"), *DOCS.glob("methods/*.md"), *DOCS.glob("tutorials/*.md")]
+    )
+
+
+def stale() -> list[str]:
+    """Name every quoted figure that is not its record's."""
+    found = []
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        found += [
+            f"{page.name}: {m[3]!r} should be {figure(m[2])!r} ({m[2]})"
+            for m in _CELL.finditer(text)
+            if m[3] != figure(m[2])
+        ]
+        found += [f"{page.name}: {m[1]}" for m in _COUNTS.finditer(text) if m[2] != counts()]
+    return found
+
+
+def picture(path: Path) -> None:
+    """Draw the top of the demonstration's report."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        raise SystemExit("the picture needs Chromium")
+    from manyhands import CrowdStackingClassifier, load_demo
+    from manyhands.report import summarize, write_report
+
+    demo = load_demo()
+    model = CrowdStackingClassifier(random_state=0).fit(demo.X_train, demo.annotations)
+    summary = summarize(demo.annotations, classifier=model, X=demo.X_train, title="Digits")
+    with tempfile.TemporaryDirectory() as folder:
+        report = write_report(summary, Path(folder, "report.html"))
+        command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars"]
+        command += [f"--screenshot={path}", "--window-size=1100,800", report.as_uri()]
+        subprocess.run(command, check=True, capture_output=True)
+
+
+def main() -> None:
+    """Refresh the pages, check them, or draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--check", action="store_true", help="only say what is stale")
+    parser.add_argument("--picture", action="store_true", help="draw the README's picture")
+    arguments = parser.parse_args()
+    if arguments.picture:
+        picture(DOCS / "report.png")
+    elif arguments.check:
+        sys.exit("\n".join(stale()) or None)
+    else:
+        for page in pages():
+            text = page.read_text(encoding="utf-8")
+            page.write_text(refreshed(text), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
