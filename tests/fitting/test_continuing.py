@@ -8,19 +8,28 @@ import polars as pl
 import pytest
 import torch
 from scipy import sparse
+from sklearn.base import BaseEstimator, clone
 
 from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
+    AveragedCrowdClassifier,
+    CrowdInGClassifier,
     CrowdLayerClassifier,
     CrowdStackingClassifier,
+    DASCClassifier,
     DawidSkene,
+    ICEDClassifier,
     MBEMClassifier,
+    PersonalClassifier,
+    all_classifiers,
     load,
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Earlier
+from manyhands.registry import all_aggregators, all_wrappers
+from manyhands.training import AnnotationBatches, Features
 
 pytestmark = pytest.mark.filterwarnings("ignore:the votes do not say whether")
 
@@ -47,6 +56,25 @@ def test_the_length_is_the_share_that_is_new():
     assert model.n_epochs_ == 8  # The next call takes its share of a whole fit, too.
     assert Earlier(model, 0.0).epochs(100) == 1
     assert Earlier(model, 1.0).epochs(100) == 50
+
+
+def test_a_short_training_takes_a_part_of_the_old_instances():
+    """Of two epochs, a tenth that is new asks for .1; it takes the new and as many old ones."""
+    new = np.arange(60) >= 54
+    assert Earlier(None, 0.1, new).passes(2) == pytest.approx(0.2)
+    assert Earlier(None, 0.1, new).passes(40) == pytest.approx(2.0)
+    assert Earlier(None, 0.5, new).portion(6) == pytest.approx(1.5 / 2)  # Two epochs.
+    assert Earlier(None, 0.1, np.ones(60, bool)).passes(2) == 1  # There are no more instances.
+    features = Features(X.astype(np.float32), torch.device("cpu"))
+    batches = AnnotationBatches(features, TABLE, batch_size=4, portion=0.2, new=new)
+    torch.manual_seed(0)
+    epochs = [torch.cat([batch.instances for batch in batches.epoch(0)]) for _ in range(20)]
+    for drawn in epochs:
+        assert len(drawn) == len(drawn.unique()) == 12
+        assert set(range(54, 60)) <= set(drawn.tolist())
+    assert len(torch.cat(epochs).unique()) > 50  # Others every time.
+    whole = AnnotationBatches(features, TABLE, batch_size=32, portion=0.0)
+    assert sum(len(batch.instances) for batch in whole.epoch(0)) == 32  # A batch at least.
 
 
 def test_twice_the_annotations_are_fitted_from_scratch():
@@ -203,11 +231,160 @@ def test_a_saved_model_is_given_everything_again(tmp_path):
         network().fit(X[:10], TABLE[:10]).partial_fit(X, TABLE.select(annotators=list("abc")))
 
 
-def test_methods_without_it_say_why():
-    assert not hasattr(MBEMClassifier(), "partial_fit")
-    with pytest.raises(AttributeError) as refused:
-        MBEMClassifier().partial_fit(X, TABLE)
-    assert "makes a new network" in str(refused.value.__cause__)
+def test_every_method_has_it():
+    for _, cls in [*all_classifiers(), *all_wrappers(), *all_aggregators()]:
+        assert hasattr(cls(), "partial_fit"), cls.__name__
+
+
+def test_wrappers_of_what_cannot_go_on_say_why():
+    class Own(BaseEstimator):
+        def fit(self, X, y):
+            return self
+
+        def predict_annotation_proba(self, X):
+            return X
+
+        predict_proba = predict_annotation_proba
+
+    for wrapper, says in (
+        (DASCClassifier(Own()), "it trains Own, which cannot go on"),
+        (AveragedCrowdClassifier([network(), Own()]), "it averages Own, which cannot go on"),
+    ):
+        assert not hasattr(wrapper, "partial_fit")
+        with pytest.raises(AttributeError) as refused:
+            wrapper.partial_fit(X, TABLE)
+        assert says in f"{refused.value} {refused.value.__cause__}"
+
+
+@pytest.mark.parametrize("model", [network(), CrowdStackingClassifier(n_rounds=2)], ids=repr)
+def test_a_day_without_annotations_changes_nothing(model):
+    model = clone(model).partial_fit(X[:40], TABLE[:40])
+    before = dict(vars(model))
+    for nothing in (
+        np.full((5, 5), -1),
+        TABLE[40:45].take(np.zeros(TABLE[40:45].n_annotations, bool)),
+    ):
+        with pytest.warns(UserWarning, match="no annotations to add") as told:
+            assert model.partial_fit(X[40:45], nothing) is model
+        assert told[0].filename == __file__
+        assert all(before[name] is value for name, value in vars(model).items())
+    with pytest.raises(AnnotationError, match="y is empty"):
+        clone(model).partial_fit(X[:5], np.full((5, 5), -1))
+
+
+def test_skips_alone_are_kept():
+    model = network().partial_fit(X[:40], TABLE[:40])
+    skips = AnnotationTable.from_matrix(
+        [["no"], [None]], classes=[0, 1, 2], instances=IDS[40:42], annotators=["a"], skip="no"
+    )
+    model.partial_fit(X[40:42], skips)
+    assert len(model.seen_.table.skips) == 1
+
+
+# -- methods with a way of their own --------------------------------------------------------------
+
+
+def test_mbem_repeats_its_later_rounds_with_the_network_there_is():
+    model = MBEMClassifier(max_epochs=4, n_iterations=2, lr=1e-12, random_state=0, device="cpu")
+    model.partial_fit(X[:40], TABLE[:40].select(annotators=list("abc")))
+    before = model.module_.classifier.backbone.state_dict()
+    model.partial_fit(X[40:], TABLE[40:])
+    assert list(dict.fromkeys(row["stage"] for row in model.history_)) == ["round 1", "round 2"]
+    after = model.module_.classifier.backbone.state_dict()
+    for name, value in before.items():  # No new network.
+        torch.testing.assert_close(after[name], value, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_personal_classifiers_end_at_the_same_minimum(n_classes):
+    table = AnnotationTable.from_matrix(
+        np.minimum(A, n_classes - 1), instances=IDS, annotators=list("abcde")
+    )
+    exact = {"tol": 1e-3, "scaling": None, "device": "cpu"}
+    model = PersonalClassifier(**exact)
+    model.partial_fit(X[:40], table[:40].select(annotators=list("abc"))).partial_fit(
+        X[40:], table[40:]
+    )
+    whole = PersonalClassifier(**exact).fit(X, model.seen_.table)
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=5e-3)
+    np.testing.assert_allclose(model.annotator_coef_, whole.annotator_coef_, atol=5e-3)
+
+
+def test_personal_classifiers_start_where_they_were():
+    """One step of ADMM with hardly any pull leaves them where they are."""
+    model = PersonalClassifier(max_epochs=30, scaling=None, fusion=1e-6, device="cpu")
+    model.fit(X, TABLE)
+    before = model.annotator_coef_.copy()
+    model.set_params(max_epochs=1).partial_fit(X, TABLE)
+    assert model.history_[-1]["epoch"] == 1
+    np.testing.assert_allclose(model.annotator_coef_, before, atol=0.02 * abs(before).max())
+
+
+def test_iced_goes_on_with_rounds_and_from_its_posterior():
+    given = {"max_epochs": 4, "warm_up_epochs": 1, "decoder_epochs": 1, "random_state": 0}
+    model = ICEDClassifier(**given, synthesis=None, em_start="previous", device="cpu")
+    continued(model)
+    assert {row["stage"] for row in model.history_} == {"train"}
+    assert model.posterior_.shape == (60, 3)
+    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1.0)
+
+
+def test_crowding_goes_on_with_its_start():
+    model = CrowdInGClassifier(max_epochs=2, adversarial_epochs=1, random_state=0, device="cpu")
+    model.partial_fit(X[:40], TABLE[:40].select(annotators=list("abcd")))
+    start = model.pretrainer_
+    before = {name: value.clone() for name, value in start.module_.state_dict().items()}
+    model.partial_fit(X[40:], TABLE[40:])
+    assert model.pretrainer_ is not start
+    assert model.pretrainer_.annotators_.tolist() == list("abcde")
+    assert {row["stage"] for row in model.history_} == {
+        "start",
+        "generator",
+        "discriminator",
+        "adversarial",
+    }
+    for name, value in start.module_.state_dict().items():  # The former start is as it was.
+        torch.testing.assert_close(value, before[name])
+    sampled = model.sample_annotations(X[:3], ["e"], random_state=0)
+    assert sampled.n_annotations == 3
+
+
+def test_self_training_keeps_pseudo_annotations_until_somebody_answers():
+    estimator = network(init_scale=4.0).set_params(max_epochs=20)
+    model = DASCClassifier(estimator, n_rounds=2, n_select=0.5, guard=False, random_state=0)
+    early = TABLE.select(annotators=list("abcd"))
+    model.partial_fit(X, early)
+    n_before = int((model.rounds_ > 0).sum())
+    late = TABLE[:20].select(annotators=list("e"))
+    model.partial_fit(X[:20], late)
+    augmented = model.augmented_annotations_
+    observed = augmented.observed
+    assert observed.n_annotations == early.n_annotations + late.n_annotations
+    n_pseudo = augmented.n_annotations - observed.n_annotations
+    expected = n_before / early.n_annotations * observed.n_annotations
+    assert abs(n_pseudo - expected) <= 2
+    assert model.rounds_.max() == 3
+    assert model.estimator_.annotators_.tolist() == list("abcde")
+    # A pair that a model filled in is free for its annotator.
+    source = model.augmented_annotations_
+    pseudo = source.take(source.source == "pseudo")
+    i, r = int(pseudo.instance[0]), int(pseudo.annotator[0])
+    answer = AnnotationTable.from_arrays(
+        [IDS[i]], [source.annotators[r]], [0], classes=[0, 1, 2], instances=[IDS[i]]
+    )
+    model.partial_fit(X[[i]], answer)
+    now = model.augmented_annotations_
+    here = (now.instance == i) & (now.annotator == r)
+    assert now.source[here].tolist() == ["observed"]
+
+
+def test_members_of_an_average_go_on():
+    members = [network(), network().set_params(random_state=1)]
+    model = continued(AveragedCrowdClassifier(members))
+    alone = [continued(clone(member)) for member in members]
+    expected = np.mean([each.predict_proba(X) for each in alone], axis=0)
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-6)
+    assert not any(hasattr(member, "seen_") for member in model.estimators_)
 
 
 def test_declared_classes_may_be_texts():

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from manyhands.annotations.digests import InstanceDigests
 from manyhands.exceptions import AnnotationError, all_or_nothing
-from manyhands.fitting import scoring
-from manyhands.fitting.context import Watch
+from manyhands.fitting import continuing, scoring
+from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.fitting.members import save_members
 from manyhands.fitting.parameters import refuse_classes
@@ -197,6 +197,28 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
             warn_of_lost_classes(self, X, table)
         return self
 
+    partial_fit = continuing.partial_fit
+
+    @property
+    def _continue_refusal(self) -> str | None:
+        return continuing.refusal_of(
+            "averages", getattr(self, "estimators_", None) or self.clone_estimators()
+        )
+
+    def _go_on(self, seen: continuing.Seen, earlier: Earlier, watch: Watch | None = None) -> None:
+        """Let every member go on, as its own ``partial_fit`` does."""
+        with quiet_about_lost_classes():
+            members = [
+                continuing.gone_on(member, seen, earlier, watch) for member in self.estimators_
+            ]
+        self._set_fitted(members)
+        self.training_instances_ = InstanceDigests.of(seen.table, seen.table)
+        warn_of_lost_classes(self, seen.X, seen.table)
+
+    def _check_shape(self, X: Any) -> None:
+        for member in self.estimators_:
+            member._check_shape(X)
+
     def _check_members(self) -> None:
         members = self.estimators
         if members is not None and not len(members):
@@ -253,7 +275,8 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
         seen = [m.training_instances_ for m in members if hasattr(m, "training_instances_")]
         if seen:
             self.training_instances_ = InstanceDigests.union(seen)
-        for name in ("classes_", "annotators_", "n_annotators_", *SET_WITH_FEATURES):
+        known = ("classes_", "annotators_", "n_annotators_", "n_annotations_", *SET_WITH_FEATURES)
+        for name in known:
             if hasattr(first, name):
                 setattr(self, name, getattr(first, name))
 

@@ -82,6 +82,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     -----
     ``history_`` logs ``cross_entropy`` against the targets. Its stages are "round 0", "round 1",
     ...; with ``train_on_own_labels``, each is followed by "round 0, own labels" and so on.
+    `partial_fit` goes on with the network that there is: it repeats the rounds after the one on
+    vote shares, without new networks, and without the stages on own labels.
 
     References
     ----------
@@ -96,7 +98,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     ['round 0', 'round 0', 'round 1', 'round 1']
     """
 
-    _start_refusal = _continue_refusal = "makes a new network in each of its stages"
+    _start_refusal = "makes a new network in each of its stages"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "n_iterations": [Interval(Integral, 1, None, closed="left")],
@@ -145,9 +147,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             return self._own_labels(fit)
 
         sources: dict[str, Callable[[], FloatArray]] = {}
-        for number in range(self.n_iterations + 1):
+        # A partial fit has a network by whose labels it can count.
+        for number in range(0 if fit.earlier is None else 1, self.n_iterations + 1):
             sources[f"round {number}"] = from_annotations if number else from_votes
-            if self.train_on_own_labels:
+            if self.train_on_own_labels and fit.earlier is None:
                 sources[f"round {number}, own labels"] = from_network
         return [
             Stage(name, self._step(number, source, fit), fit.batches.epoch, fit.n_epochs)
@@ -162,7 +165,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             if epoch:
                 return
             targets.set(fit.state.spread(source()), balancing_rng(number))
-            if number and not self.warm_start_network:
+            if number and not self.warm_start_network and fit.earlier is None:
                 fresh = make_backbone(self.backbone, self.input_shape_, len(self.classes_))
                 fit.module.classifier.backbone.load_state_dict(fresh.state_dict())
 

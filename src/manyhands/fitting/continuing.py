@@ -10,7 +10,7 @@ imported only for what needs it: tensors and Datasets.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -19,16 +19,17 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.metaestimators import available_if
 
-from manyhands.annotations import AnnotationTable
+from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import as_values, encode, missing_mask, tidy
 from manyhands.annotations.ids import GIVEN, as_frame, row_ids
+from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.reading import as_target, check_rows, is_dataset, read_features, take_rows
-from manyhands.inference.inputs import check_annotations, recode_classes
-from manyhands.typing import AnyArray, IntArray
+from manyhands.inference.inputs import check_annotations, holds_nothing, recode_classes
+from manyhands.typing import AnyArray, BoolArray, IntArray
 
 T = TypeVar("T")
 
@@ -102,6 +103,11 @@ def partial_fit(
         For the reasons of `fit`; if y holds a class that the first call did not have, X has
         other features than before, or a pair was annotated before and ``duplicates="error"``.
 
+    Warns
+    -----
+    UserWarning
+        If y is empty in a later call, which then changes nothing.
+
     Notes
     -----
     The model keeps what it was given in ``seen_``, in memory and when pickled. `fit` and `save`
@@ -115,13 +121,13 @@ def partial_fit(
             table = _first_table(model, X, y, classes)
             model.fit(X, table, **options)
             model.seen_ = Seen(X, table, table.n_annotations)
-        else:
-            seen, share = _with_added(model, X, y, classes, duplicates)
+        elif not holds_nothing(_unmatched(X, y)):
+            seen, share, new = _with_added(model, X, y, classes, duplicates)
             if seen.table.n_annotations >= GROWTH * seen.from_scratch:
                 seen = replace(seen, from_scratch=seen.table.n_annotations)
                 _fit_from_scratch(model, seen, options)
             else:
-                model._go_on(seen, Earlier(copy(model), share), **options)
+                model._go_on(seen, Earlier(copy(model), share, new), **options)
             model.seen_ = seen
     return self
 
@@ -149,6 +155,21 @@ def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) 
     warn_of_lost_classes(model, seen.X, table)
 
 
+def gone_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> Any:
+    """Return a copy of a fitted classifier that has gone on, for one that consists of it."""
+    again = copy(model)
+    again._go_on(seen, replace(earlier, model=model), watch)
+    return again
+
+
+def refusal_of(does: str, parts: Iterable[Any]) -> str | None:
+    """Say why a classifier that consists of others cannot go on, if one of them cannot."""
+    for part in parts:
+        if not (hasattr(part, "_go_on") and hasattr(part, "partial_fit")):
+            return f"{does} {type(part).__name__}, which cannot go on"
+    return None
+
+
 def check_shape(model: Any, X: Any) -> None:
     """Refuse features that are not like those of ``fit``."""
     read_features(model, X, reset=False)
@@ -165,6 +186,11 @@ def _first_table(model: Any, X: Any, y: Any, classes: Any) -> AnnotationTable:
             f"classes={classes!r} must name two classes or more, each once; give a list of them"
         )
     return _over_classes(table, tidy(declared, "classes"), "add them to classes=")
+
+
+def _unmatched(X: Any, y: Any) -> AnnotationTable:
+    """Read a target without a look at its rows of X."""
+    return y if isinstance(y, AnnotationTable) else as_table(in_order_of_rows(X, y))
 
 
 def _named(X: Any, table: AnnotationTable) -> AnnotationTable:
@@ -184,8 +210,8 @@ def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> Annot
 
 def _with_added(
     model: Any, X: Any, y: Any, classes: Any, duplicates: Duplicates
-) -> tuple[Seen, float]:
-    """Everything seen, with the new part, and the share of its annotations that are new."""
+) -> tuple[Seen, float, BoolArray | None]:
+    """Everything seen, the share of its annotations that are new, and the instances they are of."""
     model._check_shape(X)
     if classes is not None and not np.array_equal(as_values(classes), model.classes_):
         raise AnnotationError(
@@ -196,13 +222,20 @@ def _with_added(
     check_rows(X, new)
     mend = "classes are fixed by the first call: fit anew on everything, or declare all classes "
     mend += "there, partial_fit(classes=...)"
-    new = check_annotations(_over_classes(new, model.classes_, mend), argument="y")
+    new = _over_classes(new, model.classes_, mend)
+    if new.n_annotations:  # Otherwise, there are abstentions or skips alone.
+        check_annotations(new, argument="y")
     kept = getattr(model, "seen_", None)
     if kept is None:
-        return _everything_again(model, X, new)
+        return *_everything_again(model, X, new), None
     merged = kept.table.with_added(new, duplicates=duplicates)
-    seen = Seen(_extended(kept, X, new, merged), merged, kept.from_scratch)
-    return seen, min(1.0, new.n_annotations / merged.n_annotations)
+    places, _ = encode(
+        new.instances, merged.instances, argument="y", vocabulary_name="the instances"
+    )
+    seen = Seen(_extended(kept, X, new, merged, places), merged, kept.from_scratch)
+    is_new = np.zeros(merged.n_instances, dtype=bool)
+    is_new[places[new.instance]] = True
+    return seen, min(1.0, new.n_annotations / merged.n_annotations), is_new
 
 
 def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen, float]:
@@ -236,11 +269,10 @@ def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen,
 # -- features, piece by piece ---------------------------------------------------------------------
 
 
-def _extended(kept: Seen, X: Any, new: AnnotationTable, merged: AnnotationTable) -> Any:
-    """Features of all instances, in the order of the merged table."""
-    places, _ = encode(
-        new.instances, merged.instances, argument="y", vocabulary_name="the instances"
-    )
+def _extended(
+    kept: Seen, X: Any, new: AnnotationTable, merged: AnnotationTable, places: IntArray
+) -> Any:
+    """Features of all instances, in the order of the merged table: ``places`` of the new ones."""
     old = np.flatnonzero(places < kept.table.n_instances)
     _check_kind(kept.X, X)
     if len(old):

@@ -30,6 +30,7 @@ from manyhands.inference.inputs import (
     check_annotations,
     checked_posterior,
     gold_codes,
+    holds_nothing,
     recode_annotators,
     recode_classes,
     warn_of_numbered_rows,
@@ -213,7 +214,8 @@ class BaseAggregator(BaseEstimator):
         Warns
         -----
         UserWarning
-            If neither table names its instances, and rows are taken for those of before.
+            If neither table names its instances, and rows are taken for those of before; or if
+            there is nothing to add: no annotation, abstention, skip or gold.
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold)
@@ -224,6 +226,8 @@ class BaseAggregator(BaseEstimator):
             )
         self._validate_params()
         new = as_table(table, argument="table")
+        if gold is None and holds_nothing(new):
+            return self
         new = recode_classes(new, self.classes_, argument="table")
         merged = self.table_.with_added(new, duplicates=duplicates)
         if duplicates == "error":  # Otherwise pairs are known to repeat: they are the same ones.

@@ -78,6 +78,14 @@ def check_annotations(table: Any, *, argument: str) -> Any:
     return table
 
 
+def holds_nothing(table: AnnotationTable) -> bool:
+    """Whether a table has neither annotations nor passes to add; a warning says so."""
+    if table.n_annotations or len(table.abstentions) or len(table.skips):
+        return False
+    warn_caller("there are no annotations to add, so partial_fit has changed nothing")
+    return True
+
+
 def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
     """Read known classes as codes, -1 where unknown, shape (n_instances,).
 

@@ -37,8 +37,8 @@ from manyhands.classifiers.crowding.phases import (
 )
 from manyhands.classifiers.crowding.pretrainer import (
     check_pretrainer,
-    make_pretrainer,
     start_from,
+    trained_pretrainer,
 )
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
@@ -177,7 +177,9 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     Notes
     -----
     Annotations (``predict_annotation_proba``, `score`) are predicted by the generator, with its
-    noise at the mean. ``history_`` has the stages "start", "generator", "discriminator" and
+    noise at the mean. `partial_fit` goes on with the start, and then with the four networks, for
+    their shares of every phase's epochs; a loaded model trains a new start, as the start is not
+    saved. ``history_`` has the stages "start", "generator", "discriminator" and
     "adversarial". ``docs/methods/crowding.md`` lists their columns and the differences from the
     paper.
 
@@ -236,7 +238,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "annotators; a test of the method permutes them where nothing is learnt from draws",
     }
     _start_refusal = "begins with its start's"
-    _continue_refusal = "plays two networks against each other, from a start of their own"
 
     backbone: Any = field(default=None, kw_only=False)
     pretrainer: Any = None
@@ -319,11 +320,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         if counts.any() and (is_correlated if self.lca == "auto" else self.lca):
             adjacency = torch.from_numpy(counts / counts.max()).float()
             module.discriminator.adjacency.copy_(adjacency)
-        pretrainer = make_pretrainer(self, fit.rng)
         with quiet_about_lost_classes():
-            self.pretrainer_ = pretrainer.fit(fit.features.data, fit.table, watch=fit.watch)
-        start_from(self.pretrainer_, module)
-        if self.max_epochs == AUTO:
+            self.pretrainer_ = trained_pretrainer(self, fit)
+        start_from(self.pretrainer_, module, keep_encoder=fit.earlier is not None)
+        if self.max_epochs == AUTO and fit.earlier is None:
             fit.n_epochs = self.pretrainer_.n_epochs_
         fit.history.extend({**row, "stage": START} for row in self.pretrainer_.history_)
         settings = AdversarialSettings.of(self)

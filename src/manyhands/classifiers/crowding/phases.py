@@ -11,6 +11,7 @@ from torch import Tensor
 
 from manyhands.classifiers.crowding.adversarial import AdversarialStep
 from manyhands.fitting.context import Fit
+from manyhands.fitting.length import whole_length
 from manyhands.fitting.monitors import ClassifierMonitor
 from manyhands.nn import GenerativeCrowdModule
 from manyhands.training import (
@@ -60,14 +61,18 @@ def make_stages(
         )
     steps |= fit.state
     return [
-        Stage(name, step, fit.batches.epoch, _n_epochs(model, fit, name))
+        Stage(name, step, *fit.stage_length(_n_epochs(model, fit, name)))
         for name, step in steps.items()
     ]
 
 
 def _n_epochs(model: Any, fit: CrowdInGFit, stage: str) -> int:
+    """Number of epochs of a stage in a whole fit."""
     given: int | None = getattr(model, f"{stage}_epochs")
-    return min(DEFAULT_EPOCHS[stage], fit.n_epochs) if given is None else given
+    if given is not None:
+        return given
+    most = fit.n_epochs if fit.earlier is None else whole_length(model, fit.earlier.model)
+    return min(DEFAULT_EPOCHS[stage], most)
 
 
 class GeneratorStep(GradientStep):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy, deepcopy
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from manyhands.classifiers.personal import PersonalClassifier
 from manyhands.classifiers.raykar import RaykarClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
+from manyhands.fitting.continuing import Seen, gone_on
 from manyhands.fitting.folders import describe_parameter
 from manyhands.nn import CrowdLayerGenerator, CrowdLayerModule, GenerativeCrowdModule
 
@@ -97,8 +100,36 @@ def _default_pretrainer(model: Any) -> CrowdLayerClassifier:
     return pretrainer.set_params(validation=None, patience=None, random_state=None, callbacks=None)
 
 
-def start_from(pretrainer: Any, module: GenerativeCrowdModule) -> None:
+def trained_pretrainer(model: Any, fit: Fit[GenerativeCrowdModule, Any]) -> Any:
+    """Train the start of a `CrowdInGClassifier`; in a partial fit, go on with that of before.
+
+    It then goes on from the classifier that the adversarial phase has left, and from its own
+    parameters of annotators.
+    """
+    pretrainer, earlier = make_pretrainer(model, fit.rng), fit.earlier
+    before = getattr(earlier and earlier.model, "pretrainer_", None)
+    if earlier is None:
+        return pretrainer.fit(fit.features.data, fit.table, watch=fit.watch)
+    if before is None:  # The model was loaded.
+        return pretrainer.set_params(checkpoint=None).fit(fit.features.data, fit.table)
+    before = copy(before)
+    before.module_ = deepcopy(before.module_)
+    before.module_.classifier.load_state_dict(fit.module.classifier.state_dict())
+    seen = Seen(fit.features.data, fit.table, fit.table.n_annotations)
+    return gone_on(before, seen, earlier, fit.watch)
+
+
+def start_from(
+    pretrainer: Any, module: GenerativeCrowdModule, *, keep_encoder: bool = False
+) -> None:
     """Copy the weights of a fitted pretrainer into a module.
+
+    Parameters
+    ----------
+    pretrainer : fitted crowd classifier
+    module : GenerativeCrowdModule
+    keep_encoder : bool, default=False
+        Whether its generator and discriminator know the encoder that it has.
 
     Raises
     ------
@@ -109,7 +140,7 @@ def start_from(pretrainer: Any, module: GenerativeCrowdModule) -> None:
         module.classifier.load_state_dict(pretrainer.module_.classifier.state_dict())
     except (AttributeError, RuntimeError) as error:
         raise _unlike(pretrainer) from error
-    if module.encoder is not None:
+    if module.encoder is not None and not keep_encoder:
         module.set_encoder(module.classifier)
     if isinstance(module.generator, CrowdLayerGenerator):
         matrix = getattr(pretrainer.module_, "matrix", None)

@@ -147,6 +147,10 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     The groups of the warm-up are levels of certainty if all instances have equally many
     annotations. Otherwise (as when ``validation`` holds out a fraction) they are its quartiles.
 
+    `partial_fit` goes on with rounds: there is neither another warm-up, nor more training of the
+    decoder than in other rounds. With ``em_start="previous"``, inference goes on from
+    ``posterior_``.
+
     Parameters of the sampler can be set if one is given: ``sampler=CrowdSMOTE()``, then
     ``sampler__delta``.
 
@@ -172,7 +176,6 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     """
 
     _start_refusal = "begins with majority votes"
-    _continue_refusal = "begins with a warm-up, and makes its instances up from it"
     _validates_last_stage_only = True
     _preparatory_stages = ("decoder", "warm_up")
     _crowd_check_exemptions = {
@@ -275,7 +278,11 @@ verbose, validation, monitor, patience, checkpoint, callbacks
         self.observed_posterior_ = inference.posterior(fit.table, votes)
         self._set_class_prior(class_shares(votes[fit.batches.instances.cpu().numpy()]))
         # Buffers of the module during training, so that those of the best epoch are kept.
-        observed = torch.from_numpy(self.observed_posterior_.copy())
+        start = self.observed_posterior_.copy()
+        before = getattr(fit.earlier and fit.earlier.model, "seen_", None)
+        if fit.earlier is not None and before is not None:  # Its instances are the first ones.
+            start[: before.table.n_instances] = fit.earlier.model.posterior_
+        observed = torch.from_numpy(start)
         fit.module.register_buffer("posterior", observed)
         fit.module.register_buffer("class_shares", torch.from_numpy(self.class_prior_.copy()))
         return Rounds(
@@ -310,6 +317,8 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     # -- training ---------------------------------------------------------------------------------
 
     def _stages(self, fit: ICEDFit) -> list[Stage]:
+        if fit.earlier is not None:
+            return [self._round_stage(fit)]
         return [
             *self._decoder_stage(fit),
             *self._warm_up_stage(fit),
@@ -349,7 +358,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
             lambda: self._make_optimizer(fit.module),
             reset_every_epoch=self.reset_optimizer,
         )
-        return Stage("train", step, fit.state.epoch_batches, self.max_epochs)
+        return Stage("train", step, fit.state.epoch_batches, fit.n_epochs)
 
     def _set_fitted(self, fit: ICEDFit) -> None:
         module, table, rounds = fit.module, fit.table, fit.state

@@ -154,6 +154,22 @@ class ADMMStep:
         self.residuals: list[tuple[float, float]] = []
         self.gradient_scale: float | None = None
 
+    @torch.no_grad()
+    def start_from_module(self) -> None:
+        """Start from the module's weights and their differences, with multipliers of 0."""
+        module, first = self.module, self.module.n_classes - self.weights.shape[2]
+        head: Any = module.classifier.backbone.head
+        active = self.examples.active
+        kernels = torch.cat([head.weight.t()[None], module.weight[active]])
+        if self.examples.intercept:
+            constant = torch.cat([head.bias[None], module.bias[active]])
+            kernels = torch.cat([kernels, constant[:, None]], dim=1)
+        self.weights.copy_(kernels[:, :, first:])
+        for i, pairs in self._blocks() if self.rho else ():
+            difference = self.weights[i] - self.weights[i + 1 :]
+            pairs.copy_(difference)
+            add_pairs(self.pull, i, difference)
+
     @property
     def converged(self) -> bool:
         """Whether the residuals of the last iteration are within the tolerance."""

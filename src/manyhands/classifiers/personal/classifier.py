@@ -101,6 +101,10 @@ n_features) for two classes
     which add up to the objective. There is neither a ``backbone`` nor an ``lr``: the problem is
     convex because the classifiers are linear, and it needs no learning rate.
 
+    `partial_fit` starts ADMM from the classifiers of before, those of new annotators from the mean
+    of the others, and ends at the minimum that `fit` on everything finds. Features stay scaled as
+    by the last training from scratch.
+
     The method needs the differences between all pairs, (J + 1) J / 2 matrices of features x
     classes. More than 2 GiB of them are refused.
 
@@ -117,7 +121,7 @@ n_features) for two classes
     (10, 64)
     """
 
-    _start_refusal = _continue_refusal = "ends at the one minimum"
+    _start_refusal = "ends at the one minimum"
     _parameter_constraints = {
         **{
             name: constraint
@@ -178,7 +182,7 @@ n_features) for two classes
 
     def _prepare(self, fit: PersonalFit) -> ADMMStep:
         self._check_size(fit)
-        return ADMMStep(
+        step = ADMMStep(
             fit.module,
             Examples(fit.module, fit.batches, intercept=self.fit_intercept),
             fusion=self.fusion,
@@ -186,6 +190,9 @@ n_features) for two classes
             rho=self.rho,
             tol=self.tol,
         )
+        if fit.earlier is not None:
+            step.start_from_module()
+        return step
 
     def _check_size(self, fit: PersonalFit) -> None:
         """Refuse a problem whose differences between pairs take more than `PAIR_BYTES`."""
@@ -207,7 +214,7 @@ n_features) for two classes
 
     def _stages(self, fit: PersonalFit) -> list[Stage]:
         """Return one stage, in which an epoch is one iteration of ADMM over all annotations."""
-        return [Stage("train", fit.state, lambda epoch: [None], fit.n_epochs)]
+        return [Stage("train", fit.state, lambda epoch: [None], self.max_epochs)]
 
     def _callbacks(self, fit: PersonalFit) -> tuple[list[Callback], BestState | None]:
         callbacks, best = super()._callbacks(fit)

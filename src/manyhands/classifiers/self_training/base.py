@@ -20,9 +20,15 @@ from manyhands.annotations.digests import InstanceDigests
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.self_training.checks import check_parameters
 from manyhands.classifiers.self_training.guard import Guard
-from manyhands.classifiers.self_training.rounds import Round, SelfTraining, run_rounds
+from manyhands.classifiers.self_training.rounds import (
+    Round,
+    SelfTraining,
+    one_more_round,
+    run_rounds,
+)
 from manyhands.exceptions import all_or_nothing
-from manyhands.fitting.context import Watch
+from manyhands.fitting import continuing
+from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
@@ -127,6 +133,27 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 warn_of_lost_classes(self.estimator_, X, table)
         return self
 
+    partial_fit = continuing.partial_fit
+
+    @property
+    def _continue_refusal(self) -> str | None:
+        estimator = vars(self).get("estimator_") or self.clone_estimator()
+        return continuing.refusal_of("trains", [estimator])
+
+    def _go_on(self, seen: continuing.Seen, earlier: Earlier, watch: Watch | None = None) -> None:
+        """Let the kept round's estimator go on, and then have one more round."""
+        refuse_classes(self)
+        self._validate_params()
+        check_parameters(self)
+        training, kept = one_more_round(self, seen, earlier, watch or Watch())
+        training.unpredicted.warn(type(self).__name__)
+        self._set_fitted(kept, training.history, History())
+        self.training_instances_ = InstanceDigests.of(seen.table, seen.table)
+        warn_of_lost_classes(self.estimator_, seen.X, seen.table)
+
+    def _check_shape(self, X: Any) -> None:
+        self.estimator_._check_shape(X)
+
     def _set_fitted(self, kept: Round, history: History, guard_history: History) -> None:
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # Of an earlier fit.
@@ -199,7 +226,8 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """Look up fitted attributes (``confusion_``, ``module_``, ...) in the kept estimator."""
         if name.endswith("_") and not name.startswith("_") and "estimator_" in vars(self):
             return getattr(self.estimator_, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        why = f": it {self._continue_refusal}" if name == "partial_fit" else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{why}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

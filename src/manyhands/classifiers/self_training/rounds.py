@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from pathlib import Path
 from time import perf_counter
@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import encode
 from manyhands.classifiers.self_training.checks import check_validation_gold
 from manyhands.classifiers.self_training.quality import (
     Unpredicted,
@@ -23,7 +24,8 @@ from manyhands.classifiers.self_training.quality import (
     watched_pseudo_quality,
 )
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.context import Watch
+from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.continuing import Seen, gone_on
 from manyhands.fitting.length import AUTO
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.reading import take_rows
@@ -214,6 +216,69 @@ def train_rounds(model: Any, fit: SelfTraining, guard: Guard | None = None) -> I
         watched = watched_accuracies(fit.estimator, fit.X, fit.watch)
         fit.history.append(row | watched | {"seconds": seconds})
         yield Round(number, fit.estimator, fit.table, fit.rounds, _value(row))
+
+
+def one_more_round(
+    model: Any, seen: Seen, earlier: Earlier, watch: Watch
+) -> tuple[SelfTraining, Round]:
+    """Let the kept round's estimator go on with new annotations, and then with predicted ones.
+
+    Pseudo-annotations stay, but where somebody has answered since. One round adds as many as keep
+    their number in proportion to that of the observed ones, and the estimator goes on with these.
+
+    Parameters
+    ----------
+    model : BaseSelfTraining
+    seen, earlier, watch
+        See `manyhands.fitting.continuing`.
+    """
+    before, started = earlier.model, perf_counter()
+    rng = np.random.default_rng([draw_seed(model.random_state), seen.table.n_annotations])
+    fit = SelfTraining(seen.X, seen.table, None, 0, 0, rng, watch)
+    pseudo, rounds = _still_open(before.augmented_annotations_, before.rounds_, seen.table)
+    fit.table, fit.rounds = fit.table.with_added(pseudo), np.append(fit.rounds, rounds)
+    number, ratio = int(before.rounds_.max()) + 1, 1 / np.mean(before.rounds_ == 0) - 1
+    fit.n_select = round(ratio * seen.table.n_annotations) - pseudo.n_annotations
+    with quiet_about_lost_classes():
+        fit.model = _gone_on(before.estimator_, fit, earlier)
+        row: dict[str, Any] = {"round": number, "n_added": 0}
+        if fit.n_select >= seen.table.n_classes:
+            row = _annotation_round(model, fit, number)
+        if row["n_added"]:
+            share = row["n_added"] / fit.table.n_annotations
+            fit.model = _gone_on(fit.model, fit, Earlier(fit.model, share))
+    watched = watched_accuracies(fit.model, fit.X, watch)
+    fit.history.append(row | watched | {"seconds": perf_counter() - started})
+    return fit, Round(number, fit.model, fit.table, fit.rounds, 0.0)
+
+
+def _gone_on(estimator: Any, fit: SelfTraining, earlier: Earlier) -> Any:
+    seen = Seen(fit.X, fit.table, fit.table.n_annotations)
+    return gone_on(estimator, seen, earlier, fit.watch)
+
+
+def _still_open(
+    augmented: AnnotationTable, rounds: IntArray, table: AnnotationTable
+) -> tuple[AnnotationTable, IntArray]:
+    """Pseudo-annotations of pairs that a table does not have, and their rounds."""
+    is_open = augmented.source == "pseudo"
+    if not np.isin(augmented.instances, table.instances).all():
+        # Some of them are of instances that are forgotten.
+        return replace(table.take(np.zeros(table.n_annotations, bool)), passes=None), rounds[:0]
+    places, _ = encode(
+        augmented.instances, table.instances, argument="y", vocabulary_name="instances"
+    )
+    people, _ = encode(
+        augmented.annotators, table.annotators, argument="y", vocabulary_name="annotators"
+    )
+    pair = places[augmented.instance] * table.n_annotators + people[augmented.annotator]
+    for taken in (
+        np.column_stack([table.instance, table.annotator]),
+        table.abstentions,
+        table.skips,
+    ):
+        is_open &= ~np.isin(pair, taken[:, 0] * table.n_annotators + taken[:, 1])
+    return replace(augmented.take(is_open), passes=None), rounds[is_open]
 
 
 def _annotation_round(model: Any, fit: SelfTraining, number: int) -> dict[str, Any]:
