@@ -22,6 +22,8 @@ from manyhands.fitting.folders import (
     write_model,
 )
 from manyhands.fitting.members import read_members, save_member, save_members
+from manyhands.fitting.saved_aggregators import read_aggregator, write_aggregator
+from manyhands.inference.base import BaseAggregator
 
 if TYPE_CHECKING:
     from manyhands.classifiers.averaged import AveragedCrowdClassifier
@@ -30,14 +32,15 @@ if TYPE_CHECKING:
 
 
 def save(model: Any, folder: str | Path) -> Path:
-    """Write a fitted classifier, or a pipeline of encoders and a classifier, into a folder.
+    """Write a fitted classifier, aggregator, or pipeline of encoders and a classifier.
 
     Safetensors and JSON, no pickle; read it back with `load`.
 
     Parameters
     ----------
-    model : classifier, or Pipeline
-        The steps of a pipeline before its classifier are `TextEncoder` or `ImageEncoder`.
+    model : classifier, aggregator, or Pipeline
+        An aggregator is written with its annotations, to which `partial_fit` adds. The steps of a
+        pipeline before its classifier are `TextEncoder` or `ImageEncoder`.
     folder : str or Path
 
     Raises
@@ -47,6 +50,8 @@ def save(model: Any, folder: str | Path) -> Path:
     WriteError
         If the folder cannot be written.
     """
+    if isinstance(model, BaseAggregator):
+        return write_aggregator(model, folder)
     if not isinstance(model, Pipeline):
         return save_member(model, Path(folder))
     steps = [step for _, step in model.steps if step not in (None, "passthrough")]
@@ -104,7 +109,7 @@ def _maker(name: str) -> Callable[[list[Any]], Any]:
 
 def load(
     folder: str | Path, *, device: str = "auto", backbone: Any = None
-) -> BaseCrowdClassifier | AveragedCrowdClassifier | CrowdStackingClassifier:
+) -> BaseCrowdClassifier | AveragedCrowdClassifier | CrowdStackingClassifier | BaseAggregator:
     """Read a model folder written by ``save``. No code in it is executed.
 
     Parameters
@@ -117,7 +122,7 @@ def load(
 
     Returns
     -------
-    A fitted classifier of the saved class, or a pipeline of encoder and classifier.
+    A fitted classifier or aggregator of the saved class, or a pipeline of encoder and classifier.
 
     Raises
     ------
@@ -133,6 +138,8 @@ def load(
     name = description.get("class")
     if isinstance(name, str) and name in SAVED:
         return _read_encoder(Path(folder), description)
+    if "aggregator" in description:
+        return read_aggregator(folder, registry.get)
     known = registry.names()
     own = (
         getattr(registry.get(name), "read", None)

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 from sklearn.pipeline import Pipeline
 
-from manyhands import load
+from manyhands import DawidSkene, load, save
 from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
 from manyhands.exceptions import AnnotationError
-from manyhands.io import read_images, read_raw_aligned, read_texts
+from manyhands.io import read_annotations, read_images, read_raw_aligned, read_texts
 from tests.cli.conftest import done, done_json, fit_arguments, read_rows, refused, write_csv
 from tests.io.test_exports import made, studio, write
 
@@ -146,9 +146,17 @@ ONE_ROUND = ["--set", "n_rounds=2"]
         (("--texts", "reviews.csv"), "A.csv", ("--texts", "reviews.csv")),
         (("--texts", "lines.txt"), "numbered.csv", ("--texts", "lines.txt")),
         (("--texts", "review"), "wide.csv", ("--texts", "reviews.csv")),
-        (("--texts", "text"), "project.json", ("--texts", "reviews.csv")),
+        (
+            ("--texts", "text"),
+            "project.json",
+            ("--texts", "text", "--annotations", "project.json"),
+        ),
         (("--images", "photos"), "A.csv", ("--images", "photos")),
-        (("--images", "photo"), "wide.csv", ("--images", "photos")),
+        (
+            ("--images", "photo"),
+            "wide.csv",
+            ("--images", "photo", "--annotations", "wide.csv"),
+        ),
         (("--images", "photos"), "project.json", ("--images", "photos")),
     ],
 )
@@ -223,6 +231,33 @@ def test_a_model_says_what_it_was_fitted_on(raw):
     done("fit", "--texts", "reviews.csv", "--annotations", "A.csv", "--out", "m", *ONE_ROUND)
     for arguments in (("reviews.csv",), ("--images", "photos"), ()):
         refused(3, "predict", "m", *arguments, says=["fitted on texts", "--texts"])
+
+
+@pytest.mark.parametrize(
+    "source", [("--texts", "text"), ("--images", "photos")], ids=["texts", "images"]
+)
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_a_model_of_raw_inputs_is_continued(raw, tmp_path, source):
+    projects = json.loads(Path("project.json").read_text())
+    write(tmp_path / "first.json", projects[:32])
+    first = ["--annotations", "first.json", "--out", "m"]
+    done("fit", *source, *first, *ONE_ROUND)
+    before = load("m")
+    done("fit", "--continue", "m", *source, "--annotations", "project.json", "--out", "m")
+    after = load("m")
+    assert type(after[0]) is type(before[0])  # The encoder stays as it was fitted.
+    assert after[0].n_features_out_ == before[0].n_features_out_
+    assert len(read_rows(Path("m/labels.csv"))) == 41
+    assert after[-1].n_annotations_ == 160
+
+
+def test_an_aggregator_is_no_classifier(raw):
+    table = read_annotations("A.csv")
+    save(DawidSkene().fit(table), "labels")
+    says = ["holds a DawidSkene, which reads annotations alone"]
+    refused(3, "predict", "labels", "X.npy", says=says)
+    files = ["--texts", "reviews.csv", "--annotations", "A.csv", "--out", "out"]
+    refused(3, "fit", "--continue", "labels", *files, says=says)
 
 
 def test_texts_are_read_from_lines_and_tables(tmp_path):

@@ -27,9 +27,9 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting import length
 from manyhands.fitting.context import Earlier
 from manyhands.registry import all_aggregators, all_wrappers
-from manyhands.training import AnnotationBatches, Features
 
 pytestmark = pytest.mark.filterwarnings("ignore:the votes do not say whether")
 
@@ -58,23 +58,19 @@ def test_the_length_is_the_share_that_is_new():
     assert Earlier(model, 1.0).epochs(100) == 50
 
 
-def test_a_short_training_takes_a_part_of_the_old_instances():
-    """Of two epochs, a tenth that is new asks for .1; it takes the new and as many old ones."""
-    new = np.arange(60) >= 54
-    assert Earlier(None, 0.1, new).passes(2) == pytest.approx(0.2)
-    assert Earlier(None, 0.1, new).passes(40) == pytest.approx(2.0)
-    assert Earlier(None, 0.5, new).portion(6) == pytest.approx(1.5 / 2)  # Two epochs.
-    assert Earlier(None, 0.1, np.ones(60, bool)).passes(2) == 1  # There are no more instances.
-    features = Features(X.astype(np.float32), torch.device("cpu"))
-    batches = AnnotationBatches(features, TABLE, batch_size=4, portion=0.2, new=new)
-    torch.manual_seed(0)
-    epochs = [torch.cat([batch.instances for batch in batches.epoch(0)]) for _ in range(20)]
-    for drawn in epochs:
-        assert len(drawn) == len(drawn.unique()) == 12
-        assert set(range(54, 60)) <= set(drawn.tolist())
-    assert len(torch.cat(epochs).unique()) > 50  # Others every time.
-    whole = AnnotationBatches(features, TABLE, batch_size=32, portion=0.0)
-    assert sum(len(batch.instances) for batch in whole.epoch(0)) == 32  # A batch at least.
+def test_a_short_training_is_repeated_rather_than_continued(monkeypatch):
+    """Where pilots find a few epochs, more of them would learn the annotators' mistakes."""
+    model = CrowdLayerClassifier(random_state=0, device="cpu", checkpoint="nowhere")
+    monkeypatch.setattr(length, "PLAIN_STEPS", 3)
+    model.set_params(checkpoint=None).partial_fit(X[:40], TABLE[:40])
+    assert model.n_epochs_ == 3
+    model.set_params(checkpoint="nowhere").partial_fit(X[40:], TABLE[40:])
+    assert model.get_params()["max_epochs"] == "auto"
+    assert model.checkpoint == "nowhere"
+    scratch = network().set_params(max_epochs=3).fit(X, model.seen_.table)
+    np.testing.assert_array_equal(model.predict_proba(X), scratch.predict_proba(X))
+    assert model.n_epochs_ == 3
+    assert model.seen_.from_scratch == TABLE[:40].n_annotations  # Its length was not sought.
 
 
 def test_twice_the_annotations_are_fitted_from_scratch():

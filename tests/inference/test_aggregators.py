@@ -1,5 +1,6 @@
 """What holds for every truth-inference method."""
 
+import json
 import pickle
 import tracemalloc
 
@@ -20,8 +21,10 @@ from manyhands import (
     DawidSkene,
     MajorityVote,
     WorkerClustering,
+    load,
+    save,
 )
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.inference.inputs import gold_codes
 from manyhands.inference.votes import Votes
 from manyhands.registry import all_aggregators, find_aggregator
@@ -459,6 +462,58 @@ def test_fitting_again_forgets_what_was(cls):
     assert model.confusion_.shape == (4, 3, 3)
     fresh = clone(model).fit(A[:20, :4])
     np.testing.assert_array_equal(fresh.posterior_, model.posterior_)
+
+
+@methods
+def test_a_saved_aggregator_goes_on(cls, tmp_path):
+    A, _ = crowd(n=60)
+    ids = [f"task {i}" for i in range(60)]
+    table = AnnotationTable.from_matrix(A, instances=ids, annotators=list("abcdefghijkl"))
+    model = cls().fit(table[:40], gold={"task 0": 0, "task 1": 1})
+    model.confusion_  # noqa: B018 - computed on access by some
+    again = load(save(model, tmp_path / "model"))
+    assert type(again) is cls
+    assert vars(again).keys() == vars(model).keys()
+    np.testing.assert_array_equal(again.predict_proba(table[40:]), model.predict_proba(table[40:]))
+    model.partial_fit(table[40:])
+    again.partial_fit(table[40:])
+    np.testing.assert_array_equal(again.posterior_, model.posterior_)
+    assert again.labels_[:2].tolist() == [0, 1]  # Known labels are kept.
+    assert again.table_.instances.tolist() == ids
+
+
+def test_saved_values_stay_what_they_were(tmp_path):
+    table = AnnotationTable.from_arrays(
+        ["a", "a", "b", "b"], ["x", "y", "x", "z"], ["no", "yes", "no", "no"], classes=["no", "yes"]
+    ).with_groups({"x": "family", "y": "family"})
+    history = {"x": [[3, 1], [0, 2]]}
+    model = DawidSkene(random_state=np.random.RandomState(0), tol=np.float64(1e-4))
+    again = load(save(model.fit(table, history=history), tmp_path))
+    assert again.random_state is None
+    assert type(again.tol) is np.float64
+    assert again.table_.groups.tolist() == table.groups.tolist()
+    assert again.table_.instance_order.kind == table.instance_order.kind
+    np.testing.assert_array_equal(again._history.counts, model._history.counts)
+    assert again.labels_.tolist() == model.labels_.tolist()
+
+
+def test_an_altered_aggregator_is_refused(tmp_path):
+    folder = save(DawidSkene().fit(crowd(n=30)[0]), tmp_path / "model")
+    described = json.loads((folder / "model.json").read_text())
+    for change in (
+        {"aggregator": "CrowdLayerClassifier"},
+        {"aggregator": "nobody"},
+        {"parameters": {"max_iter": {"value": 7}}},
+        {"fitted": {"table_": {"record": "Path", "fields": {}}}},
+        {"fitted": {"posterior_": {"array": "array.99", "scalar": False}}},
+    ):
+        (folder / "model.json").write_text(json.dumps(described | change))
+        with pytest.raises(ModelFolderError, match=r"damaged|altered|has no aggregator"):
+            load(folder)
+    model = CrowdLab().fit(crowd(n=30)[0], proba=np.full((30, 3), 1 / 3))
+    model._proba = object()
+    with pytest.raises(AnnotationError, match="_proba is a object, which cannot be saved"):
+        save(model, tmp_path / "other")
 
 
 @methods

@@ -142,7 +142,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
                 lambda: torch.optim.Adam([fit.module.weight_logits], lr=self.weight_lr),
                 reset_every_epoch=self.reset_optimizer,
             )
-            stages.append(Stage(WEIGHTS, weights, *fit.stage_length(self.weight_epochs)))
+            n_epochs = self.weight_epochs
+            if fit.earlier is not None:
+                n_epochs = fit.earlier.epochs(n_epochs)
+            stages.append(Stage(WEIGHTS, weights, fit.batches.epoch, n_epochs))
         return stages
 
     def _average_objective(self, module: DoctorNetModule, batch: CrowdBatch) -> dict[str, Tensor]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.training.progress import History
-from manyhands.typing import BoolArray, IntArray
+from manyhands.typing import IntArray
 
 if TYPE_CHECKING:
     from manyhands.training import AnnotationBatches, Features
@@ -87,30 +87,18 @@ class Earlier:
         As it was.
     share : float
         Share of all annotations that are new, from 0 to 1.
-    new : array of bool, shape (n_instances,), or None
-        Instances with new annotations; None if it is not known which are.
     """
 
     model: Any
     share: float
-    new: BoolArray | None = None
-
-    def passes(self, n: int) -> float:
-        """Passes over everything, where a whole fit has n epochs: the cost grows with what is new.
-
-        They are half of what n epochs on the new annotations alone would cost, because the weights
-        have something to start from; but enough for every new instance and as many old ones.
-        """
-        new = self.share if self.new is None else float(self.new.mean())
-        return max(n * self.share / 2, min(1.0, 2 * new))
 
     def epochs(self, n: int) -> int:
-        """Number of epochs, where a whole fit has n."""
-        return max(1, ceil(self.passes(n)))
+        """Number of epochs, where a whole fit has n: the cost grows with what is new.
 
-    def portion(self, n: int) -> float:
-        """Share of the instances that each of these epochs takes."""
-        return self.passes(n) / self.epochs(n)
+        It is half of what n epochs on the new annotations alone would cost, because the weights
+        have something to start from.
+        """
+        return max(1, ceil(n * self.share / 2))
 
 
 @dataclass(eq=False)
@@ -167,13 +155,6 @@ class Fit(Generic[Module, State]):
     epoch: int = 0
     module: Module = field(init=False)
     state: State = field(init=False)
-
-    def stage_length(self, n: int) -> tuple[Callable[[int], Iterable[Any]], int]:
-        """Batches of an epoch, and number of epochs, of a stage that takes n in a whole fit."""
-        if self.earlier is None:
-            return self.batches.epoch, n
-        part = replace(self.batches, portion=self.earlier.portion(n))
-        return part.epoch, self.earlier.epochs(n)
 
 
 AnyFit = Fit[Any, Any]

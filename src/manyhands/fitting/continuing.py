@@ -26,10 +26,11 @@ from manyhands.annotations.ids import GIVEN, as_frame, row_ids
 from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.length import AUTO, whole_length
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.reading import as_target, check_rows, is_dataset, read_features, take_rows
 from manyhands.inference.inputs import check_annotations, holds_nothing, recode_classes
-from manyhands.typing import AnyArray, BoolArray, IntArray
+from manyhands.typing import AnyArray, IntArray
 
 T = TypeVar("T")
 
@@ -122,35 +123,52 @@ def partial_fit(
             model.fit(X, table, **options)
             model.seen_ = Seen(X, table, table.n_annotations)
         elif not holds_nothing(_unmatched(X, y)):
-            seen, share, new = _with_added(model, X, y, classes, duplicates)
+            seen, share = _with_added(model, X, y, classes, duplicates)
             if seen.table.n_annotations >= GROWTH * seen.from_scratch:
                 seen = replace(seen, from_scratch=seen.table.n_annotations)
                 _fit_from_scratch(model, seen, options)
             else:
-                model._go_on(seen, Earlier(copy(model), share, new), **options)
+                model._go_on(seen, Earlier(copy(model), share), **options)
             model.seen_ = seen
     return self
 
 
-FOR_THE_FIRST_CALL = ("validation", "checkpoint")
+FOR_THE_FIRST_CALL = {"validation": None, "checkpoint": None}
 """Parameters that a later training from scratch leaves out."""
 
 
-def _fit_from_scratch(model: Any, seen: Seen, options: dict[str, Any]) -> None:
-    """Fit to everything seen, as if it had come at once."""
-    given = {name: getattr(model, name) for name in FOR_THE_FIRST_CALL if hasattr(model, name)}
+def _fit_from_scratch(model: Any, seen: Seen, options: dict[str, Any], **fixed: Any) -> None:
+    """Fit to everything seen, as if it had come at once; with some parameters ``fixed``."""
+    values = FOR_THE_FIRST_CALL | fixed
+    given = {name: getattr(model, name) for name in values if hasattr(model, name)}
     try:
         for name in given:
-            setattr(model, name, None)
+            setattr(model, name, values[name])
         model.fit(seen.X, seen.table, **options)
     finally:
         for name, value in given.items():
             setattr(model, name, value)
 
 
+SHORT = 4
+"""Most epochs, if pilots found them, of a training that is repeated rather than continued.
+
+To go on costs an epoch at least, so to repeat it costs little more. Pilots choose so few epochs
+where further ones learn the annotators' mistakes, which going on would do.
+"""
+
+
 def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
-    """Train a network on everything seen, from the parameters of an earlier fit."""
+    """Train a network on everything seen, from the parameters of an earlier fit.
+
+    If pilots found that a few epochs are enough, it is trained from scratch, for as many.
+    """
     model._check_parameters()
+    n_epochs = whole_length(model, earlier.model)
+    if model.max_epochs == AUTO and n_epochs <= SHORT:
+        options = {} if watch is None else {"watch": watch}
+        _fit_from_scratch(model, seen, options, max_epochs=n_epochs)
+        return
     table = model._fit(seen.X, seen.table, watch or Watch(), earlier)
     warn_of_lost_classes(model, seen.X, table)
 
@@ -210,8 +228,8 @@ def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> Annot
 
 def _with_added(
     model: Any, X: Any, y: Any, classes: Any, duplicates: Duplicates
-) -> tuple[Seen, float, BoolArray | None]:
-    """Everything seen, the share of its annotations that are new, and the instances they are of."""
+) -> tuple[Seen, float]:
+    """Everything seen, with the new part, and the share of its annotations that are new."""
     model._check_shape(X)
     if classes is not None and not np.array_equal(as_values(classes), model.classes_):
         raise AnnotationError(
@@ -227,15 +245,10 @@ def _with_added(
         check_annotations(new, argument="y")
     kept = getattr(model, "seen_", None)
     if kept is None:
-        return *_everything_again(model, X, new), None
+        return _everything_again(model, X, new)
     merged = kept.table.with_added(new, duplicates=duplicates)
-    places, _ = encode(
-        new.instances, merged.instances, argument="y", vocabulary_name="the instances"
-    )
-    seen = Seen(_extended(kept, X, new, merged, places), merged, kept.from_scratch)
-    is_new = np.zeros(merged.n_instances, dtype=bool)
-    is_new[places[new.instance]] = True
-    return seen, min(1.0, new.n_annotations / merged.n_annotations), is_new
+    seen = Seen(_extended(kept, X, new, merged), merged, kept.from_scratch)
+    return seen, min(1.0, new.n_annotations / merged.n_annotations)
 
 
 def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen, float]:
@@ -269,10 +282,11 @@ def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen,
 # -- features, piece by piece ---------------------------------------------------------------------
 
 
-def _extended(
-    kept: Seen, X: Any, new: AnnotationTable, merged: AnnotationTable, places: IntArray
-) -> Any:
-    """Features of all instances, in the order of the merged table: ``places`` of the new ones."""
+def _extended(kept: Seen, X: Any, new: AnnotationTable, merged: AnnotationTable) -> Any:
+    """Features of all instances, in the order of the merged table."""
+    places, _ = encode(
+        new.instances, merged.instances, argument="y", vocabulary_name="the instances"
+    )
     old = np.flatnonzero(places < kept.table.n_instances)
     _check_kind(kept.X, X)
     if len(old):

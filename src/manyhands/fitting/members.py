@@ -31,17 +31,12 @@ def save_member(member: Any, folder: Path) -> Path:
     Raises
     ------
     AnnotationError
-        If it has none, as aggregators of annotations have none.
+        If it has none.
     """
     if not hasattr(member, "save"):
-        name = type(member).__name__
-        later = (
-            "; later, partial_fit(new) adds annotations to it, and fit(table, start=posterior_) "
-            "begins from its posterior"
-        )
         raise AnnotationError(
-            f"a {name} cannot be saved as a folder, because it has no save(); write it with "
-            f"joblib or skops{later if hasattr(member, 'partial_fit') else ''}"
+            f"a {type(member).__name__} cannot be saved as a folder, because it has no save(); "
+            "write it with joblib or skops"
         )
     saved: Path = member.save(folder)
     return saved

@@ -165,10 +165,7 @@ def _begin(
     if isinstance(model.validation, Real) and earlier is None:
         split = hold_out if model.monitor == "likelihood" else hold_out_instances
         table, held = split(whole, float(model.validation), rng)
-    part: dict[str, Any] = {}
-    if earlier is not None:
-        part = {"portion": earlier.portion(whole_length(model, earlier.model)), "new": earlier.new}
-    batches = AnnotationBatches(features, model._balanced(table, rng), model.batch_size, **part)
+    batches = AnnotationBatches(features, model._balanced(table, rng), model.batch_size)
     return Fit(features, given, whole, table, held, batches, rng, watch, n_epochs, earlier)
 
 

@@ -7,6 +7,7 @@ from .gold import GoldRows as GoldRows
 from .gold import match_gold as match_gold
 from .gold import training_part as training_part
 from .outputs import OUTPUTS as OUTPUTS
+from .outputs import load_classifier as load_classifier
 from .outputs import predict_file as predict_file
 from .outputs import report_folder as report_folder
 from .selection import run_selection as run_selection

@@ -27,7 +27,15 @@ from manyhands.exceptions import (
     warn_caller,
 )
 from manyhands.fitting.folders import current_weights, remove_weights
-from manyhands.io import Export, read_features, read_images, read_texts, write_atomically
+from manyhands.inference.base import BaseAggregator
+from manyhands.io import (
+    Export,
+    read_features,
+    read_images,
+    read_raw_aligned,
+    read_texts,
+    write_atomically,
+)
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
@@ -241,20 +249,26 @@ def predict_file(
     *,
     texts: str | Path | None = None,
     images: str | Path | None = None,
+    annotations: Path | list[Path] | None = None,
+    options: dict[str, Any] | None = None,
     keep_formulas: bool = False,
 ) -> dict[str, Any]:
     """Predict the rows of a file with a saved model, and write them if ``out`` is given.
 
     The file holds features (`manyhands.io.read_features`) or texts (`read_texts`); ``images`` is a
-    folder (`read_images`).
+    folder (`read_images`). With ``annotations``, a table or an export that is read with
+    ``options``, texts and images may also be its column or field (`read_raw_aligned`).
 
     See `manyhands.io.frames.write_table` for the formats of ``out``, and ``keep_formulas``.
     """
     if out is not None:
         check_table_path(out)
-    model = load(folder)
+    model = load_classifier(folder)
     _check_kind(model, {"X": features, "--texts": texts, "--images": images})
-    if texts is not None:
+    if annotations is not None and features is None:
+        kind: Any = "images" if texts is None else "texts"
+        data = read_raw_aligned(kind, str(images or texts), annotations, **(options or {}))[0]
+    elif texts is not None:
         data = read_texts(texts)
     elif images is not None:
         data = read_images(images)
@@ -268,6 +282,23 @@ def predict_file(
         columns = label_columns(codes, proba, tasks, model.classes_)
         write_table(out, columns, keep_formulas=keep_formulas)
     return {"n_instances": len(data), "labels": label_rows(codes, proba, tasks, model.classes_)}
+
+
+def load_classifier(folder: str | Path) -> Any:
+    """Load a model that reads features, texts or images.
+
+    Raises
+    ------
+    AnnotationError
+        If it is an aggregator, which reads annotations alone.
+    """
+    model = load(folder)
+    if isinstance(model, BaseAggregator):
+        raise AnnotationError(
+            f"{folder} holds a {type(model).__name__}, which reads annotations alone; give the "
+            "folder of a classifier, or use the aggregator in Python"
+        )
+    return model
 
 
 def _check_kind(model: Any, given: dict[str, Any]) -> None:

@@ -7,12 +7,12 @@ from .checkpoint import read_n_epochs as read_n_epochs
 from .checkpoint import save_tree as save_tree
 from .data import AnnotationBatches as AnnotationBatches
 from .data import CrowdBatch as CrowdBatch
+from .data import Features as Features
 from .data import MixedBatch as MixedBatch
+from .data import Rows as Rows
 from .data import hold_out as hold_out
 from .data import mixed_epoch as mixed_epoch
-from .features import Features as Features
-from .features import Rows as Rows
-from .features import subset as subset
+from .data import subset as subset
 from .isolation import isolated_rng as isolated_rng
 from .isolation import pick_device as pick_device
 from .isolation import random_state_of as random_state_of

@@ -61,18 +61,17 @@ def make_stages(
         )
     steps |= fit.state
     return [
-        Stage(name, step, *fit.stage_length(_n_epochs(model, fit, name)))
+        Stage(name, step, fit.batches.epoch, _n_epochs(model, fit, name))
         for name, step in steps.items()
     ]
 
 
 def _n_epochs(model: Any, fit: CrowdInGFit, stage: str) -> int:
-    """Number of epochs of a stage in a whole fit."""
+    earlier = fit.earlier
+    most = fit.n_epochs if earlier is None else whole_length(model, earlier.model)
     given: int | None = getattr(model, f"{stage}_epochs")
-    if given is not None:
-        return given
-    most = fit.n_epochs if fit.earlier is None else whole_length(model, fit.earlier.model)
-    return min(DEFAULT_EPOCHS[stage], most)
+    whole = min(DEFAULT_EPOCHS[stage], most) if given is None else given
+    return whole if earlier is None else earlier.epochs(whole)
 
 
 class GeneratorStep(GradientStep):

@@ -143,8 +143,7 @@ def fit(
     Example: manyhands fit --continue model --features X2.npy --annotations A2.csv --out model
     """
     from manyhands.fitting import with_protocol
-    from manyhands.jobs import OUTPUTS, continue_job, match_gold, run_job
-    from manyhands.models import load
+    from manyhands.jobs import OUTPUTS, continue_job, load_classifier, match_gold, run_job
     from manyhands.registry import find_classifier
 
     inputs = Inputs(features, texts, images)
@@ -160,7 +159,7 @@ def fit(
         rows, table = inputs.read(one_or_all(annotations), options)
         gold_file = read_gold_option(gold, options, annotations=annotations)
         gold_rows = None if gold_file is None else match_gold(gold_file, table)
-        found = (load(continue_), rows.frame, table, out)
+        found = (load_classifier(continue_), rows.frame, table, out)
         export = read_export_of(one_or_all(annotations), options)
         result = continue_job(*found, gold=gold_rows, keep_formulas=keep_formulas, export=export)
         _say_job(result, out, json=json)

@@ -9,7 +9,17 @@ from typing import Annotated, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.options import FEATURES, TEXT_FILE, Json, KeepFormulas, ModelFolder, OutFile
+from manyhands.cli.options import (
+    FEATURES,
+    Images,
+    Json,
+    KeepFormulas,
+    ModelFolder,
+    OutFile,
+    Question,
+    Texts,
+    one_or_all,
+)
 from manyhands.cli.output import print_json, print_labels, print_table, say
 from manyhands.cli.params import (
     refuse_overwriting,
@@ -32,14 +42,18 @@ def predict(
         Optional[Path],  # noqa: UP045
         typer.Argument(parser=some_path, metavar="X", help=FEATURES),
     ] = None,
-    texts: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(parser=some_path, metavar="FILE", help=f"Texts instead of X: {TEXT_FILE}."),
+    texts: Texts = None,
+    images: Images = None,
+    annotations: Annotated[
+        Optional[list[Path]],  # noqa: UP045
+        typer.Option(
+            parser=some_path,
+            metavar="FILE",
+            help="Table of annotations, or export, of which --texts or --images names a column or "
+            "field. Repeat it to read several as one.",
+        ),
     ] = None,
-    images: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(parser=some_path, metavar="FOLDER", help="Images instead of X: a folder."),
-    ] = None,
+    question: Question = None,
     out: OutFile = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
@@ -48,12 +62,21 @@ def predict(
 
     Example: manyhands predict model X_new.npy --out predictions.csv
     Example: manyhands predict model --texts new.csv --out predictions.csv
+    Example: manyhands predict model --texts text --annotations project.json --out predictions.csv
     """
     from manyhands.jobs import OUTPUTS, predict_file
 
-    refuse_overwriting([out], [features, texts, *(folder / name for name in OUTPUTS)])
+    read = [features, None if texts is None else Path(texts), *(annotations or [])]
+    refuse_overwriting([out], [*read, *(folder / name for name in OUTPUTS)])
     result = predict_file(
-        folder, features, out, texts=texts, images=images, keep_formulas=keep_formulas
+        folder,
+        features,
+        out,
+        texts=texts,
+        images=images,
+        annotations=one_or_all(annotations) if annotations else None,
+        options={"question": question},
+        keep_formulas=keep_formulas,
     )
     if json:
         print_json(result)

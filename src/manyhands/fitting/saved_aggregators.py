@@ -1,0 +1,161 @@
+"""Saving of fitted aggregators without pickle: parameters, what was found, and the annotations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.ids import InstanceOrder
+from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.fitting.folders import (
+    ClassFinder,
+    check_unaltered,
+    read_description,
+    read_weights,
+    write_model,
+)
+from manyhands.inference.base import BaseAggregator
+from manyhands.inference.confusion_em import Parameters
+from manyhands.inference.ebcc import Dirichlets
+from manyhands.inference.history import History
+from manyhands.typing import AnyArray
+
+RECORDS = {
+    kind.__name__: kind
+    for kind in (AnnotationTable, InstanceOrder, Parameters, Dirichlets, History)
+}
+"""Classes, besides aggregators, of what a fitted aggregator keeps."""
+
+PLAIN = (str, bool, int, float, type(None))
+
+Keep = Callable[[AnyArray], str]
+"""Keeps an array, and returns the name by which it is found again."""
+
+
+def write_aggregator(model: BaseAggregator, folder: str | Path) -> Path:
+    """Write a fitted aggregator into a folder: safetensors and JSON, no pickle.
+
+    The annotations are part of it, as `partial_fit` adds to them.
+
+    Raises
+    ------
+    AnnotationError
+        If a parameter or a fitted attribute is nothing that can be written.
+    NotFittedError
+    WriteError
+        If the folder cannot be written.
+    """
+    check_is_fitted(model, "posterior_")
+    arrays: dict[str, AnyArray] = {}
+
+    def keep(values: AnyArray) -> str:
+        name = f"array.{len(arrays)}"
+        arrays[name] = np.ascontiguousarray(values)
+        return name
+
+    described = _describe(model, type(model).__name__, keep)
+    return write_model(folder, {"class": type(model).__name__, **described}, to_bytes(arrays))
+
+
+def _describe(value: Any, name: str, keep: Keep) -> Any:
+    """Describe a value as JSON; ``name`` is for the error message."""
+    if isinstance(value, BaseAggregator):
+        given = value.get_params(deep=False)
+        if not isinstance(given.get("random_state"), int | None):
+            given["random_state"] = None  # A generator has moved on.
+        state = {key: part for key, part in vars(value).items() if key not in given}
+        return {
+            "aggregator": type(value).__name__,
+            "parameters": {key: _describe(part, key, keep) for key, part in given.items()},
+            "fitted": {key: _describe(part, key, keep) for key, part in state.items()},
+        }
+    if is_dataclass(value) and type(value).__name__ in RECORDS:
+        own = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {
+            "record": type(value).__name__,
+            "fields": {key: _describe(part, key, keep) for key, part in own.items()},
+        }
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
+        return {"array": keep(np.asarray(value)), "scalar": value.ndim == 0}
+    if isinstance(value, np.ndarray) and all(isinstance(part, PLAIN) for part in value.tolist()):
+        return {"values": value.tolist(), "mixed": value.dtype.kind == "O"}
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no such numbers.
+        return {"float": repr(value)}
+    if isinstance(value, PLAIN):
+        return {"value": value}
+    if isinstance(value, list | tuple):
+        return {"list": [_describe(part, name, keep) for part in value]}
+    if isinstance(value, dict):
+        return {"dict": [[_describe(part, name, keep) for part in pair] for pair in value.items()]}
+    raise AnnotationError(
+        f"{name} is a {type(value).__name__}, which cannot be saved without pickle; give an array, "
+        "or write the aggregator with joblib or skops"
+    )
+
+
+def read_aggregator(folder: str | Path, find_class: ClassFinder) -> BaseAggregator:
+    """Read a folder that `write_aggregator` wrote. No code in it is executed.
+
+    Parameters
+    ----------
+    folder : str or Path
+    find_class : callable
+        `manyhands.registry.get`.
+
+    Raises
+    ------
+    ModelFolderError
+        If the folder is missing, truncated or altered.
+    """
+    folder = Path(folder)
+    description = read_description(folder)
+    try:
+        path = folder / Path(description["weights"]).name
+        arrays = from_bytes(read_weights(path, description["sha256"]))
+        model: BaseAggregator = _restore(description, arrays, find_class)
+    except ModelFolderError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
+        raise ModelFolderError(
+            f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
+        ) from error
+    check_unaltered(description, folder)  # Last, as the errors above are more specific.
+    return model
+
+
+def _restore(described: dict[str, Any], arrays: dict[str, AnyArray], find: ClassFinder) -> Any:
+    """Invert `_describe`."""
+
+    def parts_of(name: str) -> dict[str, Any]:
+        return {key: _restore(part, arrays, find) for key, part in described[name].items()}
+
+    if "aggregator" in described:
+        model = find(described["aggregator"], "aggregator")(**parts_of("parameters"))
+        for name, value in parts_of("fitted").items():
+            setattr(model, name, value)
+        return model
+    if "record" in described:
+        return RECORDS[described["record"]](**parts_of("fields"))
+    if "array" in described:
+        array = arrays[described["array"]]
+        return array.reshape(())[()] if described["scalar"] else array
+    if "values" in described:
+        return np.array(described["values"], dtype=object if described["mixed"] else None)
+    if "list" in described:
+        return [_restore(part, arrays, find) for part in described["list"]]
+    if "dict" in described:
+        return {
+            _restore(key, arrays, find): _restore(part, arrays, find)
+            for key, part in described["dict"]
+        }
+    return float(described["float"]) if "float" in described else described["value"]
