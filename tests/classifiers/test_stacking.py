@@ -692,7 +692,7 @@ def test_networks_are_members(tmp_path, monkeypatch):
     model = CrowdStackingClassifier(members, **options).fit(X, table)
     assert model.score(X, y) > 0.85
     assert list(model.member_weights_) == ["module", "member", "name", "dict"]
-    with pytest.raises(AnnotationError, match="SoftNetwork, which save"):
+    with pytest.raises(AnnotationError, match=r"network of your own, Sequential.*by name or dict"):
         model.save(tmp_path / "model")
 
 

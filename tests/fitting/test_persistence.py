@@ -24,6 +24,7 @@ from manyhands import (
     load_demo,
     make_crowd,
 )
+from manyhands.classifiers.stacking.networks import SoftNetwork
 from manyhands.encoders import FunctionEncoder, TextEncoder
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
@@ -392,3 +393,22 @@ def test_a_damaged_encoder_is_a_damaged_folder(tmp_path):
     described.write_text(json.dumps(changed))
     with pytest.raises(ModelFolderError, match="missing or altered"):
         load(folder)
+
+
+@pytest.mark.parametrize("ridge", [False, True])
+def test_a_stack_with_networks_is_saved(tmp_path, ridge):
+    X, A, _ = make_crowd_problem(n=80)
+    member = SoftNetwork({"name": "mlp", "hidden": [8]}, ridge=ridge, max_epochs=4)
+    options = {"n_rounds": 2, "n_folds": 2, "random_state": 0}
+    model = CrowdStackingClassifier([("net", member), ("other", "linear")], **options)
+    model.fit(X, A).save(tmp_path)
+    loaded = load(tmp_path)
+    np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X), atol=1e-9)
+    assert loaded.save(tmp_path / "again") == tmp_path / "again"
+    np.testing.assert_array_equal(
+        load(tmp_path / "again").predict_proba(X), loaded.predict_proba(X)
+    )
+    weights = next(tmp_path.glob("weights-*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ModelFolderError, match="truncated or altered"):
+        load(tmp_path)

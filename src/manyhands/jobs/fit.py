@@ -11,9 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from manyhands import registry
 from manyhands.annotations import AnnotationTable
-from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.jobs.gold import (
     GoldRows,
@@ -102,7 +100,6 @@ def run_job(
         warn_of_columns_of_gold(X, table, gold)
     seeds = _check_seeds(seeds)
     X = encode_rows(encoder, X, train)
-    _refuse_unsaveable(estimator, X)
     protocols = _protocols(estimator, holdout, train)
     records: list[dict[str, Any]] = []
     with job_folder(folder) as place:
@@ -216,17 +213,6 @@ def encode_rows(encoder: Any, X: Any, train: AnnotationTable) -> Any:
         return X
     annotated = np.flatnonzero(train.annotations_per_instance() > 0)
     return encoder.fit(X[annotated]).transform(X)
-
-
-def _refuse_unsaveable(estimator: Any, X: Any) -> None:
-    """Refuse images for which a stack trains a network, which it cannot save, before it does."""
-    stack = registry.get("CrowdStackingClassifier")
-    images = len(getattr(X, "shape", ())) > 2 and raw_kind(X) is None
-    if isinstance(estimator, stack) and isinstance(estimator.members, str) and images:
-        raise AnnotationError(
-            f"X holds images of {X.dtype}, for which CrowdStackingClassifier trains a network that "
-            "cannot be saved; give 8-bit images (uint8), or take another method, such as conal"
-        )
 
 
 def count_data(train: AnnotationTable) -> dict[str, int]:

@@ -368,7 +368,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         AnnotationError
-            If a member is not of this library.
+            If a member is not of this library, or a network that was not given by name or dict.
         WriteError
             If the folder cannot be written.
         """

@@ -17,7 +17,7 @@ from manyhands.exceptions import raise_missing_extra
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.inference.probability import floored_log
 from manyhands.linear.kernels import ClippedScaler, KernelMap
-from manyhands.linear.ridge import SoftRidge
+from manyhands.linear.ridge import RidgeValues, SoftRidge
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import FloatArray
 
@@ -56,7 +56,7 @@ class SoftNetwork(BaseEstimator):
     network_ : AggregatedClassifier
     view_ : Pipeline
         With ``ridge``: maps the embedding to the kernel's features.
-    ridge_ : SoftRidge
+    ridge_ : RidgeValues
         With ``ridge``.
     """
 
@@ -98,9 +98,8 @@ class SoftNetwork(BaseEstimator):
     def _fit_ridge(self, X: Any, T: FloatArray) -> None:
         seed = draw_seed(self.random_state)
         self.view_ = make_pipeline(ClippedScaler(), KernelMap(random_state=seed))
-        self.ridge_ = SoftRidge([PENALTY]).fit(
-            self.view_.fit_transform(self.network_.transform(X)), T
-        )
+        shown = self.view_.fit_transform(self.network_.transform(X))
+        self.ridge_ = RidgeValues(SoftRidge([PENALTY]).fit(shown, T).coef_)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log class probabilities, shape (n, n_classes)."""

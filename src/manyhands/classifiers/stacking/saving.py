@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,8 +18,9 @@ from sklearn.preprocessing import Normalizer
 
 from manyhands.classifiers.stacking.encoding import describe, described
 from manyhands.classifiers.stacking.members import AverageOfFolds, Member
+from manyhands.classifiers.stacking.networks import SoftNetwork
 from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
-from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.exceptions import AnnotationError, ModelFolderError, raise_missing_extra
 from manyhands.fitting.folders import (
     check_unaltered,
     describe_parameter,
@@ -126,6 +130,8 @@ def _describe(part: Any, arrays: _Arrays) -> Any:
     if isinstance(part, AverageOfFolds):
         models = [_describe(model, arrays) for model in part.models]
         return {"class": "AverageOfFolds", "models": models}
+    if isinstance(part, SoftNetwork):
+        return _describe_network(part, arrays)
     if type(part) not in PARTS:
         raise AnnotationError(
             f"a member holds a {type(part).__name__}, which save() cannot write without pickle; "
@@ -135,6 +141,26 @@ def _describe(part: Any, arrays: _Arrays) -> Any:
         "class": type(part).__name__,
         "parameters": {name: arrays.keep(value) for name, value in part.get_params().items()},
         "fitted": {name: arrays.keep(getattr(part, name)) for name in PARTS[type(part)]},
+    }
+
+
+def _describe_network(part: SoftNetwork, arrays: _Arrays) -> Any:
+    """Describe a network as its own ``save`` does; the file of its weights becomes an array."""
+    if not isinstance(part.backbone, str | Mapping):
+        raise AnnotationError(
+            f"a member is a network of your own, {type(part.backbone).__name__}, which load() "
+            "could not rebuild; give a backbone by name or dict, or save the whole with joblib"
+        )
+    with TemporaryDirectory() as place:
+        description = read_description(part.network_.save(place))
+        weights = (Path(place) / description["weights"]).read_bytes()
+    return {
+        "class": "SoftNetwork",
+        "backbone": describe_parameter(part.backbone),
+        "network": description,
+        "weights": arrays.keep(np.frombuffer(weights, dtype=np.uint8)),
+        "view": _describe(part.view_ if part.ridge else None, arrays),
+        "ridge": _describe(part.ridge_ if part.ridge else None, arrays),
     }
 
 
@@ -212,10 +238,33 @@ def _part(description: Any, arrays: dict[str, AnyArray]) -> Any:
         return make_pipeline(*(_part(step, arrays) for step in description["steps"]))
     if description["class"] == "AverageOfFolds":
         return AverageOfFolds([_part(model, arrays) for model in description["models"]])
+    if description["class"] == "SoftNetwork":
+        return _network(description, arrays)
     kind = BY_NAME[description["class"]]
     part = kind(**{name: _value(v, arrays) for name, v in description["parameters"].items()})
     for name, value in description["fitted"].items():
         setattr(part, name, _value(value, arrays))
+    return part
+
+
+def _network(description: dict[str, Any], arrays: dict[str, AnyArray]) -> SoftNetwork:
+    """Invert `_describe_network`."""
+    try:
+        from manyhands.classifiers.aggregated import AggregatedClassifier
+        from manyhands.fitting.persistence import read_model
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise_missing_extra("a stack with a network", "torch", error)
+    own, ridge = description["network"], _part(description["ridge"], arrays)
+    part = SoftNetwork(description["backbone"], ridge=ridge is not None)
+    with TemporaryDirectory() as place:
+        content = _value(description["weights"], arrays).tobytes()
+        (Path(place) / Path(own["weights"]).name).write_bytes(content)
+        (Path(place) / "model.json").write_text(json.dumps(own))
+        part.network_ = read_model(place, lambda *_: AggregatedClassifier)
+    if ridge is not None:
+        part.view_, part.ridge_ = _part(description["view"], arrays), ridge
     return part
 
 
