@@ -57,12 +57,9 @@ from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 TIES = StrOptions({"first", "random", "distribute"})
 
-
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 
-
 POSITIVE = Interval(Real, 0, None, closed="neither")
-
 
 COUNT = Interval(Integral, 1, None, closed="left")
 
@@ -214,8 +211,7 @@ class BaseAggregator(BaseEstimator):
         Warns
         -----
         UserWarning
-            If neither table names its instances, and rows are taken for those of before; or if
-            there is nothing to add: no annotation, abstention, skip or gold.
+            If there is nothing to add, or rows without ids are taken for those of before.
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold)

@@ -11,6 +11,7 @@ import typer
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     FEATURES,
+    TEXT_FILE,
     Images,
     Json,
     KeepFormulas,
