@@ -3,14 +3,16 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from manyhands import DawidSkene
+from manyhands import AnnotationTable, DawidSkene
 from manyhands.io import read_annotations, read_export
 from manyhands.io.annotations import read_items
+from manyhands.jobs.outputs import times_of
 from tests.cli.conftest import done, done_json, read_rows, refused, run
 from tests.io.test_exports import SAMPLES, made, studio, write
 
@@ -49,6 +51,47 @@ def test_a_folder_holds_labels_annotators_and_a_report_without_features(home):
     again = done("aggregate", "A.csv", "--method", "majority-vote", "--out", "labels")
     assert "recommended: accept" in again.stdout
     assert "MajorityVote" in Path("labels/report.html").read_text()
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_a_report_shows_texts_only_if_asked_for_and_times_if_there_are_any(home):
+    tasks = [
+        studio(
+            *(made(w, "bad" if w == k % 4 else "good", lead_time=1.0 + w) for w in range(1, 4)),
+            number=k,
+            text=f"Text number {k}.",
+            item=f"r{k}",
+        )
+        for k in range(8)
+    ]
+    write(home / "timed.json", tasks)
+    done("aggregate", "timed.json", "--out", "labels")
+    assert "Text number" not in Path("labels/report.html").read_text()
+    summary = json.loads(Path("labels/summary.json").read_text())
+    assert summary["time"]["speed"]["median"] == 3.0
+    seconds = {row["id"]: row["times"]["median"] for row in summary["annotators"]["rows"]}
+    assert sorted(seconds.values()) == [2.0, 3.0, 4.0]
+    done("report", "labels", "--texts", "timed.json", "--out", "page.html")
+    assert "Text number 3." in Path("page.html").read_text()
+    assert "Text number" not in Path("labels/report.html").read_text()
+    refused(3, "report", "labels", "--texts", "page.html", "--out", "page.html", says=["page.html"])
+    done("fit", "--annotations", "timed.json", "--texts", "text", "--out", "model")
+    trained = json.loads(Path("model/summary.json").read_text())["time"]["speed"]
+    assert (trained["n"], trained["median"]) == (24, 3.0)
+
+
+def test_times_go_with_their_annotations_whatever_the_order(home):
+    source = AnnotationTable.from_arrays([10, 11, 12, 10], ["a", "b", "a", "b"], [0, 1, 1, 0])
+    export = SimpleNamespace(
+        table=source, seconds=np.array([1.0, 2.0, np.nan, 4.0]), ended=np.full(4, np.nan)
+    )
+    other = AnnotationTable.from_arrays(
+        ["12", "10", "10", "13"], ["a", "b", "a", "a"], [1, 0, 0, 0]
+    )
+    found = times_of(export, other)
+    assert list(found) == ["seconds"]
+    np.testing.assert_array_equal(found["seconds"], [np.nan, 4.0, 1.0, np.nan])
+    assert times_of(None, other) == {}
 
 
 def test_a_report_shows_the_labels_of_another_rule(home):

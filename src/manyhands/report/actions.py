@@ -115,7 +115,7 @@ def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
     plan = summary["plan"]
     if plan is None:
         return
-    who = " of a newcomer, as everybody has annotated everything" if plan["newcomer"] else ""
+    who = " of a newcomer (everybody has annotated everything)" if plan["newcomer"] else ""
     if plan["n_warm_up"]:
         yield _step(
             "plan",

@@ -117,7 +117,9 @@ class Contents:
             text, path = self.texts.get(str(each)), self.images.get(str(each))
             image = None if path is None or room <= 0 else thumbnail(path)
             room -= len(image or "")
-            shown = None if text is None else text if len(text) <= TEXT else text[:TEXT] + "…"
+            shown = None if text is None else " ".join(text[: 4 * TEXT].split())
+            if shown is not None and len(shown) > TEXT:
+                shown = shown[:TEXT] + "…"
             found.append({"text": shown, "image": image if room >= 0 else None})
         return found
 

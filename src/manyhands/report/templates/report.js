@@ -21,7 +21,7 @@
     const copy = cell.cloneNode(true);
     all(".hidden, .scale, svg", copy).forEach((node) => node.remove());
     all("[title]", copy).forEach((node) => { node.textContent = node.title; });
-    return copy.textContent.replace(/\s+/g, " ").trim();
+    return copy.textContent.replace(/\s+%/g, "%").replace(/\s+/g, " ").trim();
   };
   const NUMBER = /^([<>]?)([\u2212-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)/i;
   const value = (cell) => {
@@ -129,13 +129,12 @@
       const made = rest.textContent.trim().split("\n").slice(1).map((line) => {
         const [id, n, right, low, high, gold, flags] = line.split("\t");
         const share = (words) => words ? words + "\u202f%" : "\u2013";
-        const known = { n, accuracy: share(right), gold: share(gold),
+        const known = { n, flags, accuracy: share(right), gold: share(gold),
           interval: low ? low + "\u2013" + share(high) : "\u2013" };
         const row = make("tr");
         names.forEach((name, k) => {
           const cell = k ? make("td", known[name] || "") : make("th", id, { scope: "row" });
-          if (!k && flags) cell.append(" ", make("span", flags, { class: "flag mild" }));
-          if (k) cell.className = "n";
+          if (k) cell.className = name === "flags" ? "flags" : "n";
           row.append(cell);
         });
         return row;
