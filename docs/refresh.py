@@ -5,8 +5,9 @@ A quoted figure stands between two comments, which name a cell of a table under 
     <!-- cell: flagship.md > Public sets > LabelMe > stack -->92.4 ± 0.0<!-- end -->
 
 that is the page, headings, the row and the column. ``as 1`` after the column rounds to one decimal,
-``as mean 1`` leaves the deviation out, too, and ``as % 1`` makes per cent of a share. The pages of
-``docs/results`` are themselves made from records, by the command that each of them names.
+``as mean 1`` leaves the deviation out, too, ``as paper 1`` takes the paper's figure in the cell,
+and ``as % 1`` makes per cent of a share. The pages of ``docs/results`` are themselves made from
+records, by the command that each of them names.
 
 ``python docs/refresh.py`` rewrites the pages; with ``--check`` it only says what is stale.
 ``python docs/refresh.py --picture`` makes the README's picture of the report (needs Chromium).
@@ -22,6 +23,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from pathlib import Path
 
@@ -94,14 +96,18 @@ def figure(address: str) -> str:
 
 def shaped(text: str, form: str) -> str:
     """Give a cell the form that a page wants; the number of seeds goes in any case."""
-    text = re.sub(r" \(\d+\)$", "", plain(text))
     *marks, decimals = form.split() or [""]
+    ours, _, papers = plain(text).partition("; paper ")
+    text = papers if "paper" in marks else re.sub(r" \(\d+\)$", "", ours)
     if "mean" in marks:
         text = text.split(" ± ")[0]
     if decimals:
-        factor = 100 if "%" in marks else 1
-        number = r"\d*\.?\d+"
-        text = re.sub(number, lambda m: f"{factor * float(m[0]):.{decimals}f}", text)
+        factor, step = (100 if "%" in marks else 1), Decimal(1).scaleb(-int(decimals))
+        text = re.sub(
+            r"\d*\.?\d+",
+            lambda m: str((factor * Decimal(m[0])).quantize(step, ROUND_HALF_UP)),
+            text,
+        )
     return text
 
 
@@ -163,6 +169,8 @@ def picture(path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         raise SystemExit("the picture needs Chromium")
+    from PIL import Image
+
     from manyhands import CrowdStackingClassifier, load_demo
     from manyhands.report import summarize, write_report
 
@@ -174,6 +182,7 @@ def picture(path: Path) -> None:
         command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars"]
         command += [f"--screenshot={path}", "--window-size=1100,800", report.as_uri()]
         subprocess.run(command, check=True, capture_output=True)
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 
 
 def main() -> None:

@@ -95,6 +95,8 @@ def test_quoted_figures_are_those_of_the_records():
     assert refresh.figure("aggregation.md > MajorityVote > sets") == "21"
     assert refresh.shaped("**92.43 ± 0.02 (5)**", "mean 1") == "92.4"
     assert refresh.shaped("0.8397 (cf)", "% 1") == "84.0 (cf)"
+    assert refresh.shaped("68.05 ± 1.10 (5); paper 66.60", "paper 0") == "67"
+    assert refresh.shaped("68.05 ± 1.10 (5); paper 66.60", "1") == "68.1 ± 1.1"
     with pytest.raises(KeyError, match="no cell"):
         refresh.figure("aggregation.md > MajorityVote > beauty")
     assert not refresh.stale(), "run python docs/refresh.py"
