@@ -47,13 +47,8 @@ from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 
 def crowd(n=40, per_instance=2, n_classes=3, seed=0, n_annotators=8):
     y = np.arange(n) % n_classes
-    table = make_crowd(
-        y,
-        n_annotators=n_annotators,
-        annotations_per_instance=per_instance,
-        random_state=seed,
-    )
-    return y, table
+    more = {"n_annotators": n_annotators, "annotations_per_instance": per_instance}
+    return y, make_crowd(y, **more, random_state=seed)
 
 
 def some_beliefs(seed=0, n=6, r=5, c=3):
@@ -337,6 +332,25 @@ def test_a_price_turns_the_choice(size):
     )
 
 
+def test_exploring_gives_work_to_those_of_whom_little_is_known():
+    y, rng = np.arange(400) % 2, np.random.default_rng(0)
+    A = np.where(rng.random((400, 6)) < 0.8, y[:, None], 1 - y[:, None])
+    A[rng.random(A.shape) < 0.6] = -1
+    A[:, 5] = -1  # Nothing is known of the last.
+    asked = [
+        AnnotationPlanner(warm_up=0, explore=explore, random_state=seed).fit(A).suggest(30)
+        for explore, seed in ((False, 0), *((True, seed) for seed in range(8)))
+    ]
+    share = [(batch.annotators == 5).mean() for batch in asked]
+    assert share[0] == 0 < np.mean(share[1:]) < 0.9
+    planner = AnnotationPlanner(warm_up=0, explore=True, random_state=7).fit(A)
+    assert list(planner.suggest(30)) == list(asked[-1])
+    known, batch = planner._beliefs, asked[-1]  # Gains are those of the mean matrices.
+    ere = pairs_of(right_labels, known.posterior, known.confusion, known.power)
+    np.testing.assert_allclose(batch.expected_gain, ere[batch.instances, batch.annotators])
+    assert planner.suggest(2, [(0, 77), (1, 78), (2, 79)]).annotators.min() >= 77
+
+
 def test_arrivals_come_as_often_as_before():
     y = np.arange(400) % 2
     busy = np.repeat(np.arange(400), 2), np.tile([0, 1], 400)
@@ -377,11 +391,8 @@ def test_new_instances_and_newcomers_may_be_named_in_pairs():
 def test_annotators_leave_and_instances_vanish():
     _y, table = crowd(30, 3)
     there, open_rows = table.annotators[:3].tolist(), table.instances[10:].tolist()
-    batch = (
-        AnnotationPlanner(random_state=0)
-        .fit(table)
-        .suggest(10, itertools.product(open_rows, there))
-    )
+    planner = AnnotationPlanner(random_state=0).fit(table)
+    batch = planner.suggest(10, itertools.product(open_rows, there))
     assert set(batch.annotators.tolist()) <= set(there)
     assert set(batch.instances.tolist()) <= set(open_rows)
 
@@ -390,11 +401,16 @@ def test_what_leaves_nothing_to_ask_is_said():
     _y, table = crowd(10, 3)
     planner = AnnotationPlanner(random_state=0).fit(table)
     nothing = np.zeros(table.shape, dtype=bool)
-    for pairs in (nothing, [], annotated(table)):
-        with pytest.raises(AnnotationError, match=r"pairs leaves nothing to ask: \d+ of 10 x"):
+    asked = sorted(annotated(table))
+    for pairs, why in (
+        (nothing, "allows none of the 10 x 8 pairs"),
+        ([], "allows none"),
+        (asked, f"allows {len(asked)} of 10 x 8 pairs, and each of them is annotated"),
+        (iter(asked[:4]), "allows 4 of 10 x 8"),
+        (asked[:1], "the only pair that it allows is annotated"),
+    ):
+        with pytest.raises(AnnotationError, match=f"pairs leaves nothing to ask: .*{why}"):
             planner.suggest(1, pairs)
-    with pytest.raises(AnnotationError, match="ask: 4 of 10 x"):
-        planner.suggest(1, iter(list(annotated(table))[:4]))
     table = AnnotationTable.from_matrix([[0, 1], [1, 0], [1, 1]])
     with pytest.raises(AnnotationError, match="nothing is left to ask: each of the 3 x 2 pairs"):
         AnnotationPlanner(random_state=0).fit(table).suggest(1)
@@ -421,6 +437,7 @@ def test_what_leaves_nothing_to_ask_is_said():
         ({"cost": [1.0]}, "cost has shape"),
         ({"criterion": "luck"}, "criterion"),
         ({"load": 0}, "load"),
+        ({"explore": 2}, "explore"),
         ({"warm_up": -1}, "warm_up"),
     ],
 )
@@ -723,8 +740,18 @@ def test_the_next_batch_as_a_table_and_as_json(pilot):
     assert "and 2 more" in shown
     assert "stop: " in shown
     assert "on 60 audited labels" in shown
+    one = done("next", "A.csv", "-n", 1, "--warm-up", 0, "--explore").stdout
+    assert one.startswith("Next annotation\n")
+    assert "go on: the next annotation adds" in one
     known = done_json("next", "A.csv", "-n", 20, "--known", "few.csv")
     assert min(row["task"] for row in known["pairs"]) >= 5
+
+
+def test_pairs_that_leave_nothing_are_refused_on_the_command_line(pilot):
+    write_csv(Path("shut.csv"), [("task", "worker"), *((i, f"w{r}") for i, r in annotated(pilot))])
+    found = run("next", "A.csv", "--pairs", "shut.csv")
+    assert found.exit_code == 3
+    assert "leaves nothing to ask: it allows 175 of 60 x 6 pairs" in found.stderr
 
 
 def test_the_next_batch_as_tasks_with_assignees(pilot):

@@ -190,6 +190,21 @@ def counted_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatAr
     return normalise_rows(counts + SMOOTHING.pseudo_counts(counts, table.n_classes)[0])
 
 
+def drawn_confusions(
+    table: AnnotationTable, found: Beliefs, rng: np.random.RandomState
+) -> FloatArray:
+    """Draw confusion matrices from their Dirichlet posterior, shape (R, C, C).
+
+    Annotators whom the table does not hold (`Beliefs.extended`) are drawn from the prior.
+    """
+    posterior = found.posterior[: table.n_instances]
+    counts = total_em_counts(make_votes(table).shards(), posterior).confusion
+    newcomers = len(found.confusion) - len(counts)
+    counts = np.concatenate([counts, np.zeros((newcomers, *counts.shape[1:]))])
+    counts = counts + SMOOTHING.pseudo_counts(counts, table.n_classes)[0]
+    return normalise_rows(rng.standard_gamma(counts) + 1e-9)
+
+
 def combined(
     found: Beliefs, table: AnnotationTable, proba: FloatArray, weight: float
 ) -> FloatArray:

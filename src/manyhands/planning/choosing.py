@@ -17,7 +17,7 @@ from manyhands.planning.beliefs import (
     of_pairs,
     right_labels,
 )
-from manyhands.planning.pool import Pool
+from manyhands.planning.pool import Pool, counted
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 INFORMATION_SHARE = 0.001
@@ -67,7 +67,8 @@ class Suggestion:
 
     def __repr__(self) -> str:
         return (
-            f"Suggestion({len(self)} pairs, {len(np.unique(self.annotators))} annotators, "
+            f"Suggestion({counted(len(self), 'pair')}, "
+            f"{counted(len(np.unique(self.annotators)), 'annotator')}, "
             f"{self.expected_gain.sum():.2f} right labels expected)"
         )
 

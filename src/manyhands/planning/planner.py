@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -19,13 +19,14 @@ from manyhands.inference.base import NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics.intervals import beta_interval
-from manyhands.planning.beliefs import beliefs_of, of_pairs, right_labels
+from manyhands.planning.beliefs import beliefs_of, drawn_confusions, of_pairs, right_labels
 from manyhands.planning.choosing import Rule, Suggestion, fill
 from manyhands.planning.pool import (
     Pool,
     checked_size,
+    counted,
     kept_pairs,
-    n_allowed,
+    nothing_left,
     read_pool,
     read_prices,
 )
@@ -84,6 +85,10 @@ class AnnotationPlanner(BaseEstimator):
         Until there are so many annotations per instance, instances are chosen by entropy and
         annotators at random: with one annotation each, every label looks certain. With a classifier
         there is no warm-up, because it tells certain labels from others.
+    explore : bool, default=False
+        Choose by confusion matrices that are drawn from what is known of the annotators (Thompson
+        sampling), instead of their means. People of whom little is known get more work, and nobody
+        gets as much; see docs/planning.md for where it helps.
     load : float > 0 or None
         Greatest number of annotations of a batch per annotator, as a multiple of the even share.
     cost : dict {annotator id: price}, array of shape (n_annotators,) or None
@@ -127,6 +132,7 @@ class AnnotationPlanner(BaseEstimator):
         "criterion": [StrOptions(set(CRITERIA))],
         "annotators": [StrOptions(set(ANNOTATORS))],
         "warm_up": [NON_NEGATIVE],
+        "explore": ["boolean"],
         "load": [POSITIVE, None],
         "cost": [Mapping, "array-like", None],
         "random_state": ["random_state"],
@@ -139,6 +145,7 @@ class AnnotationPlanner(BaseEstimator):
         criterion: str = "information",
         annotators: str = "choose",
         warm_up: float = 1.5,
+        explore: bool = False,
         load: float | None = None,
         cost: Any = None,
         random_state: Any = None,
@@ -147,6 +154,7 @@ class AnnotationPlanner(BaseEstimator):
         self.criterion = criterion
         self.annotators = annotators
         self.warm_up = warm_up
+        self.explore = explore
         self.load = load
         self.cost = cost
         self.random_state = random_state
@@ -271,7 +279,8 @@ class AnnotationPlanner(BaseEstimator):
             reason = f"the warm-up needs {self.warm_up:g} annotations per instance first"
             return Stopping(False, reason, gain, expected, *level)
         stop = gain < min_gain
-        reason = f"the next {len(batch)} annotations add {gain:.3f} right labels each"
+        next_ones = "annotation adds" if len(batch) == 1 else f"{len(batch):,} annotations add"
+        reason = f"the next {next_ones} {gain:.3f} right labels{' each' * (len(batch) > 1)}"
         comparison = "below" if stop else "not below"
         return Stopping(stop, f"{reason}, {comparison} {min_gain:g}", gain, expected, *level)
 
@@ -281,18 +290,7 @@ class AnnotationPlanner(BaseEstimator):
         pairs = kept_pairs(pairs)
         pool = read_pool(pairs, self.table_)
         if not (pool.open_instances & self._unknown(pool)).any():
-            n, r = len(pool.instances), len(pool.annotators)
-            if pairs is None:
-                raise AnnotationError(
-                    f"nothing is left to ask: each of the {n:,} x {r:,} pairs is annotated or "
-                    "passed, or its class is known. Add instances or annotators, in pairs= or in "
-                    "the table"
-                )
-            raise AnnotationError(
-                f"pairs leaves nothing to ask: {n_allowed(pairs):,} of {n:,} x {r:,} pairs are "
-                "allowed, and each of them is annotated or passed, or its class is known. Allow "
-                "other pairs, or add annotators"
-            )
+            raise nothing_left(pairs, len(pool.instances), len(pool.annotators))
         return pool
 
     def _unknown(self, pool: Pool) -> BoolArray:
@@ -303,15 +301,18 @@ class AnnotationPlanner(BaseEstimator):
     def _full(self, batch: Suggestion, n: int) -> Suggestion:
         if len(batch) < n:
             warn_caller(
-                f"only {len(batch)} of {n} pairs can be asked in one batch: an instance is asked "
-                "once, and pairs= and load= allow no more"
+                f"only {len(batch):,} of {counted(n, 'pair')} can be asked in one batch: each "
+                "instance is asked once, and pairs= and load= allow no more"
             )
         return batch
 
     def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
         """Fill a batch: first the warm-up, then by the criterion; all by it for one annotator."""
         rng = generator(self.random_state)
-        beliefs = self._beliefs.extended(len(pool.instances), len(pool.annotators))
+        beliefs = judged_by = self._beliefs.extended(len(pool.instances), len(pool.annotators))
+        if self.explore:
+            confusion = drawn_confusions(self.table_, beliefs, rng)
+            judged_by = replace(beliefs, confusion=confusion)
         newcomers = len(pool.annotators) - len(self._price)
         price = np.concatenate([self._price, np.ones(newcomers)])
         reach = pool.open_instances | (beliefs.n_annotators_of > 0)
@@ -326,7 +327,7 @@ class AnnotationPlanner(BaseEstimator):
         chosen = [
             part
             for size, rule, activity in steps
-            for part in fill(pool, beliefs, rule, size, free, room, activity, rng)
+            for part in fill(pool, judged_by, rule, size, free, room, activity, rng)
         ]
         i, r, score = (np.concatenate(column) for column in zip(*chosen, strict=True))
         gain = of_pairs(right_labels, beliefs.posterior, beliefs.confusion, beliefs.power, i, r)

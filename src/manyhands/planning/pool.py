@@ -80,12 +80,6 @@ def kept_pairs(pairs: Any) -> Any:
     return list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, Sized) else pairs
 
 
-def n_allowed(pairs: Any) -> int:
-    """Count the pairs of a mask or a list."""
-    is_mask = isinstance(pairs, np.ndarray) and pairs.dtype.kind == "b"
-    return int(pairs.sum()) if is_mask else len(pairs)
-
-
 def checked_size(n: Any) -> int:
     """Refuse a size that is no positive whole number."""
     if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
@@ -182,6 +176,38 @@ def read_prices(cost: Any, annotators: AnyArray) -> FloatArray:
         )
     price[places] = values
     return price
+
+
+def nothing_left(pairs: Any, n_instances: int, n_annotators: int) -> AnnotationError:
+    """Say why none of the pairs that may be asked is open."""
+    size = f"{n_instances:,} x {n_annotators:,} pairs"
+    if pairs is None:
+        return AnnotationError(
+            f"nothing is left to ask: each of the {size} is annotated or passed on, or its class "
+            "is known. Add instances or annotators, in pairs= or in the table"
+        )
+    is_mask = isinstance(pairs, np.ndarray) and pairs.dtype.kind == "b"
+    allowed = int(pairs.sum()) if is_mask else len(pairs)
+    why = f"it allows {allowed:,} of {size}, and each of them is annotated or passed on, or its "
+    why += "class is known"
+    if allowed == 0:
+        why = f"it allows none of the {size}"
+    elif allowed == 1:
+        why = "the only pair that it allows is annotated or passed on, or its class is known"
+    return AnnotationError(
+        f"pairs leaves nothing to ask: {why}. Allow other pairs, or add annotators"
+    )
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "pair"), counted(1200, "pair")
+    ('1 pair', '1,200 pairs')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 # -- who answers ----------------------------------------------------------------------------------

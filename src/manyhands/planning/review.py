@@ -14,6 +14,7 @@ from manyhands.annotations.frames import Backend
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.planning.beliefs import beliefs_of
+from manyhands.planning.pool import counted
 from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 SURE = 0.95
@@ -52,8 +53,8 @@ class ReviewQueue:
         return len(self.instances)
 
     def __repr__(self) -> str:
-        what = "labels" if self.annotators is None else "annotations"
-        return f"ReviewQueue({len(self)} {what}, {self.scores.sum():.1f} expected to be wrong)"
+        what = counted(len(self), "label" if self.annotators is None else "annotation")
+        return f"ReviewQueue({what}, {self.scores.sum():.1f} expected to be wrong)"
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns task, (worker,) label, suggestion and score."""

@@ -87,6 +87,9 @@ Annotators = Annotated[
 WarmUp = Annotated[
     float, typer.Option(min=0.0, help="Annotations per instance to spread before choosing.")
 ]
+Explore = Annotated[
+    bool, typer.Option("--explore", help="Try annotators of whom little is known; see the docs.")
+]
 Load = Annotated[
     Optional[float],  # noqa: UP045 - typer reads this at run time
     typer.Option(help="Most of a batch per annotator, as a multiple of the even share."),
@@ -127,6 +130,7 @@ def next_(
     criterion: ByCriterion = Criterion.information,
     annotators: Annotators = Who.choose,
     warm_up: WarmUp = 1.5,
+    explore: Explore = False,
     load: Load = None,
     cost: Cost = None,
     pairs: Pairs = None,
@@ -159,6 +163,7 @@ def next_(
     from dataclasses import asdict
 
     from manyhands import AnnotationPlanner
+    from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, cost, pairs, known, audit, features])
     if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
@@ -171,6 +176,7 @@ def next_(
         criterion=criterion.value,
         annotators=annotators.value,
         warm_up=warm_up,
+        explore=explore,
         load=load,
         cost=None if cost is None else _prices(cost),
         random_state=seed,
@@ -187,12 +193,14 @@ def next_(
     if json:
         print_json({"pairs": records_of(columns), "stopping": asdict(stopping)})
         return
-    print_columns(f"next {len(batch):,} annotations", columns)
+    print_columns(
+        f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
+    )
     say(f"{'stop' if stopping.stop else 'go on'}: {stopping.reason}")
     if stopping.accuracy is not None:
         say(
             f"accuracy {stopping.accuracy:.3f} ({stopping.low:.3f} to {stopping.high:.3f}) on "
-            f"{stopping.n_audited:,} audited labels"
+            f"{counted(stopping.n_audited, 'audited label')}"
         )
 
 
@@ -250,6 +258,7 @@ def review(
     Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
     """
     from manyhands import DawidSkene, review_queue
+    from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, features, known])
     options = table_options(
@@ -265,7 +274,7 @@ def review(
         weight = queue.classifier_weight
         print_json({"by": by.value, "classifier_weight": weight, "queue": records_of(columns)})
         return
-    print_columns(f"{len(queue):,} {by.value}s to check", columns)
+    print_columns(f"{counted(len(queue), by.value)} to check", columns)
     say("mistakes that most annotators share look sure: check some labels at random, too")
 
 
