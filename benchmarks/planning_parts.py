@@ -1,46 +1,72 @@
-"""Parts of the benchmark of planning: features and other packages, simulations, many annotators.
+"""Parts of the benchmark of planning: policies, real tables, simulations, many annotators.
 
 `planning.py` runs them and explains the records.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from pages import Record
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import average_precision_score
-from sklearn.model_selection import KFold
-from sklearn.preprocessing import StandardScaler
+from scipy.special import betainc
 
-from manyhands import AnnotationPlanner, AnnotationTable, CrowdLab, DawidSkene, review_queue
-from manyhands.datasets import (
-    load_cifar10h,
-    load_cifar10n,
-    load_labelme,
-    load_music,
-    load_sentiment,
-)
+from manyhands import AnnotationPlanner, AnnotationTable, DawidSkene, OneCoinDawidSkene
+from manyhands.datasets import load_aggregation, load_cifar10h, load_cifar10n
 from manyhands.planning import replay
-from manyhands.planning.beliefs import beliefs_of
+from manyhands.planning.beliefs import entropy
+from manyhands.planning.beliefs import replace as changed
 from manyhands.planning.choosing import Suggestion
-from manyhands.planning.pool import Pool, Recorded
-from manyhands.planning.replay import _play, _policies
+from manyhands.planning.pool import Pool, Recorded, generator_of
+from manyhands.planning.replay import _fit, _play, _policies
 
 Job = tuple[str, str, int, Callable[[], Record]]
 """Set, policy, run, and what measures it."""
 
-LOADERS = {
-    "music": load_music,
-    "labelme": load_labelme,
-    "sentiment": load_sentiment,
-    "cifar10n": load_cifar10n,
-}
+TABLES = ("duck", "d_sentiment", "sp_amt", "cf_amt", "dog", "rte", "temp", "face_sentiment")
+OTHERS = ("adult_content", "relevance", "trec", "web", "zencrowd_us", "zencrowd_in", "cf", "sp")
+SIZES = (*np.arange(1, 3, 0.25), *np.arange(3, 8.1, 0.5))
+
+
+def in_order(pool: Pool, n: int, score: np.ndarray, seed: Any) -> Suggestion:
+    """The instances with the greatest scores, each with a random annotator."""
+    i, r = np.divmod(np.random.default_rng(seed).permutation(pool.listed), len(pool.annotators))
+    first = np.unique(i, return_index=True)[1]
+    first = np.random.default_rng(seed).permutation(first)
+    best = first[np.argsort(-score[i[first]], kind="stable")][:n]
+    nothing = np.zeros(len(best))
+    return Suggestion(pool.instances[i[best]], pool.annotators[r[best]], nothing, nothing)
+
+
+class ByScore(AnnotationPlanner):
+    """Chooses instances by a score of their own, and annotators at random."""
+
+    def score(self) -> np.ndarray:
+        """Score of each instance; the greatest is asked first."""
+        raise NotImplementedError
+
+    def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
+        return in_order(pool, n, self.score(), self.random_state)
+
+
+class LabelUncertainty(ByScore):
+    """Sheng, Provost & Ipeirotis (2008): the chance that the majority's share is below a half."""
+
+    def score(self) -> np.ndarray:
+        """Tail of the Beta distribution of the share of the leading class."""
+        counts = self.table_.vote_counts()
+        top = counts.max(axis=1)
+        return np.asarray(betainc(top + 1, counts.sum(axis=1) - top + 1, 0.5))
+
+
+class OneCoinEntropy(ByScore):
+    """Entropy of the one-coin model's posterior; labels are those of `DawidSkene`."""
+
+    def score(self) -> np.ndarray:
+        """Entropy, in nats."""
+        return entropy(OneCoinDawidSkene().fit(self.table_).posterior_)
 
 
 UNIFORM, ENTROPY = "fewest annotations first (uniform)", "entropy of the label"
@@ -50,6 +76,8 @@ POLICIES: dict[str, AnnotationPlanner | None] = {
     "random": None,
     UNIFORM: Plan(criterion="fewest", annotators="any"),
     ENTROPY: Plan(criterion="entropy", annotators="any"),
+    "label uncertainty (Sheng et al. 2008)": LabelUncertainty(),
+    "entropy, one-coin": OneCoinEntropy(),
     "EIG, any annotator": Plan(annotators="any"),
     "EIG, annotators arrive": Plan(annotators="arriving"),
     "best annotator, fewest first": Plan(criterion="fewest"),
@@ -74,218 +102,94 @@ def curve(found: Any, **more: Any) -> Record:
 
 
 @cache
-def features_of(name: str) -> Any:
-    """Features of training and test instances, the table, and gold of both."""
-    data = LOADERS[name]()
-    X, X_test = (
-        np.asarray(part.todense() if hasattr(part, "todense") else part, dtype=np.float32)
-        for part in (data.X_train, data.X_test)
-    )
-    X, X_test = X.reshape(len(X), -1), X_test.reshape(len(X_test), -1)
-    scaler = StandardScaler().fit(X)
-    if X.shape[1] < 3000:
-        X, X_test = scaler.transform(X), scaler.transform(X_test)
-    return X, X_test, data.annotations, data.y_train, data.y_test
+def table_of(name: str) -> tuple[AnnotationTable, np.ndarray]:
+    """Annotations without repeated pairs, and gold."""
+    data = load_aggregation(name, duplicates="last")
+    return data.annotations, data.y_train
 
 
-def classifier(X: np.ndarray, labels: np.ndarray) -> LogisticRegression:
-    return LogisticRegression(C=10.0 if X.shape[1] > 3000 else 0.01, max_iter=100).fit(X, labels)
+@cache
+def everything(name: str) -> float:
+    """Accuracy with all annotations."""
+    table, y = table_of(name)
+    return float((DawidSkene().fit(table).labels_ == y)[y >= 0].mean())
 
 
-def out_of_fold(name: str, table: AnnotationTable) -> np.ndarray:
-    """Probabilities of a logistic regression trained on the Dawid-Skene labels of other folds."""
-    X = features_of(name)[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        codes = DawidSkene().fit(table).posterior_.argmax(axis=1)
-    known = table.annotations_per_instance() > 0
-    proba = np.full((len(X), table.n_classes), 1e-6)
-    for train, left in KFold(5, shuffle=True, random_state=0).split(X):
-        train = train[known[train]]
-        model = classifier(X[train], codes[train])
-        proba[np.ix_(left, model.classes_)] += model.predict_proba(X[left])
-    return proba / proba.sum(axis=1, keepdims=True)
+def one(name: str, planner: AnnotationPlanner | None, sizes: Any, run: int) -> Record:
+    """Replay a policy once."""
+    table, y = table_of(name)
+    found = replay(table, y, {"it": planner}, batch=sizes, n_runs=1, random_state=run)
+    return curve(found, all=everything(name))
 
 
-TEST: list[float] = []
-"""Test accuracy after each fit of `Watched`."""
+def tables(n_runs: int) -> Iterator[Job]:
+    """From 1 to 8 annotations per instance (duck 12)."""
+    for run in range(n_runs):
+        for name in TABLES:
+            sizes = (*SIZES, *np.arange(8.5, 12.1, 0.5)) if name == "duck" else SIZES
+            for policy, planner in POLICIES.items():
+                yield name, policy, run, partial(one, name, planner, sizes, run)
 
 
-class Watched(AnnotationPlanner):
-    """Trains a classifier on its labels, too."""
-
-    name = "music"
+class Untempered(AnnotationPlanner):
+    """Takes a new annotation for independent evidence."""
 
     def fit(self, table: Any, proba: Any = None, gold: Any = None) -> Any:
-        """Fit, and note the classifier's test accuracy."""
+        """Fit, and forget the dependence."""
         super().fit(table, proba, gold)
-        X, X_test, _, _, y_test = features_of(Watched.name)
-        known = table.annotations_per_instance() > 0
-        TEST.append(
-            float((classifier(X[known], self.labels_[known]).predict(X_test) == y_test).mean())
-        )
-        self._proba = proba
+        self._beliefs = changed(self._beliefs, rho=0.0)
         return self
 
 
-class ActiveLab(Watched):
-    """cleanlab's scores choose instances, as they come; annotators are random."""
-
-    def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
-        from cleanlab.multiannotator import get_active_learning_scores
-
-        wide = self.table_.to_matrix(codes=True).astype(float)
-        wide[wide < 0] = np.nan
-        wide = wide[:, ~np.isnan(wide).all(axis=0)]
-        known = ~np.isnan(wide).all(axis=1)
-        score = np.empty(len(wide))
-        score[known], score[~known] = get_active_learning_scores(
-            wide[known], self._proba[known], self._proba[~known]
-        )
-        return in_order(pool, n, -score, self.random_state)
+STOPPING = {
+    "dependence=0": Plan(DawidSkene(dependence=0), criterion="accuracy"),
+    "auto, new annotations in full": Untempered(criterion="accuracy"),
+}
 
 
-class Activeml(Watched):
-    """scikit-activeml: uncertainty sampling of instances; annotators are random.
-
-    `IntervalEstimationThreshold` cannot be replayed: it takes instances only that every annotator
-    may be asked about.
-    """
-
-    ranks_annotators = False
-
-    def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
-        from skactiveml.classifier import SklearnClassifier
-        from skactiveml.pool import UncertaintySampling
-        from skactiveml.pool.multiannotator import (
-            IntervalEstimationAnnotModel,
-            SingleAnnotatorWrapper,
-        )
-
-        X = features_of(Watched.name)[0]
-        wide = self.table_.to_matrix(codes=True).astype(float)
-        wide[wide < 0] = np.nan
-        classes = range(self.table_.n_classes)
-        model = LogisticRegression(C=0.01, max_iter=100)
-        may = np.zeros(wide.shape, dtype=bool)
-        may[np.divmod(pool.listed, wide.shape[1])] = True
-        rows = np.flatnonzero(may.any(axis=1))
-        performance = None
-        if self.ranks_annotators:
-            annotators = IntervalEstimationAnnotModel(classes=classes)
-            performance = annotators.fit(X, wide).predict_annotator_perf(X)[rows]
-        inner = UncertaintySampling(method="entropy", random_state=self.random_state)
-        pairs = SingleAnnotatorWrapper(inner, random_state=self.random_state).query(
-            X,
-            wide,
-            clf=SklearnClassifier(model, classes=classes),
-            candidates=rows,
-            annotators=may[rows],
-            batch_size=min(n, len(rows)),
-            A_perf=performance,
-        )
-        i, r = np.asarray(pairs).T
-        nothing = np.zeros(len(i))
-        return Suggestion(pool.instances[i], pool.annotators[r], nothing, nothing)
+def stopping(n_runs: int) -> Iterator[Job]:
+    """ERE of the pair without dependence, and with annotations that count in full."""
+    for run in range(n_runs):
+        for name in TABLES:
+            for policy, planner in STOPPING.items():
+                yield name, policy, run, partial(one, name, planner, SIZES, run)
 
 
-class Ranked(Activeml):
-    """Annotators by the upper bounds of `IntervalEstimationAnnotModel`."""
-
-    ranks_annotators = True
-
-
-def in_order(pool: Pool, n: int, score: np.ndarray, seed: int) -> Suggestion:
-    """The instances with the greatest scores, each with a random annotator."""
-    i, r = np.divmod(np.random.default_rng(seed).permutation(pool.listed), len(pool.annotators))
-    first = np.unique(i, return_index=True)[1]
-    best = first[np.argsort(-score[i[first]], kind="stable")][:n]
-    nothing = np.zeros(len(best))
-    return Suggestion(pool.instances[i[best]], pool.annotators[r[best]], nothing, nothing)
+def each(n_runs: int) -> Iterator[Job]:
+    """Instances stop one by one, when their labels are sure."""
+    for run in range(n_runs):
+        for name in TABLES:
+            for level in (0.95, 0.99):
+                yield name, f"{level}", run, partial(until_sure, name, level, run)
 
 
-def features(n_runs: int) -> Iterator[Job]:
-    """From .4 to 1.8 annotations per instance."""
-    ways = {
-        "uniform, without classifier": (Watched(criterion="fewest", annotators="any"), False),
-        "EIG of the pair, without classifier": (Watched(), False),
-        "uniform": (Watched(criterion="fewest", annotators="any"), True),
-        "entropy of both": (Watched(criterion="entropy", annotators="any"), True),
-        "ActiveLab (cleanlab)": (ActiveLab(), True),
-        "uncertainty (scikit-activeml)": (Activeml(), True),
-        "uncertainty, annotators by interval estimation (scikit-activeml)": (Ranked(), True),
-        "**EIG of the pair** (default)": (Watched(), True),
-        "ERE of the pair": (Watched(criterion="accuracy"), True),
-    }
-    for run in range(min(n_runs, 5)):
-        for name in ("music", "labelme", "sentiment"):
-            for policy, (planner, joined) in ways.items():
-                if name == "sentiment" and (run > 1 or "scikit" in policy):
-                    continue
-                yield name, policy, run, partial(with_features, name, planner, joined, run)
+def until_sure(name: str, level: float, run: int) -> Record:
+    """From two annotations each, ask about every instance that is not sure, until none is left."""
+    table, y = table_of(name)
+    source, rng = Recorded.of(table, y, 2), generator_of(0, run)
+    bought, _ = source.begin(rng)
+    while True:
+        fitted = _fit(Plan(), table, bought, None, (0, run, bought.shape[1]))
+        listed = source.pool(bought).listed
+        unsure = fitted.posterior_.max(axis=1) <= level
+        left = rng.permutation(listed[unsure[listed // table.n_annotators]])
+        if not len(left):
+            break
+        first = np.unique(left // table.n_annotators, return_index=True)[1]
+        i, r = np.divmod(left[first], table.n_annotators)
+        labels = source.answer(i, r, y, rng, (0, run))
+        bought = np.concatenate([bought, np.stack([i, r, labels])], axis=1)
+    size = bought.shape[1] / table.n_instances
+    return {"size": size, "accuracy": float((fitted.labels_ == y)[y >= 0].mean())}
 
 
-def with_features(name: str, planner: AnnotationPlanner, joined: bool, run: int) -> Record:
-    _, _, table, y, _ = features_of(name)
-    Watched.name = name
-    TEST.clear()
-    proba = partial(out_of_fold, name) if joined else None
-    found = replay(
-        table,
-        y,
-        {"it": planner},
-        start=0.4,
-        batch=np.arange(0.6, 1.81, 0.2),
-        proba=proba,
-        n_runs=1,
-        random_state=run,
-    )
-    return curve(found, test=list(TEST))
-
-
-def review(n_runs: int) -> Iterator[Job]:
-    """Wrong labels and wrong annotations, ranked."""
-    for run in range(min(n_runs, 5)):
-        for name in ("music", "labelme", "sentiment", "cifar10n"):
-            for kept in ("all", "two") if run == 0 else ("two",):
-                yield name, kept, run, partial(rankings, name, kept, run)
-
-
-def rankings(name: str, kept: str, run: int) -> Record:
-    """AP, and precision at 50 and 100, of each ranking; the labels are those of the posterior."""
-    _, _, table, y, _ = features_of(name)
-    if kept == "two":
-        bought, _ = Recorded.of(table, y, 2).begin(np.random.RandomState(run))
-        table = replace(
-            table, instance=bought[0], annotator=bought[1], label=bought[2], weights=None
-        )
-    proba = out_of_fold(name, table)
-    model = DawidSkene().fit(table)
-    lab = CrowdLab().fit(table, proba=proba)
-    gold = dict(zip(table.instances.tolist(), np.asarray(y).tolist(), strict=True))
-    own = dict(zip(model.instances_.tolist(), model.labels_.tolist(), strict=True))
-    queues: dict[str, Any] = {
-        "posterior": (model, None),
-        "classifier alone": (proba, None),
-        "CROWDLAB": (lab, None),
-        "**classifier^b × posterior**": (model, proba),
-    }
-    found: Record = {}
-    for ranking, (belief, joined) in queues.items():
-        for by in ("label", "annotation"):
-            if by == "label":  # The labels in doubt are the same in all rankings.
-                posterior = beliefs_of(belief, table, joined)[0].posterior
-                rows = model.posterior_.argmax(axis=1)
-                score = 1 - posterior[np.arange(len(rows)), rows]
-                ids, labels = table.instances.tolist(), [own[i] for i in table.instances.tolist()]
-            else:
-                queue = review_queue(belief, table, joined, by=by)
-                score, ids, labels = queue.scores, queue.instances.tolist(), queue.labels.tolist()
-            wrong = np.array([gold[i] != label for i, label in zip(ids, labels, strict=True)])
-            best = np.argsort(-score, kind="stable")
-            ap = float(average_precision_score(wrong, score))
-            found[f"{ranking}|{by}"] = [ap, *(float(wrong[best[:k]].mean()) for k in (50, 100))]
-    return {"rankings": found}
+def confirmation(n_runs: int) -> Iterator[Job]:
+    """Tables that no constant was chosen on."""
+    for run in range(n_runs):
+        for name in OTHERS:
+            for policy in ("random", *FEW):
+                sizes = np.arange(1, 5.1, 0.5)
+                yield name, policy, run, partial(one, name, POLICIES[policy], sizes, run)
 
 
 # -- where choosing pairs may hurt -----------------------------------------------------------------
@@ -353,20 +257,62 @@ def hurt(kind: str, planner: AnnotationPlanner | None, run: int) -> Record:
     return curve(_play(_policies({"it": planner}), crowd, sizes, 1, None, None, run))
 
 
+SAFEGUARDS: dict[str, AnnotationPlanner] = {
+    "EIG, warm-up 2": Plan(warm_up=2.0),
+    "EIG, explore": Plan(explore=True),
+    "EIG, warm-up 2, explore": Plan(warm_up=2.0, explore=True),
+}
+CHECKED = (
+    "duck",
+    "sp_amt",
+    "temp",
+    "adult_content",
+    "trec",
+    "zencrowd_us",
+    "zencrowd_in",
+    "cf",
+    "sp",
+)
+"""Tables on which no safeguard was looked at; then come those on which they were chosen."""
+
+SEEN = ("web", "d_sentiment", "cf_amt", "dog", "rte", "face_sentiment")
+
+
+def safeguards(n_runs: int) -> Iterator[Job]:
+    """Policies that were tried because choosing pairs hurts in places."""
+    sizes = np.arange(1, 5.1, 0.5)
+    for run in range(n_runs):
+        for policy in (ENTROPY, EIG, *SAFEGUARDS):
+            planner = (POLICIES | SAFEGUARDS)[policy]
+            for name in (*CHECKED, *SEEN):
+                if run < 3 or name not in ("adult_content", "trec"):
+                    yield name, policy, run, partial(one, name, planner, sizes, run)
+            for kind in KINDS:
+                yield kind, policy, 1000 + run, partial(hurt, kind, planner, 1000 + run)
+
+
 # -- scale -----------------------------------------------------------------------------------------
 
 
 def scale(n_runs: int) -> Iterator[Job]:
-    """CIFAR-10H: 10,000 images, 2,567 annotators."""
-    for run in range(min(n_runs, 2)):
+    """CIFAR-10H (10,000 images, 2,567 annotators), and CIFAR-10N (10,000 of its images, 220)."""
+    for run in range(n_runs):
         for policy in FEW:
-            yield "cifar10h", policy, run, partial(cifar, POLICIES[policy], run)
+            for name in LARGE:
+                yield name, policy, run, partial(cifar, name, POLICIES[policy], run)
 
 
-def cifar(planner: AnnotationPlanner | None, run: int) -> Record:
+LARGE: dict[str, tuple[Callable[[], Any], float]] = {
+    "cifar10h": (load_cifar10h, 4.1),
+    "cifar10n": (load_cifar10n, 2.6),
+}
+
+
+def cifar(name: str, planner: AnnotationPlanner | None, run: int) -> Record:
     """Replay a policy once."""
-    data = load_cifar10h()
-    table, sizes = data.annotations, np.arange(1.5, 4.1, 0.5)
+    load, most = LARGE[name]
+    data = load()
+    table, sizes = data.annotations, np.arange(1.5, most, 0.5)
     return curve(
         replay(table, data.y_train, {"it": planner}, batch=sizes, n_runs=1, random_state=run)
     )

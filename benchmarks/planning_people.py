@@ -1,0 +1,208 @@
+"""Parts of the benchmark of planning about people: audits, screening and teaching."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from pages import Record
+from planning_parts import TABLES, Job, table_of
+
+from manyhands import AnnotationTable, DawidSkene
+from manyhands.datasets import load_cifar10n, load_labelme, load_music
+from manyhands.inference.inputs import gold_codes
+from manyhands.metrics.intervals import beta_interval
+from manyhands.planning import screen_annotators
+from manyhands.planning.beliefs import beliefs_of
+from manyhands.planning.pool import Recorded, generator_of
+from manyhands.planning.review import _clear
+
+SCREENED = (*TABLES, "adult_content", "relevance", "trec", "web", "zencrowd_us", "sp")
+FIRST = {"5": 5, "10": 10, "20": 20, "all": None}
+LOADED = {"music": load_music, "labelme": load_labelme, "cifar10n": load_cifar10n}
+TAUGHT = ("cf_amt", "dog", "face_sentiment", "web", "adult_content", "relevance", *LOADED)
+BINS = (3, 8, 20, 50)
+"""Expected errors in the past that part annotators into groups."""
+
+
+def some_of(table: AnnotationTable, rows: Any) -> AnnotationTable:
+    """Keep some annotations, and all annotators."""
+    columns = {name: getattr(table, name)[rows] for name in ("instance", "annotator", "label")}
+    return replace(table, **columns, weights=None, sources=None, passes=None)
+
+
+def fitted(table: AnnotationTable) -> DawidSkene:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return DawidSkene().fit(table)
+
+
+# -- audits ----------------------------------------------------------------------------------------
+
+
+def audit(n_runs: int) -> Iterator[Job]:
+    """Five annotations per instance, of which labels are audited."""
+    for run in range(n_runs):
+        for name in TABLES:
+            yield name, "50 labels", run, partial(audited, name, run)
+
+
+def audited(name: str, run: int, size: int = 50, draws: int = 200) -> Record:
+    """How far 50 audited labels are from the truth, and how often the interval holds it."""
+    table, y = table_of(name)
+    rng = np.random.default_rng(run)
+    bought, _ = Recorded.of(table, y, 5).begin(generator_of(0, run))
+    now = replace(table, instance=bought[0], annotator=bought[1], label=bought[2],
+                  weights=None, sources=None, passes=None)  # fmt: skip
+    model = fitted(now)
+    right = (model.labels_ == y)[y >= 0]
+    sure = model.posterior_.max(axis=1)[y >= 0]
+    shares = np.array([rng.choice(right, size, replace=False).mean() for _ in range(draws)])
+    low, high = beta_interval(size * shares + 0.5, size * (1 - shares) + 0.5, level=0.95)
+    surest = np.argsort(-sure, kind="stable")[: len(sure) // 2]
+    return {
+        "accuracy": float(right.mean()),
+        "level": float(sure.mean()),
+        "error": float(abs(shares - right.mean()).mean()),
+        "covers": float(((low <= right.mean()) & (right.mean() <= high)).mean()),
+        "wrong_and_sure": float((~right[surest]).sum() / max((~right).sum(), 1)),
+    }
+
+
+# -- screening -------------------------------------------------------------------------------------
+
+
+def screening(n_runs: int) -> Iterator[Job]:
+    """A random half of the annotators are newcomers of whom few annotations are known."""
+    for run in range(n_runs):
+        for name in SCREENED:
+            if run >= 3 and table_of(name)[0].n_annotations > 50_000:
+                continue
+            for kept in FIRST if run == 0 else list(FIRST)[:-1]:
+                yield name, kept, run, partial(screened, name, kept, run)
+
+
+def screened(name: str, kept: str, run: int) -> Record:
+    """Compare what screening says of newcomers with their accuracy on gold."""
+    table, y = table_of(name)
+    rng = np.random.default_rng(run)
+    scored = y[table.instance] >= 0
+    right = (table.label == y[table.instance]) & scored
+    n_scored, n_right = (
+        np.bincount(table.annotator, each, table.n_annotators) for each in (scored, right)
+    )
+    known = np.flatnonzero(n_scored >= 30)
+    truth = n_right[known] / n_scored[known]
+    median = float(np.median(truth))
+    if kept != "all":
+        new = np.sort(rng.permutation(len(known))[: len(known) // 2])
+        known, truth = known[new], truth[new]
+        order = rng.permutation(table.n_annotations)
+        order = order[np.argsort(table.annotator[order], kind="stable")]
+        ends = np.cumsum(table.annotations_per_annotator())
+        dropped = [ends_of[FIRST[kept] :] for ends_of in np.split(order, ends[:-1])]
+        rows = np.ones(table.n_annotations, dtype=bool)
+        rows[np.concatenate([dropped[r] for r in known.tolist()])] = False
+        table = some_of(table, rows)
+    model = fitted(table)
+    found = {row.annotator: row for row in screen_annotators(table, model)}
+    rows = [found[table.annotators[r].item()] for r in known.tolist()]
+    estimate = np.array([row.accuracy for row in rows])
+    agreement = agreement_with_others(table)[known]
+    few = max(round(0.1 * len(known)), 1)
+    worst = np.argsort(truth, kind="stable")[:few]
+    is_worst = np.isin(np.arange(len(known)), worst)
+    flagged = np.array(["below the median" in row.flags for row in rows])
+    return {
+        "n": len(known),
+        "by_model": share_of(worst, estimate),
+        "by_majority": share_of(worst, agreement),
+        "covers": float(np.mean([a.low <= t <= a.high for a, t in zip(rows, truth, strict=True)])),
+        "flagged": int(flagged.sum()),
+        "flagged_below": int((truth[flagged] < median).sum()),
+        "flagged_worst": int((flagged & is_worst).sum()),
+        "worst": int(is_worst.sum()),
+        "below": int((truth < median).sum()),
+        "flags": {
+            flag: [round(float(t - median), 3) for row, t in zip(rows, truth, strict=True)
+                   if flag in row.flags]
+            for flag in ("no better than chance", "one label", "repeating pattern")
+        },
+    }  # fmt: skip
+
+
+def share_of(worst: Any, score: Any) -> float:
+    """Share of the worst annotators among as many with the least score."""
+    return float(np.isin(np.argsort(score, kind="stable")[: len(worst)], worst).mean())
+
+
+def agreement_with_others(table: AnnotationTable) -> Any:
+    """Share of each annotator's annotations that are the majority's of the others (ties: half)."""
+    counts = table.vote_counts()[table.instance].astype(float)
+    rows = np.arange(len(counts))
+    counts[rows, table.label] -= 1
+    leads = counts == counts.max(axis=1, keepdims=True)
+    agrees = np.where(counts.sum(axis=1) > 0, leads[rows, table.label] / leads.sum(axis=1), np.nan)
+    seen = ~np.isnan(agrees)
+    total = np.bincount(table.annotator[seen], agrees[seen], table.n_annotators)
+    return total / np.maximum(np.bincount(table.annotator[seen], minlength=table.n_annotators), 1)
+
+
+# -- teaching --------------------------------------------------------------------------------------
+
+
+def teaching(n_runs: int) -> Iterator[Job]:
+    """A random half of each annotator's annotations is the past."""
+    for run in range(min(n_runs, 10)):
+        for name in TAUGHT:
+            if run >= 3 and name in ("adult_content", "relevance", "cifar10n"):
+                continue
+            yield name, "3 pairs", run, partial(taught, name, run)
+
+
+def taught(name: str, run: int, n_pairs: int = 3) -> Record:
+    """Share of later errors that three pairs of classes, known from the past, cover."""
+    if name in LOADED:
+        data = LOADED[name]()
+        table = data.annotations
+        y = gold_codes(data.y_train, table)
+    else:
+        table, y = table_of(name)
+    rng = np.random.default_rng(run)
+    past = rng.random(table.n_annotations) < 0.5
+    before, later = some_of(table, past), some_of(table, ~past)
+    model = fitted(before)
+    found, _ = beliefs_of(model, before)
+    off = 1 - np.eye(table.n_classes)
+    doubt = 1 - found.posterior[before.instance, before.label]
+    errors = np.bincount(before.annotator, doubt, table.n_annotators)
+    groups: dict[str, list[list[float]]] = {}
+    for r in range(table.n_annotators):
+        rows = (later.annotator == r) & (y[later.instance] >= 0)
+        made = np.zeros((table.n_classes, table.n_classes))
+        np.add.at(made, (y[later.instance[rows]], later.label[rows]), 1)
+        made *= off
+        if made.sum() < 3:
+            continue
+        own, common = (
+            found.prior[:, None] * each * off for each in (found.confusion[r], found.pooled)
+        )
+        chance = off * (1 + 0.01 * rng.random(off.shape))
+        covered = [
+            made.ravel()[np.argsort(-each, axis=None, kind="stable")[:n_pairs]].sum() / made.sum()
+            for each in (own, common, chance, made)
+        ]
+        group = str(int(np.searchsorted(BINS, errors[r], side="right")))
+        groups.setdefault(group, []).append(covered)
+    active = np.argsort(-before.annotations_per_annotator(), kind="stable")[:10]
+    shown = [_clear(model, before, int(r)) & (y >= 0)[:, None] for r in active]
+    good = [(np.flatnonzero(c) == y[i]) for each in shown for i, c in enumerate(each) if c.any()]
+    return {
+        "groups": {k: [len(v), *np.mean(v, axis=0).round(4)] for k, v in groups.items()},
+        "examples": float(np.mean(good)) if good else None,
+        "classes": table.n_classes,
+    }
