@@ -30,6 +30,7 @@ from planning_page import (
     audit_lines,
     chosen,
     each_lines,
+    paired,
     review_lines,
     safeguard_lines,
     saved,
@@ -161,6 +162,7 @@ def write_page(out: Path, records: list[Record], parts: list[str]) -> None:
     """Write the sections of some parts; the others stay as they are."""
     for part, title, lines in sections(records):
         found = chosen(records, part)
+        found = paired(found) if part == "safeguards" else found
         if part not in parts or not found:
             continue
         heading, _, text = title.partition(": ")
@@ -197,7 +199,7 @@ STOPS = (
 EACH = (
     "Stopping instance by instance: From two annotations each, every instance that is not sure "
     "gets another, until all are. Accuracy at annotations per instance, and the points gained "
-    "over the same number spread evenly."
+    "over the same number spread evenly, where that was measured."
 )
 AUDITS = (
     "Audit: Five annotations per instance; 200 audits of 50 random labels in each run. The last "

@@ -159,7 +159,8 @@ def each_lines(records: list[Record]) -> Iterator[str]:
             accuracy = float(np.mean([each["accuracy"] for each in runs]))
             mean = np.mean([each["accuracy"] for each in uniform], axis=0)
             gained = 100 * (accuracy - float(np.interp(size, uniform[0]["sizes"], mean)))
-            row += [f"{accuracy:.3f} at {size:.1f}", f"{gained:+.1f}"]
+            is_known = size <= uniform[0]["sizes"][-1]
+            row += [f"{accuracy:.3f} at {size:.1f}", f"{gained:+.1f}" if is_known else ""]
         rows.append(row)
     heading = ["set", "until > .95", "gained", "until > .99", "gained"]
     yield from table_lines(heading, rows)
@@ -288,13 +289,13 @@ def paired(found: Chosen) -> Chosen:
 
 def safeguard_lines(records: list[Record]) -> Iterator[str]:
     """Yield the tables of safeguards: where they were chosen, other tables, simulations."""
-    found = chosen(records, "safeguards")
+    found = paired(chosen(records, "safeguards"))
     for title, sets, low in (
         ("Where they were chosen, 1.5 to 5 annotations per instance:", SEEN, 1.5),
         ("Other tables:", CHECKED, 1.5),
         ("Simulations with other seeds, 2 to 8 annotations per instance:", tuple(KINDS), 2.0),
     ):
-        part = paired({(s, p): runs for (s, p), runs in found.items() if s in sets})
+        part = {(s, p): runs for (s, p), runs in found.items() if s in sets}
         yield title
         yield ""
         yield from area_table(part, low)
