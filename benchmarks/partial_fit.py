@@ -60,8 +60,8 @@ the new piece alone, for as many epochs as the first piece took. Mean ± sd over
 the pieces, too; for Dawid-Skene, accuracy is that of the labels it infers. *Days*: test accuracy
 after the first, second, fifth and tenth piece. *Of one fit*: CPU seconds of all ten pieces
 together, as a multiple of one fit on everything. *Of ten fits*: as a share of ten fits, one a day
-on all that has come. Ten fits, and new pieces alone, are measured with the first seed; Max-MIG has
-that seed only. \\*: some were measured before short trainings were repeated (see below the table).
+on all that has come. Ten fits, and new pieces alone, are measured with the first seed, on which
+their share is taken. \\*: some were measured before short trainings were repeated (see below).
 
 """
 CHOICES = """What a partial fit does was chosen by trials that looked at test parts: on Music and
