@@ -86,14 +86,14 @@ def in_natural_order(codes: IntArray, ids: AnyArray) -> tuple[IntArray, AnyArray
     """
     if not is_text(ids):
         return codes, ids
-    keys = _natural_keys(ids.tolist())
+    keys = natural_keys(ids.tolist())
     order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return rank[codes], ids[order]
 
 
-def _natural_keys(texts: list[str]) -> list[str]:
+def natural_keys(texts: list[str]) -> list[str]:
     """Texts with the length of every run of digits before it, so that runs compare as numbers."""
     # Padding runs to the longest would let one very long id multiply the memory of all.
     digits = re.compile("[0-9]+")

@@ -136,7 +136,7 @@ def read_with_account(
 ) -> tuple[AnnotationTable, Export | None]:
     """Read as `read_annotations` does; return the export, too, or None for a table or matrix."""
     columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
-    if _is_plain(path, columns, options):
+    if is_plain(path, columns, options):
         own = dict(options)
         own.pop("format", None)
         question, duplicates = own.pop("question", None), own.pop("duplicates", "auto")
@@ -171,7 +171,7 @@ def read_items(
 ) -> Export | None:
     """Read the items' own data beside a table read with these options; None beside a matrix."""
     columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
-    if not _is_plain(path, columns, options):
+    if not is_plain(path, columns, options):
         return read_export(path, **options)
     if suffix_of(_one(path)) == ".npy":
         return None
@@ -289,7 +289,7 @@ _OWN = frozenset(
 """Options of `read_export` that tables have, too."""
 
 
-def _is_plain(
+def is_plain(
     path: PathLike | Sequence[PathLike], columns: dict[str, Any], options: dict[str, Any]
 ) -> bool:
     """Whether a path is a long table or a matrix, rather than an export."""

@@ -55,29 +55,62 @@ def read_table(
                     "table (.csv, .parquet), or declare families with AnnotationTable.with_groups"
                 )
             return _from_dense(path, classes, tasks, integer_marks(marks))
-        frame = read_frame(path)
-        names = {
-            "task": find_column(frame, "task", task),
-            "worker": find_column(frame, "worker", worker),
-            "label": find_column(frame, "label", label),
-        }
-        if weight is not None:
-            names["weight"] = weight
-        if group is not None:
-            names["group"] = group
-        if passes is not None or _marks_passes(frame):
-            names["passes"] = passes or "pass"
-        if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
-            names["source"] = "source"
-        frame = with_passes(frame, names, marks)
-        frame = with_types(frame, names, path)
-        frame, values, code_names = label_values(frame, names["label"], classes)
-        if code_names is not None:
-            check_no_class(integer_marks(marks), range(len(code_names)))
-        table = AnnotationTable.from_frame(frame, **names, classes=values, duplicates=duplicates)
-        if code_names is not None:
-            table = replace(table, classes=code_names)
+        table = table_of_frame(
+            read_frame(path),
+            path,
+            task=task,
+            worker=worker,
+            label=label,
+            weight=weight,
+            group=group,
+            classes=classes,
+            abstain=abstain,
+            skip=skip,
+            passes=passes,
+            duplicates=duplicates,
+        )
         return table if tasks is None else over_tasks(table, make_vocabulary(tasks, "tasks"))
+
+
+def table_of_frame(
+    frame: Frame,
+    path: Path,
+    *,
+    task: str = "task",
+    worker: str = "worker",
+    label: str = "label",
+    weight: str | None = None,
+    group: str | None = None,
+    classes: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    passes: str | None = None,
+    duplicates: Duplicates = "error",
+) -> AnnotationTable:
+    """Read the frame of a long table; the suffix of the path tells whether its columns are text."""
+    marks = written_marks(abstain, skip, classes)
+    names = {
+        "task": find_column(frame, "task", task),
+        "worker": find_column(frame, "worker", worker),
+        "label": find_column(frame, "label", label),
+    }
+    if weight is not None:
+        names["weight"] = weight
+    if group is not None:
+        names["group"] = group
+    if passes is not None or _marks_passes(frame):
+        names["passes"] = passes or "pass"
+    if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
+        names["source"] = "source"
+    frame = with_passes(frame, names, marks)
+    frame = with_types(frame, names, path)
+    frame, values, code_names = label_values(frame, names["label"], classes)
+    if code_names is not None:
+        check_no_class(integer_marks(marks), range(len(code_names)))
+    table = AnnotationTable.from_frame(frame, **names, classes=values, duplicates=duplicates)
+    if code_names is not None:
+        table = replace(table, classes=code_names)
+    return table
 
 
 def _marks_passes(frame: Frame) -> bool:

@@ -1,0 +1,278 @@
+"""Long tables of any size, chunk by chunk, from a position at which a reader stopped."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from manyhands.annotations import PASSES, SOURCES
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.io.columns import find_name
+from manyhands.io.csv_files import csv_header, released
+from manyhands.io.exports.parsing import LONGEST_LINE
+from manyhands.io.files import SEPARATORS, suffix_of
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+PASS: Final = "\0pass:"
+"""Begins a label that stands for a pass, as the column "pass" names it."""
+
+BYTES_A_ROW = 16
+"""Bytes of text that a row has at least; longer rows make chunks of fewer rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Consecutive rows of a long table, with codes into what is distinct in them.
+
+    Attributes
+    ----------
+    task, worker, label : integer arrays of shape (m,)
+        Codes; -1 for a missing label.
+    tasks : array of distinct ids, int64 or text
+    workers, labels : lists of distinct values, as text
+    weight : array of shape (m,) or None
+    kinds : dict
+        Of "task", "worker" and "label": "number" (typed so, or text that is canonical integers),
+        "csv" (other text of a CSV file) or "text" (typed as text).
+    position : int
+        Where the next chunk begins: a byte (CSV) or a row (Parquet).
+    share : float
+        Of the file that was read.
+    """
+
+    task: IntArray
+    worker: IntArray
+    label: IntArray
+    tasks: AnyArray
+    workers: list[str]
+    labels: list[str]
+    weight: FloatArray | None
+    kinds: dict[str, str]
+    position: int
+    share: float
+
+
+def chunks_of(
+    path: Path, columns: dict[str, str | None], rows: int, position: int | None = None
+) -> Iterator[Chunk]:
+    """Yield the chunks of a table of about ``rows`` rows each, from a position.
+
+    Parameters
+    ----------
+    path : Path
+        .csv or .tsv, either with .gz; .parquet or .pq.
+    columns : dict
+        Names of the columns "task", "worker", "label" and "weight" (or None).
+    """
+    try:
+        import pyarrow  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError as error:
+        raise_missing_extra("Ingesting files", "io", error)
+    is_text = suffix_of(path) in SEPARATORS
+    read = _csv_tables if is_text else _parquet_tables
+    for table, names, end, share in read(path, columns, rows, position):
+        if len(table):
+            yield _chunk(table, names, end, share, is_text=is_text)
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def _names(header: list[str], columns: dict[str, str | None]) -> dict[str, str]:
+    """Names of the columns that are there, by what they hold."""
+    names = {}
+    for argument in ("task", "worker", "label"):
+        asked = columns[argument]
+        assert asked is not None
+        names[argument] = find_name(header, argument, asked)
+    if columns["weight"] is not None:
+        names["weight"] = columns["weight"]
+    for argument, name in names.items():
+        if name not in header:
+            raise AnnotationError(
+                f"{argument}={name!r} is not a column; the columns are "
+                f"{', '.join(map(repr, header))}. Pass {argument}=<name of the column>"
+            )
+    return names | {name: name for name in ("pass", "source") if name in header}
+
+
+def _csv_tables(
+    path: Path, columns: dict[str, str | None], rows: int, position: int | None
+) -> Iterator[tuple[Any, dict[str, str], int, float]]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    written = csv_header(path)
+    header = [name.strip() for name in written]
+    names = _names(header, columns)
+    used = list(dict.fromkeys(names.values()))
+    reading = csv.ReadOptions(column_names=header, use_threads=False)
+    parsing = csv.ParseOptions(delimiter=SEPARATORS[suffix_of(path)], newlines_in_values=True)
+    converting = csv.ConvertOptions(
+        include_columns=used,
+        column_types=dict.fromkeys(used, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=True,
+    )
+    packed = path.name.lower().endswith(".gz")
+    size = path.stat().st_size
+    opener: Any = gzip.open if packed else open
+    with opener(path, "rb") as file:
+        at, skip = (position, 0) if position is not None else (0, 1)
+        file.seek(at)
+        rest = b""
+        while True:
+            block = rest + file.read(rows * BYTES_A_ROW)
+            ended = len(block) == len(rest)
+            cut = len(block) if ended else _end_of_rows(block)
+            if not cut and not ended and len(block) > 4 * LONGEST_LINE + rows * BYTES_A_ROW:
+                raise AnnotationError("a row has no end; the file is damaged, or a quote is open")
+            complete, rest = block[:cut], block[cut:]
+            at += len(complete)
+            if complete.strip():
+                reading.skip_rows = skip
+                table = csv.read_csv(io.BytesIO(complete), reading, parsing, converting)
+                done = file.fileobj.tell() if packed else at
+                yield table, names, at, min(1.0, done / size)
+                skip = 0
+            if ended:
+                return
+
+
+def _end_of_rows(block: bytes) -> int:
+    """Place after the last end of a line that is not within quotes; 0 if there is none."""
+    end = len(block)
+    while True:
+        end = block.rfind(b"\n", 0, end)
+        if end < 0 or b'"' not in block or block.count(b'"', 0, end) % 2 == 0:
+            return end + 1
+
+
+def _parquet_tables(
+    path: Path, columns: dict[str, str | None], rows: int, position: int | None
+) -> Iterator[tuple[Any, dict[str, str], int, float]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    with pq.ParquetFile(path) as file:
+        names = _names(file.schema_arrow.names, columns)
+        used = list(dict.fromkeys(names.values()))
+        total, at = file.metadata.num_rows, 0
+        for batch in file.iter_batches(rows, columns=used, use_threads=False):
+            at += len(batch)
+            if at > (position or 0):
+                yield pa.Table.from_batches([batch]), names, at, at / max(total, 1)
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+def _chunk(table: Any, names: dict[str, str], end: int, share: float, *, is_text: bool) -> Chunk:
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    if "source" in names:
+        _check_sources(table["source"])
+    labels = table[names["label"]]
+    if "pass" in names:
+        labels = _with_passes(labels, table["pass"])
+    task, tasks, task_kind = _encoded(table[names["task"]], is_text=is_text)
+    worker, workers, worker_kind = _encoded(table[names["worker"]], is_text=is_text)
+    label, classes, label_kind = _encoded(labels, is_text=is_text, numbers=not is_text)
+    for argument, codes in (("task", task), ("worker", worker)):
+        gaps = np.flatnonzero(codes < 0)
+        if len(gaps):
+            raise AnnotationError(
+                f"column {names[argument]!r} ({argument}) is empty in {len(gaps)} rows; fill or "
+                "drop these rows"
+            )
+    weight = None
+    if "weight" in names:
+        try:
+            weight = pc.cast(table[names["weight"]], "float64").to_numpy()
+        except ValueError as error:
+            raise AnnotationError(
+                f"column {names['weight']!r} (weight) must hold numbers: {error}; correct or drop "
+                "these rows"
+            ) from error
+    kinds = {"task": task_kind, "worker": worker_kind, "label": label_kind}
+    people, given = (np.asarray(values).astype(str).tolist() for values in (workers, classes))
+    return Chunk(task, worker, label, tasks, people, given, weight, kinds, end, share)
+
+
+def _encoded(column: Any, *, is_text: bool, numbers: bool = True) -> tuple[IntArray, AnyArray, str]:
+    """Codes of a column (-1 where empty), its distinct values, and their kind."""
+    import pyarrow as pa
+
+    encoded = column.combine_chunks().dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    values = encoded.dictionary
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    if pa.types.is_integer(values.type):
+        return codes, values.to_numpy(zero_copy_only=False).astype(np.int64), "number"
+    if pa.types.is_floating(values.type) or pa.types.is_boolean(values.type):
+        raise AnnotationError(
+            f"a column holds {values.type} values such as {values[0].as_py()!r}; a class or an id "
+            "is an integer or a text. Convert the column"
+        )
+    if not is_text:
+        return codes, np.array(values.to_pylist(), dtype=str), "text"
+    if numbers and len(values):
+        found = _canonical(values)
+        if found is not None:
+            return codes, found, "number"
+    texts = [released(text.lstrip(" ")) for text in values.to_pylist()]
+    distinct, same = np.unique(np.array(texts, dtype=str), return_inverse=True)
+    return np.where(codes < 0, -1, np.append(same, -1)[codes]), distinct, "csv"
+
+
+def _canonical(values: Any) -> IntArray | None:
+    """Distinct texts as integers, if all of them are canonical ones ("7", not "007")."""
+    import pyarrow as pa
+
+    try:
+        integers = values.cast(pa.int64())
+    except ValueError:
+        return None
+    if not integers.cast(values.type).equals(values):
+        return None
+    return np.asarray(integers.to_numpy(zero_copy_only=False))
+
+
+def _with_passes(labels: Any, passes: Any) -> Any:
+    """Put the passes among the labels, each as `PASS` and its kind."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    named = pc.cast(passes, pa.string())
+    unknown = [v for v in pc.unique(named).to_pylist() if v is not None and v not in PASSES]
+    if unknown:
+        return labels  # Another column of this name, as in small tables.
+    both = pc.sum(pc.and_(pc.is_valid(labels), pc.is_valid(named))).as_py()
+    if both:
+        raise AnnotationError(
+            f"{both} rows have both a label and a pass; empty one of the two columns"
+        )
+    if not pa.types.is_string(labels.type) and not pc.any(pc.is_valid(named)).as_py():
+        return labels
+    marked = pc.binary_join_element_wise(PASS, named, "")
+    return pc.coalesce(pc.cast(labels, pa.string()), marked)
+
+
+def _check_sources(column: Any) -> None:
+    import pyarrow.compute as pc
+
+    values = set(pc.unique(column).to_pylist())
+    added = [source for source in SOURCES[1:] if source in values]
+    if added and values <= {None, *SOURCES}:
+        raise AnnotationError(
+            f"column 'source' marks rows as {added[0]!r}, and a store carries observed annotations "
+            "only; drop these rows, or the column"
+        )

@@ -1,0 +1,353 @@
+"""Making annotation stores from files larger than memory: an external sort by instance.
+
+1. The files become sorted runs (`manyhands.io.sorted_runs`).
+2. The runs are cut into *parts* at the same ids. The rows of a part are merged in memory, and
+   written as shards of the store.
+
+Runs and parts that are complete are not done again if the process is killed and started anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.columns import Columns
+from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
+from manyhands.annotations.ids import in_natural_order
+from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
+from manyhands.io.annotations import is_plain, read_annotations
+from manyhands.io.chunks import PASS
+from manyhands.io.columns import canonical
+from manyhands.io.files import PathLike, existing_file, explain, write_atomically
+from manyhands.io.sorted_runs import Progress, Runs, keys_of, sorted_ids
+from manyhands.io.store import AnnotationStore
+from manyhands.io.store_writer import SHARD_ANNOTATIONS, StoreWriter, shards_of
+from manyhands.io.tables import table_of_frame
+from manyhands.typing import AnyArray, IntArray
+
+MEMORY = 2**30
+"""Bytes of memory that an ingest may use, about."""
+
+MERGED_ROW = 160
+"""Bytes of memory that a row takes while its part is merged."""
+
+WORK, IDS = ".ingest", "instances.raw"
+
+SAMPLES = 256
+"""Ids of each run, evenly spaced, among which the bounds of the parts are chosen."""
+
+LABELS_SHOWN = 50
+"""A label that occurs more often is judged as if it occurred so often."""
+
+
+def ingest(
+    paths: PathLike | Sequence[PathLike],
+    folder: PathLike,
+    *,
+    task: str = "task",
+    worker: str = "worker",
+    label: str = "label",
+    weight: str | None = None,
+    classes: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    duplicates: Duplicates = "error",
+    memory: int = MEMORY,
+    shard_annotations: int = SHARD_ANNOTATIONS,
+    progress: Progress = lambda what, share: None,
+    **options: Any,
+) -> AnnotationStore:
+    """Make a store from files; run again, it resumes what was interrupted.
+
+    Parameters
+    ----------
+    paths : str, Path or sequence of these
+        Long tables (.csv, .tsv, either with .gz, .parquet, .pq), together as large as the disk
+        allows; or anything else that `read_annotations` reads, which must fit in memory.
+    folder : str or Path
+        New or empty, or what an interrupted run with the same arguments left.
+    task, worker, label, weight, classes, abstain, skip, duplicates
+        As in `read_annotations`.
+    memory : int, default=2**30
+        Bytes of memory to use, about. Vocabularies of annotators come on top.
+    shard_annotations : int
+        Annotations per shard, about.
+    progress : callable, optional
+        Called as ``progress("reading", 0.3)``.
+    **options
+        Further options of `read_annotations`, for exports.
+
+    Returns
+    -------
+    AnnotationStore
+        Instances are in natural order, as in a table: numbers by size, "img2" before "img10".
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError, MissingExtraError
+        As in `read_annotations`.
+    WriteError
+        If the disk is full, the folder cannot be written, or another process writes it. Run again,
+        the ingest resumes.
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    columns = {"task": task, "worker": worker, "label": label, "weight": weight}
+    reading = {"classes": classes, "abstain": abstain, "skip": skip, "duplicates": duplicates}
+    if not listed:
+        raise AnnotationError("paths is empty; name at least one file")
+    if not all(_is_long(path, columns, options) for path in listed):
+        one: Any = listed[0] if len(listed) == 1 else listed
+        policy: Any = {} if duplicates == "error" else {"duplicates": duplicates}
+        given = {**columns, "classes": classes, "abstain": abstain, "skip": skip, **policy}
+        table = read_annotations(one, **given, **options)
+        return AnnotationStore.create(folder, table, shard_annotations=shard_annotations)
+    files = [existing_file(path) for path in listed]
+    with StoreWriter.locked(folder, keep=(WORK,)) as writer:
+        work = Runs(writer.folder / WORK, files, columns, reading, max(memory, 2**20), progress)
+        with _named_errors(writer.folder):
+            work.check_plan(shard_annotations)
+            work.read()
+            _Merge(work, writer, shard_annotations).run()
+            shutil.rmtree(work.folder)
+    return AnnotationStore(folder)
+
+
+def _is_long(path: PathLike, columns: dict[str, Any], options: dict[str, Any]) -> bool:
+    named = {name: column for name, column in columns.items() if name != "weight"}
+    optional = {"weight": columns["weight"]}
+    return not str(path).endswith(".npy") and is_plain(path, optional, {**named, **options})
+
+
+def _named_errors(folder: Path) -> Any:
+    """Turn an error of the disk into one that says that the work is resumed."""
+    from contextlib import contextmanager
+
+    @contextmanager
+    def named() -> Iterator[None]:
+        try:
+            yield
+        except WriteError:
+            raise
+        except OSError as error:
+            raise WriteError(
+                error.errno, f"{explain(error, folder)}; the same command resumes"
+            ) from error
+
+    return named()
+
+
+@dataclass
+class _Merge:
+    """The second phase: parts of all runs become shards."""
+
+    work: Runs
+    writer: StoreWriter
+    shard_annotations: int
+
+    def run(self) -> None:
+        """Write the parts that are not there yet, the vocabularies and the manifest."""
+        kinds = [{run["kinds"][column] for run in self.work.runs} for column in range(3)]
+        self.is_text = "text" in kinds[0] or len({*kinds[0]} - {"number"}) > 0
+        self._make_text()
+        self.annotators, self.annotator_of = self._annotators(kinds[1])
+        self.classes, self.class_of = self._classes(kinds[2])
+        widths = [run["width"] for run in self.work.runs]
+        self.dtype = np.dtype(f"<U{max(widths) // 4}") if self.is_text else np.dtype(np.int64)
+        bounds = self._bounds()
+        done = self._resumed()
+        raw = self.work.folder / IDS
+        with raw.open("r+b" if raw.exists() else "w+b") as file:
+            file.truncate(sum(part["n_ids"] for part in done) * self.dtype.itemsize)
+            file.seek(0, os.SEEK_END)
+            for number in range(len(done), len(bounds) - 1):
+                done.append(self._part(number, bounds[number], bounds[number + 1], file))
+                self.work.progress("sorting", (number + 1) / (len(bounds) - 1))
+        n = sum(part["n_ids"] for part in done)
+        dropped = sum(part["dropped"] for part in done)
+        if dropped:
+            warn_caller(
+                f"{dropped} of {sum(run['rows'] for run in self.work.runs)} rows have no label: "
+                "they count as missing annotations (their instances and annotators are kept)"
+            )
+        self._finish(n, raw)
+
+    def _make_text(self) -> None:
+        """Rewrite runs whose ids were read as numbers, if the ids of others are text."""
+        for number, meta in enumerate(self.work.runs):
+            if not self.is_text or meta["kinds"][0] != "number":
+                continue
+            names = ("ids", "start", *self.work.row_columns)
+            arrays = {name: np.asarray(self.work.array(number, name)) for name in names}
+            ids, order = sorted_ids(arrays["ids"].astype(str))
+            given = np.diff(arrays["start"])[order]
+            start = np.concatenate([[0], np.cumsum(given)])
+            rows = np.repeat(arrays["start"][order] - start[:-1], given) + np.arange(start[-1])
+            moved = {name: arrays[name][rows] for name in arrays if name not in ("ids", "start")}
+            meta["width"], meta["kinds"][0] = ids.dtype.itemsize, "text"
+            self.work.write_run(number, {"ids": ids, "start": start, **moved}, meta)
+
+    def _annotators(self, kinds: set[str]) -> tuple[AnyArray, IntArray]:
+        """Annotators in natural order, and the code of each provisional code."""
+        values = np.array(list(self.work.workers))
+        if kinds == {"number"}:
+            values = values.astype(np.int64)
+        elif "text" not in kinds:
+            values = canonical(values)
+        ids, found = np.unique(values, return_inverse=True)
+        codes, ids = in_natural_order(np.asarray(found), ids)
+        return ids, codes
+
+    def _classes(self, kinds: set[str]) -> tuple[AnyArray, IntArray]:
+        """Classes, and the class of each provisional code: -1 no label, -2 and below passes.
+
+        The rules are those of small tables, applied to a table with a row for each distinct label
+        (several, as their number is judged, too).
+        """
+        counts = np.zeros(len(self.work.labels), dtype=np.int64)
+        for number in range(len(self.work.runs)):
+            label = np.asarray(self.work.array(number, "label"))
+            counts += np.bincount(label[label >= 0], minlength=len(counts))
+        values: list[Any] = list(self.work.labels)
+        typed = kinds <= {"number"}
+        which = np.repeat(np.arange(len(values)), np.minimum(counts, LABELS_SHOWN))
+        rows = [int(values[i]) if typed else values[i] for i in which.tolist()]
+        passed = [str(v).removeprefix(PASS) if str(v).startswith(PASS) else None for v in rows]
+        shown = [None if p else v for p, v in zip(passed, rows, strict=True)]
+        data: dict[str, list[Any]] = {
+            "task": list(range(len(rows))),
+            "worker": [0] * len(rows),
+            "label": shown,
+        }
+        if any(passed):
+            data["pass"] = passed
+        frame: Any = nw.from_native(_frame(data), eager_only=True)
+        path = Path("labels.parquet" if typed or kinds == {"text"} else "labels.csv")
+        reading = {k: v for k, v in self.work.reading.items() if k != "duplicates"}
+        table = table_of_frame(frame, path, **reading)
+        class_of = np.full(len(values), -1, dtype=np.int64)
+        class_of[which[table.instance]] = table.label
+        if table.passes is not None:
+            class_of[which[table.passes[:, 0]]] = -2 - table.passes[:, 2]
+        return table.classes, class_of
+
+    def _bounds(self) -> list[Any]:
+        """Keys at which the runs are cut, so that a part fits in memory; None at both ends."""
+        sampled, total = [], sum(run["rows"] for run in self.work.runs)
+        for number, run in enumerate(self.work.runs):
+            start, ids = self.work.array(number, "start"), self.work.array(number, "ids")
+            rows = np.linspace(0, run["rows"] - 1, min(SAMPLES, run["rows"])).astype(np.int64)
+            places = np.searchsorted(start, rows, side="right") - 1
+            share = run["rows"] / max(len(rows), 1)
+            keys = self._sort_keys(np.asarray(ids[places]))
+            sampled += [(key, share) for key in keys]
+        n_parts = -(-total * MERGED_ROW // self.work.memory)
+        sampled.sort(key=lambda pair: pair[0])
+        heights = np.cumsum([share for _, share in sampled])
+        at = np.searchsorted(heights, np.arange(1, n_parts) * total / max(n_parts, 1))
+        inner = sorted({sampled[i][0] for i in at})
+        return [None, *inner, None]
+
+    def _sort_keys(self, ids: AnyArray) -> list[Any]:
+        return keys_of(ids.tolist()) if self.is_text else ids.tolist()
+
+    def _place(self, ids: AnyArray, key: Any, end: int) -> int:
+        if key is None:
+            return end
+        if self.is_text:
+            return bisect_left(ids, key, key=lambda text: keys_of([str(text)])[0])
+        return int(np.searchsorted(ids, key))
+
+    def _part(self, number: int, low: Any, high: Any, file: Any) -> dict[str, Any]:
+        """Merge a part of all runs and write its shards."""
+        parts: dict[str, list[AnyArray]] = {}
+        for run in range(len(self.work.runs)):
+            ids, start = self.work.array(run, "ids"), self.work.array(run, "start")
+            own = slice(self._place(ids, low, 0), self._place(ids, high, len(ids)))
+            rows = slice(int(start[own.start]), int(start[own.stop]))
+            parts.setdefault("ids", []).append(np.asarray(ids[own]))
+            parts.setdefault("given", []).append(np.diff(start[own.start : own.stop + 1]))
+            for name in self.work.row_columns:
+                parts.setdefault(name, []).append(np.asarray(self.work.array(run, name)[rows]))
+        joined = {name: np.concatenate(values) for name, values in parts.items()}
+        ids, codes = self._merged_ids(joined["ids"])
+        instance = np.repeat(codes, joined["given"])
+        table, dropped = self._table(ids, instance, joined)
+        first = len(self.writer.shards)
+        for shard in shards_of(table, self.shard_annotations):
+            self.writer.add(shard)
+        file.write(ids.astype(self.dtype).tobytes())
+        file.flush()
+        os.fsync(file.fileno())
+        meta = {"n_ids": len(ids), "dropped": dropped, "shards": self.writer.shards[first:]}
+        write_atomically(self.work.folder / f"part-{number:05d}.json", json.dumps(meta))
+        return meta
+
+    def _merged_ids(self, ids: AnyArray) -> tuple[AnyArray, IntArray]:
+        distinct, codes = np.unique(ids, return_inverse=True)
+        if not self.is_text:
+            return distinct, codes
+        ordered, order = sorted_ids(distinct)
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        return ordered, rank[codes]
+
+    def _table(
+        self, ids: AnyArray, instance: IntArray, joined: dict[str, AnyArray]
+    ) -> tuple[AnnotationTable, int]:
+        """Table of a part, and how many of its rows have no label."""
+        annotator = self.annotator_of[joined["worker"]]
+        label = np.append(self.class_of, -1)[joined["label"]]  # No label is the last code.
+        given, passed = label >= 0, label < -1
+        weight = joined.get("weight")
+        columns = Columns(
+            instance[given],
+            annotator[given],
+            label[given],
+            ids,
+            self.annotators,
+            self.classes,
+            None if weight is None else weight[given],
+            passes=None
+            if not passed.any()
+            else np.column_stack([instance[passed], annotator[passed], -2 - label[passed]]),
+        )
+        kept = without_duplicates(columns, self.work.reading["duplicates"], ages_of(given, passed))
+        return AnnotationTable(*kept), int((~given & ~passed).sum())
+
+    def _resumed(self) -> list[dict[str, Any]]:
+        done: list[dict[str, Any]] = []
+        while (place := self.work.folder / f"part-{len(done):05d}.json").exists():
+            done.append(json.loads(place.read_text()))
+            self.writer.shards.extend(done[-1]["shards"])
+        return done
+
+    def _finish(self, n: int, raw: Path) -> None:
+        """Give the ids their header, and write the other vocabularies and the manifest."""
+
+        def copy(file: Any) -> None:
+            header = {"descr": self.dtype.str, "fortran_order": False, "shape": (n,)}
+            np.lib.format.write_array_header_1_0(file, header)
+            with raw.open("rb") as source:
+                shutil.copyfileobj(source, file, 2**24)
+
+        write_atomically(self.writer.folder / "instances.npy", copy)
+        self.writer.finish(None, self.annotators, self.classes)
+
+
+def _frame(data: dict[str, list[Any]]) -> Any:
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise_missing_extra("Ingesting files", "io", error)
+    return pd.DataFrame(data)
