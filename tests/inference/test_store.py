@@ -1,9 +1,13 @@
 """Truth inference on stores: what tables give, shard by shard, and what goes wrong on disks."""
 
+import contextlib
 import json
 import pickle
+import subprocess
+import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,8 +27,11 @@ from manyhands import (
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.inference import stored_votes
-from manyhands.io import files
+from manyhands.io import files, read_annotations, sorted_runs
+from manyhands.io import ingest as ingesting
+from manyhands.io.ingest import ingest
 from manyhands.io.store_writer import MANIFEST
+from tests.cli.conftest import done, run
 
 METHODS = [
     MajorityVote(),
@@ -285,3 +292,191 @@ def test_a_full_disk_leaves_no_store_and_a_full_scratch_leaves_the_store(
     with pytest.raises(AnnotationError, match="no annotation store"):
         AnnotationStore.open(tmp_path / "new")
     assert AnnotationStore.create(tmp_path / "new", table).n_annotations == table.n_annotations
+
+
+# -- ingesting files ------------------------------------------------------------------------------
+
+
+def long_frame(seed=0, n=1500):
+    """Rows in random order, with ids whose natural order is not that of text."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.permutation(np.unique(rng.integers(0, 400 * 20, n)))
+    return pd.DataFrame(
+        {
+            "task": [f"img{i}" if i % 5 else f"img{i:05d}" for i in pairs // 20],
+            "worker": [f"w{i}" for i in pairs % 20],
+            "label": np.array(["cat", "dog", 'un, "sure', "a\nb"])[rng.integers(0, 4, len(pairs))],
+        }
+    )
+
+
+def numbers(frame):
+    return frame.assign(task=frame.index % 300, worker=frame.index // 300, label=frame.index % 3)
+
+
+KINDS = {
+    "csv": (".csv", lambda frame: frame, {"abstain": ['un, "sure']}),
+    "gz": (".csv.gz", lambda frame: frame, {}),
+    "parquet": (".parquet", lambda frame: frame, {}),
+    "integers": (".csv", numbers, {}),
+    "typed integers": (".parquet", numbers, {}),
+    "mixed": (
+        ".csv",
+        lambda f: f.assign(task=[f"{i - 5}" for i in range(900)] + [*f.task[900:]]),
+        {},
+    ),
+    "weights": (
+        ".csv",
+        lambda frame: frame.assign(weight=frame.index % 7 / 2),
+        {"weight": "weight"},
+    ),
+    "twice": (".csv", lambda f: pd.concat([f, f[:40]]), {"duplicates": "last"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ingesting_a_file_gives_the_store_of_its_table(kind, tmp_path):
+    suffix, change, options = KINDS[kind]
+    frame, path = change(long_frame()), tmp_path / f"a{suffix}"
+    frame.to_parquet(path) if suffix == ".parquet" else frame.to_csv(path, index=False)
+    table = read_annotations(path, **options)
+    # So little memory that the file makes several runs and several parts.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_runs, "ROW", 5000)
+        patch.setattr(ingesting, "MERGED_ROW", 4000)
+        store = ingest(path, tmp_path / "store", memory=2**20, shard_annotations=100, **options)
+    assert store.n_shards > 5
+    store.verify()
+    order, _ = table.by_instance()
+    expected, whole = (table if order is None else table.take(order)), store[:]
+    for name in ("instance", "annotator", "label", "weight", "instances", "annotators", "classes"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(expected, name))
+    assert sorted(map(tuple, whole.abstentions)) == sorted(map(tuple, table.abstentions))
+    assert {path.name for path in store.folder.iterdir()} == {
+        "manifest.json",
+        "shards",
+        "instances.npy",
+        "annotators.npy",
+        "classes.npy",
+    }
+
+
+def test_an_ingest_that_is_interrupted_anywhere_resumes(tmp_path, monkeypatch):
+    path, left = tmp_path / "a.csv", [0]
+    long_frame().to_csv(path, index=False)
+    monkeypatch.setattr(sorted_runs, "ROW", 5000)
+    monkeypatch.setattr(ingesting, "MERGED_ROW", 4000)
+    options = {"memory": 2**20, "shard_annotations": 100}
+    expected = ingest(path, tmp_path / "expected", **options)
+
+    def full(*_):
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sorted_runs.os, "fsync", full)
+    failures = 0
+    for written in range(3, 300, 9):  # More is written in each attempt before the disk is full.
+        left[0] = written
+        with contextlib.suppress(WriteError):
+            store = ingest(path, tmp_path / "store", **options)
+            break
+        failures += 1
+    assert failures > 3
+    assert store.digest == expected.digest
+    store.verify()
+
+
+def test_another_ingest_is_not_resumed_and_nothing_uncarried_is_lost(tmp_path, monkeypatch):
+    frame, path = long_frame(), tmp_path / "a.csv"
+    frame.to_csv(path, index=False)
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ingesting, "_Merge", dies)
+        with pytest.raises(KeyboardInterrupt):
+            ingest(path, tmp_path / "store")
+    with pytest.raises(AnnotationError, match="interrupted ingest with other reading"):
+        ingest(path, tmp_path / "store", abstain="cat")
+    frame.assign(source="pseudo").to_csv(path, index=False)
+    with pytest.raises(AnnotationError, match="source' marks rows as 'pseudo'"):
+        ingest(path, tmp_path / "b")
+    with pytest.raises(AnnotationError, match="'nobody' is not a column"):
+        ingest(path, tmp_path / "c", worker="nobody")
+    pd.concat([frame, frame[:3]]).to_csv(path, index=False)
+    with pytest.raises(AnnotationError, match=r"3 .* pairs are repeated"):
+        ingest(path, tmp_path / "d")
+
+
+@pytest.mark.slow
+def test_a_killed_ingest_resumes(tmp_path):
+    path, folder = tmp_path / "a.csv", tmp_path / "store"
+    pd.concat(
+        [long_frame(s).assign(task=lambda f, s=s: f.task + f"-{s}") for s in range(40)]
+    ).to_csv(path, index=False)
+    code = (
+        "import sys; from manyhands.io.ingest import ingest; "
+        "ingest(sys.argv[1], sys.argv[2], memory=2**20, shard_annotations=1000)"
+    )
+    command = [sys.executable, "-c", code, str(path), str(folder)]
+    kills = 0
+    for pause in (1.5, 2.0, 2.5, 3.0, 3.5):
+        with subprocess.Popen(command) as process:
+            try:
+                process.wait(pause)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                kills += 1
+            else:
+                break
+    if not (folder / MANIFEST).exists():
+        subprocess.run(command, check=True)
+    assert kills
+    store = AnnotationStore.open(folder)
+    store.verify()
+    assert store.n_annotations == len(read_annotations(path).instance)
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+def test_commands_take_a_store_in_place_of_a_table(tmp_path):
+    frame = long_frame()
+    frame["label"] = frame.label.str[:2]
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    pd.DataFrame({"task": frame.task.unique()[:50], "label": "ca"}).to_csv(
+        tmp_path / "gold.csv", index=False
+    )
+    table, store = str(tmp_path / "a.csv"), str(tmp_path / "store")
+    made = done("ingest", table, "--out", store, "--json")
+    assert json.loads(made.stdout)["annotations"] == len(frame)
+
+    def found(*command):
+        return json.loads(done(*command, "--json").stdout)
+
+    assert found("describe", store) == found("describe", table)
+    measured = found("agreement", store, "--resamples", "50")
+    for name, row in found("agreement", table, "--resamples", "50").items():
+        assert measured[name]["value"] == pytest.approx(row["value"], abs=1e-12), name
+    labels = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    gold = ("--gold", str(tmp_path / "gold.csv"))
+    first = found("aggregate", table, *gold, "--out", labels[0])
+    second = found("aggregate", store, *gold, "--out", labels[1])
+    assert second["actions"] == first["actions"]
+    assert second["gold"] == pytest.approx(first["gold"], abs=1e-9)
+    pd.testing.assert_frame_equal(pd.read_parquet(labels[1]), pd.read_parquet(labels[0]))
+    done("aggregate", store, "--out", str(tmp_path / "folder"), "--method", "majority-vote")
+    assert sorted(p.name for p in (tmp_path / "folder").iterdir()) == [
+        "annotators.csv",
+        "labels.parquet",
+    ]
+    for command, says in (
+        (("aggregate", store, "--out", "x.csv"), "written shard by shard"),
+        (("aggregate", store, "--compare"), "leave --compare"),
+        (("ingest", table, "--out", store), "is a store already"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 3
+        assert says in result.stderr

@@ -34,12 +34,15 @@ from manyhands.agreement.parts import (
     weighted_annotators,
     weighted_classes,
 )
-from manyhands.agreement.weighted import Weighted, check_option
-from manyhands.annotations import AnnotationTable
+from manyhands.agreement.weighted import Annotations, Weighted, check_option
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 
 T = TypeVar("T")
+
+_MOST_PAIRED = 1_000_000
+"""Annotations of a store beyond which pairs of annotators are not compared."""
 
 _MIN_SHARED = 10
 """Mean number of shared instances per pair that resampling the mean kappa requires."""
@@ -74,7 +77,7 @@ class Interval(NamedTuple, Generic[T]):
 
 def bootstrap(
     measure: Callable[..., T],
-    table: AnnotationTable,
+    table: Annotations,
     *,
     n_resamples: int = 1000,
     level: float = 0.95,
@@ -87,7 +90,7 @@ def bootstrap(
     measure : callable
         A measure of this module that takes a table. Bind options with `functools.partial`:
         ``partial(krippendorff_alpha, level="ordinal")``.
-    table : AnnotationTable
+    table : AnnotationTable or AnnotationStore
         Observed annotations only.
     n_resamples : int, default=1000
         Number of resamples of the instances, drawn with replacement.
@@ -146,7 +149,7 @@ def bootstrap(
 
 
 def summary(
-    table: AnnotationTable,
+    table: Annotations,
     *,
     scale: Level = "nominal",
     values: Any = None,
@@ -158,7 +161,7 @@ def summary(
 
     Parameters
     ----------
-    table : AnnotationTable
+    table : AnnotationTable or AnnotationStore
         Observed annotations only.
     scale : {"nominal", "ordinal", "interval"}, default="nominal"
         Scale of the classes; the ``level`` of `krippendorff_alpha`. On an ordinal or interval scale
@@ -172,7 +175,8 @@ def summary(
     -------
     dict
         ``percent_agreement``, ``mean_cohen_kappa``, ``fleiss_kappa``, ``krippendorff_alpha`` and
-        ``gwet_ac1`` or ``gwet_ac2``. The bounds of ``mean_cohen_kappa`` are NaN if pairs of
+        ``gwet_ac1`` or ``gwet_ac2``. ``mean_cohen_kappa`` is NaN for a store of more than a million
+        annotations, whose pairs of annotators do not fit in memory. Its bounds are NaN if pairs of
         annotators share fewer than ten instances on average: with so few, the resampled means are
         biased away from the value.
 
@@ -186,10 +190,15 @@ def summary(
         bootstrap, table=table, n_resamples=n_resamples, level=level, random_state=random_state
     )
     weights: KappaWeights = "identity" if scale == "nominal" else "quadratic"
-    pairs = cohen_kappa(table, weights=weights)
-    cohen = Interval(pairs.mean, np.nan, np.nan)
-    if pairs.n_shared.sum() >= _MIN_SHARED * len(pairs.n_shared):
-        cohen = interval(partial(mean_cohen_kappa, weights=weights))
+    cohen = Interval(np.nan, np.nan, np.nan)
+    paired = table
+    if isinstance(table, ShardedAnnotations) and table.n_annotations <= _MOST_PAIRED:
+        paired = table[:]
+    if not isinstance(paired, ShardedAnnotations):
+        pairs = cohen_kappa(paired, weights=weights)
+        cohen = Interval(pairs.mean, np.nan, np.nan)
+        if pairs.n_shared.sum() >= _MIN_SHARED * len(pairs.n_shared):
+            cohen = interval(partial(mean_cohen_kappa, weights=weights), table=paired)
     gwet = gwet_ac1 if scale == "nominal" else gwet_ac2
     return {
         "percent_agreement": interval(percent_agreement),
@@ -200,7 +209,7 @@ def summary(
     }
 
 
-def _weighted(measure: Callable[..., T], table: AnnotationTable) -> Weighted[T]:
+def _weighted(measure: Callable[..., T], table: Annotations) -> Weighted[T]:
     bound = measure if isinstance(measure, partial) else partial(measure)
     build = _WEIGHTED.get(bound.func)
     if build is None:
@@ -220,6 +229,11 @@ def _replicates(weighted: Weighted[Any], n_resamples: int, rng: np.random.Genera
     width = min(max(2_000_000 // n, 1), 64)
     found = []
     for start in range(0, n_resamples, width):
+        if weighted.times is not None:
+            total = int(weighted.times.sum())
+            shares, size = weighted.times / total, min(width, n_resamples - start)
+            found.append(weighted.at(rng.multinomial(total, shares, size).T.astype(np.float64)))
+            continue
         drawn = rng.integers(n, size=(min(width, n_resamples - start), n))
         weights = np.empty(drawn.shape[::-1])
         for b, instances in enumerate(drawn):

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manyhands.agreement.weighted import (
+    Annotations,
     ClassCounts,
     Sparse,
     Weighted,
@@ -18,7 +19,6 @@ from manyhands.agreement.weighted import (
     ratio,
     with_data,
 )
-from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 
@@ -93,7 +93,7 @@ def _agreeing_share(counts: ClassCounts, weights: Weights = "identity") -> Float
 # -- percent agreement ----------------------------------------------------------------------------
 
 
-def percent_agreement(table: AnnotationTable) -> float:
+def percent_agreement(table: Annotations) -> float:
     """Mean share of agreeing pairs over instances with at least two annotations.
 
     Uses observed annotations only; NaN if no instance has two.
@@ -101,24 +101,24 @@ def percent_agreement(table: AnnotationTable) -> float:
     return weighted_percent(table).value()
 
 
-def weighted_percent(table: AnnotationTable) -> Weighted[float]:
+def weighted_percent(table: Annotations) -> Weighted[float]:
     """`percent_agreement` as a function of instance weights."""
     counts = class_counts(table, least=2)
     share = _agreeing_share(counts)
-    return Weighted(len(share), lambda w: ratio(share @ w, w.sum(axis=0)), float)
+    return Weighted(len(share), lambda w: ratio(share @ w, w.sum(axis=0)), float, counts.times)
 
 
 # -- Fleiss and Gwet ------------------------------------------------------------------------------
 
 
-def fleiss_kappa(table: AnnotationTable) -> float:
+def fleiss_kappa(table: Annotations) -> float:
     r"""Fleiss' kappa [1]_, generalised by Gwet to varying numbers of annotations [2]_.
 
     1 is full agreement; 0 is the agreement of annotations drawn from the crowd's class frequencies.
 
     Parameters
     ----------
-    table : AnnotationTable
+    table : AnnotationTable or AnnotationStore
         Observed annotations only.
 
     Returns
@@ -148,7 +148,7 @@ def fleiss_kappa(table: AnnotationTable) -> float:
     return weighted_fleiss(table).value()
 
 
-def gwet_ac1(table: AnnotationTable) -> float:
+def gwet_ac1(table: Annotations) -> float:
     """Gwet's AC1 [1]_: agreement beyond chance that does not collapse when one class dominates.
 
     `gwet_ac2` with identity weights; see there.
@@ -161,12 +161,12 @@ def gwet_ac1(table: AnnotationTable) -> float:
     return gwet_ac2(table, weights="identity")
 
 
-def gwet_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> float:
+def gwet_ac2(table: Annotations, *, weights: Weights = "quadratic") -> float:
     r"""Gwet's AC2 [1]_: AC1 with partial credit for classes that are close to each other.
 
     Parameters
     ----------
-    table : AnnotationTable
+    table : AnnotationTable or AnnotationStore
         Observed annotations only. The order of ``table.classes`` is the order of the scale, in
         equal steps; classes that nobody gave are part of it.
     weights : {"identity", "linear", "quadratic", "ordinal"}, default="quadratic"
@@ -200,17 +200,17 @@ def gwet_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> float
     return weighted_ac2(table, weights=weights).value()
 
 
-def weighted_fleiss(table: AnnotationTable) -> Weighted[float]:
+def weighted_fleiss(table: Annotations) -> Weighted[float]:
     """`fleiss_kappa` as a function of instance weights."""
     return _gwet_framework(table, "identity", lambda shares: (shares**2).sum(axis=0))
 
 
-def weighted_ac1(table: AnnotationTable) -> Weighted[float]:
+def weighted_ac1(table: Annotations) -> Weighted[float]:
     """`gwet_ac1` as a function of instance weights."""
     return weighted_ac2(table, weights="identity")
 
 
-def weighted_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> Weighted[float]:
+def weighted_ac2(table: Annotations, *, weights: Weights = "quadratic") -> Weighted[float]:
     """`gwet_ac2` as a function of instance weights."""
     check_option("weights", weights, ("identity", "linear", "quadratic", "ordinal"))
     q = table.n_classes
@@ -224,7 +224,7 @@ def weighted_ac2(table: AnnotationTable, *, weights: Weights = "quadratic") -> W
 
 
 def _gwet_framework(
-    table: AnnotationTable, weights: Weights, by_chance: Callable[[FloatArray], FloatArray]
+    table: Annotations, weights: Weights, by_chance: Callable[[FloatArray], FloatArray]
 ) -> Weighted[float]:
     """Mean agreement of pairs, corrected by ``by_chance`` of the class shares, (C, B)."""
     counts = class_counts(table, least=1)
@@ -237,20 +237,20 @@ def _gwet_framework(
         prevalence = ratio(shares @ w, w.sum(axis=0))
         return chance_corrected(ratio(agreeing @ w, pairable @ w), by_chance(prevalence))
 
-    return Weighted(len(counts.size), at, float)
+    return Weighted(len(counts.size), at, float, counts.times)
 
 
 # -- Krippendorff ---------------------------------------------------------------------------------
 
 
 def krippendorff_alpha(
-    table: AnnotationTable, *, level: Level = "nominal", values: Any = None
+    table: Annotations, *, level: Level = "nominal", values: Any = None
 ) -> float:
     """Krippendorff's alpha [1]_: 1 is full agreement, 0 is chance.
 
     Parameters
     ----------
-    table : AnnotationTable
+    table : AnnotationTable or AnnotationStore
         Observed annotations only; instances with a single annotation do not count.
     level : {"nominal", "ordinal", "interval"}, default="nominal"
         Whether the classes are names; ranks, in the order of ``table.classes``; or numbers.
@@ -292,7 +292,7 @@ def krippendorff_alpha(
 
 
 def weighted_alpha(
-    table: AnnotationTable, *, level: Level = "nominal", values: Any = None
+    table: Annotations, *, level: Level = "nominal", values: Any = None
 ) -> Weighted[float]:
     """`krippendorff_alpha` as a function of instance weights: 1 - (N - 1) D / E.
 
@@ -318,7 +318,7 @@ def weighted_alpha(
         n = totals.sum(axis=0)
         return 1 - ratio((n - 1) * observed(w, totals), expected(totals))
 
-    return Weighted(len(counts.size), at, float)
+    return Weighted(len(counts.size), at, float, counts.times)
 
 
 # Observed disagreement from weights (n, B) and class totals (C, B); expected one from totals.
@@ -366,7 +366,7 @@ def _expected_squares(totals: FloatArray, values: FloatArray) -> FloatArray:
     return np.where(highest > lowest, 2 * (totals.sum(axis=0) * squares - sums**2), 0.0)
 
 
-def _numbers(table: AnnotationTable, values: Any) -> FloatArray:
+def _numbers(table: Annotations, values: Any) -> FloatArray:
     """Number of each class minus that of the first: squares of large numbers lose digits."""
     if values is None:
         if table.classes.dtype.kind not in "iub":
@@ -391,6 +391,6 @@ def _numbers(table: AnnotationTable, values: Any) -> FloatArray:
     return numbers - numbers[:1]
 
 
-def _list_classes(table: AnnotationTable) -> str:
+def _list_classes(table: Annotations) -> str:
     names = ", ".join(repr(c.item()) for c in table.classes[:6])
     return names + (" ..." if table.n_classes > 6 else "")

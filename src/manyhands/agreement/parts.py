@@ -9,6 +9,7 @@ import numpy as np
 
 from manyhands.agreement.pairs import SharedAnnotations, shared_annotations
 from manyhands.agreement.weighted import (
+    Annotations,
     Weighted,
     chance_corrected,
     class_counts,
@@ -43,7 +44,7 @@ class ClassAgreement:
     kappa: FloatArray
 
 
-def class_agreement(table: AnnotationTable) -> ClassAgreement:
+def class_agreement(table: Annotations) -> ClassAgreement:
     r"""Agreement per class: specific agreement [2]_ and Fleiss' category kappa [1]_.
 
     Parameters
@@ -80,10 +81,10 @@ def class_agreement(table: AnnotationTable) -> ClassAgreement:
     return weighted_classes(table).value()
 
 
-def weighted_classes(table: AnnotationTable) -> Weighted[ClassAgreement]:
+def weighted_classes(table: Annotations) -> Weighted[ClassAgreement]:
     """`class_agreement` as a function of instance weights."""
-    votes, size = class_counts(table, least=2)
-    n_annotations = np.asarray(votes.sum(axis=0), dtype=np.int64).ravel()
+    votes, size, times = class_counts(table, least=2)
+    n_annotations = (votes.T @ (np.ones(len(size)) if times is None else times)).astype(np.int64)
     shares = with_data(votes, votes.data / per_entry(votes, size)).T
     pairs = votes.data * (votes.data - 1) / per_entry(votes, size * (size - 1))
     agreeing = with_data(votes, pairs).T
@@ -93,7 +94,7 @@ def weighted_classes(table: AnnotationTable) -> Weighted[ClassAgreement]:
         share, agreement = ratio(given, w.sum(axis=0)), ratio(agreeing @ w, given)
         return np.stack([share, agreement, chance_corrected(agreement, share)])
 
-    return Weighted(len(size), at, lambda found: ClassAgreement(n_annotations, *found))
+    return Weighted(len(size), at, lambda found: ClassAgreement(n_annotations, *found), times)
 
 
 @dataclass(frozen=True, eq=False)

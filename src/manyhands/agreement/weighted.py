@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
-from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse import coo_matrix, csr_matrix, vstack
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -23,6 +24,9 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 # that with a sparse matrix (sparse).
 Sparse: TypeAlias = Any
 T = TypeVar("T")
+
+Annotations: TypeAlias = AnnotationTable | ShardedAnnotations
+"""What the measures of the whole crowd take."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +41,19 @@ class Weighted(Generic[T]):
         Maps weights of shape (n, B) to the B values of the measure, shape (..., B).
     pack : callable
         Converts one value, shape (...), to the measure's return type.
+    times : array of shape (n,) or None
+        How many instances of a store are alike, if such are weighted together; None: each is one.
     """
 
     n: int
     at: Callable[[FloatArray], FloatArray]
     pack: Callable[[FloatArray], T]
+    times: FloatArray | None = None
 
     def value(self) -> T:
         """Value of the measure if each instance counts once."""
-        return self.pack(self.at(np.ones((self.n, 1)))[..., 0])
+        times = np.ones(self.n) if self.times is None else self.times
+        return self.pack(self.at(times[:, None])[..., 0])
 
 
 class ClassCounts(NamedTuple):
@@ -57,14 +65,23 @@ class ClassCounts(NamedTuple):
         With sorted column indices and no stored zeros.
     size : array of shape (n,)
         Number of annotations per instance.
+    times : array of shape (n,) or None
+        Of a store: how many instances have these counts.
     """
 
     votes: Sparse
     size: FloatArray
+    times: FloatArray | None = None
 
 
-def class_counts(table: AnnotationTable, *, least: int) -> ClassCounts:
-    """Count the classes on each instance with at least ``least`` observed annotations."""
+def class_counts(table: Annotations, *, least: int) -> ClassCounts:
+    """Count the classes on each instance with at least ``least`` observed annotations.
+
+    Instances of a store that have the same counts are one row, so that memory grows with the number
+    of different counts only.
+    """
+    if isinstance(table, ShardedAnnotations):
+        return _distinct_counts(table, least)
     observed = table.observed
     shape = (observed.n_instances, observed.n_classes)
     votes = sparse(None, observed.instance, observed.label, shape)
@@ -73,6 +90,38 @@ def class_counts(table: AnnotationTable, *, least: int) -> ClassCounts:
     if not enough.all():
         votes, size = votes[enough], size[enough]
     return ClassCounts(votes, size.astype(np.float64))
+
+
+def _distinct_counts(store: ShardedAnnotations, least: int) -> ClassCounts:
+    """Different counts of classes in a store, and how many instances have them."""
+    # The sum of random numbers of its labels tells which counts an instance has.
+    marks = np.random.default_rng(0).integers(2**63, size=store.n_classes, dtype=np.uint64)
+    parts = []
+    for number in range(store.n_shards):
+        shard = store.shard(number)
+        size = np.diff(shard.start)
+        annotated = np.flatnonzero(size >= least)
+        if not len(annotated):
+            continue
+        with np.errstate(over="ignore"):
+            sums = np.concatenate([[np.uint64(0)], np.cumsum(marks[shard.label], dtype=np.uint64)])
+            own = sums[shard.start[1:]][annotated] - sums[shard.start[:-1]][annotated]
+        found, first, times = np.unique(own, return_index=True, return_counts=True)
+        chosen = annotated[first]
+        rows = np.repeat(shard.start[chosen], size[chosen])
+        offset = np.repeat(np.cumsum(size[chosen]) - size[chosen], size[chosen])
+        labels = shard.label[rows + np.arange(len(rows)) - offset]
+        instance = np.repeat(np.arange(len(chosen)), size[chosen])
+        votes = sparse(None, instance, labels, (len(chosen), store.n_classes))
+        parts.append((found, votes, times))
+    if not parts:
+        empty = csr_matrix((0, store.n_classes))
+        return ClassCounts(empty, np.zeros(0), np.zeros(0))
+    marked, rows_of, counted = zip(*parts, strict=True)
+    _, first, same = np.unique(np.concatenate(marked), return_index=True, return_inverse=True)
+    votes = vstack(rows_of, format="csr")[first]
+    alike: FloatArray = np.bincount(same, np.concatenate(counted)).astype(np.float64)
+    return ClassCounts(votes, np.asarray(votes @ np.ones(store.n_classes)), alike)
 
 
 def sparse(

@@ -8,7 +8,7 @@ import typer
 
 from manyhands._version import __version__
 from manyhands.cli.commands.aggregate import aggregate
-from manyhands.cli.commands.convert import convert
+from manyhands.cli.commands.convert import convert, ingest
 from manyhands.cli.commands.describe import agreement, describe, doctor
 from manyhands.cli.commands.explore import explore
 from manyhands.cli.commands.fit import demo, fit
@@ -48,6 +48,7 @@ for command in (
     describe,
     agreement,
     convert,
+    ingest,
     aggregate,
     fit,
     select,

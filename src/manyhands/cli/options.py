@@ -260,6 +260,20 @@ def table_options(
     }
 
 
+def open_store(paths: list[Path]) -> Any:
+    """Open the store that a command is given in place of a table; None if it is given others."""
+    from manyhands.io.store import AnnotationStore
+    from manyhands.io.store_writer import is_store
+
+    if not any(is_store(path) for path in paths):
+        return None
+    if len(paths) > 1:
+        raise AnnotationError(
+            "a store is read by itself; ingest all files into one, or give the store alone"
+        )
+    return AnnotationStore.open(paths[0])
+
+
 def one_or_all(paths: list[Path]) -> Path | list[Path]:
     """Return a single path as it is: alone, it may be a table or a matrix."""
     return paths[0] if len(paths) == 1 else paths

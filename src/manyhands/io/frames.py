@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -103,6 +103,34 @@ def write_table(
     ]
     text = "\n".join(rows) if suffix == ".jsonl" else "[\n" + ",\n".join(rows) + "\n]"
     return write_atomically(path, text + "\n")
+
+
+def write_parquet_parts(path: PathLike, parts: Iterable[Mapping[str, Any]]) -> Path:
+    """Write columns that come in parts as one Parquet file, atomically.
+
+    Raises
+    ------
+    WriteError
+        If the file cannot be written.
+    MissingExtraError
+        If the extra 'io' is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise_missing_extra("Writing a parquet file", "io", error)
+
+    def write(file: Any) -> None:
+        writer = None
+        for part in parts:
+            table = pa.table({name: pa.array(values) for name, values in part.items()})
+            writer = writer or pq.ParquetWriter(file, table.schema)
+            writer.write_table(table.cast(writer.schema))
+        if writer is not None:
+            writer.close()
+
+    return write_atomically(check_table_path(path), write)
 
 
 def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:

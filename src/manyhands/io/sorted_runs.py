@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,14 +96,23 @@ class Runs:
             if number < last["file"]:
                 continue
             at = last["position"] if number == last["file"] else None
-            with naming(file):
-                for chunk in chunks_of(file, self.columns, self.memory // ROW, at):
-                    self._add(self._run(chunk, number))
-                    done = sizes[number] + chunk.share * (sizes[number + 1] - sizes[number])
-                    self.progress("reading", float(done / sizes[-1]))
+            for chunk in self._chunks(file, at):
+                self._add(self._run(chunk, number))
+                done = sizes[number] + chunk.share * (sizes[number + 1] - sizes[number])
+                self.progress("reading", float(done / sizes[-1]))
         if not sum(run["rows"] for run in self.runs):
             raise AnnotationError("the files hold no annotation")
         write_atomically(self.folder / "read", "")
+
+    def _chunks(self, file: Path, at: int | None) -> Iterator[Chunk]:
+        """Chunks of a file, which errors of reading name; those of writing runs are others."""
+        chunks = chunks_of(file, self.columns, self.memory // ROW, at)
+        while True:
+            with naming(file):
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            yield chunk
 
     def _add(self, meta: dict[str, Any]) -> None:
         self.runs.append(meta)

@@ -196,11 +196,6 @@ class AnnotationStore(ShardedAnnotations):
         return _load(self.folder / entry["name"])
 
 
-def is_store(path: PathLike) -> bool:
-    """Whether a path is a folder with the manifest of a store."""
-    return (Path(path) / MANIFEST).is_file()
-
-
 def _load(path: Path) -> AnyArray:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -202,3 +202,8 @@ def checksum(place: Path) -> int:
         while block := file.read(BLOCK):
             found = zlib.crc32(block, found)
     return found
+
+
+def is_store(path: PathLike) -> bool:
+    """Whether a path is a folder with the manifest of a store."""
+    return (Path(path) / MANIFEST).is_file()

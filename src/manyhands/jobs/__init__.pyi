@@ -1,3 +1,4 @@
+from .aggregation import aggregate_store as aggregate_store
 from .aggregation import aggregate_table as aggregate_table
 from .aggregation import compare_methods as compare_methods
 from .demo import run_demo as run_demo

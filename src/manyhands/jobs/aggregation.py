@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision import decide
-from manyhands.exceptions import warn_caller
+from manyhands.decision.labels import generator
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.io import Consensus, Export, GoldFile, consensus
+from manyhands.io.frames import write_parquet_parts, write_table
+from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
@@ -38,6 +43,7 @@ def aggregate_table(
     history: Any = None,
     rule: str = "argmax",
     threshold: float | None = None,
+    checkpoint: str | Path | None = None,
     to: str = "table",
     export: Export | None = None,
     title: str | None = None,
@@ -60,6 +66,7 @@ def aggregate_table(
     history : optional
         Counts of annotators' earlier annotations, as in `DawidSkene.fit`.
     rule, threshold : as in `manyhands.decide`
+    checkpoint : as in `BaseAggregator.fit`
     to, export, keep_formulas : as in `manyhands.io.write_labels`
     title : str, optional
         Heading of the report.
@@ -76,6 +83,7 @@ def aggregate_table(
     clamped = None if known is None else _known_codes(known, table)
     values = np.array([*table.classes.tolist(), None], dtype=object)
     own = {} if history is None else {"history": history}
+    own |= {} if checkpoint is None else {"checkpoint": checkpoint}
     aggregator.fit(table, gold=None if clamped is None else values[clamped], **own)
     posterior = aggregator.posterior_
     codes = decide(
@@ -126,7 +134,7 @@ def tool_file(to: str) -> str:
     return f"{to}{SUFFIXES.get(to, '.csv')}"
 
 
-def _known_codes(known: GoldFile, table: AnnotationTable) -> IntArray:
+def _known_codes(known: GoldFile, table: AnnotationTable | AnnotationStore) -> IntArray:
     codes = match_gold(known, table).codes
     lost = int(known.known.sum() - (codes >= 0).sum())
     if lost:
@@ -164,7 +172,7 @@ def _write_folder(
 
 
 def _metrics(
-    table: AnnotationTable, posterior: Any, codes: Any, truth: Any, rows: Any
+    table: AnnotationTable | AnnotationStore, posterior: Any, codes: Any, truth: Any, rows: Any
 ) -> dict[str, Any]:
     """Metrics against gold, on the instances that received a label."""
     labelled = rows[codes[rows] >= 0]
@@ -176,6 +184,151 @@ def _metrics(
         values = against_gold(table.classes, truth[labelled], labels, posterior[labelled])
         metrics |= {METRIC_NAMES[key]: value for key, value in values.items() if value is not None}
     return metrics
+
+
+def aggregate_store(
+    store: AnnotationStore,
+    aggregator: BaseAggregator,
+    gold: GoldFile | None = None,
+    out: str | Path | None = None,
+    *,
+    known: GoldFile | None = None,
+    rule: str = "argmax",
+    threshold: float | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Aggregate a store, and write all labels, shard by shard, if ``out`` is given.
+
+    Parameters
+    ----------
+    store : AnnotationStore
+    aggregator, gold, known, rule, threshold
+        As in `aggregate_table`.
+    out : str or Path, optional
+        A .parquet file with the columns of `aggregate_table`'s labels; or a folder (a name without
+        a suffix) for ``labels.parquet`` and ``annotators.csv``.
+    **options
+        ``history``, ``checkpoint`` and ``engine`` of `BaseAggregator.fit`.
+
+    Returns
+    -------
+    dict
+        As of `aggregate_table`, with the first ten labels only.
+    """
+    place = None if out is None else check_store_output(Path(out))
+    clamped = None if known is None else _known_codes(known, store)
+    given = None
+    if clamped is not None:
+        rows = np.flatnonzero(clamped >= 0)
+        pairs = store.instances[rows].tolist(), store.classes[clamped[rows]].tolist()
+        given = dict(zip(*pairs, strict=True))
+    aggregator.fit(store, gold=given, **{k: v for k, v in options.items() if v is not None})
+    labels = _StoreLabels(store, aggregator, clamped, rule, threshold)
+    files: list[Path] = []
+    if place is None:
+        for _ in labels.frames():
+            pass
+    else:
+        target = place if place.suffix else place / "labels.parquet"
+        files.append(write_parquet_parts(target, labels.frames()))
+        if not place.suffix:
+            files.append(write_table(place / "annotators.csv", _annotator_profiles(aggregator)))
+    metrics = None
+    if gold is not None:
+        truth = match_gold(gold, store).codes
+        annotated = store.annotations_per_instance() > 0
+        unclamped = True if clamped is None else clamped < 0
+        rows = np.flatnonzero((truth >= 0) & annotated & unclamped)
+        metrics = _metrics(store, aggregator.posterior_, labels.codes, truth, rows)
+    first = slice(0, 10)
+    return {
+        "method": type(aggregator).__name__,
+        "n_instances": store.n_instances,
+        "n_undecided": int((labels.codes < 0).sum()),
+        "labels": label_rows(
+            labels.codes[first],
+            np.asarray(aggregator.posterior_[first]),
+            store.instances[first],
+            store.classes,
+        ),
+        "actions": labels.actions,
+        "files": [str(path) for path in files],
+        "gold": metrics,
+    }
+
+
+def check_store_output(out: Path) -> Path:
+    """Check the name of a store's output, before any work."""
+    if out.suffix.lower() not in ("", ".parquet"):
+        raise AnnotationError(
+            f"{str(out)!r}: labels of a store are written shard by shard, as .parquet; give such a "
+            "name, or a folder (a name without a suffix)"
+        )
+    return out
+
+
+class _StoreLabels:
+    """Labels of a fitted store, as frames of one shard each; counted while they are made."""
+
+    def __init__(
+        self,
+        store: AnnotationStore,
+        aggregator: BaseAggregator,
+        clamped: IntArray | None,
+        rule: str,
+        threshold: float | None,
+    ) -> None:
+        self.store, self.aggregator, self.clamped = store, aggregator, clamped
+        self.rule, self.threshold = rule, threshold
+        self.codes = np.empty(store.n_instances, dtype=np.int32)
+        self.actions: dict[str, int] = {}
+
+    def frames(self) -> Iterator[dict[str, AnyArray]]:
+        """Yield the columns of each shard's labels."""
+        store, posterior = self.store, self.aggregator.posterior_
+        prior = None
+        if self.rule == "balanced":
+            prior = sum(np.asarray(posterior[own]).sum(axis=0) for own in self._places())
+            prior = np.maximum(prior / prior.sum(), np.finfo(float).tiny)
+        ties = "random" if self.aggregator.ties == "random" else "first"
+        seed = generator(self.aggregator.random_state)
+        values = np.array([*store.classes.tolist(), None], dtype=object)
+        for number, own in enumerate(self._places()):
+            rows = np.asarray(posterior[own])
+            codes = decide(
+                rows,
+                self.rule,
+                class_prior=prior,
+                threshold=self.threshold,
+                ties=ties,
+                random_state=seed,
+            )
+            self.codes[own] = codes
+            known = None if self.clamped is None else self.clamped[own] >= 0
+            found = consensus(store.table(number), rows, values[codes], known=known)
+            for name, n in found.count_actions().items():
+                self.actions[name] = self.actions.get(name, 0) + n
+            yield {
+                "task": found.tasks,
+                "label": values[codes],
+                "probability": found.probability,
+                "n_annotations": found.n_annotations,
+                "agreement": found.agreement,
+                "action": found.actions,
+            } | {f"p({name})": rows[:, c] for c, name in enumerate(store.classes.tolist())}
+
+    def _places(self) -> Iterator[slice]:
+        for first, last in pairwise(self.store.firsts.tolist()):
+            yield slice(first, last)
+
+
+def _annotator_profiles(aggregator: BaseAggregator) -> dict[str, list[Any]]:
+    given = aggregator.table_.annotations_per_annotator()
+    return {
+        "annotator": aggregator.annotators_.tolist(),
+        "n_annotations": given.tolist(),
+        "accuracy": aggregator.annotator_accuracy_.tolist(),
+    }
 
 
 def compare_methods(

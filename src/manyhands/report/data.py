@@ -6,11 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.agreement import class_agreement, krippendorff_alpha, percent_agreement
+from manyhands.agreement import (
+    ClassAgreement,
+    class_agreement,
+    krippendorff_alpha,
+    percent_agreement,
+)
+from manyhands.agreement.weighted import ClassCounts, class_counts, per_entry
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.planning.beliefs import distinct_pairs
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
-from manyhands.typing import IntArray
+from manyhands.typing import AnyArray, IntArray
 
 
 def data_section(inputs: Inputs) -> dict[str, Any]:
@@ -47,22 +54,32 @@ def classes_section(inputs: Inputs) -> dict[str, Any] | None:
     if not table.n_classes:
         return None
     given = np.bincount(table.label, minlength=table.n_classes)
-    counts = _inferred_counts(inputs)
-    shown = np.arange(table.n_classes)
-    if table.n_classes > LIMITS["classes"]:
+    counts, agreement = _inferred_counts(inputs), class_agreement(table)
+    return _classes(table.classes, given, counts, agreement, known=inferred is not None)
+
+
+def _classes(
+    classes: AnyArray,
+    given: IntArray,
+    counts: IntArray,
+    agreement: ClassAgreement,
+    *,
+    known: bool = True,
+) -> dict[str, Any]:
+    """Annotations and, if known, inferred labels of each class, both of shape (C,)."""
+    shown = np.arange(len(classes))
+    if len(classes) > LIMITS["classes"]:
         shown = np.argsort(-given, kind="stable")[: LIMITS["classes"]]
-    given_share = given / max(table.n_annotations, 1)
+    given_share = given / max(given.sum(), 1)
     inferred_share = counts / max(counts.sum(), 1)
-    known = inferred is not None
-    agreement = class_agreement(table)
     return {
-        "total": table.n_classes,
+        "total": len(classes),
         "shown": len(shown),
         # The bars of the class table are drawn relative to this share.
         "largest_share": max(given_share.max(), inferred_share.max(), 1e-9),
         "rows": [
             {
-                "name": table.classes[c].item(),
+                "name": classes[c].item(),
                 "n_annotations": int(given[c]),
                 "annotation_share": given_share[c],
                 "n_inferred": int(counts[c]) if known else None,
@@ -73,6 +90,66 @@ def classes_section(inputs: Inputs) -> dict[str, Any] | None:
             for c in shown
         ],
     }
+
+
+def store_sections(store: ShardedAnnotations) -> dict[str, Any]:
+    """The sections "data" and "classes" of a store, counted shard by shard."""
+    per_instance, per_annotator = (
+        store.annotations_per_instance(),
+        store.annotations_per_annotator(),
+    )
+    given, cells = np.zeros(store.n_classes, dtype=np.int64), 0
+    for number in range(store.n_shards):
+        shard = store.shard(number)
+        given += np.bincount(shard.label, minlength=store.n_classes)
+        instance = np.repeat(np.arange(shard.n_instances), np.diff(shard.start))
+        cells += len(np.unique(instance * np.int64(store.n_annotators) + shard.annotator))
+    inferred, n_tied = _majorities(class_counts(store, least=1))
+    n_pairable, n_annotated = int((per_instance > 1).sum()), int((per_instance > 0).sum())
+    data = {
+        "n_instances": store.n_instances,
+        "n_annotators": store.n_annotators,
+        "n_annotations": store.n_annotations,
+        "n_classes": store.n_classes,
+        "n_unannotated": store.n_instances - n_annotated,
+        "n_single": int((per_instance == 1).sum()),
+        "n_silent": int((per_annotator == 0).sum()),
+        "n_added": 0,
+        "n_repeated": store.n_annotations - cells,
+        "n_abstentions": store.n_abstentions,
+        "n_skips": store.n_skips,
+        "weighted": store.weighted,
+        "sparsity": 1 - cells / max(store.n_instances * store.n_annotators, 1),
+        "per_instance": spread_of_counts(per_instance),
+        "per_annotator": spread_of_counts(per_annotator),
+        "imbalance": _imbalance_of(given, store.classes) if store.n_annotations else None,
+        "agreement": {
+            "n_instances": n_pairable,
+            "percent": percent_agreement(store) if n_pairable else None,
+            "alpha": krippendorff_alpha(store) if n_pairable else None,
+        },
+        "ties": {"n": n_tied, "share": n_tied / n_annotated if n_annotated else None},
+    }
+    return {
+        "data": data,
+        "classes": _classes(store.classes, given, inferred, class_agreement(store)),
+    }
+
+
+def _majorities(counts: ClassCounts) -> tuple[IntArray, int]:
+    """Number of instances per class with the most votes (the first if tied), and of ties."""
+    votes = counts.votes
+    if not votes.shape[0]:
+        return np.zeros(votes.shape[1], dtype=np.int64), 0
+    assert counts.times is not None
+    top = np.maximum.reduceat(votes.data, votes.indptr[:-1])
+    row = per_entry(votes, np.arange(votes.shape[0]))
+    best = np.flatnonzero(votes.data == top[row])
+    _, first, winners = np.unique(row[best], return_index=True, return_counts=True)
+    times = counts.times.astype(np.int64)
+    inferred = np.zeros(votes.shape[1], dtype=np.int64)
+    np.add.at(inferred, votes.indices[best[first]], times)
+    return inferred, int(times[winners > 1].sum())
 
 
 def spread_of_counts(counts: IntArray) -> dict[str, Any]:
@@ -118,12 +195,15 @@ def _imbalance(inputs: Inputs) -> dict[str, Any] | None:
     table = inputs.table
     if not table.n_annotations:
         return None
-    counts = np.bincount(table.label, minlength=table.n_classes)
+    return _imbalance_of(np.bincount(table.label, minlength=table.n_classes), table.classes)
+
+
+def _imbalance_of(counts: IntArray, classes: AnyArray) -> dict[str, Any]:
     most, least = int(counts.argmax()), int(counts.argmin())
     return {
         "ratio": float(counts[most] / counts[least]) if counts[least] else None,
-        "most": {"name": table.classes[most].item(), "n": int(counts[most])},
-        "least": {"name": table.classes[least].item(), "n": int(counts[least])},
+        "most": {"name": classes[most].item(), "n": int(counts[most])},
+        "least": {"name": classes[least].item(), "n": int(counts[least])},
     }
 
 

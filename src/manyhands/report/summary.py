@@ -8,12 +8,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from manyhands._version import __version__
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError
 from manyhands.report.actions import find_actions
 from manyhands.report.agreement import agreement_section
 from manyhands.report.annotators import annotators_section
 from manyhands.report.confusions import common_section, confusions_section, learnt_section
-from manyhands.report.data import classes_section, data_section
+from manyhands.report.data import classes_section, data_section, store_sections
 from manyhands.report.gold import gold_section
 from manyhands.report.inputs import Inputs, describe_estimator, read_inputs
 from manyhands.report.items import items_section
@@ -23,7 +24,7 @@ from manyhands.report.planning import basis_of, plan_section, review_section, sc
 from manyhands.report.timing import time_section
 from manyhands.report.training import training_section
 from manyhands.report.unexpected import unexpected_section
-from manyhands.report.warnings import find_warnings
+from manyhands.report.warnings import find_store_warnings, find_warnings
 
 VERSION = 1
 """Version of the dict's layout; increased when a key changes its meaning or is removed."""
@@ -50,7 +51,8 @@ def summarize(
     Parameters
     ----------
     table : AnnotationTable, or anything that ``fit`` accepts in its place
-        Only observed annotations are counted, each once, whatever its weight.
+        Of an AnnotationStore, there are the sections on data and classes only, and no other
+        argument. Only observed annotations are counted, each once, whatever its weight.
     aggregator : fitted truth-inference method, optional
         Must have ``posterior_``; may have ``labels_`` and ``confusion_``.
     classifier : fitted crowd classifier, optional
@@ -102,6 +104,9 @@ def summarize(
     >>> summary["data"]["n_annotations"], summary["labels"]["source"]
     (8, 'DawidSkene')
     """
+    if isinstance(table, ShardedAnnotations):
+        others = (aggregator, classifier, X, labels, posterior, gold, selection, seconds, ended)
+        return _of_store(table, others)
     inputs = read_inputs(table, aggregator, classifier, X, labels, posterior, gold, seconds, ended)
     summary = {
         "version": VERSION,
@@ -116,6 +121,24 @@ def summarize(
     summary["actions"] = find_actions(summary)
     plain: Summary = plain_values(summary)
     return plain
+
+
+def _of_store(store: ShardedAnnotations, others: tuple[Any, ...]) -> Summary:
+    if any(other is not None for other in others):
+        raise AnnotationError(
+            "of a store, summarize counts data and classes, and takes no other argument; give a "
+            "table of some of its instances, such as store[:10000]"
+        )
+    sections = store_sections(store)
+    summary: Summary = plain_values(
+        {
+            "version": VERSION,
+            "generator": f"manyhands {__version__}",
+            **sections,
+            "warnings": find_store_warnings(sections),
+        }
+    )
+    return summary
 
 
 def _sections(inputs: Inputs) -> Summary:

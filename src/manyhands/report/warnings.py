@@ -18,9 +18,23 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
     data = summary["data"]
     if not data["n_annotations"]:
         return [{"code": "empty", "text": "There are no observed annotations to report on."}]
-    parts = (_about_agreement(data), _about_classes(inputs, data), _about_coverage(data))
+    table = inputs.table
+    counts = np.bincount(table.label, minlength=table.n_classes)
+    never = table.classes[counts == 0].tolist()
+    parts = (_about_agreement(data), _about_classes(never, data), _about_coverage(data))
     found = [*_about_gold(summary), *_about_classifier(inputs), *parts[0], *parts[1], *parts[2]]
     found += [*_about_annotators(summary), *_about_counting(data)]
+    return [{"code": code, "text": text} for code, text in found]
+
+
+def find_store_warnings(summary: dict[str, Any]) -> list[dict[str, str]]:
+    """List the warnings of a store: those that need no annotator's reliability."""
+    data, classes = summary["data"], summary["classes"]
+    if not data["n_annotations"]:
+        return [{"code": "empty", "text": "There are no observed annotations to report on."}]
+    never = [row["name"] for row in classes["rows"] if not row["n_annotations"]]
+    found = [*_about_agreement(data), *_about_classes(never, data), *_about_coverage(data)]
+    found += _about_counting(data)
     return [{"code": code, "text": text} for code, text in found]
 
 
@@ -77,9 +91,7 @@ def _about_agreement(data: dict[str, Any]) -> Warnings:
         )
 
 
-def _about_classes(inputs: Inputs, data: dict[str, Any]) -> Warnings:
-    table = inputs.table
-    never = table.classes[np.bincount(table.label, minlength=table.n_classes) == 0].tolist()
+def _about_classes(never: list[Any], data: dict[str, Any]) -> Warnings:
     if never:
         start, verb = ("Class", "was") if len(never) == 1 else ("Classes", "were")
         names = listed(never, len(never))

@@ -26,6 +26,7 @@ from manyhands.cli.options import (
     Task,
     Worker,
     one_or_all,
+    open_store,
     read_gold_option,
     table_options,
 )
@@ -87,6 +88,15 @@ Out = Annotated[
 Target = Annotated[
     Tool, typer.Option("--to", help="Write the labels so that this tool can import them, too.")
 ]
+Checkpoint = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        parser=some_path,
+        metavar="DIR",
+        help="Folder for the parameters of every iteration; the same command, run again after it "
+        "was killed, resumes there.",
+    ),
+]
 ONE_METHOD = (
     "--compare runs every method as it comes; leave --method, --out, --known, --history, --rule, "
     "--threshold and --set out, or leave --compare out to run one method"
@@ -122,20 +132,24 @@ def aggregate(
     format: Format = "auto",
     question: Question = None,
     reading: Reading = None,
+    checkpoint: Checkpoint = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
     """Infer the true label of each instance from the annotations alone.
 
+    A store that ingest made is read in place of a table, one shard at a time.
+
     Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     Example: manyhands aggregate project-1.json --out labels --to label-studio
+    Example: manyhands aggregate store --out labels.parquet --checkpoint saved
     """
     from manyhands.inference.history import TakesHistory
     from manyhands.io import read_history
     from manyhands.io.annotations import read_items, read_with_account
     from manyhands.io.exports.reading import report_losses
-    from manyhands.jobs import OUTPUTS, aggregate_table, compare_methods
+    from manyhands.jobs import OUTPUTS, aggregate_store, aggregate_table, compare_methods
     from manyhands.jobs.aggregation import check_output, tool_file
     from manyhands.registry import find_aggregator
 
@@ -158,6 +172,23 @@ def aggregate(
             f"--history: {kind.__name__} takes no history; choose --method dawid-skene, ibcc or "
             "one-coin-dawid-skene"
         )
+    store = open_store(tables)
+    if store is not None:
+        if compare or to is not Tool.table or groups:
+            raise AnnotationError("of a store, leave --compare, --to and --groups out")
+        result = aggregate_store(
+            store,
+            kind(**own),
+            gold_file,
+            out,
+            known=known_file,
+            rule=rule.value,
+            threshold=threshold,
+            history=None if history is None else read_history(history, store),
+            checkpoint=checkpoint,
+        )
+        print_json(result) if json else _print_result(result, out)
+        return
     if out is not None:
         check_output(out, to.value)
     path = one_or_all(tables)
@@ -178,6 +209,7 @@ def aggregate(
         history=None if history is None else read_history(history, table),
         rule=rule.value,
         threshold=threshold,
+        checkpoint=checkpoint,
         to=to.value,
         export=export,
         title=f"Labels of {tables[0].name}",

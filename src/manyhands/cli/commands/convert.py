@@ -1,4 +1,4 @@
-"""The command `convert`: annotations from any format to a table or to a tool's own format."""
+"""The commands `convert` and `ingest`: annotations from any format to a table, tool or store."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from manyhands.cli.options import (
     Reading,
     Repeated,
     Skip,
+    TablePaths,
     Task,
     Worker,
     one_or_all,
@@ -54,6 +55,73 @@ Labels = Annotated[
         help="Write the labels of this file (of fit, aggregate or predict), not the annotations.",
     ),
 ]
+
+
+Store = Annotated[
+    Path,
+    typer.Option("--out", parser=some_path, metavar="DIR", help="Folder of the store; new."),
+]
+Weight = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="COLUMN", help="Column with the weight of each annotation, if any."),
+]
+Memory = Annotated[float, typer.Option(min=0.01, help="GiB of memory to use, about.")]
+
+
+@reported
+def ingest(
+    tables: TablePaths,
+    out: Store,
+    task: Task = "task",
+    worker: Worker = "worker",
+    label: Label = "label",
+    weight: Weight = None,
+    duplicates: Repeated = Duplicates.auto,
+    classes: Classes = None,
+    abstain: Abstain = None,
+    skip: Skip = None,
+    format: Format = "auto",
+    question: Question = None,
+    reading: Reading = None,
+    memory: Memory = 1.0,
+    json: Json = False,
+) -> None:
+    """Make a store of annotations larger than memory, which other commands read like a table.
+
+    CSV and Parquet files may be of any size. Run again after an interruption, the same command
+    resumes.
+
+    Example: manyhands ingest part-*.parquet --out store
+    Example: manyhands aggregate store --out labels.parquet
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from manyhands.io.ingest import ingest
+
+    given = table_options(
+        task, worker, label, duplicates, classes, abstain, skip, format, question, reading
+    )
+    options = {name: value for name, value in given.items() if value is not None}
+    policy = "error" if duplicates is Duplicates.auto else duplicates.value
+    options |= {"duplicates": policy, "weight": weight, "memory": int(memory * 2**30)}
+    if format == "auto":
+        del options["format"]
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        shown = bar.add_task("reading", total=1.0)
+
+        def progress(what: str, share: float) -> None:
+            bar.update(shown, description=what, completed=share)
+
+        store = ingest(tables, out, progress=progress, **options)
+    counts = {
+        name: getattr(store, f"n_{name}")
+        for name in ("annotations", "instances", "annotators", "classes", "shards")
+    }
+    if json:
+        print_json({"out": str(out)} | counts)
+    else:
+        say(f"written: {out} ({', '.join(f'{n:,} {name}' for name, n in counts.items())})")
 
 
 @reported

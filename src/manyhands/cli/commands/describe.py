@@ -29,6 +29,7 @@ from manyhands.cli.options import (
     Task,
     Worker,
     one_or_all,
+    open_store,
     table_options,
 )
 from manyhands.cli.output import (
@@ -80,7 +81,8 @@ def describe(
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading
     )
-    read, export = read_with_account(one_or_all(tables), **options)
+    store = open_store(tables)
+    read, export = (store, None) if store else read_with_account(one_or_all(tables), **options)
     summary = summarize(read)
     if json:
         shown = {name: summary[name] for name in ("data", "classes", "warnings")}
@@ -161,7 +163,7 @@ def agreement(
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading
     )
-    read = read_annotations(one_or_all(tables), **options)
+    read = open_store(tables) or read_annotations(one_or_all(tables), **options)
     if scale is Scale.interval and read.classes.dtype.kind not in "iu":
         raise AnnotationError(
             f"--scale interval needs classes that are numbers, and these are such as "
@@ -185,7 +187,8 @@ def agreement(
     )
     if any(row["value"] is None for row in rows.values()):
         say(
-            "empty: undefined (no instance has two annotations, or there is nothing to disagree on)"
+            "empty: undefined (no instance has two annotations, there is nothing to disagree on, "
+            "or a store has too many pairs of annotators)"
         )
 
 

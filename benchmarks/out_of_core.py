@@ -1,0 +1,255 @@
+"""Dawid-Skene on an annotation store: time, memory, and equality with the table in memory.
+
+Every measurement runs in a process of its own with one thread; those on a store run under a limit
+of 2 GiB of data (``RLIMIT_DATA``, which counts private memory and not mapped files). Run it with
+
+    OMP_NUM_THREADS=1 python benchmarks/out_of_core.py --work FOLDER
+
+which needs 10 GB of disk in the folder for 1e8 annotations, adds records to
+docs/results/out_of_core.jsonl, and writes docs/results/out_of_core.md. What is in the records is
+not repeated; ``--only NAME`` measures some cells. It needs Linux, whose /proc tells the memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "docs" / "results"
+RECORDS, PAGE = RESULTS / "out_of_core.jsonl", RESULTS / "out_of_core.md"
+E7, E8 = 10**7, 10**8
+PER_INSTANCE, CLASSES = 5, 10
+ANNOTATORS = 100_000
+LIMIT = 2 * 2**30
+ROUNDS = 6
+"""Iterations of the timed runs, without acceleration, so that each is one pass."""
+
+PLAIN = {"dependence": 0, "n_subtypes": 1}
+TIMED = {"max_iter": ROUNDS, "tol": 0.0, "accelerate": False}
+
+
+# -- synthetic annotations ------------------------------------------------------------------------
+
+
+def mixed(values: Any) -> Any:
+    """Scramble 64-bit integers, so that annotations are a function of their number."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def annotations(numbers: Any) -> tuple[Any, Any, Any]:
+    """Instance, annotator and label of annotations; five distinct annotators an instance."""
+    import numpy as np
+
+    instance, slot = numbers // PER_INSTANCE, numbers % PER_INSTANCE
+    own = mixed(instance)
+    step = 1 + (own >> np.uint64(40)) % np.uint64(ANNOTATORS // PER_INSTANCE - 1)
+    everyone = np.uint64(ANNOTATORS)
+    annotator = (own % everyone + step * slot.astype(np.uint64)) % everyone
+    truth = mixed(instance + 7 * E8) % np.uint64(CLASSES)
+    skill = 0.35 + 0.6 * (mixed(annotator + np.uint64(11 * E8)) >> np.uint64(11)) / 2**53
+    draw = mixed(numbers + 13 * E8)
+    right = (draw >> np.uint64(11)) / 2**53 < skill
+    other = (truth + 1 + mixed(draw) % np.uint64(CLASSES - 1)) % np.uint64(CLASSES)
+    label = np.where(right, truth, other)
+    return instance, annotator.astype(np.int64), label.astype(np.int64)
+
+
+def generate(folder: Path, m: int) -> dict[str, Any]:
+    """Write m annotations in scrambled order to Parquet files of 1e7 rows."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for first in range(0, m, E7):
+        with pq.ParquetWriter(folder / f"{first // E7:03d}.parquet", SCHEMA()) as file:
+            for start in range(first, first + E7, 10**6):
+                # 61 800 001 is coprime to m, so that every annotation comes once.
+                numbers = (np.arange(start, start + 10**6, dtype=np.int64) * 61_800_001 + 17) % m
+                columns = [pa.array(values) for values in annotations(numbers)]
+                file.write_table(pa.table(columns, schema=SCHEMA()))
+    return {"bytes": sum(p.stat().st_size for p in folder.glob("*.parquet"))}
+
+
+def SCHEMA() -> Any:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.int64()) for name in ("task", "worker", "label")])
+
+
+# -- measurements, each in a process of its own ---------------------------------------------------
+
+
+def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]:
+    """Fit Dawid-Skene, timing every M-step; keep the first rows of the posterior."""
+    import numpy as np
+
+    from manyhands import DawidSkene
+    from manyhands.inference.confusion_em import ConfusionEM
+
+    times: list[tuple[float, float]] = []
+    plain = ConfusionEM.m_step
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        times.append((time.perf_counter(), time.process_time()))
+        return plain(*args, **kwargs)
+
+    ConfusionEM.m_step = timed  # type: ignore[method-assign]
+    start = time.process_time(), time.perf_counter()
+    model = DawidSkene(**options).fit(annotations_)
+    whole = time.process_time() - start[0], time.perf_counter() - start[1]
+    ConfusionEM.m_step = plain  # type: ignore[method-assign]
+    rounds = np.diff(np.array(times), axis=0)
+    head = np.asarray(model.posterior_[: E7 // PER_INSTANCE])
+    np.save(out, head)
+    if len(model.posterior_) > len(head):
+        from manyhands.datasets import make_crowd  # noqa: F401  (so that imports count alike)
+    wall, cpu = np.median(rounds, axis=0).tolist() if len(rounds) else (None, None)
+    truth = mixed(np.arange(len(head)) + 7 * E8) % np.uint64(CLASSES)
+    return {
+        "cpu": whole[0],
+        "wall": whole[1],
+        "cpu_per_iteration": cpu,
+        "wall_per_iteration": wall,
+        "n_iter": model.n_iter_,
+        "n_subtypes": model.n_subtypes_,
+        "rho": model.dependence_,
+        "accuracy": float((np.asarray(model.labels_[: len(head)]) == truth).mean()),
+    }
+
+
+def in_child(name: str, work: Path) -> dict[str, Any]:
+    """Measure one cell here."""
+    kind, size, *how = name.split("-")
+    m = {"1e7": E7, "1e8": E8}[size]
+    files, store = work / f"files-{size}", work / f"store-{size}"
+    if kind == "generate":
+        return generate(files, m)
+    if kind == "ingest":
+        from manyhands.io.ingest import ingest
+
+        limit_data()
+        shutil.rmtree(store, ignore_errors=True)
+        ingest(sorted(files.glob("*.parquet")), store, memory=2**30)
+        return {"bytes": sum(p.stat().st_size for p in store.rglob("*") if p.is_file())}
+    options = {**(PLAIN if "plain" in how else {}), **(TIMED if "timed" in how else {})}
+    place = work / f"{name}.npy"
+    if kind == "memory":
+        import numpy as np
+
+        from manyhands import AnnotationTable
+
+        columns = annotations(np.arange(m))
+        table = AnnotationTable.from_arrays(*columns, n_annotators=ANNOTATORS, duplicates="keep")
+        del columns
+        return fit(table, options, place)
+    from manyhands import AnnotationStore
+
+    limit_data()
+    return fit(AnnotationStore.open(store), options, place)
+
+
+def limit_data() -> None:
+    """Let this process allocate 2 GiB and no more."""
+    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
+
+
+def status_of(pid: int | str) -> dict[str, int]:
+    """Bytes of memory of a process: anonymous now, and all resident pages at most."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
+    return {key: int(found[key].split()[0]) * 1024 for key in ("RssAnon", "RssFile", "VmHWM")}
+
+
+def measure(name: str, work: Path) -> dict[str, Any]:
+    """Run a cell in a child, watching its memory."""
+    command = [sys.executable, __file__, "--work", str(work), "--child", name]
+    load = os.getloadavg()[0]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    most = {"RssAnon": 0, "VmHWM": 0}
+
+    def watch() -> None:
+        while child.poll() is None:
+            try:
+                now = status_of(child.pid)
+            except (OSError, KeyError):
+                break
+            most.update({key: max(most[key], now[key]) for key in most})
+            time.sleep(0.1)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = time.perf_counter()
+    text, _ = child.communicate()
+    watcher.join()
+    if child.returncode:
+        raise SystemExit(f"{name} failed")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = json.loads(text.splitlines()[-1])
+    return {
+        "name": name,
+        "date": date.today().isoformat(),
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "process_wall": time.perf_counter() - start,
+        "process_cpu": found.pop("process_cpu", used.ru_utime),
+        "peak_anonymous": most["RssAnon"],
+        "peak_resident": most["VmHWM"],
+        **found,
+    }
+
+
+CELLS = (
+    "generate-1e7",
+    "ingest-1e7",
+    "memory-1e7-plain-timed",
+    "store-1e7-plain-timed",
+    "store-1e7-plain",
+    "store-1e7-default",
+    "generate-1e8",
+    "ingest-1e8",
+    "store-1e8-plain-timed",
+    "store-1e8-default-timed",
+)
+
+
+def main() -> None:
+    """Measure what is missing, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=CELLS)
+    parser.add_argument("--child")
+    given = parser.parse_args()
+    if given.child:
+        found = in_child(given.child, given.work)
+        print(json.dumps(found | {"process_cpu": time.process_time()}))
+        return
+    from pages import run_missing
+
+    given.work.mkdir(parents=True, exist_ok=True)
+
+    def cell(name: str) -> tuple[str, Callable[[], dict[str, Any]]]:
+        return name, lambda: measure(name, given.work)
+
+    run_missing(RECORDS, map(cell, given.only), lambda record: record["name"])
+
+
+if __name__ == "__main__":
+    main()
