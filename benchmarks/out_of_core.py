@@ -13,6 +13,7 @@ not repeated; ``--only NAME`` measures some cells. It needs Linux, whose /proc t
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import resource
@@ -35,6 +36,9 @@ ANNOTATORS = 100_000
 LIMIT = 2 * 2**30
 ROUNDS = 6
 """Iterations of the timed runs, without acceleration, so that each is one pass."""
+
+COPIES = 3
+"""Copies of the real table, which has half a million annotations."""
 
 PLAIN = {"dependence": 0, "n_subtypes": 1}
 TIMED = {"max_iter": ROUNDS, "tol": 0.0, "accelerate": False}
@@ -120,10 +124,9 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
     rounds = np.diff(np.array(times), axis=0)
     head = np.asarray(model.posterior_[: E7 // PER_INSTANCE])
     np.save(out, head)
-    if len(model.posterior_) > len(head):
-        from manyhands.datasets import make_crowd  # noqa: F401  (so that imports count alike)
     wall, cpu = np.median(rounds, axis=0).tolist() if len(rounds) else (None, None)
     truth = mixed(np.arange(len(head)) + 7 * E8) % np.uint64(CLASSES)
+    labels = np.asarray(model.labels_[: len(head)])
     return {
         "cpu": whole[0],
         "wall": whole[1],
@@ -132,13 +135,18 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
         "n_iter": model.n_iter_,
         "n_subtypes": model.n_subtypes_,
         "rho": model.dependence_,
-        "accuracy": float((np.asarray(model.labels_[: len(head)]) == truth).mean()),
+        "accuracy": float((labels == truth).mean()),
+        "labels": hashlib.sha256(labels.astype(np.int64).tobytes()).hexdigest()[:16],
     }
 
 
 def in_child(name: str, work: Path) -> dict[str, Any]:
     """Measure one cell here."""
     kind, size, *how = name.split("-")
+    if kind == "compare":
+        return compare(work, *PAIRS[size])
+    if kind == "real":
+        return real(how, work / f"store-{name}", work / f"{name}.npy")
     m = {"1e7": E7, "1e8": E8}[size]
     files, store = work / f"files-{size}", work / f"store-{size}"
     if kind == "generate":
@@ -165,6 +173,47 @@ def in_child(name: str, work: Path) -> dict[str, Any]:
 
     limit_data()
     return fit(AnnotationStore.open(store), options, place)
+
+
+def real(how: list[str], store: Path, place: Path) -> dict[str, Any]:
+    """Fit three copies of CIFAR-10H, with 5 % of the labels replaced at random.
+
+    Each copy of an image is an instance of its own.
+    """
+    import numpy as np
+
+    from manyhands import AnnotationStore, AnnotationTable
+    from manyhands.datasets import load_cifar10h
+
+    table, rng = load_cifar10h().annotations, np.random.default_rng(0)
+    n, m = table.n_instances, table.n_annotations
+    label = np.tile(table.label, COPIES)
+    noisy = rng.random(len(label)) < 0.05
+    label[noisy] = rng.integers(0, table.n_classes, noisy.sum())
+    instance = np.tile(table.instance, COPIES) + np.repeat(np.arange(COPIES) * n, m)
+    annotator = np.tile(table.annotator, COPIES)
+    copies = AnnotationTable.from_arrays(
+        instance, annotator, label, classes=range(table.n_classes), n_instances=COPIES * n
+    )
+    options = PLAIN if "plain" in how else {}
+    if "memory" in how:
+        return fit(copies, options, place)
+    shutil.rmtree(store, ignore_errors=True)
+    return fit(AnnotationStore.create(store, copies, shard_annotations=200_000), options, place)
+
+
+PAIRS = {
+    "1e7": ("memory-1e7-plain-timed", "store-1e7-plain-timed"),
+    "real": ("real-cifar10h-memory-default", "real-cifar10h-store-default"),
+}
+
+
+def compare(work: Path, one: str, other: str) -> dict[str, Any]:
+    """Largest difference of two posteriors that were kept."""
+    import numpy as np
+
+    first, second = np.load(work / f"{one}.npy"), np.load(work / f"{other}.npy")
+    return {"difference": float(np.abs(first - second).max()), "instances": len(first)}
 
 
 def limit_data() -> None:
@@ -221,13 +270,143 @@ CELLS = (
     "ingest-1e7",
     "memory-1e7-plain-timed",
     "store-1e7-plain-timed",
+    "compare-1e7",
     "store-1e7-plain",
     "store-1e7-default",
+    "real-cifar10h-memory-default",
+    "real-cifar10h-store-default",
+    "real-cifar10h-store-plain",
+    "compare-real",
     "generate-1e8",
     "ingest-1e8",
     "store-1e8-plain-timed",
     "store-1e8-default-timed",
 )
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+HEAD = """# Out of core
+
+Written by `OMP_NUM_THREADS=1 python benchmarks/out_of_core.py --work FOLDER`, with one thread.
+
+Synthetic annotations: five an instance, 100,000 annotators whose accuracies lie between .35 and
+.95, ten classes. Rows are in scrambled order, in Parquet files. Processes that ingest, or fit a
+store, run under a limit of 2 GiB of private memory (`RLIMIT_DATA`). *Anonymous* is the most private
+memory that was seen, ten times a second; *resident* adds the pages of mapped files, which the
+system may drop. *CPU* and *wall* are seconds, and *load* is the machine's load average before and
+after: compare CPU seconds, because the other processes on the machine slow wall seconds down, and
+to a lesser degree CPU seconds too. *Plain* is `dependence=0, n_subtypes=1`; *timed* runs are
+unaccelerated and have a fixed number of iterations, whose median is given.
+"""
+
+
+def write_page(records: dict[str, dict[str, Any]]) -> None:
+    """Write what was measured, and what follows for larger tables."""
+    from pages import table_lines
+
+    from manyhands.io import write_atomically
+
+    def figure(value: float | None, form: str = ".1f") -> str:
+        return "" if value is None else format(value, form)
+
+    rows = [
+        (
+            name,
+            record["date"],
+            "{} to {}".format(*record["load"]),
+            figure(record["process_cpu"]),
+            figure(record["process_wall"]),
+            figure(record.get("cpu_per_iteration"), ".2f"),
+            figure(record.get("n_iter"), "d"),
+            figure(record["peak_anonymous"] / 2**20, ",.0f"),
+            figure(record["peak_resident"] / 2**20, ",.0f"),
+            record.get("labels", ""),
+        )
+        for name, record in records.items()
+        if not name.startswith("compare")
+    ]
+    heading = (
+        "run",
+        "date",
+        "load",
+        "CPU",
+        "wall",
+        "CPU an iteration",
+        "iterations",
+        "anonymous, MiB",
+        "resident, MiB",
+        "digest of labels",
+    )
+    lines = [HEAD, *table_lines(heading, rows), *_findings(records), *_on_paper(records)]
+    write_atomically(PAGE, "\n".join(lines).rstrip("\n") + "\n")
+
+
+def _findings(records: dict[str, dict[str, Any]]) -> list[str]:
+    lines = ["## Findings", ""]
+
+    def ratio(one: str, other: str, key: str, text: str) -> None:
+        if one in records and other in records:
+            value = records[one][key] / records[other][key]
+            lines.append(f"- {text}: {value:.2f} times.")
+
+    store, memory = "store-1e7-plain-timed", "memory-1e7-plain-timed"
+    ratio(store, memory, "cpu_per_iteration", "CPU of an iteration, store over memory, 1e7")
+    default, plain = "store-1e7-default", "store-1e7-plain"
+    ratio(default, plain, "cpu", "CPU of the default fit over the plain one, store, 1e7")
+    default, plain = "real-cifar10h-store-default", "real-cifar10h-store-plain"
+    ratio(default, plain, "cpu", "CPU of the default fit over the plain one, store, CIFAR-10H")
+    for name, what in (("compare-1e7", "1e7 annotations"), ("compare-real", "CIFAR-10H")):
+        if name in records:
+            found = records[name]
+            lines.append(
+                f"- Posteriors of store and memory, {what}: largest difference "
+                f"{found['difference']:.1e} over {found['instances']:,} instances."
+            )
+    missing = [name for name in CELLS if name not in records]
+    if missing:
+        lines.append(f"- Not measured yet: {', '.join(missing)}.")
+    return [*lines, ""]
+
+
+DOLLARS, CORES, ROUNDS_ON_PAPER, GBIT = 0.05, 64, 20, 10
+"""Assumptions: price of a core for an hour, cores, iterations, and each machine's network."""
+
+
+def _on_paper(records: dict[str, dict[str, Any]]) -> list[str]:
+    """1e10 annotations of 1e8 instances by 1e6 annotators, 10 classes, from what was measured."""
+    timed, ingested = records.get("store-1e7-plain-timed"), records.get("ingest-1e7")
+    if timed is None or ingested is None:
+        return []
+    m, n, annotators = 10**10, 10**8, 10**6
+    second, byte = timed["cpu_per_iteration"] / E7, ingested["bytes"] / E7
+    ingest = ingested["process_cpu"] / E7
+    counts = annotators * CLASSES * CLASSES * 8
+    machines = CORES // 16
+    work = m * second
+    traffic = 2 * counts * 8 / (GBIT * 1e9)
+    total = (ROUNDS_ON_PAPER * work + m * ingest) / 3600
+    return [
+        "## 1e10 annotations of 1e8 instances, on paper",
+        "",
+        f"One million annotators, {CLASSES} classes, {ROUNDS_ON_PAPER} iterations. Assumed, not "
+        f"measured: {CORES} cores in {machines} machines with {GBIT} Gbit/s each, {DOLLARS} "
+        "dollars a core-hour, counts added up within a machine before they travel, and perfect "
+        "scaling.",
+        "",
+        f"- Store: {m:.0e} x {byte:.1f} bytes = {m * byte / 1e9:,.0f} GB; posteriors "
+        f"{n:.0e} x {CLASSES} x 8 bytes = {n * CLASSES * 8 / 1e9:,.0f} GB.",
+        f"- Ingest: {m:.0e} x {ingest * 1e6:.2f} microseconds = {m * ingest / 3600:,.1f} "
+        "core-hours.",
+        f"- Iteration: {m:.0e} x {second * 1e6:.2f} microseconds = {work:,.0f} core-seconds, "
+        f"{work / CORES:,.0f} s on {CORES} cores.",
+        f"- Counts: {annotators:.0e} x {CLASSES} x {CLASSES} x 8 bytes = {counts / 1e6:,.0f} MB; "
+        f"each machine sends them and receives as many parameters, {traffic:.1f} s an iteration.",
+        f"- In all: {ROUNDS_ON_PAPER} x {work / CORES + traffic:,.0f} s = "
+        f"{ROUNDS_ON_PAPER * (work / CORES + traffic) / 60:,.0f} minutes of EM; with the ingest "
+        f"{total:,.0f} core-hours, {total * DOLLARS:,.2f} dollars.",
+        "",
+    ]
 
 
 def main() -> None:
@@ -248,7 +427,8 @@ def main() -> None:
     def cell(name: str) -> tuple[str, Callable[[], dict[str, Any]]]:
         return name, lambda: measure(name, given.work)
 
-    run_missing(RECORDS, map(cell, given.only), lambda record: record["name"])
+    records = run_missing(RECORDS, map(cell, given.only), lambda record: record["name"])
+    write_page({record["name"]: record for record in records})
 
 
 if __name__ == "__main__":

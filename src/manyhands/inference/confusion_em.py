@@ -166,7 +166,9 @@ class ConfusionEM:
         stage = stage or f"subtypes-{n_subtypes}"
         saved = votes.checkpoint.load(stage)
         if saved is None:
-            parameters, step = m_step(total_em_counts(shards, start, split)), 1.0
+            same = callable(start) and votes.n_responses == votes.n_classes
+            first = vote_counts if same else total_em_counts(shards, start, split)
+            parameters, step = m_step(first), 1.0
             counts, objective = expect(parameters)
             history = [objective]
         else:
