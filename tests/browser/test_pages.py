@@ -6,6 +6,7 @@ Screenshots are kept in the folder that SCREENSHOTS names, if it does.
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -466,3 +467,108 @@ def test_downloads_hold_the_corrections(browser, explorer):
             page.get_by_role("link", name="Corrections (CSV)").click()
         assert f"{task},cat," in Path(download.value.path()).read_text()
         assert download.value.suggested_filename == "corrections.csv"
+
+
+# -- the report ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Address of a report on 20 annotators with hostile names, with gold and texts."""
+    folder = tmp_path_factory.mktemp("report")
+    truth = np.arange(80) % 3
+    crowd = make_crowd(truth, n_annotators=20, annotations_per_instance=4, random_state=0)
+    names = [*(f"w{r}" for r in range(18)), HOSTILE, IMAGE]
+    cells = zip(crowd.instance, crowd.annotator, crowd.label, strict=True)
+    rows = [(f"t{i}", names[r], CLASSES[c]) for i, r, c in cells]
+    write_csv(folder / "A.csv", [("task", "worker", "label"), *rows])
+    gold = [(f"t{i}", CLASSES[c]) for i, c in enumerate(truth[:40])]
+    write_csv(folder / "gold.csv", [("task", "label"), *gold])
+    texts = [(f"t{i}", f"{HOSTILE} {IMAGE} text {i}") for i in range(80)]
+    write_csv(folder / "texts.csv", [("task", "text"), *texts])
+    done("aggregate", folder / "A.csv", "--gold", folder / "gold.csv", "--out", folder / "labels")
+    done("report", folder / "labels", "--texts", folder / "texts.csv")
+    return (folder / "labels" / "report.html").as_uri()
+
+
+def numbers(table, column):
+    """Numbers of a column of the rows, as they stand."""
+    cells = table.locator(f"tbody tr td:nth-child({column})").all_text_contents()
+    found = [cell.strip("<>% \u202f").replace("\u202f", "").replace("%", "") for cell in cells]
+    return [float(cell.replace(",", "")) for cell in found if cell not in ("", "\u2013")]
+
+
+def test_tables_of_the_report_can_be_sorted_filtered_and_saved(browser, report):
+    with Watched(browser, report) as page:
+        page.goto(report)
+        table = page.locator("#table-annotators")
+        heads = table.locator("thead th")
+        column = 1 + [heads.nth(k).inner_text() for k in range(heads.count())].index("Annotations")
+        before = numbers(table, column)
+        for order in (sorted(before), sorted(before, reverse=True)):
+            heads.nth(column - 1).get_by_role("button").click()
+            assert numbers(table, column) == order
+        assert before not in (sorted(before), sorted(before, reverse=True))
+        expect(heads.nth(column - 1)).to_have_attribute("aria-sort", "descending")
+        field = page.get_by_label("Filter: " + table.locator("caption").inner_text())
+        field.fill("w1")
+        shown = [row for row in table.locator("tbody tr").all() if row.is_visible()]
+        assert {row.locator("th").inner_text() for row in shown} == {
+            "w1",
+            *(f"w{r}" for r in range(10, 18)),
+        }
+        field.fill("")
+        tools = page.locator(".tools", has=field)
+        with page.expect_download() as download:
+            tools.get_by_role("button", name="CSV").click()
+        saved = Path(download.value.path()).read_text(encoding="utf-8-sig")
+        assert len(saved.splitlines()) == 21
+        assert HOSTILE in saved
+
+
+def test_a_cell_of_the_report_opens_its_items(browser, report):
+    with Watched(browser, report) as page:
+        page.goto(report)
+        link = page.locator("a[href^='#cell-']").first
+        link.scroll_into_view_if_needed()
+        link.click()
+        viewer = page.locator("dialog#viewer")
+        expect(viewer).to_be_visible()
+        expect(viewer).to_contain_text(f"{HOSTILE} {IMAGE} text")
+        keep(page, "report-cell")
+        page.keyboard.press("Escape")
+        expect(viewer).not_to_be_visible()
+        link.focus()
+        page.keyboard.press("Enter")
+        expect(viewer).to_be_visible()
+
+
+def test_the_report_can_be_read_and_followed_without_scripts(browser, report):
+    with Watched(browser, report, java_script_enabled=False) as page:
+        page.goto(report)
+        links = page.locator("a[href^='#']")
+        targets = {links.nth(k).get_attribute("href")[1:] for k in range(links.count())}
+        ids = {each.get_attribute("id") for each in page.locator("[id]").all()}
+        assert targets
+        assert targets <= ids
+        expect(page.locator("#table-annotators tbody tr").last).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["1280", "420"])
+def test_the_report_is_accessible_and_fits(browser, report, scheme, size):
+    with Watched(browser, report, viewport=size, color_scheme=scheme) as page:
+        page.goto(report)
+        keep(page, f"report-{size['width']}-{scheme}")
+        check_width(page)
+        if size is WIDE:  # The content is the same.
+            check_access(page)
+
+
+def test_the_report_is_printed_on_six_pages_at_most(browser, report):
+    with Watched(browser, report) as page:
+        page.goto(report)
+        content = page.pdf(format="A4")
+        if folder := os.environ.get("SCREENSHOTS"):
+            Path(folder, "report.pdf").write_bytes(content)
+        assert 1 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", content)) <= 6

@@ -20,6 +20,7 @@ from manyhands.explore.inputs import SHOWN, reviewed
 from manyhands.io.corrections import FIELDS
 from manyhands.io.frames import write_table
 from manyhands.io.writers import write_consensus
+from manyhands.report.html import style_sheet
 from manyhands.report.words import FILTERS, visible
 
 try:
@@ -36,12 +37,13 @@ except ImportError as missing:
     raise_missing_extra("manyhands explore", "explore", missing)
 
 STATIC: Final = {
-    "report.css": ("manyhands.report", "templates", "text/css"),
-    "explore.css": ("manyhands.explore", "static", "text/css"),
-    "explore.js": ("manyhands.explore", "static", "text/javascript"),
-    "htmx.min.js": ("manyhands.explore", "static", "text/javascript"),
+    "report.css": "text/css",
+    "explore.css": "text/css",
+    "explore.js": "text/javascript",
+    "htmx.min.js": "text/javascript",
 }
-"""Package, folder and media type of each file; the colours are the report's."""
+"""Media type of each file; colours, tables and bars are the report's."""
+
 EXPORTS: Final = {
     "labels.csv": "table",
     "label-studio.json": "label-studio",
@@ -120,9 +122,11 @@ def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC:
         raise HTTPException(HTTPStatus.NOT_FOUND)
-    package, folder, media_type = STATIC[name]
-    content = (files(package) / folder / name).read_bytes()
-    return Response(content, media_type=media_type)
+    if name == "report.css":
+        content = style_sheet()
+    else:
+        content = (files("manyhands.explore") / "static" / name).read_text(encoding="utf-8")
+    return Response(content, media_type=STATIC[name])
 
 
 class _Pages:
@@ -297,7 +301,6 @@ def _environment() -> Environment:
     )
     environment.filters.update(FILTERS)
     environment.filters["prose"] = prose
-    environment.filters["step"] = step
     environment.filters["query"] = urlencode
     return environment
 
@@ -317,11 +320,6 @@ def prose(value: Any, limit: int = 20_000) -> str:
 
 KEPT: Final = frozenset("\n\t\u200c\u200d")
 """Invisible characters that texts need: line ends, and joiners of letters and emoji."""
-
-
-def step(share: float | None) -> int:
-    """Round a share to twentieths, for the classes v0 to v20 of the style sheet."""
-    return 0 if share is None or share != share else round(20 * min(max(share, 0.0), 1.0))
 
 
 def query_of(choice: Choice) -> dict[str, str]:

@@ -99,7 +99,7 @@ def render_report(summary: Mapping[str, Any], contents: Contents | None = None) 
     environment = _environment()
     from markupsafe import Markup
 
-    css, script = _style(), _script()
+    css, script = style_sheet(), _script()
     rows = (summary["items"] or {"rows": ()})["rows"]
     shown = (contents or Contents()).of([row["id"] for row in rows])
     pairs = (summary["agreement"] or {}).get("pairs", {"rows": ()})["rows"]
@@ -143,7 +143,7 @@ def _hash(text: str) -> str:
 
 
 @cache
-def _style() -> str:
+def style_sheet() -> str:
     """Return the style sheet, with classes for shares: a policy may forbid style attributes."""
     shares = "".join(
         f".{letter}{k}{{--{name}:{k / 100:g}}}"
