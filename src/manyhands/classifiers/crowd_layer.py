@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
@@ -37,6 +38,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
         CrowdInG); scales start at this value. From less than 3, training can lose rare classes:
         see ``docs/results/noise_layers.md``.
+    low_rank : int or None, default=None
+        For very many annotators, with "MW": every matrix is the start plus a mixture of so many
+        matrices that all annotators share, and an annotator has ``low_rank`` numbers instead of
+        n_classes². With n_classes² the model is the same as with None; see ``docs/devices.md``.
     noise_lr : float or None, default=1e-2
         Learning rate of all parameters except the classifier's, without weight decay: layers that
         start at a multiple of the identity have further to go. None trains everything at ``lr``
@@ -65,12 +70,14 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         **BaseCrowdClassifier._parameter_constraints,
         "connection": [StrOptions(set(CONNECTIONS))],
         "init_scale": [Interval(Real, 0, None, closed="neither")],
+        "low_rank": [None, Interval(Integral, 1, None, closed="left")],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     connection: str = "MW"
     init_scale: float = 3.0
+    low_rank: int | None = None
     noise_lr: float | None = 1e-2
 
     def _build_module(
@@ -82,7 +89,16 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             self.n_annotators_,
             connection=self.connection,
             init_scale=self.init_scale,
+            low_rank=self.low_rank,
         )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.low_rank is not None and self.connection != "MW":
+            raise AnnotationError(
+                f"low_rank={self.low_rank} is for matrices, and connection={self.connection!r} has "
+                "none; leave low_rank out, or use connection='MW'"
+            )
 
     def _set_fitted(self, fit: Fit[CrowdLayerModule, None]) -> None:
         self.confusion_ = fit.module.confusion().double().cpu().numpy()

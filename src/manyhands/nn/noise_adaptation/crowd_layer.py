@@ -26,12 +26,19 @@ class CrowdLayerModule(CrowdModule):
     connection : one of `CONNECTIONS`
     init_scale : float
         Initial multiple of the identity for matrices, and initial value of scales.
+    low_rank : int, optional
+        For "MW": an annotator's matrix is ``init_scale`` times the identity plus a mixture of so
+        many matrices that all annotators share. An annotator then has ``low_rank`` numbers instead
+        of n_classes². From n_classes² on, the shared matrices are fixed, one per entry, and every
+        matrix can be had, as without ``low_rank``.
 
     Notes
     -----
     As in the released code, the layer's input is the classifier's softmax and its output passes
     through another softmax. The weights are free (neither positive nor normalised).
     """
+
+    shared: Tensor
 
     def __init__(
         self,
@@ -41,11 +48,16 @@ class CrowdLayerModule(CrowdModule):
         *,
         connection: str = "MW",
         init_scale: float = 1.0,
+        low_rank: int | None = None,
     ) -> None:
         super().__init__(classifier)
         self.connection = connection
         self.n_classes = n_classes
-        if connection == "MW":
+        self.low_rank = low_rank
+        if connection == "MW" and low_rank is not None:
+            self.init_scale = init_scale
+            self._share(min(low_rank, n_classes**2), n_annotators)
+        elif connection == "MW":
             identity = init_scale * torch.eye(n_classes)
             self.matrix = nn.Parameter(identity.repeat(n_annotators, 1, 1))
         if connection in ("VW", "VW+B"):
@@ -55,9 +67,36 @@ class CrowdLayerModule(CrowdModule):
         if connection == "S":
             self.scale = nn.Parameter(torch.full((n_annotators, 1), init_scale))
 
+    def _share(self, rank: int, n_annotators: int) -> None:
+        """Make the shared matrices, and the annotators' mixtures of them, which start at 0."""
+        size = self.n_classes**2
+        self.mixture = nn.Parameter(torch.zeros(n_annotators, rank))
+        if rank == size:
+            self.register_buffer("shared", torch.eye(size).view(size, self.n_classes, -1))
+            return
+        columns = torch.linalg.qr(torch.randn(size, rank)).Q
+        self.shared = nn.Parameter(columns.t().reshape(rank, self.n_classes, -1).clone())
+
+    def _mixed(self, proba: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
+        """Outputs of the layers of low rank, (m, n_classes): no annotator's matrix is formed."""
+        through = torch.einsum("nc,kcg->nkg", proba, self.shared)[rows]
+        weights = F.embedding(annotators, self.mixture)
+        return self.init_scale * proba[rows] + torch.einsum("mk,mkg->mg", weights, through)
+
+    def matrices(self, annotators: Tensor | None = None) -> Tensor:
+        """Matrices of r annotators (default: all) with "MW", shape (r, true, given)."""
+        chosen = slice(None) if annotators is None else annotators
+        if self.low_rank is None:
+            return self.matrix[chosen]
+        identity = self.init_scale * torch.eye(self.n_classes).to(self.mixture)
+        return identity + torch.einsum("rk,kcg->rcg", self.mixture[chosen], self.shared)
+
     def annotation_log_proba(self, x: Tensor, rows: Tensor, annotators: Tensor) -> Tensor:
         """Log probabilities of annotations, shape (m, n_classes)."""
-        proba = self(x).softmax(dim=1)[rows]
+        whole = self(x).softmax(dim=1)
+        if self.connection == "MW" and self.low_rank is not None:
+            return self._mixed(whole, rows, annotators).log_softmax(dim=1)
+        proba = whole[rows]
         if self.connection == "MW":
             # The backward pass of an embedding look-up is faster than that of indexing.
             flat = F.embedding(annotators, self.matrix.flatten(1))
@@ -74,13 +113,13 @@ class CrowdLayerModule(CrowdModule):
         if self.connection != "MW":
             return super().annotation_log_proba_grid(x, annotators)
         proba = self(x).softmax(dim=1)
-        return torch.einsum("nc,rcg->nrg", proba, self.matrix[annotators]).log_softmax(dim=2)
+        return torch.einsum("nc,rcg->nrg", proba, self.matrices(annotators)).log_softmax(dim=2)
 
     def confusion(self) -> Tensor:
         """Confusion matrices for instances of certain class, shape (n_annotators, true, given)."""
         identity = torch.eye(self.n_classes, device=next(self.parameters()).device)
         if self.connection == "MW":
-            return self.matrix.softmax(dim=2)
+            return self.matrices().softmax(dim=2)
         output = identity[None]
         if self.connection != "VB":
             output = output * self.scale[:, None, :]
