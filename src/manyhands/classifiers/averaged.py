@@ -25,7 +25,7 @@ from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import SET_WITH_FEATURES, read_target
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
-from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 DEFAULT_MEMBERS = 5
@@ -182,7 +182,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
             For the reasons of the members' ``fit``; if there is no member, one is a class or has
             no ``predict_proba``; if there is a ``checkpoint`` without an integer ``random_state``.
         """
-        with all_or_nothing(self):
+        with all_or_nothing(self), joined_if_any(self):
             refuse_classes(self)
             self._validate_params()
             self._check_members()

@@ -179,7 +179,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         self.confusion_ = module.confusion(filled).double().cpu().numpy()
 
     def _mean_gate(self, module: CommonNoiseModule, batches: AnnotationBatches) -> Tensor:
-        total = torch.zeros(self.n_annotators_, device=batches.features.device)
+        total = module.common.new_zeros(self.n_annotators_)
         count = torch.zeros_like(total)
         for batch in batches.in_order():
             gate = module.gate(batch.x, batch.rows, batch.annotators)

@@ -108,6 +108,7 @@ class RaykarClassifier(LatentClassClassifier):
     True
     """
 
+    _devices_refusal = "solves for its weights over all instances at once (EM, L-BFGS)"
     _start_refusal = "begins with the shares of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,

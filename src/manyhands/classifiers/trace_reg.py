@@ -109,7 +109,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         """Weights that turn a mean over annotations into a mean over annotators."""
         counts = fit.table.annotations_per_annotator()
         rarity = fit.table.n_annotations / (np.maximum(counts, 1) * np.count_nonzero(counts))
-        return torch.tensor(rarity, dtype=torch.float32).to(fit.features.device)
+        return torch.tensor(rarity, dtype=fit.features.dtype).to(fit.features.device)
 
     def _objective(self, fit: Fit[ConfusionModule, Tensor], batch: CrowdBatch) -> dict[str, Tensor]:
         return trace_objective(

@@ -25,15 +25,18 @@ from manyhands.fitting.monitors import (
 )
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import n_rows, read_features, refuse_names_of_columns
+from manyhands.functional.ranks import active_ranks, in_first_process
 from manyhands.training import (
     AnnotationBatches,
     BestState,
     Callback,
     EarlyStopping,
     Features,
+    InStep,
     Monitor,
     ProgressBar,
     Stage,
+    heard_by_first,
 )
 from manyhands.typing import FloatArray, IntArray
 
@@ -58,14 +61,15 @@ def announce(model: Any, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None:
         "stages": {stage.name: stage.max_epochs for stage in stages},
         "history": [dict(row) for row in fit.history],
     }
-    for callback in model.callbacks or ():
-        callback.on_fit_begin(model, facts)
+    if in_first_process():
+        for callback in model.callbacks or ():
+            callback.on_fit_begin(model, facts)
 
 
 @contextmanager
 def ending_heard(model: Any) -> Iterator[None]:
     """Tell the user's callbacks how the block ended; all hear of the error in one of them."""
-    waiting = list(model.callbacks or ())
+    waiting = list(model.callbacks or ()) if in_first_process() else []
     try:
         yield
         while waiting:
@@ -106,6 +110,8 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
         The callback that keeps the best state; None without ``validation``.
     """
     callbacks: list[Callback] = [EpochClock(fit), Monitor(lambda: fit.facts)]
+    if active_ranks() is not None:
+        callbacks.append(InStep(fit.module))
     best: BestState | None = None
     if model.validation is not None and fit.earlier is None:
         monitor, metric, higher, values = _validation(model, fit)
@@ -126,8 +132,8 @@ def make_callbacks(model: Any, fit: Fit[Any, Any]) -> tuple[list[Callback], Best
                     exempt=model._preparatory_stages,
                 )
             )
-    callbacks += [*_watchers(model, fit), *(model.callbacks or ())]
-    if model.verbose:
+    callbacks += [*_watchers(model, fit), *heard_by_first(model.callbacks or ())]
+    if model.verbose and in_first_process():
         callbacks.append(ProgressBar(model._title))
     return callbacks, best
 

@@ -25,8 +25,9 @@ from manyhands.fitting.context import AnyFit, Watch
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.network import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
-from manyhands.fitting.reading import check_rows, find_annotators, table_of
+from manyhands.fitting.reading import check_rows, table_of
 from manyhands.fitting.saving import save, specification
+from manyhands.fitting.scoring import find_annotators
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
 from manyhands.sampling.class_balance import ClassBalance, make_balance
@@ -74,7 +75,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         is. "auto" is "rms" for vectors that look like a non-negative embedding, counts or term
         weights (`manyhands.nn.standardize.is_embedding`), else "standard". Statistics are those of
         annotated instances. A Dataset, a dict of arrays and token ids are never scaled.
-    device : str, default="auto"
+    device : str or Devices, default="auto"
+        `manyhands.training.Devices` trains on several devices or machines; see
+        ``docs/devices.md``.
     random_state : int, RandomState or None
     verbose : int, default=0
         1 shows a progress bar.
@@ -132,6 +135,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported."""
     _continue_refusal: ClassVar[str | None] = None
     """Why there is no ``partial_fit``. None: there is."""
+    _devices_refusal: ClassVar[str | None] = None
+    """Why several `Devices` are refused. None: they divide the network."""
     _validates_last_stage_only: ClassVar[bool] = False
     """Whether ``validation`` chooses among the epochs of the last stage only."""
     _preparatory_stages: ClassVar[Sequence[str]] = ()
@@ -146,7 +151,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     reset_optimizer: bool = False
     class_balance: Any = None
     scaling: str | None = "auto"
-    device: str = "auto"
+    device: Any = "auto"
     random_state: Any = None
     verbose: int = 0
     validation: Any = None

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.functional.ranks import active_ranks
 from manyhands.nn import CrowdModule, channels_last, make_scaled
 from manyhands.training import Features
 
@@ -56,7 +57,10 @@ def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdM
         start = grown_weights(model, module, fit)
     if start is not None:
         _load_start(module, start)
-    module = module.to(features.device)
+    module = module.to(features.device, features.dtype)
+    ranks = active_ranks()
+    if ranks is not None:
+        ranks.align(module)  # A factory of the user's may draw from generators of its own.
     check_logits(model, module, features, annotated)
     return module
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.reading import read_features
+from manyhands.functional.ranks import over_ranks
 from manyhands.inference.probability import floored_log
 from manyhands.nn import CrowdModule
 from manyhands.training import Features
@@ -34,7 +35,8 @@ def device_of(model: Any) -> torch.device:
 
 def features_of(model: Any, X: Any) -> Features:
     """Read instances for a fitted classifier's network."""
-    features = Features(read_features(model, X, reset=False), device_of(model))
+    weight = next(model.module_.parameters())
+    features = Features(read_features(model, X, reset=False), weight.device, weight.dtype)
     features.check_shape(model.input_shape_)
     return features
 
@@ -112,9 +114,14 @@ def annotation_grid(model: Any, X: Any, chosen: IntArray) -> FloatArray:
     proba = np.empty((len(features), len(chosen), n_classes), dtype=np.float32)
     size = max(1, min(PREDICT_BATCH, GRID_ENTRIES // max(1, len(chosen) * n_classes)))
     start = 0
+
+    def grid(x: Tensor) -> Tensor:
+        log_proba: Tensor = model.module_.annotation_log_proba_grid(x, columns)
+        return log_proba.exp()
+
     for x in features.batches(torch.arange(len(features)), size):
         part = proba[start : start + len(x)]
-        part[:, known] = model.module_.annotation_log_proba_grid(x, columns).exp().cpu().numpy()
+        part[:, known] = over_ranks(model.module_, grid, x).cpu().numpy()
         if not known.all():
             part[:, ~known] = new_annotator_proba(model, model.module_(x))[:, None]
         start += len(x)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.digests import InstanceDigests
-from manyhands.annotations.encoding import as_values, resolve
+from manyhands.annotations.encoding import as_values
 from manyhands.annotations.ids import (
     are_shuffled,
     as_frame,
@@ -29,6 +29,7 @@ from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.telling_columns import where_not_finite
 from manyhands.inference.inputs import check_annotations
+from manyhands.io.mapped import MappedRows, as_mapped
 from manyhands.typing import IntArray
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
@@ -93,6 +94,9 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         if reset:
             forget_columns(estimator)
         return X
+    X = as_mapped(X)
+    if isinstance(X, MappedRows):
+        return _checked_rows(estimator, X, reset)
     given = X
     try:
         X = _checked_array(estimator, X, reset)
@@ -100,11 +104,27 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         if "NaN" not in str(error) and "infinity" not in str(error):
             raise
         raise AnnotationError(where_not_finite(estimator, given)) from None
-    if not reset and np.shape(X)[1:] != estimator.input_shape_:
+    if not reset:
+        _check_input_shape(estimator, np.shape(X))
+    return X
+
+
+def _check_input_shape(estimator: Any, shape: tuple[int, ...]) -> None:
+    if shape[1:] != estimator.input_shape_:
         raise AnnotationError(
-            f"X has instances of shape {np.shape(X)[1:]}, but {type(estimator).__name__} was "
+            f"X has instances of shape {shape[1:]}, but {type(estimator).__name__} was "
             f"fitted on {estimator.input_shape_}; give instances of that shape"
         )
+
+
+def _checked_rows(estimator: Any, X: MappedRows, reset: bool) -> MappedRows:
+    """Check a memory-mapped array in blocks; it is not read into memory."""
+    X.check()
+    if not reset:
+        _check_input_shape(estimator, X.shape)
+        return X
+    forget_columns(estimator)
+    estimator.n_features_in_ = X.shape[1]
     return X
 
 
@@ -157,6 +177,8 @@ def as_rows(X: Any) -> Any:
     """
     if hasattr(X, "tocsr"):
         return X.toarray() if X.shape[1] <= FEW_COLUMNS else X.tocsr()
+    if isinstance(X, MappedRows):
+        return X[np.arange(len(X))]
     if hasattr(X, "shape"):
         return X
     import torch
@@ -342,31 +364,6 @@ def set_vocabularies(model: Any, y: Any, table: AnnotationTable) -> None:
     model.training_instances_ = InstanceDigests.of(y, table)
 
 
-def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
-    """Positions of annotators among the known ones; -1, with a warning, for new annotators."""
-    if not len(known) and annotators is None:
-        raise AnnotationError(
-            f"{argument}: the profiles of this model's annotators were left out when it was "
-            "shared; name new annotators, of whom it expects what the crowd as a whole does, or "
-            "share it with include_annotators=True"
-        )
-    which = slice(None) if annotators is None else annotators
-    if len(known):
-        found = resolve(
-            which, known, argument=argument, vocabulary_name="annotators_", allow_unknown=True
-        )
-    else:
-        found = np.full(len(np.atleast_1d(annotators)), -1)
-    if (found < 0).any():
-        new = np.atleast_1d(annotators)[found < 0].tolist()
-        shown = ", ".join(map(repr, new[:3])) + (", ..." if len(new) > 3 else "")
-        warn_caller(
-            f"{argument}: {shown} ({len(new)}) were not seen in fit; they are expected to "
-            "annotate as the crowd as a whole does"
-        )
-    return found
-
-
 def take_rows(X: Any, rows: IntArray) -> Any:
     """Take rows of an array, a sparse matrix, a tensor, a Dataset, a DataLoader or a dict."""
     if _is_loader(X):
@@ -377,6 +374,9 @@ def take_rows(X: Any, rows: IntArray) -> Any:
         return {name: take_rows(part, rows) for name, part in X.items()}
     if hasattr(X, "tocsr"):
         return X.tocsr()[rows]
+    X = as_mapped(X)
+    if isinstance(X, MappedRows):
+        return X.take(np.asarray(rows))
     if hasattr(X, "__array__") and not hasattr(X, "__getitem__"):
         X = np.asarray(X)
     if hasattr(X, "shape") or isinstance(X, list | tuple):

@@ -63,6 +63,8 @@ def is_saved(name: str, value: Any) -> bool:
 
 def _as_saved(name: str, value: Any) -> Any:
     """Return the value of a parameter that loading should restore."""
+    if name == "device" and not isinstance(value, str):
+        return "auto"  # The devices of a training are not those of a prediction.
     if name == "backbone" and isinstance(value, dict):
         # Leave out the initial weights: the final ones are saved.
         return {key: part for key, part in value.items() if key != "weights"}

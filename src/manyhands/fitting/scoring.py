@@ -11,10 +11,10 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
+from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask, resolve
 from manyhands.annotations.target import in_order_of_rows, matched
-from manyhands.exceptions import AnnotationError
-from manyhands.fitting.reading import check_rows, find_annotators
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.fitting.reading import check_rows
 from manyhands.inference.inputs import check_annotations
 from manyhands.metrics.scorers import warn_of_training_instances
 from manyhands.metrics.votes import vote_agreement
@@ -124,3 +124,28 @@ def mean_log_proba(blocks: Iterator[tuple[IntArray, FloatArray]], table: Annotat
     for rows, log_proba in blocks:
         log_likelihood[rows] = log_proba[np.arange(len(rows)), table.label[rows]]
     return float(np.average(log_likelihood, weights=table.weight))
+
+
+def find_annotators(known: Any, annotators: Any, argument: str) -> IntArray:
+    """Positions of annotators among the known ones; -1, with a warning, for new annotators."""
+    if not len(known) and annotators is None:
+        raise AnnotationError(
+            f"{argument}: the profiles of this model's annotators were left out when it was "
+            "shared; name new annotators, of whom it expects what the crowd as a whole does, or "
+            "share it with include_annotators=True"
+        )
+    which = slice(None) if annotators is None else annotators
+    if len(known):
+        found = resolve(
+            which, known, argument=argument, vocabulary_name="annotators_", allow_unknown=True
+        )
+    else:
+        found = np.full(len(np.atleast_1d(annotators)), -1)
+    if (found < 0).any():
+        new = np.atleast_1d(annotators)[found < 0].tolist()
+        shown = ", ".join(map(repr, new[:3])) + (", ..." if len(new) > 3 else "")
+        warn_caller(
+            f"{argument}: {shown} ({len(new)}) were not seen in fit; they are expected to "
+            "annotate as the crowd as a whole does"
+        )
+    return found

@@ -24,10 +24,10 @@ from manyhands.fitting.reading import (
     SET_WITH_FEATURES,
     as_fitted,
     check_learnable,
-    find_annotators,
     read_target,
     set_vocabularies,
 )
+from manyhands.fitting.scoring import find_annotators
 from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.fitting.template import set_annotator_attributes
 from manyhands.inference.probability import floored_log

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
 from manyhands.fitting.callbacks import EpochClock, announce, ending_heard, make_predictor
 from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.folds import hold_out_instances
@@ -28,6 +29,7 @@ from manyhands.fitting.reading import (
     set_vocabularies,
 )
 from manyhands.fitting.telling_columns import warn_of_telling_columns
+from manyhands.functional.ranks import in_first_process, one_fit
 from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.io.files import check_writable
 from manyhands.nn import (
@@ -42,12 +44,16 @@ from manyhands.training import (
     Monitor,
     ProgressBar,
     Stage,
+    drawn_in,
     hold_out,
     isolated_rng,
+    joined,
     pick_device,
     read_n_epochs,
+    resumed_alike,
     run_stages,
 )
+from manyhands.training.devices import devices_of
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import FloatArray, IntArray
 
@@ -67,6 +73,27 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annotat
     AnnotationTable
         The annotations with a positive weight.
     """
+    _refuse_devices(model)
+    with joined(model) as ranks, one_fit(ranks) as is_whole:
+        table = _fit_together(model, X, y, watch, start)
+        if is_whole:
+            model.module_.float()
+    return table
+
+
+def _refuse_devices(model: Any) -> None:
+    """Refuse several devices where no gradient steps would use them."""
+    wanted = devices_of(model)
+    if wanted is not None and wanted.n_processes > 1 and model._devices_refusal is not None:
+        raise AnnotationError(
+            f"device={wanted!r}: {type(model).__name__} {model._devices_refusal}, so it cannot be "
+            "divided among processes; leave device out, or use a method that is trained by "
+            "gradient steps, such as CrowdLayerClassifier"
+        )
+
+
+def _fit_together(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+    """Fit in all processes that train the network: all do the same, each with a part of it."""
     earlier = start if isinstance(start, Earlier) else None
     weights = start_weights(model, start)
     given = as_target(X, y, type(model).__name__)
@@ -112,22 +139,25 @@ def _pilot(
     fit = _begin(twin, features, table, rng, Watch(), twin.max_epochs)
     # A copy: a factory may return a module that it keeps, which the training starts from.
     fit.module = deepcopy(make_module(twin, fit, start))
-    fit.state = twin._prepare(fit)
+    with drawn_in(fit.features.dtype):
+        fit.state = twin._prepare(fit)
     predictor = make_predictor(twin, fit, features, held)
     follower = Follower(Followed(None), predictor)
     callbacks: list[Callback] = [EpochClock(fit), Monitor(follower)]
-    if twin.verbose:
+    if twin.verbose and in_first_process():
         callbacks.append(ProgressBar(f"{twin._title}, pilot"))
-    run_stages(twin._stages(fit)[:1], callbacks=callbacks, history=fit.history)
+    with drawn_in(fit.features.dtype):
+        run_stages(twin._stages(fit)[:1], callbacks=callbacks, history=fit.history)
     return np.stack(follower.followed.codes)
 
 
 def _train(model: Any, fit: Fit[Any, Any], start: Weights | None) -> None:
     """Train, and set the fitted attributes."""
     fit.module = make_module(model, fit, start)
-    fit.state = model._prepare(fit)
-    with ending_heard(model):
-        _train_module(model, fit)
+    with drawn_in(fit.features.dtype):
+        fit.state = model._prepare(fit)
+        with ending_heard(model):
+            _train_module(model, fit)
 
 
 def _train_module(model: Any, fit: Fit[Any, Any]) -> None:
@@ -184,7 +214,7 @@ def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Ca
             device=fit.features.device,
             n_epochs=fit.n_epochs,
         )
-        first_stage, first_epoch = checkpoint.resume()
+        first_stage, first_epoch = resumed_alike(checkpoint)
         callbacks = [*callbacks, checkpoint]
     announce(model, fit, stages)
     run_stages(

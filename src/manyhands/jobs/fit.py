@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +22,7 @@ from manyhands.jobs.gold import (
 )
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy, macro_f1
+from manyhands.training.seeding import in_first_process, joined_if_any, working_alone
 from manyhands.typing import LARGEST_SEED
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ def run_job(
     X = encode_rows(encoder, X, train)
     protocols = _protocols(estimator, holdout, train)
     records: list[dict[str, Any]] = []
-    with job_folder(folder) as place:
+    with joined_if_any(estimator), _own_folder(folder) as (place, is_first):
         for i, seed in enumerate(seeds):
             record: dict[str, Any] = {"seed": seed, "protocols": {}}
             for j, (protocol, validation) in enumerate(protocols.items()):
@@ -118,19 +120,21 @@ def run_job(
                     "epoch": _kept_epoch(model),
                     "splits": measure_splits(model, X, table, gold, train),
                 }
-                if i == j == 0:
-                    keep_model(
-                        *(model, X, train, place),
-                        gold=gold,
-                        keep_formulas=keep_formulas,
-                        encoder=encoder,
-                        export=export,
-                    )
+                if i == j == 0 and is_first:
+                    with working_alone():
+                        keep_model(
+                            *(model, X, train, place),
+                            gold=gold,
+                            keep_formulas=keep_formulas,
+                            encoder=encoder,
+                            export=export,
+                        )
             records.append(record)
             on_seed(record)
-        publish(place)
-        # Cleared only at the end, so that a job killed after some seeds resumes from them.
-        _clear_checkpoints(place)
+        if is_first:
+            publish(place)
+            # Cleared only at the end, so that a job killed after some seeds resumes from them.
+            _clear_checkpoints(place)
     return _result(estimator, table, train, records)
 
 
@@ -192,6 +196,16 @@ def continue_job(
         keep_model(model, X, train, place, **options)
         publish(place)
     return _result(model, table, train, [{"seed": None, "protocols": {"continued": run}}])
+
+
+@contextmanager
+def _own_folder(folder: str | Path) -> Iterator[tuple[Path, bool]]:
+    """Yield the job's folder, and whether this process writes into it: the first does."""
+    if not in_first_process():
+        yield Path(folder), False
+        return
+    with job_folder(folder) as place:
+        yield place, True
 
 
 def _result(

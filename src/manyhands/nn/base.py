@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from manyhands.functional.ranks import over_ranks
 from manyhands.nn.backbones import (
     PackedShape,
     blank,
@@ -37,8 +38,11 @@ class ScaledClassifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Class logits, shape (n, n_classes)."""
-        logits: Tensor = self.backbone(self.scaler(x))
-        return logits
+        return self.logits(self.scaler(x))
+
+    def logits(self, scaled: Tensor) -> Tensor:
+        """Class logits of scaled instances; several devices divide them among each other."""
+        return over_ranks(self.backbone, self.backbone, scaled)
 
     def embed(self, x: Tensor) -> Tensor:
         """Return the backbone's embedding, shape (n, n_embedding)."""
@@ -54,7 +58,7 @@ class ScaledClassifier(nn.Module):
             return scaled.flatten(1)
         with torch.no_grad():
             has_embedding = hasattr(self.backbone, "embed")
-            seen = embedded(self.backbone, scaled) if has_embedding else self.backbone(scaled)
+            seen = embedded(self.backbone, scaled) if has_embedding else self.logits(scaled)
         return seen.flatten(1)
 
     def represented_width(self, input_shape: Sequence[int]) -> int:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.exceptions import AnnotationError
+from manyhands.functional.ranks import over_ranks
 
 
 class Ensemble(nn.Module):
@@ -36,7 +37,11 @@ class Ensemble(nn.Module):
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Class logits from each network, shape (n_networks, n, n_classes)."""
-        return torch.stack([network(x) for network in self.networks])
+
+        def apply(part: Tensor) -> Tensor:
+            return torch.stack([network(part) for network in self.networks])
+
+        return over_ranks(self, apply, x, dim=1)
 
     def forward(self, x: Tensor) -> Tensor:
         """Class logits of the ensemble, shape (n, n_classes)."""

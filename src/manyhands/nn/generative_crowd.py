@@ -115,7 +115,7 @@ class GenerativeCrowdModule(CrowdModule):
     def classify(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return encoded instances (n, n_features) and the classifier's probabilities."""
         scaled = self.classifier.scaler(x)
-        return self.represent(scaled), self.classifier.backbone(scaled).softmax(dim=1)
+        return self.represent(scaled), self.classifier.logits(scaled).softmax(dim=1)
 
     def annotation_log_proba(
         self, x: Tensor, rows: Tensor, annotators: Tensor, noise: Tensor | None = None

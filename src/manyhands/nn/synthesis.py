@@ -109,13 +109,11 @@ class SynthesisModule(FixedConfusionModule):
         """
         if not len(synthetic):
             return self(x)
-        logits: Tensor
         if self.space == "embedding":
             together = torch.cat([self._embedded(x), synthetic])
-            logits = self.classifier.backbone.head(together)  # type: ignore[operator]
+            logits: Tensor = self.classifier.backbone.head(together)  # type: ignore[operator]
             return logits
-        logits = self.classifier.backbone(torch.cat([self.classifier.scaler(x), synthetic]))
-        return logits
+        return self.classifier.logits(torch.cat([self.classifier.scaler(x), synthetic]))
 
     def _embedded(self, x: Tensor) -> Tensor:
         """Embed the real instances of a batch, of which there may be one or none."""

@@ -28,7 +28,7 @@ from manyhands.io.files import check_writable, remove_partial
 from manyhands.models import load
 from manyhands.selection.splitters import read_folds
 from manyhands.training.progress import ProgressBar
-from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
 from manyhands.typing import FloatArray, IntArray
 
 
@@ -145,12 +145,13 @@ def cross_predict(
     _check_estimator(estimator, random_state, folder, return_estimators)
     table = table_of(X, y)
     check_learnable(X, table)
-    seed = draw_seed(random_state)
-    folds = read_folds(cv, X, table, groups, seed)
-    wanted = _Wanted(return_estimators, return_epochs)
-    tasks = list(_tasks(estimator, X, table, folds, seed, folder, wanted))
+    with joined_if_any(estimator):
+        seed = draw_seed(random_state)
+        folds = read_folds(cv, X, table, groups, seed)
+        wanted = _Wanted(return_estimators, return_epochs)
+        tasks = list(_tasks(estimator, X, table, folds, seed, folder, wanted))
+        results = sorted(_run(tasks, n_jobs, verbose), key=lambda done: done.fold)
     proba = np.empty((table.n_instances, table.n_classes))
-    results = sorted(_run(tasks, n_jobs, verbose), key=lambda done: done.fold)
     for done in results:
         proba[folds == done.fold] = done.proba
     estimators = [done.model for done in results] if return_estimators else None

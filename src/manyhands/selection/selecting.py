@@ -44,7 +44,7 @@ from manyhands.selection.criteria import (
 from manyhands.selection.cross_prediction import CrossPrediction, cross_predict
 from manyhands.selection.result import CandidateScore, CandidateTable, Selection
 from manyhands.selection.splitters import read_folds
-from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
 from manyhands.typing import FloatArray, IntArray
 
 __all__ = ["SHORT_LIST", "select"]
@@ -159,17 +159,18 @@ def select(
     warnings = refuse_rounds(named)
     table = table_of(X, y)
     check_learnable(X, table)
-    # Given to cross_predict, which draws from it, the same folds come out as there.
-    seed = int(random_state) if isinstance(random_state, Integral) else draw_seed(random_state)
-    folds = read_folds(cv, X, table, groups, draw_seed(seed))
-    posterior = DawidSkene().fit_predict_proba(table)
-    values = make_criterion(criterion, table, posterior)
-    options = {"n_jobs": n_jobs, "folder": folder, "verbose": verbose}
-    contest = _Contest(X, table, folds, seed, posterior, values, average, options)
-    with quiet_about_lost_classes():
-        for name, estimator in named.items():
-            contest.enter(name, estimator, epochs == "guarded")
-        selection = contest.close(criterion, refit, warnings)
+    with joined_if_any(list(named.values())):
+        # Given to cross_predict, which draws from it, the same folds come out as there.
+        seed = int(random_state) if isinstance(random_state, Integral) else draw_seed(random_state)
+        folds = read_folds(cv, X, table, groups, draw_seed(seed))
+        posterior = DawidSkene().fit_predict_proba(table)
+        values = make_criterion(criterion, table, posterior)
+        options = {"n_jobs": n_jobs, "folder": folder, "verbose": verbose}
+        contest = _Contest(X, table, folds, seed, posterior, values, average, options)
+        with quiet_about_lost_classes():
+            for name, estimator in named.items():
+                contest.enter(name, estimator, epochs == "guarded")
+            selection = contest.close(criterion, refit, warnings)
     for text in selection.warnings_:
         warn_caller(text, ModelChoiceWarning)
     return selection

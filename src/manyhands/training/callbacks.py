@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
+from manyhands.functional.ranks import (
+    active_ranks,
+    from_first,
+    in_first_process,
+    working_together,
+)
 from manyhands.metrics import paired_z
 from manyhands.training.progress import GUARD, Callback
 from manyhands.typing import FloatArray
@@ -162,3 +168,75 @@ class EarlyStopping(Callback):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state returned by `state_dict`."""
         self.best, self.waited = state["best"], state["waited"]
+
+
+class InStep(Callback):
+    """Give the first process's weights to all before every epoch.
+
+    They are equal but for what sums of a GPU leave to chance.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Copy the weights."""
+        ranks = active_ranks()
+        if ranks is not None:
+            ranks.align(self.module)
+
+
+class HeardByFirst(Callback):
+    """A user's callback, which only the first of several processes calls; all do as it says.
+
+    Parameters
+    ----------
+    callback : Callback
+    """
+
+    def __init__(self, callback: Callback) -> None:
+        self.heard_by_first = callback
+
+    def on_stage_begin(self, name: str, max_epochs: int, first_epoch: int) -> None:
+        """Pass it on."""
+        self._tell(lambda: self.heard_by_first.on_stage_begin(name, max_epochs, first_epoch))
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        """Pass it on."""
+        self._tell(lambda: self.heard_by_first.on_epoch_begin(epoch))
+
+    def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> bool | None:
+        """Pass it on; add to the row, and end the stage, in all processes alike."""
+
+        def hear() -> tuple[bool | None, dict[str, Any]]:
+            with working_together(None):
+                return self.heard_by_first.on_epoch_end(epoch, metrics), metrics
+
+        stop, row = from_first(hear)
+        metrics.update(row)
+        return stop
+
+    def on_training_end(self) -> None:
+        """Pass it on."""
+        self._tell(self.heard_by_first.on_training_end)
+
+    def _tell(self, hear: Callable[[], object]) -> None:
+        if in_first_process():
+            with working_together(None):
+                hear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the callback."""
+        return self.heard_by_first.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the callback."""
+        self.heard_by_first.load_state_dict(state)
+
+
+def heard_by_first(callbacks: Sequence[Callback]) -> list[Callback]:
+    """Return a user's callbacks as a training calls them: of several processes, in the first."""
+    ranks = active_ranks()
+    if ranks is None or ranks.size == 1:
+        return list(callbacks)
+    return [HeardByFirst(callback) for callback in callbacks]

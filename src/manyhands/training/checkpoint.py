@@ -13,6 +13,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from manyhands.exceptions import ModelFolderError
+from manyhands.functional.ranks import active_ranks, in_first_process
 from manyhands.io import write_atomically
 from manyhands.io.files import remove_partial
 from manyhands.training.isolation import random_state_of, set_random_state
@@ -62,7 +63,7 @@ class Checkpoint(Callback):
         self.stages = stages
         self.all_callbacks = callbacks
         # Callbacks without a state, such as a progress bar, may differ between the two runs.
-        self.callbacks = [c for c in callbacks if type(c).state_dict is not Callback.state_dict]
+        self.callbacks = [c for c in callbacks if _has_state(c)]
         self.history = history
         self.device = device
         self.n_epochs = n_epochs
@@ -73,7 +74,9 @@ class Checkpoint(Callback):
         self.stage = [stage.name for stage in self.stages].index(name)
 
     def on_epoch_end(self, epoch: int, metrics: dict[str, Any]) -> None:
-        """Write the checkpoint."""
+        """Write the checkpoint; of several processes, the first does."""
+        if not in_first_process():
+            return
         save_tree(
             self.path,
             {
@@ -131,6 +134,32 @@ class Checkpoint(Callback):
                 f"{str(self.path)!r} belongs to another run: {', '.join(differing)} differ "
                 f"(there: {was}). Delete it to start over, or choose another checkpoint="
             )
+
+
+def _has_state(callback: Callback) -> bool:
+    heard = getattr(callback, "heard_by_first", callback)
+    return type(heard).state_dict is not Callback.state_dict
+
+
+def resumed_alike(checkpoint: Checkpoint) -> tuple[int, int]:
+    """Resume in all processes of a training, and check that all found the same checkpoint.
+
+    Raises
+    ------
+    ModelFolderError
+        If they did not, as on machines without a common file system.
+    """
+    place = checkpoint.resume()
+    ranks = active_ranks()
+    if ranks is not None:
+        places = ranks.all_of(place)
+        if len(set(places)) > 1:
+            raise ModelFolderError(
+                f"{str(checkpoint.path)!r} is not the same file for all processes (they would "
+                f"resume at stages and epochs {places}); put the checkpoint on a file system that "
+                "all machines share"
+            )
+    return place
 
 
 def read_n_epochs(path: str | Path) -> int | None:

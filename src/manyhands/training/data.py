@@ -13,6 +13,8 @@ from torch.utils.data import DataLoader, Dataset, Subset, default_collate, defau
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.functional.ranks import active_ranks, exchanged
+from manyhands.io.mapped import MappedRows
 from manyhands.nn import Field, PackedShape, pack
 from manyhands.training.isolation import generator_of_workers
 
@@ -70,23 +72,28 @@ class Features:
         array, or a dict of arrays, which is packed into one vector (see `PackedShape`). A
         DataLoader's Dataset, ``collate_fn`` and workers are used, but not its sampling.
     device : torch.device
+    dtype : torch.dtype, optional
+        Default: float32, or what the `Devices` of the present training ask for.
     """
 
-    def __init__(self, data: Any, device: torch.device) -> None:
+    def __init__(self, data: Any, device: torch.device, dtype: torch.dtype | None = None) -> None:
         self.device = device
+        ranks = active_ranks()
+        self.dtype = dtype or (torch.float32 if ranks is None else ranks.dtype)
         self.data = data
         self.packed: PackedShape | None = None
         self.loader = data if isinstance(data, DataLoader) else None
         self.items: Any = data if self.loader is None else self.loader.dataset
         self.is_dataset = not hasattr(data, "shape")
         self.is_sparse = hasattr(data, "toarray")
+        self.streams = self.is_dataset or isinstance(data, MappedRows)
         self.collate = Collate(None if self.loader is None else self.loader.collate_fn)
         if isinstance(data, np.ndarray):
             # torch supports neither read-only arrays nor negative strides: such arrays are copied.
             data = np.ascontiguousarray(data)
             tensor = torch.from_numpy(data if data.flags.writeable else data.copy())
             self.data = tensor.to(device) if tensor.nbytes <= RESIDENT_BYTES else tensor
-        first = self.take(torch.zeros(1, dtype=torch.int64)) if len(self) else None
+        first = self._fetch(torch.zeros(1, dtype=torch.int64)) if len(self) else None
         self.input_shape: tuple[int, ...] = self.packed or tuple(
             data.shape[1:] if first is None else first.shape[1:]
         )
@@ -109,21 +116,39 @@ class Features:
         return len(self.items) if self.is_dataset else int(self.data.shape[0])
 
     def take(self, rows: Tensor) -> Tensor:
-        """Fetch rows as a float32 tensor (n, *input_shape) on the device."""
+        """Fetch rows as a tensor (n, *input_shape) on the device.
+
+        Several devices each read a part of what is not in memory, and exchange the parts.
+        """
+        own = self._own(rows)
+        return self._fetch(rows) if own is rows else exchanged(self._fetch(own), len(rows))
+
+    def _own(self, rows: Tensor) -> Tensor:
+        """Return the rows that this process reads: all, or its part."""
+        ranks = active_ranks()
+        # Batches that are padded by their own longest instance do not fit together.
+        if ranks is None or not self.streams or self.collate.is_own or not ranks.divides(len(rows)):
+            return rows
+        return rows[ranks.part(len(rows))]
+
+    def _fetch(self, rows: Tensor) -> Tensor:
         if self.is_dataset:
             return self._read(self.collate([self.items[int(i)] for i in rows]), rows)
         if self.is_sparse:
             x = torch.from_numpy(self.data[rows.cpu().numpy()].toarray())
+        elif isinstance(self.data, MappedRows):
+            x = torch.from_numpy(self.data[rows.cpu().numpy()])
         else:
             x = self.data[rows.to(self.data.device)]
-        return x.to(self.device, torch.float32)
+        return x.to(self.device, self.dtype)
 
     def stream(self, parts: Sequence[Tensor]) -> Iterator[Tensor]:
         """Fetch several batches in turn; the workers of a DataLoader fetch them ahead."""
         if self.loader is None or not self.loader.num_workers:
             yield from map(self.take, parts)
             return
-        batches = [part.tolist() for part in parts]
+        own = [self._own(part) for part in parts]
+        batches = [part.tolist() for part in own]
         options = {name: getattr(self.loader, name) for name in _OF_WORKERS}
         options["pin_memory"] &= self.device.type == "cuda"
         ahead = DataLoader(
@@ -133,8 +158,9 @@ class Features:
             generator=generator_of_workers(),
             **options,
         )
-        for part, batch in zip(parts, ahead, strict=True):
-            yield self._read(batch, part)
+        for part, read, batch in zip(parts, own, ahead, strict=True):
+            x = self._read(batch, read)
+            yield x if read is part else exchanged(x, len(part))
 
     def _read(self, batch: tuple[Tensor, list[Field] | None], rows: Tensor) -> Tensor:
         """Check a collated batch, and move it to the device."""
@@ -158,7 +184,7 @@ class Features:
                 f"X contains NaN or infinity in item {int(rows[bad.cpu()][0])} of the Dataset; "
                 "fill in missing values in its __getitem__"
             )
-        return x.to(self.device, torch.float32, non_blocking=True)
+        return x.to(self.device, self.dtype, non_blocking=True)
 
     def at_once(self, most: int) -> int:
         """Number of instances to predict at once: a DataLoader's batch size, if it has set one."""
@@ -372,29 +398,3 @@ def _split(instances: Tensor, size: int) -> list[Tensor]:
     if len(parts) > 1 and len(parts[-1]) == 1:
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
-
-
-def hold_out(
-    table: AnnotationTable, fraction: float, rng: np.random.Generator
-) -> tuple[AnnotationTable, AnnotationTable]:
-    """Split off a random fraction of the observed annotations: (kept, held out).
-
-    Both tables keep the vocabularies. Annotations that were not observed (``source``) are always
-    kept, since they cannot validate a model.
-
-    Raises
-    ------
-    AnnotationError
-        If either part would be empty.
-    """
-    observed = np.flatnonzero(table.source == "observed")
-    n_held = round(fraction * len(observed))
-    if not 0 < n_held < len(observed):
-        better = "smaller" if n_held else "larger"
-        raise AnnotationError(
-            f"validation={fraction} of {len(observed)} annotations leaves one part empty; "
-            f"use a {better} fraction, or validation=None"
-        )
-    held = np.zeros(table.n_annotations, dtype=bool)
-    held[observed[rng.choice(len(observed), n_held, replace=False)]] = True
-    return table.take(~held), table.take(held)

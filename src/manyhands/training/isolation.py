@@ -10,6 +10,8 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
+from manyhands.functional.ranks import active_ranks
+
 # The default generators are global: fits in other threads wait instead of sharing them.
 _LOCK = threading.RLock()
 
@@ -30,6 +32,17 @@ def isolated_rng(seed: int, device: torch.device) -> Iterator[None]:
             with torch.cuda.device(index):
                 torch.cuda.manual_seed(seed)
         yield
+
+
+@contextmanager
+def drawn_in(dtype: torch.dtype) -> Iterator[None]:
+    """Make new tensors, such as noise, in the precision of a training."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def generator_of_workers() -> torch.Generator:
@@ -62,17 +75,24 @@ def set_random_state(state: dict[str, Tensor], device: torch.device) -> None:
 def pick_device(device: str | torch.device) -> torch.device:
     """Resolve a device; ``"auto"`` is CUDA if available, else the CPU.
 
+    Within a training on several devices, it is always the one of this process.
+
     Raises
     ------
     ValueError
         If the device is unknown, or is CUDA but no CUDA device is available.
     """
+    ranks = active_ranks()
+    if ranks is not None:
+        return ranks.device
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device={device!r} is unknown; use 'auto', 'cpu' or 'cuda'") from error
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device={device!r} is unknown here; use 'auto', 'cpu' or 'cuda'"
+        ) from error
     if chosen.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={device!r}, but no CUDA device is available; use 'auto' or 'cpu'")
     return chosen

@@ -1,16 +1,47 @@
-"""Seeds of a fit and of estimators within it (no torch)."""
+"""Random choices of a fit: its seeds, and the annotations that it holds out (no torch)."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError
+
 
 def draw_seed(random_state: Any) -> int:
-    """Draw the seed of one fit from the parameter ``random_state``."""
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    """Draw the seed of one fit from the parameter ``random_state``.
+
+    Processes that train together get that of the first.
+    """
+
+    def draw() -> int:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+    ranks = sys.modules.get("manyhands.functional.ranks")
+    return draw() if ranks is None else int(ranks.from_first(draw))
+
+
+def in_first_process() -> bool:
+    """Whether this process writes files: of those that train together, the first."""
+    ranks = sys.modules.get("manyhands.functional.ranks")
+    return True if ranks is None else bool(ranks.in_first_process())
+
+
+def working_alone() -> AbstractContextManager[Any]:
+    """Compute inside the block without the other processes."""
+    ranks = sys.modules.get("manyhands.functional.ranks")
+    return nullcontext() if ranks is None else ranks.working_together(None)
+
+
+def joined_if_any(estimator: Any) -> AbstractContextManager[Any]:
+    """Join the processes of an estimator's `Devices`; without any, torch is not needed."""
+    devices = sys.modules.get("manyhands.training.devices")
+    return nullcontext() if devices is None else devices.joined(estimator)
 
 
 def set_random_states(estimator: Any, rng: np.random.Generator) -> Any:
@@ -23,3 +54,29 @@ def set_random_states(estimator: Any, rng: np.random.Generator) -> Any:
         ]
         estimator.set_params(**{name: int(rng.integers(2**31)) for name in unset})
     return estimator
+
+
+def hold_out(
+    table: AnnotationTable, fraction: float, rng: np.random.Generator
+) -> tuple[AnnotationTable, AnnotationTable]:
+    """Split off a random fraction of the observed annotations: (kept, held out).
+
+    Both tables keep the vocabularies. Annotations that were not observed (``source``) are always
+    kept, since they cannot validate a model.
+
+    Raises
+    ------
+    AnnotationError
+        If either part would be empty.
+    """
+    observed = np.flatnonzero(table.source == "observed")
+    n_held = round(fraction * len(observed))
+    if not 0 < n_held < len(observed):
+        better = "smaller" if n_held else "larger"
+        raise AnnotationError(
+            f"validation={fraction} of {len(observed)} annotations leaves one part empty; "
+            f"use a {better} fraction, or validation=None"
+        )
+    held = np.zeros(table.n_annotations, dtype=bool)
+    held[observed[rng.choice(len(observed), n_held, replace=False)]] = True
+    return table.take(~held), table.take(held)

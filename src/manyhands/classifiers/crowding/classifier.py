@@ -45,7 +45,8 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.length import AUTO
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.prediction import device_of
-from manyhands.fitting.reading import find_annotators, read_features
+from manyhands.fitting.reading import read_features
+from manyhands.fitting.scoring import find_annotators
 from manyhands.functional import annotation_nll
 from manyhands.nn import (
     GENERATOR_INPUTS,

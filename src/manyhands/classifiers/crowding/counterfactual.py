@@ -123,7 +123,7 @@ class ClassifierGradient(RiskGradient):
     def backward(self, network: Any, cells: Tensor, mu: float) -> Tensor:
         """Add the gradient over some cells to that of the classifier."""
         rows = self.log.rows[cells].unique()  # type: ignore[no-untyped-call]
-        output = network.backbone(self.log.scaled[rows]).softmax(dim=1)
+        output = network.logits(self.log.scaled[rows]).softmax(dim=1)
         proba = self.proba.clone()
         proba[rows] = output.detach()
         proba.requires_grad_()

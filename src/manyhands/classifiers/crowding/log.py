@@ -88,7 +88,7 @@ def draw_log(
     """
     classifier, generator = policy
     scaled = module.classifier.scaler(batch.x)
-    proba = classifier.backbone(scaled).softmax(dim=1)
+    proba = classifier.logits(scaled).softmax(dim=1)
     rows, annotators = cells.of(batch.instances)
     noise = generator.draw_noise(len(rows))
     features = module.represent(scaled)
@@ -119,7 +119,7 @@ def draw_log(
 def draw_observed_cells(policy: Policy, batch: CrowdBatch, log: Log) -> Tensor:
     """Draw annotations of the cells that a batch has annotations of, shape (n_annotations,)."""
     classifier, generator = policy
-    proba = classifier.backbone(log.scaled).softmax(dim=1)
+    proba = classifier.logits(log.scaled).softmax(dim=1)
     noise = generator.draw_noise(len(batch.rows))
     log_proba = generator(log.features, proba, batch.rows, batch.annotators, noise)
     return log_proba.exp().multinomial(1)[:, 0]
@@ -128,8 +128,7 @@ def draw_observed_cells(policy: Policy, batch: CrowdBatch, log: Log) -> Tensor:
 @torch.no_grad()
 def class_proba_of(classifier: ScaledClassifier, log: Log) -> Tensor:
     """Class probabilities of a log's instances by the classifier as it is, (n, n_classes)."""
-    proba: Tensor = classifier.backbone(log.scaled).softmax(dim=1)
-    return proba
+    return classifier.logits(log.scaled).softmax(dim=1)
 
 
 def chunks(n: int, size: int) -> Iterator[slice]:

@@ -126,7 +126,7 @@ class Synthesis:
         }
         intended = self._intended(sampler)
         with torch.no_grad():
-            parts = torch.split(points.to(space.device), PREDICT_BATCH)
+            parts = torch.split(points.to(space), PREDICT_BATCH)
             decoded = [module.decode(z) for z in parts]
         return SyntheticInstances(torch.cat(decoded) if decoded else points, table, intended, few)
 

@@ -121,6 +121,7 @@ n_features) for two classes
     (10, 64)
     """
 
+    _devices_refusal = "solves for its weights over all instances at once (ADMM)"
     _start_refusal = "ends at the one minimum"
     _parameter_constraints = {
         **{

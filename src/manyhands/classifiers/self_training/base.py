@@ -34,7 +34,7 @@ from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
 from manyhands.fitting.scoring import score
 from manyhands.sampling.selectors import Selector
-from manyhands.training import History
+from manyhands.training import History, joined
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
@@ -117,7 +117,7 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             ``warm_start`` is asked of an estimator without weights to continue from; if there is
             an ``annotator`` and no round for the estimator.
         """
-        with all_or_nothing(self):
+        with all_or_nothing(self), joined(self):
             refuse_classes(self)
             self._validate_params()
             check_parameters(self)

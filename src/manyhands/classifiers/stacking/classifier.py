@@ -39,11 +39,11 @@ from manyhands.fitting.reading import (
     check_learnable,
     check_rows,
     drop_weightless,
-    find_annotators,
     read_target,
     set_vocabularies,
     table_of,
 )
+from manyhands.fitting.scoring import find_annotators
 from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.probability import floored_log

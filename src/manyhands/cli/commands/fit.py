@@ -45,6 +45,14 @@ from manyhands.cli.params import (
     refuse_overwriting,
     some_path,
 )
+from manyhands.cli.processes import (
+    DeviceOptions,
+    DevicesOption,
+    NodesOption,
+    PrecisionOption,
+    StrategyOption,
+    launch,
+)
 from manyhands.exceptions import AnnotationError
 
 RESERVED = {
@@ -125,6 +133,10 @@ def fit(
     question: Question = None,
     reading: Reading = None,
     keep_formulas: KeepFormulas = False,
+    devices: DevicesOption = None,
+    num_nodes: NodesOption = None,
+    strategy: StrategyOption = None,
+    precision: PrecisionOption = None,
     json: Json = False,
 ) -> None:
     """Train a classifier on features, texts or images, and annotations.
@@ -140,12 +152,14 @@ def fit(
     Example: ... --method crowd-layer --protocol dasc_labelme --set max_epochs=50
     Example: ... --method dasc --set estimator=conal --set n_rounds=3
     Example: ... --method auto
+    Example: ... --method conal --devices 2
     Example: manyhands fit --continue model --features X2.npy --annotations A2.csv --out model
     """
     from manyhands.fitting import with_protocol
     from manyhands.jobs import OUTPUTS, continue_job, load_classifier, match_gold, run_job
     from manyhands.registry import find_classifier
 
+    on = DeviceOptions(devices, num_nodes, strategy, precision)
     inputs = Inputs(features, texts, images)
     read = [*inputs.files, *annotations, gold, classes]
     refuse_overwriting([out / name for name in OUTPUTS], read)
@@ -154,7 +168,7 @@ def fit(
     )
     if continue_ is not None:
         own_rules = {"--method": method, "--set": settings, "--holdout": holdout}
-        own_rules |= {"--protocol": protocol != "default", "--seeds": seeds > 1}
+        own_rules |= {"--protocol": protocol != "default", "--seeds": seeds > 1, **on.given}
         _refuse_beside(own_rules, "--continue keeps the model's method and parameters")
         rows, table = inputs.read(one_or_all(annotations), options)
         gold_file = read_gold_option(gold, options, annotations=annotations)
@@ -166,6 +180,7 @@ def fit(
         return
     if method == "auto":
         beside = {"--protocol": protocol != "default", "--set": settings, "--seeds": seeds > 1}
+        beside |= on.given
         why = "--method auto chooses among several methods"
         _refuse_beside({**beside, "--holdout": holdout}, why)
         files = Files(inputs, one_or_all(annotations), gold, out, options, keep_formulas)
@@ -175,15 +190,19 @@ def fit(
     own = parse_settings(settings or [], kind, reserved=RESERVED, protocol=protocol)
     if isinstance(own.get("validation"), list | dict | str):
         raise AnnotationError("--set validation=... is a fraction, such as 0.1")
-    estimator = with_protocol(kind(verbose=0 if json else 1), protocol)
+    is_quiet = json or not on.is_first
+    estimator = with_protocol(kind(verbose=0 if is_quiet else 1), protocol)
     estimator.set_params(**merge_settings(own, estimator.get_params(deep=False)))
+    on.give_to(estimator)
+    if on.to_launch:
+        raise typer.Exit(launch(on.to_launch))
     rows, table = inputs.read(one_or_all(annotations), options)
     gold_file = read_gold_option(gold, options, annotations=annotations)
     gold_rows = None if gold_file is None else match_gold(gold_file, table)
-    if method is None and not json:
+    if method is None and not is_quiet:
         say(WHY_DEFAULT)
     encoder = inputs.encoder(seed)
-    if encoder is not None and not json:
+    if encoder is not None and not is_quiet:
         say(inputs.why(encoder))
     try:
         result = run_job(
@@ -201,7 +220,8 @@ def fit(
     except KeyboardInterrupt:
         resumes = "checkpoint" in estimator.get_params(deep=False)
         raise KeyboardInterrupt(GOES_ON if resumes else STARTS_AFRESH) from None
-    _say_job(result, out, json=json)
+    if on.is_first:
+        _say_job(result, out, json=json)
 
 
 def _say_job(result: dict[str, Any], out: Path, *, json: bool) -> None:

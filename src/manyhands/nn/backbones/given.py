@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from manyhands.exceptions import AnnotationError
+from manyhands.functional.ranks import over_ranks
 
 ADAPTED = "_takes_features"
 """Attribute that marks a network with hooks."""
@@ -127,9 +128,13 @@ def adapt(network: nn.Module, input_shape: Sequence[int]) -> nn.Module:
 def embedded(network: nn.Module, x: Tensor) -> Tensor:
     """Call a network's ``embed``, which gets the entries of dicts by name, as its forward does."""
     unpack = getattr(network, ADAPTED, None)
-    args, kwargs = ((x,), {}) if unpack is None else unpack(network, (x,), {})
-    embedding: Tensor = network.embed(*args, **kwargs)  # type: ignore[operator]
-    return embedding
+
+    def embed(part: Tensor) -> Tensor:
+        args, kwargs = ((part,), {}) if unpack is None else unpack(network, (part,), {})
+        embedding: Tensor = network.embed(*args, **kwargs)  # type: ignore[operator]
+        return embedding
+
+    return over_ranks(network, embed, x)
 
 
 def first_embedding(network: nn.Module) -> nn.Embedding | nn.EmbeddingBag | None:

@@ -108,7 +108,7 @@ class CommonNoiseModule(CrowdModule):
         return (self.embed_annotators(annotators) * v).sum(dim=1)
 
     def _output(self, scaled: Tensor) -> Tensor:
-        logits: Tensor = self.classifier.backbone(scaled)
+        logits = self.classifier.logits(scaled)
         return logits.softmax(dim=1) if self.classifier_output == "probabilities" else logits
 
     def _mix(self, gate_logit: Tensor, common: Tensor, individual: Tensor) -> Tensor:

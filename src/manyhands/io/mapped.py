@@ -1,0 +1,94 @@
+"""Rows of a memory-mapped array, which are read when they are needed and never all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from manyhands.exceptions import AnnotationError
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+BLOCK_BYTES = 1 << 26
+"""Bytes of features that are looked at at once."""
+
+
+class MappedRows:
+    """Some rows of a memory-mapped array, in any order: itself no copy of them.
+
+    Parameters
+    ----------
+    source : np.memmap of shape (n, ...)
+        Numbers of any kind.
+    rows : integer array of shape (m,), optional
+        Default: all.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    """
+
+    def __init__(self, source: AnyArray, rows: IntArray | None = None) -> None:
+        self.source = source
+        self.rows = rows
+        n = len(source) if rows is None else len(rows)
+        self.shape: tuple[int, ...] = (n, *source.shape[1:])
+        self.ndim = source.ndim
+        self.dtype = source.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> FloatArray:
+        """Read rows as float32."""
+        chosen = rows if self.rows is None else self.rows[rows]
+        return np.array(self.source[chosen], dtype=np.float32)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
+        """Read all rows: for estimators that need them together."""
+        everything = self.source if self.rows is None else self.source[self.rows]
+        return np.array(everything, dtype=dtype)
+
+    def take(self, rows: IntArray) -> MappedRows:
+        """Choose some of these rows, still without reading them."""
+        return MappedRows(self.source, rows if self.rows is None else self.rows[rows])
+
+    def blocks(self) -> Iterator[FloatArray]:
+        """Yield all rows in order, some at a time."""
+        size = max(1, BLOCK_BYTES // max(1, 4 * int(np.prod(self.shape[1:]))))
+        for start in range(0, len(self), size):
+            yield self[np.arange(start, min(start + size, len(self)))]
+
+    def check(self) -> None:
+        """Refuse what is no table of finite numbers; reads everything once, in blocks.
+
+        Raises
+        ------
+        AnnotationError
+        """
+        if self.ndim < 2:
+            raise AnnotationError(
+                f"X is a memory-mapped array of shape {self.shape}; give one row per instance: "
+                "X.reshape(-1, 1) if there is a single feature"
+            )
+        if self.dtype.kind not in "iufb":
+            raise AnnotationError(
+                f"X is a memory-mapped array of {self.dtype}, and numbers are needed; encode it"
+            )
+        if self.dtype.kind in "iub":
+            return
+        start = 0
+        for block in self.blocks():
+            bad = ~np.isfinite(block.reshape(len(block), -1)).all(axis=1)
+            if bad.any():
+                raise AnnotationError(
+                    f"X contains NaN or infinity, or numbers beyond float32, in row "
+                    f"{start + int(bad.argmax())}; fill in missing values, or scale"
+                )
+            start += len(block)
+
+
+def as_mapped(X: Any) -> Any:
+    """Return a memory-mapped array as `MappedRows`, and anything else as it is."""
+    return MappedRows(X) if isinstance(X, np.memmap) and X.ndim > 1 else X

@@ -1,0 +1,236 @@
+"""Several devices and machines: what `Devices` asks for, and the processes that answer."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from sklearn.base import BaseEstimator
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.functional.ranks import Ranks, active_ranks, working_together
+from manyhands.training.isolation import pick_device
+
+PRECISIONS = {
+    "32-true": torch.float32,
+    "64-true": torch.float64,
+    "bf16-mixed": torch.float32,
+}
+"""Precisions, and the type of the weights in each."""
+
+ACCELERATORS = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Several devices to train a network on: ``device=Devices(...)`` of a crowd classifier.
+
+    Every device has a process of its own, started by ``torchrun`` or ``manyhands fit --devices``.
+    All processes run the same script; in `fit` they train one network. See ``docs/devices.md``.
+
+    Parameters
+    ----------
+    devices : int, default=1
+        Number of processes on every machine, each with one GPU, or on the CPU.
+    num_nodes : int, default=1
+        Number of machines.
+    strategy : {"ddp"}, default="ddp"
+        Every process holds the whole network and computes its part of every batch; the gradients
+        are averaged.
+    precision : {"32-true", "64-true", "bf16-mixed"}, default="32-true"
+        "64-true" trains in double precision. "bf16-mixed" computes the network in bfloat16; the
+        weights, the layers of the annotators and the losses stay in single precision. A fitted
+        network is always in single precision.
+    accelerator : {"auto", "cpu", "cuda"}, default="auto"
+        "auto" is "cuda" where there is one.
+
+    Raises
+    ------
+    AnnotationError
+        If a value is not one of these.
+
+    Examples
+    --------
+    >>> from manyhands import CrowdLayerClassifier
+    >>> model = CrowdLayerClassifier(device=Devices(2, precision="bf16-mixed"))
+    >>> model.device.n_processes
+    2
+    """
+
+    devices: int = 1
+    num_nodes: int = 1
+    strategy: str = "ddp"
+    precision: str = "32-true"
+    accelerator: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Refuse unknown values."""
+        for name in ("devices", "num_nodes"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise AnnotationError(f"{name}={value!r} must be an integer of 1 or more")
+        if self.strategy != "ddp":
+            raise AnnotationError(
+                f"strategy={self.strategy!r} is not supported: the layers of the annotators and "
+                "the losses need the whole network in every process; use 'ddp'"
+            )
+        if self.precision not in PRECISIONS:
+            hint = ""
+            if self.precision.startswith("16"):
+                hint = " (half precision needs scaled losses; bfloat16 does not)"
+            raise AnnotationError(
+                f"precision={self.precision!r} is not supported{hint}; use one of "
+                f"{', '.join(PRECISIONS)}"
+            )
+        if self.accelerator not in ACCELERATORS:
+            raise AnnotationError(
+                f"accelerator={self.accelerator!r} is unknown; use one of {', '.join(ACCELERATORS)}"
+            )
+
+    @property
+    def n_processes(self) -> int:
+        """Number of processes on all machines."""
+        return self.devices * self.num_nodes
+
+    @contextmanager
+    def joined(self) -> Iterator[Ranks]:
+        """Work together with the other processes inside the block.
+
+        `fit` does this by itself. Around `predict_proba` and its neighbours it divides a prediction
+        among the processes: all of them must come here, and each gets the whole result.
+
+        Raises
+        ------
+        AnnotationError
+            If there are not as many processes as this asks for.
+        MissingExtraError
+            For several processes, without the extra "distributed".
+        """
+        ranks = active_ranks()
+        if ranks is not None:
+            yield ranks
+            return
+        ranks = _start(self)
+        hook = register_optimizer_step_pre_hook(_before_step)
+        try:
+            with working_together(ranks), warnings.catch_warnings():
+                if not ranks.is_first:
+                    warnings.simplefilter("ignore")  # The first process says it.
+                yield ranks
+        finally:
+            hook.remove()
+
+
+def _before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    ranks = active_ranks()
+    if ranks is not None:
+        ranks.average_gradients(optimizer)
+
+
+@lru_cache
+def _start(devices: Devices) -> Ranks:
+    """Join the process group, once per process, and return this process's place in it."""
+    _check_processes(devices)
+    rank, size, device = (0, 1, _only_device(devices.accelerator))
+    if devices.n_processes > 1:
+        rank, size, device = _launched(devices)
+    autocast: Any = nullcontext
+    if devices.precision == "bf16-mixed":
+        autocast = partial(torch.autocast, device.type, torch.bfloat16)
+    return Ranks(rank, size, device, PRECISIONS[devices.precision], autocast)
+
+
+def _launched(devices: Devices) -> tuple[int, int, torch.device]:
+    """Rank, number of processes, and device, by Fabric."""
+    try:
+        from lightning_fabric import Fabric
+    except ImportError as error:
+        raise_missing_extra("training on several devices", "distributed", error)
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    fabric = Fabric(
+        accelerator=devices.accelerator,
+        devices=devices.devices,
+        num_nodes=devices.num_nodes,
+        strategy=devices.strategy,
+    )
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not dist.is_initialized():
+        _join_attempt(devices.n_processes, fabric.device.type)
+    fabric.launch()  # The processes are there already: they form a group, unless they have.
+    return fabric.global_rank, fabric.world_size, fabric.device
+
+
+def _join_attempt(n: int, device_type: str) -> None:
+    """Form the group of this attempt of torchrun.
+
+    torchrun's static rendezvous keeps the addresses of processes that have died, and restarted ones
+    would wait for them.
+    """
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(host, port, n, is_master=False)  # type: ignore[attr-defined]
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    dist.init_process_group(
+        "nccl" if device_type == "cuda" else "gloo",
+        store=dist.PrefixStore(f"manyhands/{attempt}", store),  # type: ignore[attr-defined]
+        rank=int(os.environ["RANK"]),
+        world_size=n,
+    )
+
+
+def _only_device(accelerator: str) -> torch.device:
+    with working_together(None):
+        return pick_device(accelerator)
+
+
+def _check_processes(devices: Devices) -> None:
+    n = devices.n_processes
+    tasks = os.environ.get("SLURM_NTASKS", "1") if n > 1 else "1"
+    found = int(os.environ.get("WORLD_SIZE", tasks))
+    if found != n:
+        command = f"torchrun --nproc-per-node {devices.devices}"
+        if devices.num_nodes > 1:
+            command += f" --nnodes {devices.num_nodes}"
+        raise AnnotationError(
+            f"device={devices!r} needs {n} process{'es' if n > 1 else ''}, and there "
+            f"{'is 1' if found == 1 else f'are {found}'}; start the script with '{command} "
+            "script.py', or use 'manyhands fit --devices'"
+        )
+    if n > 1 and multiprocessing.current_process().name != "MainProcess":
+        raise AnnotationError(
+            f"device={devices!r} in a process of joblib or multiprocessing, which belongs to no "
+            "group; leave n_jobs out"
+        )
+
+
+@contextmanager
+def joined(estimator: BaseEstimator | Any) -> Iterator[Ranks | None]:
+    """Work with the processes of the `Devices` that an estimator, or a part of it, is to use.
+
+    Without any, and inside another such block, nothing changes.
+    """
+    wanted = devices_of(estimator)
+    if wanted is None or active_ranks() is not None:
+        yield active_ranks()
+        return
+    with wanted.joined() as ranks:
+        yield ranks
+
+
+def devices_of(estimator: Any) -> Devices | None:
+    """Return the `Devices` among the parameters of an estimator and of its parts, or of several."""
+    if isinstance(estimator, list | tuple):
+        return next(filter(None, map(devices_of, estimator)), None)
+    if not hasattr(estimator, "get_params"):
+        return None
+    values = estimator.get_params().values()
+    found = (value for value in values if isinstance(value, Devices | list | tuple))
+    return next(filter(None, (v if isinstance(v, Devices) else devices_of(v) for v in found)), None)
