@@ -73,16 +73,16 @@ def expect_and_count(
 def total_em_counts(
     shards: Shards,
     posterior: Any,
-    states: Callable[[Votes, FloatArray], FloatArray] = lambda _, rows: rows,
+    states: Callable[[Votes, FloatArray], FloatArray] | None = None,
 ) -> EMCounts:
     """Counts under a given posterior of all instances; ``states`` may transform its rows."""
     return sum_over_shards(_count_states, shards, states, rows=(posterior,))
 
 
 def _count_states(
-    shard: Votes, rows: FloatArray, states: Callable[[Votes, FloatArray], FloatArray]
+    shard: Votes, rows: FloatArray, states: Callable[[Votes, FloatArray], FloatArray] | None
 ) -> EMCounts:
-    return em_counts(shard, states(shard, rows))
+    return em_counts(shard, rows if states is None else states(shard, rows))
 
 
 def e_step(

@@ -16,7 +16,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.decision.labels import BLOCK, pick
-from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.exceptions import WriteError
 from manyhands.inference.checkpoints import (
     NO_CHECKPOINT,
     Checkpoint,
@@ -51,8 +51,8 @@ class StoredVotes:
         Whether an abstention is one more response.
     history : array of shape (R, C, C) or None
         As in `Votes`.
-    engine : optional
-        What counts the shards; default: this process.
+    engine : Cluster, optional
+        What counts the shards (`manyhands.inference.clusters`); default: this process.
     """
 
     store: ShardedAnnotations
@@ -130,20 +130,25 @@ class StoredVotes:
         """Return the shards; those of the store are cut into runs of about ``size`` annotations."""
         size = size or max(SHARD, 4 * self.n_annotators * self.n_responses)
         if self.engine is not None:
-            raise AnnotationError(
-                f"engine={self.engine!r} cannot count shards; leave it out to count them here"
-            )
+            shards: Engine = self.engine.shards(self, size)
+            return shards
         return LocalEngine(partial(self.load, size=size), self.store.firsts)
 
-    def load(self, number: int, size: int | None = None) -> Iterator[Votes]:
-        """Yield one shard of the store as votes, in runs of about ``size`` annotations."""
-        votes = self._whole(number)
+    def load(
+        self, number: int, size: int | None = None, gold: IntArray | None = None
+    ) -> Iterator[Votes]:
+        """Yield one shard of the store as votes, in runs of about ``size`` annotations.
+
+        ``gold`` of the shard's instances replaces that of ``self.gold``.
+        """
+        votes = self._whole(number, gold)
         yield from [votes] if size is None else votes.runs(size)
 
-    def _whole(self, number: int) -> Votes:
+    def _whole(self, number: int, gold: IntArray | None = None) -> Votes:
         shard = self.store.shard(number)
         place = slice(shard.first, shard.first + shard.n_instances)
-        gold = None if self.gold is None else self.gold[place]
+        if gold is None and self.gold is not None:
+            gold = self.gold[place]
         with_passes = shard.passes is not None and self.n_responses > self.n_classes
         if with_passes or shard.weight is not None:
             votes = make_votes(self.store.table(number), gold=gold, abstentions=self.abstentions)
@@ -279,7 +284,9 @@ class Course:
     def of(self, model: Any, votes: Any, table: Any, start: FloatArray | None) -> Any:
         """Votes that know where to save parameters, and who counts them."""
         if self.engine is not None:
-            votes = replace(votes, engine=self.engine)
+            from manyhands.inference.clusters import cluster_of
+
+            votes = replace(votes, engine=cluster_of(self.engine))
         if self.checkpoint is None:
             return votes
         about = {
