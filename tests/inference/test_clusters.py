@@ -10,10 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from typer.testing import CliRunner
 
 from manyhands import IBCC, AnnotationStore, DawidSkene
+from manyhands.cli.app import app
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import checkpoints, clusters
+from manyhands.inference import checkpoints, clusters, shard_jobs
 from manyhands.inference.stored_votes import StoredVotes
 from manyhands.io.files import write_atomically
 from tests.inference.test_store import METHODS, crowd
@@ -60,7 +62,7 @@ def same(found, expected):
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_a_dask_cluster_gives_what_the_table_gives(method, client, tmp_path, monkeypatch):
-    monkeypatch.setattr(clusters, "FAN", 2)  # Two levels of sums, of few shards.
+    monkeypatch.setattr(shard_jobs, "FAN", 2)  # Two levels of sums, of few shards.
     table, gold = crowd(weights=isinstance(method, IBCC))
     store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=500)
     assert store.n_shards == 3
@@ -83,7 +85,7 @@ def test_a_table_without_a_store_is_refused(client, table):
 
 def test_a_fit_has_the_same_bits_whichever_worker_is_fast_or_lost(store, monkeypatch):
     calls = []
-    counts = clusters.Job.sum
+    counts = shard_jobs.Job.sum
 
     def slow_or_dying(self, part):
         calls.append(part.number)
@@ -96,7 +98,7 @@ def test_a_fit_has_the_same_bits_whichever_worker_is_fast_or_lost(store, monkeyp
 
     with new_client() as client:
         expected = two_iterations().fit(store, engine=client)
-        monkeypatch.setattr(clusters.Job, "sum", slow_or_dying)
+        monkeypatch.setattr(shard_jobs.Job, "sum", slow_or_dying)
         found = two_iterations().fit(store, engine=client)
         assert len(client.scheduler_info()["workers"]) == 1
     assert len(set(calls)) == store.n_shards
@@ -128,11 +130,11 @@ def test_a_lost_client_resumes_to_the_same_bits(client, store, tmp_path, monkeyp
 
 
 def test_a_worker_of_another_version_is_refused(client, store, monkeypatch):
-    monkeypatch.setattr(clusters, "__version__", "0.0.1")
+    monkeypatch.setattr(shard_jobs, "__version__", "0.0.1")
     with pytest.raises(AnnotationError, match=r"manyhands 0.0.1 and the client 9.9; install the"):
-        client.submit(clusters.run, "9.9", None, "sum", None).result()
+        client.submit(shard_jobs.run, "9.9", None, "sum", None).result()
     monkeypatch.setattr(distributed.Client, "run", lambda *_: None)  # It joined after the check.
-    monkeypatch.setattr(clusters, "__version__", "9.9")
+    monkeypatch.setattr(shard_jobs, "__version__", "9.9")
     submit = distributed.Client.submit
 
     def older(self, function, version, *given, **options):
@@ -145,7 +147,7 @@ def test_a_worker_of_another_version_is_refused(client, store, monkeypatch):
 
 def test_a_store_that_workers_do_not_see_or_that_is_damaged_is_named(client, store, tmp_path):
     moved = tmp_path / "moved"
-    reader = clusters.ClusterEngine(clusters.cluster_of(client), StoredVotes(store), 100).reader
+    reader = shard_jobs.ClusterEngine(clusters.cluster_of(client), StoredVotes(store), 100).reader
     shutil.copytree(store.folder, moved)
     with pytest.raises(AnnotationError, match=r"finds no store at .*absent; every worker must"):
         replace(reader, folder=tmp_path / "absent").open()
@@ -167,6 +169,19 @@ def test_a_killed_process_changes_nothing(store):
         os.kill(pids[0], signal.SIGKILL)
         assert not fit.done()
         same(fit.result(), expected)
+
+
+def test_the_command_counts_on_the_workers_of_an_address(client, store, table, tmp_path):
+    address = client.scheduler.address
+    with clusters.dask_client(address) as other:
+        assert other.scheduler.address == address
+    result = CliRunner().invoke(
+        app, ["aggregate", str(store.folder), "--method", "majority-vote", "--dask", address]
+    )
+    assert result.exit_code == 0, result.output
+    result = CliRunner().invoke(app, ["aggregate", str(store.folder), "--dask", "nowhere://x"])
+    assert result.exit_code == 3
+    assert "no scheduler of dask.distributed answers" in " ".join(result.output.split())
 
 
 # -- Spark ----------------------------------------------------------------------------------------
@@ -196,7 +211,7 @@ SPARK = {
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning:pyspark")
 def test_spark_gives_what_the_table_gives(spark, table, store, monkeypatch):
-    monkeypatch.setattr(clusters, "FAN", 2)
+    monkeypatch.setattr(shard_jobs, "FAN", 2)
     found = two_iterations().fit(store, engine=spark)
     same(found, two_iterations().fit(table))
     place = store.folder / "shards" / "00001.label.npy"

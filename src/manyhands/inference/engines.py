@@ -15,15 +15,18 @@ engine         where shards are                               who counts
 =============  =============================================  ==================================
 (list)         in memory                                      this process
 `LocalEngine`  memory-mapped files of an `AnnotationStore`    this process, one shard at a time
+ClusterEngine  files of an `AnnotationStore` that all see     workers of dask or Spark
 =============  =============================================  ==================================
 
-**To add an engine** (a cluster), subclass `Engine` and implement ``sum``, ``fill`` and
-``__iter__``, and return it from ``shards()`` of a subclass of `StoredVotes`
-(`manyhands.inference.stored_votes`). `StoredVotes.load(number)` gives a worker its shard from
-nothing but the folder of the store and a few plain values: `StoredVotes` pickles as these. What a
-worker gets besides are ``count`` and ``parameters``, which are functions and arrays that do not
-refer to the votes. Results must be added in an order that does not depend on which worker is
-fast, so that a run that is interrupted and resumed gives the same bits.
+`ClusterEngine` is in `manyhands.inference.shard_jobs`.
+
+**To add an engine**, subclass `Engine` and implement ``sum``, ``fill`` and ``__iter__``, and let
+``shards()`` of `StoredVotes` (`manyhands.inference.stored_votes`) return it. **To add a cluster**,
+subclass `Cluster` in `manyhands.inference.shard_jobs`. `StoredVotes.load(number)` gives a worker
+its shard from nothing but the folder of the store and a few plain values. What a worker gets
+besides are ``count`` and ``parameters``, which are functions and arrays that do not refer to the
+votes. Results must be added in an order that does not depend on which worker is fast, so that a run
+that is interrupted and resumed gives the same bits.
 
 An item of ``rows`` is an array over all instances or a function from a shard to its rows, such as
 the vote shares that EM starts from: these are never stored. Arrays over all instances that a

@@ -97,6 +97,14 @@ Checkpoint = Annotated[
         "was killed, resumes there.",
     ),
 ]
+Dask = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="ADDRESS",
+        help="Scheduler of dask.distributed, such as tcp://10.0.0.1:8786, whose workers count a "
+        "store.",
+    ),
+]
 ONE_METHOD = (
     "--compare runs every method as it comes; leave --method, --out, --known, --history, --rule, "
     "--threshold and --set out, or leave --compare out to run one method"
@@ -133,6 +141,7 @@ def aggregate(
     question: Question = None,
     reading: Reading = None,
     checkpoint: Checkpoint = None,
+    dask: Dask = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -144,7 +153,9 @@ def aggregate(
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     Example: manyhands aggregate project-1.json --out labels --to label-studio
     Example: manyhands aggregate store --out labels.parquet --checkpoint saved
+    Example: manyhands aggregate store --out labels.parquet --dask tcp://10.0.0.1:8786
     """
+    from manyhands.inference.clusters import dask_client
     from manyhands.inference.history import TakesHistory
     from manyhands.io import read_history
     from manyhands.io.annotations import read_items, read_with_account
@@ -176,19 +187,26 @@ def aggregate(
     if store is not None:
         if compare or to is not Tool.table or groups:
             raise AnnotationError("of a store, leave --compare, --to and --groups out")
-        result = aggregate_store(
-            store,
-            kind(**own),
-            gold_file,
-            out,
-            known=known_file,
-            rule=rule.value,
-            threshold=threshold,
-            history=None if history is None else read_history(history, store),
-            checkpoint=checkpoint,
-        )
+        with dask_client(dask) as engine:
+            result = aggregate_store(
+                store,
+                kind(**own),
+                gold_file,
+                out,
+                known=known_file,
+                rule=rule.value,
+                threshold=threshold,
+                history=None if history is None else read_history(history, store),
+                checkpoint=checkpoint,
+                engine=engine,
+            )
         print_json(result) if json else _print_result(result, out)
         return
+    if dask is not None:
+        raise AnnotationError(
+            f"--dask {dask} counts the shards of a store; make one with manyhands ingest, or leave "
+            "--dask out"
+        )
     if out is not None:
         check_output(out, to.value)
     path = one_or_all(tables)
