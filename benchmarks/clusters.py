@@ -1,0 +1,365 @@
+"""Dawid-Skene on dask.distributed and Spark: equality, lost workers, lost clients, speed.
+
+Run it with the data sets (``MANYHANDS_DATA``), and the extras ``cluster`` and ``spark``:
+
+    OMP_NUM_THREADS=1 python benchmarks/clusters.py --work FOLDER
+
+It adds records to docs/results/clusters.jsonl and writes docs/results/clusters.md. What is in the
+records is not repeated; ``--only NAME`` measures some cells, and ``--page`` only writes the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands import AnnotationStore, AnnotationTable, DawidSkene
+from manyhands.inference.checkpoints import FolderCheckpoint
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+RECORDS, PAGE = RESULTS / "clusters.jsonl", RESULTS / "clusters.md"
+SIZES = {"dask": 2_000_000, "spark": 200_000}
+"""Annotations of the tables that workers are killed on."""
+
+ROUNDS = {"dask": 8, "spark": 4}
+MILLION = 1_028_000
+"""Annotations of CIFAR-10H, repeated with noise."""
+
+CELLS = ("dask", "dask-killed", "dask-client", "spark", "spark-killed", "real-dask", "real-spark")
+
+
+def synthetic(m: int) -> AnnotationTable:
+    """Five annotations of each instance by 20,000 annotators, 10 classes."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 10, m // 5)
+    instance = np.repeat(np.arange(m // 5), 5)
+    skill = rng.uniform(0.35, 0.95, 20_000)
+    annotator = (rng.integers(0, 20_000, m // 5)[:, None] + np.arange(5) * 3989).ravel() % 20_000
+    right = rng.random(m) < skill[annotator]
+    label = np.where(right, truth[instance], rng.integers(0, 10, m))
+    return AnnotationTable.from_arrays(instance, annotator, label)
+
+
+def real() -> AnnotationTable:
+    """CIFAR-10H twice; the second time, one label in ten is drawn at random."""
+    from manyhands.datasets import load_cifar10h
+
+    table = load_cifar10h().annotations
+    rng = np.random.default_rng(0)
+    noisy = np.where(
+        rng.random(table.n_annotations) < 0.1,
+        rng.integers(0, table.n_classes, table.n_annotations),
+        table.label,
+    )
+    return AnnotationTable.from_arrays(
+        np.concatenate([table.instance, table.instance + table.n_instances]),
+        np.concatenate([table.annotator, table.annotator]),
+        np.concatenate([table.label, noisy]),
+    )
+
+
+def store_of(work: Path, name: str) -> AnnotationStore:
+    """Open the store of a cell, made if it is missing."""
+    folder = work / f"store-{name}"
+    if not (folder / "manifest.json").exists():
+        table = real() if name == "real" else synthetic(SIZES[name])
+        AnnotationStore.create(folder, table, shard_annotations=table.n_annotations // 16)
+    return AnnotationStore.open(folder)
+
+
+def model(engine: str) -> DawidSkene:
+    """Return plain iterations of a fixed number."""
+    return DawidSkene(
+        max_iter=ROUNDS[engine], tol=0.0, accelerate=False, dependence=0, n_subtypes=1
+    )
+
+
+def difference(found: Any, expected: Any) -> float:
+    """Greatest difference of posteriors."""
+    return float(np.abs(np.asarray(found.posterior_) - np.asarray(expected.posterior_)).max())
+
+
+# -- clusters -------------------------------------------------------------------------------------
+
+
+def dask_cluster() -> Any:
+    """Start two worker processes."""
+    from distributed import LocalCluster
+
+    return LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+    )
+
+
+def spark_session() -> Any:
+    """Start two executors, each with one core, in processes of their own."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "spark.executor.memory": "1g",
+    }.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def executors() -> list[int]:
+    """Process ids of Spark's executors below this process."""
+    import psutil
+
+    below = psutil.Process().children(recursive=True)
+    return [p.pid for p in below if any("ExecutorBackend" in word for word in p.cmdline())]
+
+
+class Saves:
+    """Counts the iterations that a fit saved, and acts after some of them."""
+
+    def __init__(self, after: int, act: Any) -> None:
+        self.after, self.act, self.times = after, act, list[float]()
+        self.plain = FolderCheckpoint.save
+
+    def __enter__(self) -> Saves:
+        def save(checkpoint: FolderCheckpoint, stage: str, **state: Any) -> None:
+            self.plain(checkpoint, stage, **state)
+            self.times.append(time.perf_counter())
+            if len(self.times) == self.after:
+                # In the middle of the next iteration, which takes about as long as the last one.
+                wait = 0.5 * (self.times[-1] - self.times[-2])
+                threading.Timer(wait, self.act).start()
+
+        FolderCheckpoint.save = save  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        FolderCheckpoint.save = self.plain  # type: ignore[method-assign]
+
+    @property
+    def seconds(self) -> list[float]:
+        """Seconds between saved iterations."""
+        return np.diff(self.times).round(3).tolist()
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+# -- cells ----------------------------------------------------------------------------------------
+
+
+def timed(work: Path, name: str, engine: Any, after: int = -1, act: Any = nothing) -> Any:
+    """Fit with a checkpoint; the model, and the seconds of its iterations."""
+    place = work / f"checkpoint-{name}-{'here' if engine is None else 'cluster'}"
+    shutil.rmtree(place, ignore_errors=True)
+    with Saves(after, act) as saves:
+        found = model(name).fit(store_of(work, name), engine=engine, checkpoint=place)
+    return found, saves.seconds
+
+
+def measure_dask(work: Path) -> dict[str, Any]:
+    """Time one process and two workers."""
+    from distributed import Client
+
+    expected, one = timed(work, "dask", None)
+    with dask_cluster() as cluster, Client(cluster) as client:
+        found, two = timed(work, "dask", client)
+    return {"difference": difference(found, expected), "one_process": one, "cluster": two}
+
+
+def measure_dask_killed(work: Path) -> dict[str, Any]:
+    """Kill a worker in the middle of the fourth iteration."""
+    from distributed import Client
+
+    expected = model("dask").fit(store_of(work, "dask"))
+    with dask_cluster() as cluster, Client(cluster) as client:
+        pid = sorted(client.run(os.getpid).values())[0]
+        found, seconds = timed(work, "dask", client, 3, lambda: os.kill(pid, signal.SIGKILL))
+        lost = pid not in client.run(os.getpid).values()
+    return {"difference": difference(found, expected), "cluster": seconds, "lost": lost}
+
+
+def measure_dask_client(work: Path) -> dict[str, Any]:
+    """Kill the client in the middle of the fourth iteration, and start it again."""
+    expected = model("dask").fit(store_of(work, "dask"))
+    with dask_cluster() as cluster:
+        command = [sys.executable, __file__, "--work", str(work), "--client"]
+        command.append(cluster.scheduler_address)
+        shutil.rmtree(work / "client", ignore_errors=True)
+        first = subprocess.run([*command, "--die"], check=False)
+        saved = np.load(work / "client" / "subtypes-1.npz")["history"]
+        subprocess.run(command, check=True)
+    found = np.load(work / "client.npy")
+    gap = float(np.abs(found - np.asarray(expected.posterior_)).max())
+    return {"difference": gap, "signal": -first.returncode, "saved": len(saved)}
+
+
+def be_client(work: Path, address: str, dies: bool) -> None:
+    """Fit as a client of its own, which may kill itself."""
+    from distributed import Client
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with Client(address) as client, Saves(3 if dies else -1, die):
+        found = model("dask").fit(store_of(work, "dask"), engine=client, checkpoint=work / "client")
+    np.save(work / "client.npy", np.asarray(found.posterior_))
+
+
+def measure_spark(work: Path) -> dict[str, Any]:
+    """Time one process and two executors."""
+    expected, one = timed(work, "spark", None)
+    session = spark_session()
+    found, two = timed(work, "spark", session)
+    session.stop()
+    return {"difference": difference(found, expected), "one_process": one, "cluster": two}
+
+
+def measure_spark_killed(work: Path) -> dict[str, Any]:
+    """Kill an executor in the middle of the third iteration."""
+    expected = model("spark").fit(store_of(work, "spark"))
+    session = spark_session()
+    before = executors()
+    kill = lambda: os.kill(before[0], signal.SIGKILL)  # noqa: E731
+    found, seconds = timed(work, "spark", session, 2, kill)
+    lost = before[0] not in executors()
+    session.stop()
+    return {"difference": difference(found, expected), "cluster": seconds, "lost": lost}
+
+
+def measure_real(work: Path, engine: Any) -> dict[str, Any]:
+    """Compare the default Dawid-Skene of a real table in memory, in a store, and on a cluster."""
+    seconds, models = {}, {}
+    table, store = real(), store_of(work, "real")
+    for name, given, own in (
+        ("memory", table, {}),
+        ("store", store, {}),
+        ("cluster", store, {"engine": engine}),
+    ):
+        start = time.perf_counter()
+        models[name] = DawidSkene().fit(given, **own)
+        seconds[name] = round(time.perf_counter() - start, 1)
+    same = [bool((m.labels_ == models["memory"].labels_).all()) for m in models.values()]
+    gap = max(difference(m, models["memory"]) for m in models.values())
+    return {
+        "difference": gap,
+        "same_labels": all(same),
+        "seconds": seconds,
+        "annotations": table.n_annotations,
+        "n_iter": models["memory"].n_iter_,
+    }
+
+
+def measure_real_dask(work: Path) -> dict[str, Any]:
+    """Measure the real table on two workers of dask.distributed."""
+    from distributed import Client
+
+    with dask_cluster() as cluster, Client(cluster) as client:
+        return measure_real(work, client)
+
+
+def measure_real_spark(work: Path) -> dict[str, Any]:
+    """Measure the real table on two executors of Spark."""
+    session = spark_session()
+    try:
+        return measure_real(work, session)
+    finally:
+        session.stop()
+
+
+# -- records and page -----------------------------------------------------------------------------
+
+
+def records() -> dict[str, dict[str, Any]]:
+    """Newest record of each cell."""
+    if not RECORDS.exists():
+        return {}
+    return {r["cell"]: r for r in map(json.loads, RECORDS.read_text().splitlines())}
+
+
+def outcome(record: dict[str, Any]) -> str:
+    """What a record says, in words."""
+    words = [f"greatest difference of a probability {record['difference']:.0e}"]
+    if "same_labels" in record:
+        count, total = f"{record['annotations']:,}", record["seconds"]
+        words.append("all labels equal" if record["same_labels"] else "**labels differ**")
+        words.append(f"{count} annotations; " + ", ".join(f"{k} {v} s" for k, v in total.items()))
+    if "lost" in record:
+        words.append("process gone" if record["lost"] else "**process alive**")
+    if "saved" in record:
+        words.append(f"client killed by signal {record['signal']}, {record['saved']} saved")
+    for key, name in (("one_process", "one process"), ("cluster", "cluster")):
+        if key in record:
+            words.append(f"{name} {np.median(record[key]):.2f} s per iteration")
+    if "one_process" in record:
+        ratio = np.median(record["one_process"]) / np.median(record["cluster"])
+        words.append(f"speed-up {ratio:.2f}")
+    elif "cluster" in record:
+        words.append(f"longest iteration {max(record['cluster']):.1f} s")
+    return "; ".join(words)
+
+
+def page() -> str:
+    """Markdown page of the records."""
+    lines = [
+        "# Clusters",
+        "",
+        "Dawid-Skene of a store on two worker processes of one machine, made by",
+        "`OMP_NUM_THREADS=1 python benchmarks/clusters.py --work FOLDER`. Synthetic tables have",
+        f"{SIZES['dask']:,} (dask) and {SIZES['spark']:,} (Spark) annotations, 20,000 annotators",
+        "and 10 classes. A worker, an executor or the client is killed (SIGKILL) in the middle of",
+        "an iteration. The real table is CIFAR-10H twice, the second time with one label in ten",
+        "drawn at random, under the defaults. Differences are from one process, in memory for the",
+        "real table. A load above the number of cores makes times, and above all speed-ups, lower",
+        "bounds.",
+        "",
+        "| Cell | Outcome | Load before/after, cores | Date |",
+        "|---|---|---|---|",
+    ]
+    for cell, record in sorted(records().items(), key=lambda item: CELLS.index(item[0])):
+        load = f"{record['load'][0]:.0f}/{record['load'][1]:.0f}, {record['cores']}"
+        lines.append(f"| {cell} | {outcome(record)} | {load} | {record['date']} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path)
+    parser.add_argument("--only", nargs="*", default=CELLS)
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--client", help=argparse.SUPPRESS)
+    parser.add_argument("--die", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.client:
+        be_client(options.work, options.client, options.die)
+        return
+    for cell in [] if options.page else options.only:
+        if cell in records():
+            continue
+        before = os.getloadavg()[0]
+        result = globals()[f"measure_{cell.replace('-', '_')}"](options.work)
+        about = {"cell": cell, "date": date.today().isoformat(), "cores": os.cpu_count()}
+        about["load"] = [round(before, 1), round(os.getloadavg()[0], 1)]
+        with RECORDS.open("a") as file:
+            file.write(json.dumps({**about, **result}) + "\n")
+        print(cell, result, flush=True)
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
