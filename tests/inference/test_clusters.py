@@ -133,7 +133,9 @@ def test_a_worker_of_another_version_is_refused(client, store, monkeypatch):
     monkeypatch.setattr(shard_jobs, "__version__", "0.0.1")
     with pytest.raises(AnnotationError, match=r"manyhands 0.0.1 and the client 9.9; install the"):
         client.submit(shard_jobs.run, "9.9", None, "sum", None).result()
-    monkeypatch.setattr(distributed.Client, "run", lambda *_: None)  # It joined after the check.
+    monkeypatch.setattr(
+        distributed.Client, "run", lambda *_, **__: {}
+    )  # It joined after the check.
     monkeypatch.setattr(shard_jobs, "__version__", "9.9")
     submit = distributed.Client.submit
 

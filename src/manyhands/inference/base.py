@@ -152,8 +152,8 @@ class BaseAggregator(BaseEstimator):
             Folder for the parameters of every iteration. A fit that was killed, run again with
             the same arguments, resumes there and gives the same result. The folder is emptied when
             the fit is complete.
-        engine : optional
-            What counts the shards of a store; default: this process.
+        engine : dask.distributed.Client or SparkSession, optional
+            Cluster whose workers count the shards of a store; default: this process.
 
         Raises
         ------
