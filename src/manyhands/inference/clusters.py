@@ -87,44 +87,43 @@ class DaskCluster(Cluster):
             if isinstance(found, AnnotationError):
                 raise found
 
+    def _submit(self, name: str, function: Any, *arguments: Any) -> Any:
+        """Future of a task, under a key of its own."""
+        from dask import config
+
+        # Parameters are sent within the task, on purpose: the scheduler keeps tasks, but not what
+        # is scattered among the workers, so that it can begin again if all of them are lost.
+        with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
+            key = f"manyhands-{name}-{uuid4().hex}"
+            return self.client.submit(function, *arguments, key=key, pure=False)
+
     def _send(self, job: Job) -> Any:
-        """Future of the job, which the scheduler can rebuild if all workers are lost."""
-        return self.client.submit(
-            receive, __version__, pickle.dumps(job, protocol=5), key=_key("job"), pure=False
-        )
+        return self._submit("job", receive, __version__, pickle.dumps(job, protocol=5))
 
     def _each(self, job: Any, task: str, parts: Iterable[Part]) -> Iterator[Any]:
         for part in parts:
-            key = _key(f"shard-{part.number}")
-            yield self.client.submit(run, __version__, job, task, part, key=key, pure=False)
+            yield self._submit(f"shard-{part.number}", run, __version__, job, task, part)
 
     def _tree(self, job: Any, parts: Sequence[Part]) -> Any:
-        level = list(self._each(job, "sum", parts))
+        level, fan = list(self._each(job, "sum", parts)), shard_jobs.FAN
         while len(level) > 1:
-            groups = [
-                level[first : first + shard_jobs.FAN]
-                for first in range(0, len(level), shard_jobs.FAN)
-            ]
-            level = [
-                self.client.submit(added, *group, key=_key("sum"), pure=False) for group in groups
-            ]
+            groups = [level[first : first + fan] for first in range(0, len(level), fan)]
+            level = [self._submit("sum", added, *group) for group in groups]
         return level[0]
 
     def _in_order(self, futures: Iterator[Any]) -> Iterator[Any]:
         """Yield results in order; only a few tasks per thread of the workers are waiting."""
-        from dask import config
         from distributed import KilledWorker
 
         ahead = 2 + 2 * sum(self.client.nthreads().values())
         waiting: deque[Any] = deque()
         try:
-            with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
-                for future in futures:
-                    waiting.append(future)
-                    if len(waiting) > ahead:
-                        yield waiting.popleft().result()
-                while waiting:
+            for future in futures:
+                waiting.append(future)
+                if len(waiting) > ahead:
                     yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
         except KilledWorker as error:
             raise RuntimeError(
                 f"every worker that counted a shard was lost: {error}; give the workers more "
@@ -169,10 +168,6 @@ def dask_client(address: str | None, *, timeout: float = 30.0) -> Iterator[Any]:
         ) from error
     with client:
         yield client
-
-
-def _key(name: str) -> str:
-    return f"manyhands-{name}-{uuid4().hex}"
 
 
 # -- Spark ----------------------------------------------------------------------------------------
