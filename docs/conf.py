@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from sphinx.util import logging
@@ -61,6 +63,9 @@ This page was built without the real data sets, so its code is shown and not run
 # -- API -------------------------------------------------------------------------------------------
 
 autosummary_generate = True
+# Sphinx does not see the names of packages that load them when they are asked for.
+LAZY = [f"manyhands.{room}" for room in ("inference", "classifiers", "training", "fitting")]
+autosummary_context = {"lazy": {room: import_module(room).__all__ for room in LAZY}}
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
@@ -102,16 +107,20 @@ def mend(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str
 
     Summaries, which are also listed elsewhere, lose their citations.
     """
+    # A list of parameters that goes on at the start of a line hides how far the rest is indented.
+    first, _, rest = "\n".join(lines).partition("\n")
+    lines[:] = [first, *dedent(re.sub(r" *\\\n *", " ", rest)).split("\n")]
     for k, line in enumerate(lines):
+        line = re.sub(r"\((\w+)_,\)", r"(\1\\_,)", line)
         lines[k] = re.sub(r"(?<=, )\*(?=[a-z])", r"\\*", line)
     text = "\n".join(lines)
-    cited = set(re.findall(r"\[(\d+)\]_", text)) - set(re.findall(r"^\.\. \[(\d+)\]", text, re.M))
+    cited = set(re.findall(r"\[(\d+)\]_", text)) - set(re.findall(r"^ *\.\. \[(\d+)\]", text, re.M))
     module = sys.modules.get(getattr(obj, "__module__", None) or "")
     found = re.findall(
         r"^\.\. \[(\d+)\] (.*(?:\n   .*)*)", getattr(module, "__doc__", None) or "", re.M
     )
     added = [f".. [{key}] {source}" for key, source in found if key in cited]
-    if added and "References" not in lines:
+    if added and not any(line.strip() == "References" for line in lines):
         lines += ["", "References", "----------", *"\n".join(added).split("\n")]
     for k, line in enumerate(lines):
         if not line.strip():
