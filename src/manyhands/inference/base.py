@@ -24,6 +24,7 @@ from manyhands.exceptions import (
     all_or_nothing,
     warn_caller,
 )
+from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.inputs import (
@@ -56,11 +57,8 @@ from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 TIES = StrOptions({"first", "random", "distribute"})
-
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
-
 POSITIVE = Interval(Real, 0, None, closed="neither")
-
 COUNT = Interval(Integral, 1, None, closed="left")
 
 
@@ -180,7 +178,7 @@ class BaseAggregator(BaseEstimator):
         codes = None if gold is None else gold_codes(gold, table)
         if start is not None:
             start = checked_posterior(start, table.n_instances, table.n_classes, "start")
-        return self._fit(table, codes, start, Course(checkpoint, engine))
+        return self._fit(table, codes, start, Course(checkpoint, cluster_of(engine)))
 
     def partial_fit(
         self, table: Any, y: Any = None, *, gold: Any = None, duplicates: Duplicates = "error"

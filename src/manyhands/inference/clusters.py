@@ -37,19 +37,19 @@ from manyhands.inference.shard_jobs import (
 from manyhands.typing import AnyArray
 
 
-def cluster_of(engine: Any) -> Cluster:
-    """Cluster behind ``engine=`` of a fit.
+def cluster_of(engine: Any) -> Cluster | None:
+    """Cluster behind ``engine=`` of a fit; None if there is none.
 
     Parameters
     ----------
-    engine : dask.distributed.Client, SparkSession or Cluster
+    engine : dask.distributed.Client, SparkSession, Cluster or None
 
     Raises
     ------
     AnnotationError
         If it is something else, or a worker has another version of manyhands.
     """
-    if isinstance(engine, Cluster):
+    if engine is None or isinstance(engine, Cluster):
         return engine
     kinds = {(kind.__module__.split(".")[0], kind.__name__) for kind in type(engine).__mro__}
     if ("distributed", "Client") in kinds:

@@ -284,9 +284,7 @@ class Course:
     def of(self, model: Any, votes: Any, table: Any, start: FloatArray | None) -> Any:
         """Votes that know where to save parameters, and who counts them."""
         if self.engine is not None:
-            from manyhands.inference.clusters import cluster_of
-
-            votes = replace(votes, engine=cluster_of(self.engine))
+            votes = replace(votes, engine=self.engine)
         if self.checkpoint is None:
             return votes
         about = {
