@@ -54,26 +54,15 @@ class Criterion(StrEnum):
     fewest = "fewest"
 
 
-class Who(StrEnum):
-    """Whether annotators are chosen, too; see `manyhands.AnnotationPlanner`."""
+Who = StrEnum("Who", ["choose", "arriving", "any"])
+"""Whether annotators are chosen, too; see `manyhands.AnnotationPlanner`."""
 
-    choose = "choose"
-    arriving = "arriving"
-    any = "any"
-
-
-class By(StrEnum):
-    """What is reviewed."""
-
-    label = "label"
-    annotation = "annotation"
+By = StrEnum("By", ["label", "annotation"])
+"""What is reviewed."""
 
 
-class Batch(StrEnum):
-    """Formats of the next batch."""
-
-    table = "table"
-    label_studio = "label-studio"
+Batch = StrEnum("Batch", {"table": "table", "label_studio": "label-studio"})
+"""Formats of the next batch."""
 
 
 def _file(text: str) -> Any:
