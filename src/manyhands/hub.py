@@ -26,6 +26,7 @@ from manyhands.agreement import krippendorff_alpha, percent_agreement
 from manyhands.annotations import as_table
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.fitting.folders import describe_parameter
+from manyhands.inference.base import BaseAggregator
 from manyhands.io.files import refuse_foreign, write_atomically
 from manyhands.models import load, save
 
@@ -79,14 +80,19 @@ def save_pretrained(
     Raises
     ------
     AnnotationError
-        If a prediction needs what is left out, as with `manyhands.DoctorNetClassifier`, or a
-        parameter names an annotator.
+        If the model is an aggregator, a prediction needs what is left out, as with
+        `manyhands.DoctorNetClassifier`, or a parameter names an annotator.
     WriteError
         If the folder cannot be written, or holds a ``README.md`` of another origin.
     """
     refuse_foreign(Path(folder) / "README.md", MARK)
     last = model[-1] if isinstance(model, Pipeline) else model
     check_is_fitted(last)
+    if isinstance(last, BaseAggregator):
+        raise AnnotationError(
+            f"a {type(last).__name__} is saved with its annotations, and with them the annotators' "
+            "ids; share the labels (manyhands.io.write_labels), or a classifier"
+        )
     change = _renamed if include_annotators else _without_annotators
     shared = _replaced(model, change) if anonymise or not include_annotators else model
     card = _card(last, include_annotators, anonymise, annotations)

@@ -307,7 +307,8 @@ def test_a_column_says_one_thing_of_every_task(raw, tmp_path):
         read_raw_aligned("images", "photo", tmp_path / "wide.csv")
 
 
-def test_a_cache_is_shown_and_cleared(tmp_path):
+def test_a_cache_is_shown_and_cleared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     encoder = FunctionEncoder(lambda rows: [[1.0]] * len(rows), cache=tmp_path, fingerprint="1")
     encoder.transform(["a", "b"])
     assert "FunctionEncoder" in done("cache", "info", tmp_path).stdout

@@ -146,7 +146,7 @@ class CrowdLab(BaseAggregator):
         with all_or_nothing(self):
             self._proba = proba
             own: dict[str, Any] = {"checkpoint": checkpoint, "engine": engine}
-            return super().fit(table, gold=gold, groups=groups, **own)
+            return super().fit(table, y, gold=gold, start=start, groups=groups, **own)
 
     def partial_fit(
         self,

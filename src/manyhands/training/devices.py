@@ -229,7 +229,7 @@ def devices_of(estimator: Any) -> Devices | None:
     """Return the `Devices` among the parameters of an estimator and of its parts, or of several."""
     if isinstance(estimator, list | tuple):
         return next(filter(None, map(devices_of, estimator)), None)
-    if not hasattr(estimator, "get_params"):
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
         return None
     values = estimator.get_params().values()
     found = (value for value in values if isinstance(value, Devices | list | tuple))
