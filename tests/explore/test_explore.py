@@ -482,6 +482,8 @@ def test_a_full_disk_is_said_and_nothing_changes(desk, monkeypatch):
         patch.setattr(corrections.os, "fsync", full)
         status, _, body = ask(desk, "/decide", "POST", WRITING, row=0, version=0, now=0, code=1)
     assert status == 507
+    assert "<h1>Not saved</h1>" in body
+    assert "(507)" in body
     assert "not saved" in body
     assert "disk is full" in body
     assert desk.item(0).version == 0

@@ -391,5 +391,10 @@ def read_columns(path: Path, *names: str) -> list[list[Any]]:
     with naming(existing_file(path)):
         frame = read_frame(path)
         found = {name: find_column(frame, name, name) for name in names}
+        if missing := [name for name in found.values() if name not in frame.columns]:
+            raise AnnotationError(
+                f"there is no column {missing[0]!r}; the columns are "
+                f"{', '.join(map(repr, frame.columns))}"
+            )
         frame = with_types(frame, found, path)
         return [frame[name].to_list() for name in found.values()]

@@ -266,7 +266,8 @@ class _Pages:
     def error(self, request: Request, error: Exception) -> Response:
         """Show what went wrong."""
         status = getattr(error, "status_code", 500)
-        return self._render("error", status=status, text=getattr(error, "detail", ""))
+        said = getattr(error, "detail", "")
+        return self._render("error", status=status, code=int(status), text=said)
 
     def _choice(self, query: Mapping[str, str]) -> Choice:
         """Read which items are chosen from an address."""

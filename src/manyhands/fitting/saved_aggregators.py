@@ -98,8 +98,8 @@ def _describe(value: Any, name: str, keep: Keep) -> Any:
     if isinstance(value, dict):
         return {"dict": [[_describe(part, name, keep) for part in pair] for pair in value.items()]}
     raise AnnotationError(
-        f"{name} is a {type(value).__name__}, which cannot be saved without pickle; give an array, "
-        "or write the aggregator with joblib or skops"
+        f"{name} is of type {type(value).__name__}, which cannot be saved without pickle; give an "
+        "array, or write the aggregator with joblib or skops"
     )
 
 

@@ -48,8 +48,10 @@ def find_name(names: Sequence[str], argument: str, name: str) -> str:
     AnnotationError
         If several common names are there.
     """
+    if name in names or argument not in _SYNONYMS:
+        return name
     default = _default(argument)
-    if name in names or name != default:
+    if name != default:
         return name
     simplified = base_name if argument in ("task", "worker") else letters
     found = [c for c in names if simplified(c) in _SYNONYMS[argument]]

@@ -339,7 +339,7 @@ def report_folder(
     path = Path(folder) / SUMMARY
     if not path.is_file():
         raise ModelFolderError(
-            f"{str(folder)!r} has no {SUMMARY}; give the folder that 'manyhands fit --out' wrote"
+            f"{str(folder)!r} has no {SUMMARY}; give the folder that fit or aggregate --out wrote"
         )
     contents = read_contents(texts, images)
     try:

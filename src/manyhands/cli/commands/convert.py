@@ -114,14 +114,19 @@ def ingest(
             bar.update(shown, description=what, completed=share)
 
         store = ingest(tables, out, progress=progress, **options)
-    counts = {
-        name: getattr(store, f"n_{name}")
-        for name in ("annotations", "instances", "annotators", "classes", "shards")
+    nouns = {
+        "annotations": "annotation",
+        "instances": "instance",
+        "annotators": "annotator",
+        "classes": "class",
+        "shards": "shard",
     }
+    counts = {name: getattr(store, f"n_{name}") for name in nouns}
     if json:
         print_json({"out": str(out)} | counts)
     else:
-        say(f"written: {out} ({', '.join(f'{n:,} {name}' for name, n in counts.items())})")
+        held = [f"{n:,} {name if n != 1 else nouns[name]}" for name, n in counts.items()]
+        say(f"written: {out} ({', '.join(held)})")
 
 
 @reported

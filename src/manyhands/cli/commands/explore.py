@@ -94,6 +94,7 @@ def explore(
     from manyhands.explore.inputs import open_desk
     from manyhands.io.writers import check_target
     from manyhands.jobs import OUTPUTS
+    from manyhands.planning.pool import counted
 
     if out is None and (reviewed or to is not Tool.table):
         raise AnnotationError("--to and --reviewed say what to write; name a file with --out")
@@ -112,11 +113,13 @@ def explore(
             if json:
                 print_json({"out": str(out), "to": to.value} | counts)
             else:
-                say(f"written: {out} ({counts['reviewed']:,} reviewed labels)")
+                say(f"written: {out} ({counted(counts['reviewed'], 'reviewed label')})")
             return
         with suppress(KeyboardInterrupt):  # How it is stopped.
             serve(desk, port, lambda address: _announce(address, open_, json))
-        say(f"{int(desk.known.sum()):,} reviewed labels are in {desk.journal.path}")
+        n = int(desk.known.sum())
+        verb = "is" if n == 1 else "are"
+        say(f"{counted(n, 'reviewed label')} {verb} in {desk.journal.path}")
 
 
 def _announce(address: str, open_: bool, json: bool) -> None:

@@ -66,6 +66,11 @@ def open_documents(path: PathLike, most: int | None = None) -> list[Document]:
 
 
 def _folder(path: Path) -> list[Document]:
+    if (path / "manifest.json").is_file() and (path / "shards").is_dir():
+        raise AnnotationError(
+            f"{path} is an annotation store, and a table or an export is needed here; give the "
+            "files that were ingested. describe, agreement and aggregate take a store"
+        )
     files = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p, path))
     if len(files) > MOST_FILES:
         raise AnnotationError(
