@@ -140,7 +140,7 @@ def test_a_parameter_that_names_an_annotator_is_refused(tmp_path):
 
 
 def test_aggregators_are_not_shared_with_their_annotations(tmp_path):
-    with pytest.raises(AnnotationError, match=r"a DawidSkene is saved with its annotations"):
+    with pytest.raises(AnnotationError, match="a DawidSkene holds annotations"):
         save_pretrained(DawidSkene().fit(TABLE), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 

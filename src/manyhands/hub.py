@@ -80,19 +80,16 @@ def save_pretrained(
     Raises
     ------
     AnnotationError
-        If the model is an aggregator, a prediction needs what is left out, as with
-        `manyhands.DoctorNetClassifier`, or a parameter names an annotator.
+        If the model is an aggregator, if a prediction needs what is left out (as with
+        `manyhands.DoctorNetClassifier`), or if a parameter names an annotator.
     WriteError
         If the folder cannot be written, or holds a ``README.md`` of another origin.
     """
     refuse_foreign(Path(folder) / "README.md", MARK)
     last = model[-1] if isinstance(model, Pipeline) else model
     check_is_fitted(last)
-    if isinstance(last, BaseAggregator):
-        raise AnnotationError(
-            f"a {type(last).__name__} is saved with its annotations, and with them the annotators' "
-            "ids; share the labels (manyhands.io.write_labels), or a classifier"
-        )
+    if isinstance(last, BaseAggregator):  # Its annotations name the annotators.
+        raise AnnotationError(f"a {type(last).__name__} holds annotations; share a classifier")
     change = _renamed if include_annotators else _without_annotators
     shared = _replaced(model, change) if anonymise or not include_annotators else model
     card = _card(last, include_annotators, anonymise, annotations)
@@ -378,26 +375,23 @@ def _counts(model: Any, annotations: Any) -> list[str]:
         return [f"- Annotators: {len(model.annotators_)}"]
     table = as_table(annotations).observed
     n, annotated = table.n_annotations, int((table.annotations_per_instance() > 0).sum())
+    alpha = f"Krippendorff's alpha {krippendorff_alpha(table):.2f}"
     return [
         f"- Annotators: {int((table.annotations_per_annotator() > 0).sum())}",
         f"- Annotated instances: {annotated:,}",
         f"- Annotations: {n:,} ({n / annotated:.1f} per instance)",
-        f"- Agreement: {percent_agreement(table):.0%} of pairs; Krippendorff's alpha "
-        f"{krippendorff_alpha(table):.2f}",
+        f"- Agreement: {percent_agreement(table):.0%} of pairs; {alpha}",
     ]
 
 
 def _accuracy(model: Any, gold: tuple[Any, Any] | None, estimate: Any) -> str:
     lines = []
     if gold is not None:
-        X, y = gold
-        accuracy = model.score(X, y)
-        lines.append(f"- With gold labels: {accuracy:.1%} of {len(np.asarray(y)):,} instances.")
+        n = len(np.asarray(gold[1]))
+        lines.append(f"- With gold labels: {model.score(*gold):.1%} of {n:,} instances.")
     if estimate is not None:
-        lines.append(
-            f"- Without gold labels, estimated from annotations: {estimate.value:.1%} "
-            f"(interval {estimate.low:.1%} to {estimate.high:.1%})."
-        )
+        interval = f"(interval {estimate.low:.1%} to {estimate.high:.1%})"
+        lines.append(f"- Estimated from annotations alone: {estimate.value:.1%} {interval}.")
     return "\n".join(lines or ["Not measured."]) + "\n"
 
 
