@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import imbalanced_recipe
 import numpy as np
+from flagship_harder import FEW_LABELS, LABELLED, MANY, UNSURE, make_harder, only_labelled
 from flagship_page import EM, GOLD, POSTERIOR, REGRESSION, STACK, page
 from flagship_robustness import curves
 from model_choice import thinned, thinned_cifar10h, with_common_mistake
@@ -42,6 +43,7 @@ from manyhands import (
     CrowdStackingClassifier,
     DASCClassifier,
     DawidSkene,
+    MajorityVote,
     MaxMIGClassifier,
     MetricLearningEmbedding,
     NeuCrowdEmbedding,
@@ -222,6 +224,8 @@ ADDITIONS: dict[str, Fit] = {
 POSTERIORS: dict[str, Fit] = {
     "Dawid-Skene": lambda data, seed: DawidSkene(random_state=seed).fit(data.annotations),
     "stack, dependence=0": stack(dependence=0.0),
+    "majority vote": lambda data, seed: MajorityVote(random_state=seed).fit(data.annotations),
+    'stack, abstentions="ignore"': stack(abstentions="ignore"),
 }
 METHODS = {STACK: stack(), GOLD: on_gold, **OTHERS, **ABLATION, **ADDITIONS, **POSTERIORS}
 
@@ -235,6 +239,8 @@ def data_of(name: str, change: str, seed: int) -> Any:
     if name in imbalanced_recipe.TASKS:
         X, table, X_test, y_test = imbalanced_recipe.make(name, seed)
         return Data(X, table, X_test=X_test, y_test=y_test)
+    if name in (*MANY, *UNSURE):
+        return make_harder(name, seed)
     if name.endswith("-Syn"):
         return make_iced_synthetic(name.removesuffix("-Syn").lower(), random_state=seed)
     data = thinned_cifar10h() if name == "cifar10h, 2" else load_data({"name": name})
@@ -283,7 +289,11 @@ CHANGES: dict[str, Callable[[Any, int], Any]] = {
         f"imbalance {ratio}:1": lambda data, seed, ratio=ratio: with_rare_classes(data, ratio, seed)
         for ratio in (2, 5, 10, 20)
     },
+    **{f"{n} labelled": lambda data, seed, n=n: only_labelled(data, n, seed) for n in FEW_LABELS},
 }
+
+
+WORSE = [change for change in CHANGES if not change.endswith("labelled")]
 
 
 # -- cells ----------------------------------------------------------------------------------------
@@ -420,21 +430,21 @@ def whole() -> Iterator[Cell]:
 
 
 def ablation() -> Iterator[Cell]:
-    """Parameters of the recipe, on the test part (three seeds) and nested (one seed)."""
+    """Parameters of the recipe, on the test part (five seeds) and nested (one seed)."""
     for name in ("colposcopy", "reports", "music", "labelme"):
         for method in (STACK, *ABLATION):
             yield from (Cell(name, "", method, 1, fold) for fold in range(-1, 4))
-            yield from (Cell(name, "", method, seed) for seed in FEW)
+            yield from (Cell(name, "", method, seed) for seed in SEEDS)
 
 
 def robustness() -> Iterator[Cell]:
-    """Worse annotations, three seeds; DASC, which takes a minute a fit, has one."""
+    """Worse annotations; DASC, which takes a minute a fit, has one seed."""
     compared = (STACK, REGRESSION, "Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL")
-    for seed in FEW:
+    for seed in SEEDS:
         for name in ("music", "labelme"):
-            for change in CHANGES:
+            for change in WORSE:
                 yield from (Cell(name, change, method, seed) for method in compared)
-                if seed == FEW[0]:
+                if seed == SEEDS[0]:
                     yield Cell(name, change, "DASC", seed)
 
 
@@ -458,6 +468,22 @@ def posteriors() -> Iterator[Cell]:
             yield Cell(POSTERIOR + name, "", method, 1)
 
 
+def harder() -> Iterator[Cell]:
+    """Few labels, many classes, abstentions."""
+    compared = (STACK, REGRESSION, "Crowd Layer", "AggNet")
+    for seed in FEW:
+        for name in UNSURE:
+            for method in (STACK, 'stack, abstentions="ignore"', "Dawid-Skene"):
+                yield Cell(POSTERIOR + name, "", method, seed)
+        for name in LABELLED:
+            for n in FEW_LABELS:
+                yield from (Cell(name, f"{n} labelled", method, seed) for method in compared)
+        for name in MANY:
+            for method in ("majority vote", "Dawid-Skene", STACK):
+                yield Cell(POSTERIOR + name, "", method, seed)
+            yield from (Cell(name, "", method, seed) for method in compared)
+
+
 def more() -> Iterator[Cell]:
     """Cross-fitted EM with its present defaults on the tasks that it was developed on."""
     for seed in range(3):
@@ -473,6 +499,7 @@ PARTS = {
         ablation,
         robustness,
         additions,
+        harder,
         posteriors,
         others,
         images,

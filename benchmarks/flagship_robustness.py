@@ -29,8 +29,9 @@ def stressed(found: Found) -> list[str]:
 
 
 def changes(found: Found, name: str) -> list[str]:
-    """Changes to a set, in the order of the first records."""
-    return list(dict.fromkeys(each["change"] for each in found if each["set"] == name))
+    """Changes to a set's annotations or classes, in the order of the first records."""
+    each = dict.fromkeys(each["change"] for each in found if each["set"] == name)
+    return [change for change in each if not change.endswith("labelled")]
 
 
 def field_of(change: str) -> str:
@@ -41,14 +42,12 @@ def field_of(change: str) -> str:
 def values(
     found: Found, name: str, change: str, method: str, field: str | None = None
 ) -> list[float]:
-    """Percentages of a method under a change, one for each of the seeds 1 to 3."""
+    """Percentages of a method under a change, one for each seed."""
     own, weighted = method.replace(WEIGHTED, STACK), method == WEIGHTED
     records = [
         each
         for each in found
-        if (each["set"], each["change"], each["method"]) == (name, change, own)
-        and each["fold"] < 0
-        and each["seed"] in (1, 2, 3)
+        if (each["set"], each["change"], each["method"]) == (name, change, own) and each["fold"] < 0
     ]
     field = field or field_of(change)
     return [100 * (each["weighted"] if weighted else each)[field] for each in records]
