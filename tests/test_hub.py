@@ -161,7 +161,7 @@ def test_the_card_by_hand(tmp_path):
     assert "- Annotations: 7 (2.3 per instance)" in card
     assert "- Agreement: 67% of pairs" in card
     assert f"- With gold labels: {model.score(X[3:9], Y[3:9] % 2):.1%} of 6 instances" in card
-    assert f"estimated from annotations: {estimate.value:.1%}" in card
+    assert f"Estimated from annotations alone: {estimate.value:.1%}" in card
     plain = save_pretrained(model, tmp_path / "plain")
     assert "Not measured." in (plain / "README.md").read_text()
 

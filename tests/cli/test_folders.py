@@ -565,7 +565,7 @@ def test_select_refuses_an_unknown_method(home):
 @pytest.mark.slow  # It trains ten networks.
 def test_images_for_which_the_stack_trains_a_network(home):
     rng = np.random.default_rng(0)
-    np.save("images.npy", rng.normal(size=(len(np.load("X.npy")), 8, 8)).astype(np.float32))
+    np.save("images.npy", rng.normal(size=(len(np.load("X.npy")), 8, 8, 1)).astype(np.float32))
     files = ("--features", "images.npy", "--annotations", "A.csv", "--out", "stack")
     done("fit", *files, "--method", "crowd-stacking", "--set", "n_rounds=2")
     labels = done_json("predict", "stack", "images.npy")["labels"]
