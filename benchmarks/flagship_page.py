@@ -677,6 +677,6 @@ def left_out(found: Found) -> list[str]:
         "",
         "For want of computing time: most other classifiers on CIFAR-10; cross-fitted EM there and "
         "under worse annotations, as it takes a minute on LabelMe; more than one seed of DASC "
-        "under worse annotations and of the nested ablation; more than three seeds of additions, of "
-        "CIFAR-10H whole, of few labels, many classes and abstentions.",
+        "under worse annotations and of the nested ablation; more than three seeds of additions, "
+        "of CIFAR-10H whole, of few labels, many classes and abstentions.",
     ]

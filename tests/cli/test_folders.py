@@ -563,6 +563,7 @@ def test_select_refuses_an_unknown_method(home):
 
 
 @pytest.mark.slow  # It trains ten networks.
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")  # Noise, as made.
 def test_images_for_which_the_stack_trains_a_network(home):
     rng = np.random.default_rng(0)
     np.save("images.npy", rng.normal(size=(len(np.load("X.npy")), 8, 8, 1)).astype(np.float32))
