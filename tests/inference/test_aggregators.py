@@ -512,7 +512,7 @@ def test_an_altered_aggregator_is_refused(tmp_path):
             load(folder)
     model = CrowdLab().fit(crowd(n=30)[0], proba=np.full((30, 3), 1 / 3))
     model._proba = object()
-    with pytest.raises(AnnotationError, match="_proba is a object, which cannot be saved"):
+    with pytest.raises(AnnotationError, match="_proba is of type object, which cannot be saved"):
         save(model, tmp_path / "other")
 
 
