@@ -13,6 +13,7 @@ from scipy.stats import beta
 from sklearn.base import clone
 
 from manyhands import AnnotationTable, MajorityVote
+from manyhands.datasets import make_crowd
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference import glad
 from manyhands.inference.glad import GLAD, e_step, information, slopes
@@ -554,3 +555,9 @@ def test_new_instances_are_judged_by_the_fitted_annotators():
     A, *_ = mace_crowd()
     model = MACE(random_state=0).fit(A)
     np.testing.assert_allclose(model.predict_proba(A), model.posterior_)
+
+
+def test_a_fit_cut_short_keeps_what_its_last_step_says_of_the_classes():
+    table = make_crowd(np.repeat([0, 1], [60, 20]), random_state=0)
+    shares = GLAD(max_iter=1, class_prior="estimated").fit(table).class_prior_
+    assert shares[0] > 0.6

@@ -165,11 +165,12 @@ class GLAD(BaseAggregator):
             theta = model.m_step(theta, p_correct, M_STEP if history else FIRST_M_STEP)
             p_correct, shares, log_likelihood = model.e_step(theta, prior)
             history.append(log_likelihood)
-            if len(history) == self.max_iter or has_settled(history, self.tol * model.total_weight):
+            if has_settled(history, self.tol * model.total_weight):
                 break
-            checkpoint.save("iterations", theta=theta, prior=prior, history=history)
-            if learn_prior:
-                prior = shares
+            used, prior = prior, shares if learn_prior else prior
+            if len(history) == self.max_iter:
+                break
+            checkpoint.save("iterations", theta=theta, prior=used, history=history)
         return theta, prior, history
 
 
