@@ -27,7 +27,6 @@ from manyhands.inference.em import (
 from manyhands.inference.probability import (
     floored_log,
     has_settled,
-    log_dirichlet,
     log_prior,
     normalise_rows,
 )
@@ -154,13 +153,13 @@ class ConfusionEM:
         split = partial(split_into_subtypes, n_subtypes=n_subtypes, empty=_empty(votes, n_subtypes))
         vote_counts = sum_over_shards(count_votes, shards, split)
         pseudo_counts, strength = self.prior.pseudo_counts(vote_counts.confusion, votes.n_classes)
-        pseudo_counts = with_history(pseudo_counts, votes, vote_counts)
+        pseudo_counts = _by_response(with_history(pseudo_counts, votes, vote_counts))
         classes = uniform_prior(votes)
 
         def expect(parameters: Parameters) -> tuple[EMCounts, float]:
             counts = sum_over_shards(expect_and_count, shards, *parameters.logs, hard=self.hard)
-            log_prior = log_dirichlet(pseudo_counts, parameters.responses)
-            return counts, counts.log_likelihood + log_prior
+            log_prior = np.einsum("rsk,rsk->", pseudo_counts, parameters.logs[1])
+            return counts, float(counts.log_likelihood + log_prior)
 
         m_step = partial(self.m_step, pseudo_counts=pseudo_counts, classes=classes)
         stage = stage or f"subtypes-{n_subtypes}"
@@ -172,7 +171,8 @@ class ConfusionEM:
             counts, objective = expect(parameters)
             history = [objective]
         else:
-            parameters, step = Parameters(saved["prior"], saved["responses"]), float(saved["step"])
+            responses = _by_response(saved["responses"])
+            parameters, step = Parameters(saved["prior"], responses), float(saved["step"])
             counts, history = expect(parameters)[0], saved["history"].tolist()
         enough = self.tol * votes.total_weight
         while len(history) < self.max_iter and not has_settled(history, enough):
@@ -378,6 +378,11 @@ def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
         return joint
     total: FloatArray = np.logaddexp.reduce(joint.reshape(len(joint), n_classes, -1), axis=2)
     return total
+
+
+def _by_response(values: FloatArray) -> FloatArray:
+    """Lay out values (R, S, K) in memory as (R, K, S), as counts are and the E-step reads them."""
+    return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
 def _scaled_exp(logs: FloatArray) -> FloatArray:

@@ -58,10 +58,8 @@ class ConfusionPrior:
         if self.centre is None:
             return np.zeros((1, n_states, n_responses)), 0.0
         centre = self._centre(counts, n_classes)
-        if self.strength != "auto":
-            strength = float(self.strength)
-        else:
-            strength = max(STRENGTHS, key=lambda s: log_dirichlet_multinomial(counts, s * centre))
+        is_set = self.strength != "auto"
+        strength = float(self.strength) if is_set else _strength(counts, centre)
         return strength * centre, strength
 
     def _centre(self, counts: FloatArray, n_classes: int) -> FloatArray:
@@ -75,6 +73,17 @@ class ConfusionPrior:
         if self.centre == "pooled":
             return normalise_rows(counts.sum(axis=0) + 0.1 + identity)[None]
         return _hierarchical_centre(counts, identity)
+
+
+def _strength(counts: FloatArray, centre: FloatArray) -> float:
+    """Of `STRENGTHS`, the one with the greatest evidence: downwards as long as that rises."""
+    best, evidence = 0.0, -np.inf
+    for strength in reversed(STRENGTHS):
+        found = log_dirichlet_multinomial(counts, strength * centre)
+        if found <= evidence:
+            break
+        best, evidence = strength, found
+    return best
 
 
 def _hierarchical_centre(counts: FloatArray, identity: FloatArray) -> FloatArray:

@@ -43,6 +43,22 @@ class EMCounts:
             self.log_likelihood + other.log_likelihood,
         )
 
+    def __reduce__(self) -> Any:
+        """Pickle the counts as they lie in memory, (R, K, C), without a copy in another order."""
+        by_response = np.ascontiguousarray(self.confusion.transpose(0, 2, 1))
+        return _unpickled, (self.prior, by_response, self.log_likelihood)
+
+    def __iadd__(self, other: EMCounts) -> EMCounts:
+        """Return the counts of both, in the arrays of these."""
+        prior, confusion = self.prior, self.confusion
+        prior += other.prior
+        confusion += other.confusion
+        return EMCounts(prior, confusion, self.log_likelihood + other.log_likelihood)
+
+
+def _unpickled(prior: FloatArray, by_response: FloatArray, log_likelihood: float) -> EMCounts:
+    return EMCounts(prior, by_response.transpose(0, 2, 1), log_likelihood)
+
 
 def em_counts(votes: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> EMCounts:
     """Counts of a shard under a posterior (Dawid & Skene 1979, Eq. 2.3 and 2.4)."""

@@ -42,7 +42,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
-from operator import add
+from operator import iadd
 from typing import Any, Protocol
 
 import numpy as np
@@ -74,7 +74,7 @@ class Engine(ABC):
         Parameters
         ----------
         count : callable
-            Its results can be added with ``+``.
+            Its results can be added with ``+``, and are nobody else's (they may be added in place).
         rows : tuple
             Arrays over all instances, None, or functions from a shard to its rows.
         """
@@ -128,7 +128,7 @@ class LocalEngine(Engine):
     ) -> Any:
         """See `Engine.sum`."""
         return reduce(
-            add, (count(*part, *parameters, **options) for _, *part in self._with_rows(rows))
+            iadd, (count(*part, *parameters, **options) for _, *part in self._with_rows(rows))
         )
 
     def fill(

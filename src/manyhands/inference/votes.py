@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from operator import add
+from operator import iadd
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -360,12 +360,12 @@ def sum_over_shards(
 ) -> Counts:
     """Sum ``count(shard, *rows of the shard, *parameters)`` over the shards.
 
-    ``rows`` are arrays over all instances (or functions of a shard).
+    ``rows`` are arrays over all instances (or functions of a shard). Counts are added in place.
     """
     if isinstance(shards, Engine):
         return shards.sum(count, *parameters, rows=rows, **options)
     parts = zip_shards(shards, *rows)
-    return reduce(add, (count(*part, *parameters, **options) for part in parts))
+    return reduce(iadd, (count(*part, *parameters, **options) for part in parts))
 
 
 def concatenate_rows(parts: Iterable[FloatArray]) -> FloatArray:
