@@ -1,9 +1,11 @@
 """Clusters: the shards of a store are counted by workers of dask.distributed or of Spark.
 
-``fit(store, engine=client)`` sends each worker the number of a shard and the parameters. The worker
-reads the shard from the folder of the store, which all workers must see under the same path, and
-returns counts. Sums are taken on the workers in a fixed tree over the numbers of the shards, so
-that a fit gives the same bits however fast its workers are, and whichever of them are lost.
+``fit(store, engine=client)`` sends each worker the numbers of some shards and the parameters. The
+worker reads the shards from the folder of the store, which all workers must see under the same
+path, and returns the sum of their counts. Shards are divided among the threads that the cluster has
+when the fit begins, and sums are taken on the workers in a fixed tree, so that a fit gives the same
+bits however fast its workers are, and whichever of them are lost. Another number of threads adds in
+another order, which changes the last digits.
 
 A lost worker costs the shards it was counting: both engines count them again elsewhere. A lost
 client costs one iteration if the fit has a ``checkpoint``.
@@ -82,6 +84,7 @@ class DaskCluster(Cluster):
         if client.asynchronous:
             raise AnnotationError(f"engine={client!r} is asynchronous; give a synchronous Client")
         self.client = client
+        self.threads = max(sum(client.nthreads().values()), 1)
         # A worker that is just being lost is none to refuse; later ones are checked by `run`.
         for found in client.run(check_version, __version__, on_error="return").values():
             if isinstance(found, AnnotationError):
@@ -100,12 +103,12 @@ class DaskCluster(Cluster):
     def _send(self, job: Job) -> Any:
         return self._submit("job", receive, __version__, pickle.dumps(job, protocol=5))
 
-    def _each(self, job: Any, task: str, parts: Iterable[Part]) -> Iterator[Any]:
-        for part in parts:
-            yield self._submit(f"shard-{part.number}", run, __version__, job, task, part)
+    def _each(self, job: Any, task: str, groups: Iterable[Sequence[Part]]) -> Iterator[Any]:
+        for parts in groups:
+            yield self._submit(f"shard-{parts[0].number}", run, __version__, job, task, parts)
 
-    def _tree(self, job: Any, parts: Sequence[Part]) -> Any:
-        level, fan = list(self._each(job, "sum", parts)), shard_jobs.FAN
+    def _tree(self, job: Any, groups: Sequence[Sequence[Part]]) -> Any:
+        level, fan = list(self._each(job, "sum", groups)), shard_jobs.FAN
         while len(level) > 1:
             groups = [level[first : first + fan] for first in range(0, len(level), fan)]
             level = [self._submit("sum", added, *group) for group in groups]
@@ -131,14 +134,15 @@ class DaskCluster(Cluster):
                 "its last iteration"
             ) from error
 
-    def sums(self, job: Job, batches: Iterable[Sequence[Part]]) -> Iterator[Any]:
+    def sums(self, job: Job, batches: Iterable[Sequence[Sequence[Part]]]) -> Iterator[Any]:
         """See `Cluster.sums`."""
         sent = self._send(job)
         yield from self._in_order(self._tree(sent, batch) for batch in batches)
 
     def rows(self, job: Job, parts: Iterable[Part]) -> Iterator[AnyArray]:
         """See `Cluster.rows`."""
-        yield from self._in_order(self._each(self._send(job), "fill", parts))
+        groups = ([part] for part in parts)
+        yield from self._in_order(self._each(self._send(job), "fill", groups))
 
 
 @contextmanager
@@ -186,15 +190,20 @@ class SparkCluster(Cluster):
 
     def __init__(self, session: Any) -> None:
         self.session = session
+        # Over Spark Connect, nothing tells how many cores there are.
+        context = getattr(session, "_sc", None)
+        self.threads = max(int(context.defaultParallelism), 1) if context else shard_jobs.FAN
 
-    def _map(self, job: Job, task: str, parts: Sequence[Part]) -> Any:
+    def _map(self, job: Job, task: str, groups: Sequence[Sequence[Part]]) -> Any:
         version, content = __version__, pickle.dumps(job, protocol=5)
 
         def each(batches: Iterable[Any]) -> Iterator[Any]:
             return spark_run(version, content, task, batches)
 
-        size = max(shard_jobs.FAN, int(np.ceil(np.sqrt(len(parts)))))
-        given = [(part.number, k // size, pickle.dumps(part)) for k, part in enumerate(parts)]
+        size = max(shard_jobs.FAN, int(np.ceil(np.sqrt(len(groups)))))
+        given = [
+            (parts[0].number, k // size, pickle.dumps(parts)) for k, parts in enumerate(groups)
+        ]
         frame = self.session.createDataFrame(given, SPARK_ROWS).repartition(len(given))
         return frame.mapInArrow(each, SPARK_ROWS)
 
@@ -213,7 +222,7 @@ class SparkCluster(Cluster):
             pickle.loads(row["content"]) for row in sorted(found, key=lambda row: row["number"])
         ]
 
-    def sums(self, job: Job, batches: Iterable[Sequence[Part]]) -> Iterator[Any]:
+    def sums(self, job: Job, batches: Iterable[Sequence[Sequence[Part]]]) -> Iterator[Any]:
         """See `Cluster.sums`."""
         for batch in batches:
             frame = self._map(job, "sum", batch)
@@ -224,7 +233,7 @@ class SparkCluster(Cluster):
     def rows(self, job: Job, parts: Iterable[Part]) -> Iterator[AnyArray]:
         """See `Cluster.rows`."""
         for batch in in_batches(parts, 4 * shard_jobs.FAN):
-            yield from self._collected(self._map(job, "fill", batch))
+            yield from self._collected(self._map(job, "fill", [[part] for part in batch]))
 
 
 def spark_run(version: str, content: bytes, task: str, batches: Iterable[Any]) -> Iterator[Any]:

@@ -1,7 +1,12 @@
 """Jobs on shards: what the client of a cluster sends, and what its workers do with it.
 
-A worker gets the number of a shard, the parameters, and the folder of the store, from which it
-reads the shard; it returns counts. `manyhands.inference.clusters` has the clusters.
+A worker gets the numbers of some shards, the parameters, and the folder of the store, from which it
+reads the shards; it returns the sum of their counts. `manyhands.inference.clusters` has the
+clusters.
+
+Counts may be larger than the shards they are of: those of confusion matrices have annotators x
+classes^2 entries. A worker therefore adds up many shards, one after another, before it sends
+anything (`ClusterEngine._groups`).
 """
 
 from __future__ import annotations
@@ -11,7 +16,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
-from operator import add
+from itertools import pairwise
+from operator import add, iadd
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +32,11 @@ from manyhands.io.store import AnnotationStore
 from manyhands.typing import AnyArray, IntArray
 
 FAN = 8
-"""Counts that are added at once: the sum over n shards is a tree of about log_8 n levels."""
+"""Counts that are added at once: the sum over n tasks is a tree of about log_8 n levels."""
+
+MOST_TASKS, WORTH = 4, 4
+"""Most tasks per thread and sum, and the annotations that a task must have for each parameter to be
+one of several: to send and add a number takes as long as to count a few annotations."""
 
 
 # -- what a worker does ---------------------------------------------------------------------------
@@ -92,15 +102,20 @@ class Job:
     rows: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
 
-    def sum(self, part: Part) -> Any:
-        """Sum of the function over the runs of a shard."""
-        return reduce(add, self._each(part))
+    def sum(self, parts: Sequence[Part]) -> Any:
+        """Sum of the function over the runs of some shards."""
+        return reduce(iadd, self._each(parts))
 
-    def fill(self, part: Part) -> AnyArray:
-        """Rows that the function gives for the instances of a shard."""
-        return np.concatenate(list(self._each(part)))
+    def fill(self, parts: Sequence[Part]) -> AnyArray:
+        """Rows that the function gives for the instances of some shards."""
+        return np.concatenate(list(self._each(parts)))
 
-    def _each(self, part: Part) -> Iterator[Any]:
+    def _each(self, parts: Sequence[Part]) -> Iterator[Any]:
+        parameters = tuple(as_laid_out(given) for given in self.parameters)
+        for part in parts:
+            yield from self._runs(part, parameters)
+
+    def _runs(self, part: Part, parameters: tuple[Any, ...]) -> Iterator[Any]:
         votes, first = self.reader.open(), 0
         for shard in votes.load(part.number, self.reader.size, gold=self._gold(votes, part)):
             place = slice(first, first := first + shard.n_instances)
@@ -108,7 +123,7 @@ class Job:
                 rows_at(given if given is not None else rows, shard, place)
                 for given, rows in zip(self.rows, part.rows, strict=True)
             )
-            yield self.function(shard, *own, *self.parameters, **self.options)
+            yield self.function(shard, *own, *parameters, **self.options)
 
     @staticmethod
     def _gold(votes: StoredVotes, part: Part) -> IntArray | None:
@@ -118,6 +133,27 @@ class Job:
         gold = np.full(last - first, -1, dtype=np.int32)
         gold[part.gold[0]] = part.gold[1]
         return gold
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """An array that is contiguous in another order of its axes, which pickling would forget."""
+
+    values: AnyArray
+    axes: tuple[int, ...]
+
+    @staticmethod
+    def of(given: Any) -> Any:
+        """Wrap an array that needs it; anything else is returned as it is."""
+        if not isinstance(given, np.ndarray) or given.flags.c_contiguous:
+            return given
+        order = np.argsort([-stride for stride in given.strides], kind="stable")
+        return LaidOut(given.transpose(order), tuple(np.argsort(order).tolist()))
+
+
+def as_laid_out(given: Any) -> Any:
+    """Undo `LaidOut.of`."""
+    return given.values.transpose(given.axes) if isinstance(given, LaidOut) else given
 
 
 def check_version(version: str) -> None:
@@ -142,30 +178,38 @@ def receive(version: str, content: bytes) -> Job:
     return job
 
 
-def run(version: str, job: Job, task: str, part: Part) -> Any:
-    """Run a job on a shard, on a worker."""
+def run(version: str, job: Job, task: str, parts: Sequence[Part]) -> Any:
+    """Run a job on some shards, on a worker."""
     check_version(version)
-    return getattr(job, task)(part)
+    return getattr(job, task)(parts)
 
 
 def added(*counts: Any) -> Any:
-    """Sum of counts, in order."""
-    return reduce(add, counts)
+    """Sum of counts, in order; the given ones stay as they are."""
+    return reduce(iadd, counts[2:], add(*counts[:2])) if len(counts) > 1 else counts[0]
 
 
 # -- what the client does -------------------------------------------------------------------------
 
 
 class Cluster(ABC):
-    """What runs jobs on shards."""
+    """What runs jobs on shards.
+
+    Attributes
+    ----------
+    threads : int
+        How many tasks the workers run at a time, as far as is known when a fit begins.
+    """
+
+    threads: int
 
     def shards(self, votes: StoredVotes, size: int) -> ClusterEngine:
         """Return the shards of a store, to be counted by the workers."""
         return ClusterEngine(self, votes, size)
 
     @abstractmethod
-    def sums(self, job: Job, batches: Iterable[Sequence[Part]]) -> Iterator[Any]:
-        """Yield the sum of the job over the shards of each batch, in order."""
+    def sums(self, job: Job, batches: Iterable[Sequence[Sequence[Part]]]) -> Iterator[Any]:
+        """Yield the sum of the job over each batch, in order; each group of shards is a task."""
 
     @abstractmethod
     def rows(self, job: Job, parts: Iterable[Part]) -> Iterator[AnyArray]:
@@ -217,7 +261,16 @@ class ClusterEngine(Engine):
         options: dict[str, Any],
     ) -> Job:
         shared = tuple(given if callable(given) else None for given in rows)
-        return Job(self.reader, function, parameters, shared, options)
+        return Job(self.reader, function, tuple(map(LaidOut.of, parameters)), shared, options)
+
+    def _groups(self, parts: list[Part], parameters: tuple[Any, ...]) -> list[list[Part]]:
+        """Runs of consecutive shards, a task each: as few as keep all threads busy."""
+        sent = sum(np.size(given) for given in parameters if isinstance(given, np.ndarray))
+        threads = self.cluster.threads
+        tasks = self.votes.store.n_annotations // max(threads * WORTH * sent, 1)
+        n = min(threads * int(np.clip(tasks, 1, MOST_TASKS)), len(parts))
+        bounds = np.linspace(0, len(parts), n + 1).astype(int)
+        return [parts[first:last] for first, last in pairwise(bounds)]
 
     def sum(
         self,
@@ -227,11 +280,13 @@ class ClusterEngine(Engine):
         **options: Any,
     ) -> Any:
         """See `Engine.sum`."""
-        parts: Iterable[Part] = self._parts(rows)
         job = self._job(count, parameters, rows, options)
-        # Rows of arrays are sent a few shards at a time, since all of them may not fit in memory.
-        has_rows = any(given is not None and not callable(given) for given in rows)
-        batches = in_batches(parts, FAN) if has_rows else iter([list(parts)])
+        batches: Iterable[Sequence[Sequence[Part]]]
+        if any(given is not None and not callable(given) for given in rows):
+            # Rows of arrays are sent a few shards at a time: all of them may not fit in memory.
+            batches = ([[part] for part in batch] for batch in in_batches(self._parts(rows), FAN))
+        else:
+            batches = [self._groups(list(self._parts(rows)), parameters)]
         return reduce(add, self.cluster.sums(job, batches))
 
     def fill(
