@@ -242,10 +242,10 @@ def all_cases() -> dict[str, Any]:
         cases[f"killed {method}"] = lambda m=method: kill_one(m)
     for kind in ("memory", "mapped"):
         cases[f"mapped {kind}"] = lambda k=kind: spawn(["mapped", k], 1)
-    cases["low_rank"] = lambda: spawn(["low_rank"], 1)
     for method in METHODS:
         for n in (1, 2):
             cases[f"images {method} {n}"] = lambda m=method, n=n: spawn(["images", m], n)
+    cases["low_rank"] = lambda: spawn(["low_rank"], 1)
     return cases
 
 
