@@ -42,6 +42,8 @@ COPIES = 3
 
 PLAIN = {"dependence": 0, "n_subtypes": 1}
 TIMED = {"max_iter": ROUNDS, "tol": 0.0, "accelerate": False}
+SHORT = {"max_iter": 2}
+"""Of the fit whose parameters give the posterior of a prefix once more, in memory."""
 
 
 # -- synthetic annotations ------------------------------------------------------------------------
@@ -124,6 +126,9 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
     rounds = np.diff(np.array(times), axis=0)
     head = np.asarray(model.posterior_[: E7 // PER_INSTANCE])
     np.save(out, head)
+    if options.items() >= SHORT.items():
+        fitted = model._model
+        np.savez(out.with_suffix(".npz"), prior=fitted.prior, responses=fitted.responses)
     wall, cpu = np.median(rounds, axis=0).tolist() if len(rounds) else (None, None)
     truth = mixed(np.arange(len(head)) + 7 * E8) % np.uint64(CLASSES)
     labels = np.asarray(model.labels_[: len(head)])
@@ -144,7 +149,7 @@ def in_child(name: str, work: Path) -> dict[str, Any]:
     """Measure one cell here."""
     kind, size, *how = name.split("-")
     if kind == "compare":
-        return compare(work, *PAIRS[size])
+        return compare_prefix(work, how[0]) if size == "prefix" else compare(work, *PAIRS[size])
     if kind == "real":
         return real(how, work / f"store-{name}", work / f"{name}.npy")
     m = {"1e7": E7, "1e8": E8}[size]
@@ -159,6 +164,7 @@ def in_child(name: str, work: Path) -> dict[str, Any]:
         ingest(sorted(files.glob("*.parquet")), store, memory=2**30)
         return {"bytes": sum(p.stat().st_size for p in store.rglob("*") if p.is_file())}
     options = {**(PLAIN if "plain" in how else {}), **(TIMED if "timed" in how else {})}
+    options |= SHORT if "short" in how else {}
     place = work / f"{name}.npy"
     if kind == "memory":
         import numpy as np
@@ -217,6 +223,26 @@ def compare(work: Path, one: str, other: str) -> dict[str, Any]:
 
     first, second = np.load(work / f"{one}.npy"), np.load(work / f"{other}.npy")
     return {"difference": float(np.abs(first - second).max()), "instances": len(first)}
+
+
+def compare_prefix(work: Path, size: str) -> dict[str, Any]:
+    """Compare what the store streamed with the E-step of its first instances in memory.
+
+    Both have the parameters that the fit of the whole store ended with.
+    """
+    import numpy as np
+
+    from manyhands import AnnotationTable
+    from manyhands.inference.confusion_em import Parameters
+    from manyhands.inference.votes import make_votes
+
+    place = work / f"store-{size}-plain-short"
+    streamed = np.load(place.with_suffix(".npy"))
+    fitted = Parameters(**np.load(place.with_suffix(".npz")))
+    columns = annotations(np.arange(len(streamed) * PER_INSTANCE))
+    table = AnnotationTable.from_arrays(*columns, n_annotators=ANNOTATORS, duplicates="keep")
+    found = fitted.posterior(make_votes(table))
+    return {"difference": float(np.abs(found - streamed).max()), "instances": len(found)}
 
 
 def limit_data() -> None:
@@ -284,6 +310,8 @@ CELLS = (
     "ingest-1e8",
     "store-1e8-plain-timed",
     "store-1e8-default-timed",
+    "store-1e8-plain-short",
+    "compare-prefix-1e8",
 )
 
 
@@ -366,6 +394,13 @@ def _findings(records: dict[str, dict[str, Any]]) -> list[str]:
                 f"- Posteriors of store and memory, {what}: largest difference "
                 f"{found['difference']:.1e} over {found['instances']:,} instances."
             )
+    if "compare-prefix-1e8" in records:
+        found = records["compare-prefix-1e8"]
+        lines.append(
+            f"- Posteriors of the first {found['instances']:,} of 2e7 instances, streamed by the "
+            f"store of 1e8 annotations and computed in memory from the same parameters: largest "
+            f"difference {found['difference']:.1e}."
+        )
     missing = [name for name in CELLS if name not in records]
     if missing:
         lines.append(f"- Not measured yet: {', '.join(missing)}.")
