@@ -746,6 +746,15 @@ def test_features_that_tell_nothing_are_named(tmp_path):
         assert found.doubts_ == {}
 
 
+@pytest.mark.filterwarnings("ignore:the features tell less")
+@pytest.mark.parametrize(("n_classes", "equal"), [(12, True), (10, False)])
+def test_with_many_classes_the_first_round_tells_the_labels(n_classes, equal):
+    X, y = blobs(96, n_classes=n_classes, spread=3.0)
+    table = make_crowd(y, annotations_per_instance=2, classes=range(n_classes), random_state=0)
+    one, six = (CrowdStackingClassifier(n_rounds=n, random_state=0).fit(X, table) for n in (1, 6))
+    assert np.array_equal(one.posterior_, six.posterior_) == equal
+
+
 def test_known_shares_survive_saving(tmp_path):
     X, y = blobs(n_classes=2)
     shares = {0: 0.4, 1: 0.6}

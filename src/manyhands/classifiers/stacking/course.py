@@ -32,6 +32,10 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 LATER_ROUNDS = 2
 """Rounds of a partial fit."""
 
+MANY_CLASSES = 10
+"""Classes above which the first round's stack, not the last one's, joins the annotators in the
+posterior (see `set_fitted`)."""
+
 
 @dataclass(frozen=True)
 class Course:
@@ -45,7 +49,7 @@ class Course:
     seen : integer array
         Codes of the classes that have annotations.
     rounds : Rounds
-    last : Round
+    first, last : Round
     stack : FittedStack
     history : History
     """
@@ -54,6 +58,7 @@ class Course:
     annotated: IntArray
     seen: IntArray
     rounds: Rounds
+    first: Round
     last: Round
     stack: FittedStack
     history: History
@@ -124,10 +129,11 @@ def run_course(
         read_class_prior(model.class_prior, table.classes, seen),
         model.vote_share,
     )
-    first = None if belief is None else normalise_rows(belief[annotated][:, seen])
-    rounds = Rounds(votes, prepared, settings, rng, first)
+    start = None if belief is None else normalise_rows(belief[annotated][:, seen])
+    rounds = Rounds(votes, prepared, settings, rng, start)
     names = [member.name for member in members]
     history, found = History(), list[list[TemperedMember]]()
+    first: Round | None = None
     bar = ProgressBar(type(model).__name__) if model.verbose else None
     try:
         if bar is not None:
@@ -135,6 +141,7 @@ def run_course(
         for number in range(n_rounds):
             began = perf_counter()
             last = rounds.run()
+            first = first or last
             found.append(last.members)
             row = _history_row(number + 1, last, names, table.classes[seen])
             history.append({**row, "seconds": perf_counter() - began})
@@ -144,7 +151,8 @@ def run_course(
         if bar is not None:
             bar.on_training_end()
     stack = FittedStack.of(members, found if later else found[1:] or found, seen, table.n_classes)
-    return Course(members, annotated, seen, rounds, last, stack, history)
+    assert first is not None
+    return Course(members, annotated, seen, rounds, first, last, stack, history)
 
 
 def _make_members(model: Any, X: Any, rng: np.random.Generator) -> list[Member]:
@@ -177,17 +185,27 @@ def _history_row(
 
 
 def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> None:
-    """Set the fitted attributes of a model."""
+    """Set the fitted attributes of a model.
+
+    With more than `MANY_CLASSES` classes, the posterior and the confusion matrices come from the
+    first round. Its members have learned from the votes alone. Later ones also learn from what the
+    stack has said, and repeat its mistakes the more, the fewer annotations each class has
+    (docs/results/flagship.md, Many classes). New instances are predicted by the later rounds.
+    """
     rounds, last, seen = course.rounds, course.last, course.seen
     n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
     found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares)
     belief = np.zeros((n, n_classes))
-    belief[np.ix_(course.annotated, seen)] = rounds.read_out(last, found.rho)
+    many = len(seen) > MANY_CLASSES
+    posterior = rounds.read_out(course.first if many else last, found.rho)
+    belief[np.ix_(course.annotated, seen)] = posterior
     # Of a class without annotations nothing is known but that it is named rightly.
     unknown = crowd_confusion(np.zeros((1, n_classes, n_classes)))
     confusion = np.tile(unknown, (n_annotators, 1, 1))
     confusion[:, seen] = 0.0
-    confusion[np.ix_(np.arange(n_annotators), seen, seen)] = rounds.confusion()
+    confusion[np.ix_(np.arange(n_annotators), seen, seen)] = rounds.confusion(
+        posterior if many else None
+    )
     confusion, pooled = pool_confusions(confusion, table, belief, pseudo_annotations=0.0)
     model.heard_ = table.annotations_per_annotator() > 0
     model.pooled_confusion_ = pooled

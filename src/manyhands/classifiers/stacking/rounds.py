@@ -204,9 +204,10 @@ class Rounds:
         free_shares = softmax(joint, axis=1).mean(axis=0)
         return posterior_with_shares(joint, self._wanted_shares(free_shares))
 
-    def confusion(self) -> FloatArray:
-        """Confusion matrices under the present posterior, (n_annotators, n_classes, n_classes)."""
-        return estimate_confusions(self.votes, self.posterior, self.settings.crowd_strength)
+    def confusion(self, posterior: FloatArray | None = None) -> FloatArray:
+        """Confusion matrices under a posterior, the present one by default, (r, true, given)."""
+        posterior = self.posterior if posterior is None else posterior
+        return estimate_confusions(self.votes, posterior, self.settings.crowd_strength)
 
     def abstention(self) -> FloatArray | None:
         """Probability to abstain under the present posterior, (n_annotators, n_classes)."""
