@@ -1,0 +1,102 @@
+"""`manyhands next`, `review`, `annotators` and `budget`."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import done, done_json, read_rows, run, write_csv
+from tests.planning.test_planning import annotated, crowd
+
+
+@pytest.fixture
+def pilot(tmp_path, monkeypatch):
+    """Stand in a folder with a crowd's annotations, gold and features."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    y, table = crowd(60, 3, n_annotators=6)
+    rows = zip(table.instance, table.annotator, table.label, strict=True)
+    write_csv(
+        tmp_path / "A.csv", [("task", "worker", "label"), *((i, f"w{r}", c) for i, r, c in rows)]
+    )
+    write_csv(tmp_path / "gold.csv", [("task", "label"), *enumerate(y)])
+    write_csv(
+        tmp_path / "pairs.csv", [("task", "worker"), *((i, "w1") for i in range(60)), (0, "new")]
+    )
+    write_csv(tmp_path / "prices.csv", [("worker", "price"), ("w0", 1000), ("w1", 2)])
+    write_csv(tmp_path / "few.csv", [("task", "label"), *enumerate(y[:5])])
+    np.save("X.npy", 6 * np.eye(3)[y] + np.random.default_rng(0).normal(size=(60, 3)))
+    return table
+
+
+def test_the_next_batch_as_a_table_and_as_json(pilot):
+    result = done_json("next", "A.csv", "-n", 8, "--cost", "prices.csv", "--out", "batch.csv")
+    assert len(result["pairs"]) == 8
+    assert {row["worker"] for row in result["pairs"]} <= {f"w{r}" for r in range(1, 6)}
+    assert not result["stopping"]["stop"]
+    assert read_rows(Path("batch.csv"))[0] == ["task", "worker", "score", "expected_gain"]
+    assert len(read_rows(Path("batch.csv"))) == 9
+    listed = done_json("next", "A.csv", "-n", 3, "--pairs", "pairs.csv")
+    assert {row["worker"] for row in listed["pairs"]} <= {"w1", "new"}
+    shown = done("next", "A.csv", "-n", 12, "--audit", "gold.csv", "--min-gain", 0.9).stdout
+    assert "and 2 more" in shown
+    assert "stop: " in shown
+    assert "on 60 audited labels" in shown
+    one = done("next", "A.csv", "-n", 1, "--warm-up", 0, "--explore").stdout
+    assert one.startswith("Next annotation\n")
+    assert "go on: the next annotation adds" in one
+    known = done_json("next", "A.csv", "-n", 20, "--known", "few.csv")
+    assert min(row["task"] for row in known["pairs"]) >= 5
+
+
+def test_pairs_that_leave_nothing_are_refused_on_the_command_line(pilot):
+    write_csv(Path("shut.csv"), [("task", "worker"), *((i, f"w{r}") for i, r in annotated(pilot))])
+    found = run("next", "A.csv", "--pairs", "shut.csv")
+    assert found.exit_code == 3
+    assert "leaves nothing to ask: it allows 175 of 60 x 6 pairs" in found.stderr
+
+
+def test_the_next_batch_as_tasks_with_assignees(pilot):
+    done("next", "A.csv", "-n", 4, "--out", "batch.json", "--to", "label-studio")
+    tasks = json.loads(Path("batch.json").read_text())
+    assert len(tasks) == 4
+    assert tasks[0]["data"]["task"] == tasks[0]["id"]
+    (worker,) = tasks[0]["meta"]["assignees"]
+    assert (tasks[0]["id"], int(worker[1:])) not in annotated(pilot)
+    result = run("next", "A.csv", "--to", "label-studio")
+    assert result.exit_code == 3
+    assert "name a .json file" in result.stderr
+
+
+def test_features_join(pilot):
+    batch = done_json("next", "A.csv", "-n", 4, "--features", "X.npy")
+    assert len(batch["pairs"]) == 4
+    queue = done_json("review", "A.csv", "-n", 5, "--features", "X.npy")
+    assert len(queue["queue"]) == 5
+    assert queue["classifier_weight"] > 0
+
+
+def test_review_annotators_and_sheets(pilot):
+    queue = done_json("review", "A.csv", "--by", "annotation", "-n", 5, "--out", "review.csv")
+    assert list(queue["queue"][0]) == ["task", "worker", "label", "suggestion", "score"]
+    assert len(read_rows(Path("review.csv"))) == 6
+    found = done_json("annotators", "A.csv", "--out", "annotators.csv")["annotators"]
+    assert {row["annotator"] for row in found} == {f"w{r}" for r in range(6)}
+    assert len(read_rows(Path("annotators.csv"))) == 7
+    sheet = done_json("annotators", "A.csv", "--sheet", "w2")
+    assert sheet["annotator"] == "w2"
+    assert sheet["needs_expert"]
+    assert "'nobody' is no annotator" in run("annotators", "A.csv", "--sheet", "nobody").stderr
+    assert "to check" in done("review", "A.csv").stdout
+    assert "not to dismiss" in done("annotators", "A.csv").stdout
+
+
+def test_a_budget_is_forecast_or_replayed(pilot):
+    short = ("--step", 1, "--runs", 1)
+    curve = done_json("budget", "A.csv", "--budget", 4, *short, "--out", "curve.csv")
+    assert curve["from"] == "model"
+    assert len(read_rows(Path("curve.csv"))) == len(curve["curve"]) + 1
+    replayed = done("budget", "A.csv", "--gold", "gold.csv", *short, "--folder", "steps")
+    assert "uniform" in replayed.stdout
+    assert len(list(Path("steps").iterdir())) == 3
