@@ -543,6 +543,19 @@ def test_a_cell_of_the_report_opens_its_items(browser, report):
         expect(viewer).to_be_visible()
 
 
+def test_a_cell_of_one_annotators_matrix_opens_their_mistakes(browser, report):
+    with Watched(browser, report) as page:
+        page.goto(report)
+        part = page.locator(".matrices details", has=page.locator("[data-at]")).first
+        part.locator("summary").click()
+        cell = part.locator(".heat button.cell").first
+        cell.focus()
+        page.keyboard.press("Enter")
+        viewer = page.locator("dialog#viewer")
+        expect(viewer.locator("h2")).to_contain_text(" labelled ")
+        expect(viewer).to_contain_text(f"{HOSTILE} {IMAGE} text")
+
+
 def test_the_report_can_be_read_and_followed_without_scripts(browser, report):
     with Watched(browser, report, java_script_enabled=False) as page:
         page.goto(report)

@@ -622,7 +622,7 @@ def test_labels_are_exported_without_a_page(corrected, home, tmp_path):
     arguments = ("explore", "labels", "--annotations", "A.csv", "--out")
     out = tmp_path / "reviewed.json"
     found = done_json(*arguments, out, "--to", "label-studio")
-    assert found == {"out": str(out), "to": "label-studio", "reviewed": 2}
+    assert found == {"out": str(out), "to": "label-studio", "labels": 40, "reviewed": 2}
     assert len(json.loads(out.read_text())) == 40
     done(*arguments, tmp_path / "few.csv", "--reviewed")
     assert len((tmp_path / "few.csv").read_text().splitlines()) == 3

@@ -17,6 +17,7 @@ from manyhands.report.actions import find_answers
 from manyhands.report.html import SECTIONS
 from manyhands.report.items import IMAGE_BYTES
 from manyhands.report.limits import LIMITS
+from manyhands.report.planning import FORESEEN
 from tests.report.conftest import EVIL, Page, crowd
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.md"
@@ -311,6 +312,32 @@ def test_a_hundred_annotators_and_ten_thousand_instances_fit_into_a_megabyte():
     html = render_report(summary, contents)
     assert len(html.encode()) < 1_000_000
     Page(html).check_harmless()
+
+
+def test_cells_of_an_annotators_matrix_name_their_mistakes_until_there_is_no_room(monkeypatch):
+    A = np.array([[0, 0, 1], [0, 0, 1], [1, 1, 1], [1, 1, 0], [0, 0, 0]])
+    summary = summarize(A, labels=[0, 0, 1, 1, 0])
+    cells = {row["id"]: row["matrix"]["cells"] for row in summary["annotators"]["rows"]}
+    assert cells == {0: {}, 1: {}, 2: {"0-1": [0, 1], "1-0": [3]}}
+    html = render_report(summary)
+    places = {row["id"]: k for k, row in enumerate(summary["items"]["rows"], start=1)}
+    assert f'data-at="#{places[0]}\t#{places[1]}"' in html
+    monkeypatch.setattr("manyhands.report.confusions.CELL_TEXT", 1)
+    found = summarize(A, labels=[0, 0, 1, 1, 0])["annotators"]["rows"]
+    assert sum(len(ids) for row in found for ids in row["matrix"]["cells"].values()) == 1
+
+
+def test_the_plan_looks_several_rounds_ahead(monkeypatch):
+    A, _ = with_spammers(n=60)
+    A = np.where(np.random.default_rng(0).random(A.shape) < 0.5, A, -1)
+    rounds = summarize(A)["plan"]["rounds"]
+    rows = rounds["rows"]
+    assert [row["annotations"] for row in rows] == [30, 60, 90, 120]
+    assert all(row["low"] <= row["gain"] <= row["high"] for row in rows)
+    assert rows[-1]["gain"] > 0.05
+    assert "Several rounds ahead" in render_report(summarize(A))
+    monkeypatch.setitem(FORESEEN, "annotators", 7)
+    assert summarize(A)["plan"]["rounds"] is None
 
 
 # -- texts and images -----------------------------------------------------------------------------

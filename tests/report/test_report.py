@@ -123,7 +123,12 @@ def test_annotators_by_hand():
     assert (last["n_annotations"], last["accuracy"]) == (4, 0.5)
     assert last["flags"] == ["fewer than 5"]
     assert last["mistake"] == {"true": 0, "given": 1, "n": 1, "of": 2}
-    assert last["matrix"] == {"shares": [[0.5, 0.5], [0.5, 0.5]], "met": [2, 2]}
+    cells = {"0-1": [1], "1-0": [4]}
+    assert last["matrix"] == {
+        "shares": [[0.5, 0.5], [0.5, 0.5]],
+        "met": [2, 2],
+        "cells": cells,
+    }
     assert section["rows"][0]["mistake"] is None
     assert section["matrices"]["source"] is None
     assert section["rest"] is None

@@ -10,7 +10,7 @@ from manyhands.agreement import common_confusions
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.report.inputs import Inferred, Inputs, class_positions, to_table_classes
-from manyhands.report.limits import LIMITS, MATRIX_CELLS
+from manyhands.report.limits import CELL_TEXT, LIMITS, MATRIX_CELLS
 from manyhands.typing import FloatArray, IntArray
 
 
@@ -194,12 +194,33 @@ def matrices_section(
     if not n:
         return None, []
     source, learnt = _learnt(inputs, inferred, shown[:n])
+    cells = _cells_of(inputs.table, inferred, shown[:n])
     matrices = []
     for k in range(n):
         shares, met = _counted(counts[k], table.n_classes)
         matrix = shares if learnt is None else learnt[k]
-        matrices.append({"shares": matrix.round(4), "met": met})
+        matrices.append({"shares": matrix.round(4), "met": met, "cells": cells[k]})
     return {"source": source, "shown": n, "classes": table.classes.tolist()}, matrices
+
+
+def _cells_of(table: AnnotationTable, inferred: Inferred, shown: IntArray) -> list[dict[str, Any]]:
+    """Instances of each annotator's mistakes by "true-given", the most doubtful answers first."""
+    right = inferred.posterior[table.instance, table.label]
+    true = inferred.codes[table.instance]
+    rows = np.flatnonzero(true != table.label)
+    rows = rows[np.lexsort((table.instance[rows], right[rows], table.annotator[rows]))]
+    starts = np.searchsorted(table.annotator[rows], shown)
+    stops = np.searchsorted(table.annotator[rows], shown, side="right")
+    room, found = CELL_TEXT, []
+    for low, high in zip(starts.tolist(), stops.tolist(), strict=True):
+        cells: dict[str, list[Any]] = {}
+        for row in rows[low:high].tolist():
+            ids = cells.setdefault(f"{true[row]}-{table.label[row]}", [])
+            if room > 0 and len(ids) < LIMITS["instances"]:
+                ids.append(table.instances[table.instance[row]].item())
+                room -= len(str(ids[-1])) + 8
+        found.append({key: ids for key, ids in cells.items() if ids})
+    return found
 
 
 def _n_matrices(n_classes: int) -> int:

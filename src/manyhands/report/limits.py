@@ -38,6 +38,9 @@ LIMITS: Final[dict[str, int]] = {
 MATRIX_CELLS: Final = 9_000
 """Maximal number of cells of all annotators' confusion matrices, at about 30 bytes of HTML each."""
 
+CELL_TEXT: Final = 80_000
+"""Characters of the instances behind cells of annotators' matrices; later annotators show none."""
+
 FEW: Final = 5
 """An annotator with fewer annotations than this is flagged: too few for a meaningful rate."""
 

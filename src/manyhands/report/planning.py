@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
@@ -16,6 +17,7 @@ from manyhands.planning import (
     ReviewQueue,
     Screening,
     Suggestion,
+    forecast,
     review_queue,
     screen_annotators,
 )
@@ -31,6 +33,15 @@ MOST = 2.0
 
 POINTS = 40
 """Points of the curve of gains."""
+
+ROUNDS, ROUND = 4, 0.5
+"""Rounds of the forecast, and annotations per instance of each."""
+
+WORLDS = 3
+"""Simulated continuations of the crowd behind the forecast."""
+
+FORESEEN = {"annotations": 50_000, "annotators": 500, "classes": 20}
+"""Largest numbers with a forecast, which then takes a few seconds at most."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +163,7 @@ def plan_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
         "stop": bool(gain < MIN_GAIN and not batch.n_warm_up),
         "per_right_label": 1 / gain if gain > 1e-6 else None,
         "curve": curve,
+        "rounds": None if newcomer is not None else _rounds(table),
         "next": _next_rows(batch, newcomer),
         "annotators": _per_annotator(batch, newcomer),
     }
@@ -176,6 +188,36 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
     return [{"annotations": 0, "gain": 0.0}] + [
         {"annotations": int(k), "gain": float(gains[k - 1])} for k in places
     ]
+
+
+def _rounds(table: AnnotationTable) -> dict[str, Any] | None:
+    """Forecast several rounds, planned and at random; None where it would take long."""
+    if any(getattr(table, f"n_{what}") > most for what, most in FORESEEN.items()):
+        return None
+    start = table.n_annotations / table.n_instances
+    policies = {"plan": AnnotationPlanner(load=MOST), "random": None}
+    try:
+        found = forecast(
+            table, policies, start + ROUNDS * ROUND, batch=ROUND, n_runs=WORLDS, random_state=0
+        )
+    except AnnotationError:
+        return None
+    gains = {name: c.accuracy - c.accuracy[:, :1] for name, c in found.curves.items()}
+    plan, by_chance = gains["plan"], gains["random"].mean(axis=0)
+    bought = np.round((found.sizes - found.sizes[0]) * table.n_instances)
+    added = np.diff(plan.mean(axis=0)) * table.n_instances
+    rows = [
+        {
+            "annotations": int(bought[k]),
+            "gain": float(plan[:, k].mean()),
+            "low": float(plan[:, k].min()),
+            "high": float(plan[:, k].max()),
+            "random": float(by_chance[k]),
+            "per_right_label": (bought[k] - bought[k - 1]) / each if each >= 0.5 else None,
+        }
+        for k, each in enumerate(added.tolist(), start=1)
+    ]
+    return {"runs": WORLDS, "rows": rows}
 
 
 def _next_rows(batch: Suggestion, newcomer: Any) -> dict[str, Any]:

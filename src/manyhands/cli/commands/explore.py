@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
@@ -109,11 +109,13 @@ def explore(
     with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:  # type: ignore[arg-type]
         if out is not None:
             write_reviewed(desk, out, to.value, only=reviewed, keep_formulas=keep_formulas)
-            counts: dict[str, Any] = {"reviewed": int(desk.known.sum())}
+            n_reviewed = int(desk.known.sum())
+            n = n_reviewed if reviewed else len(desk.table)
             if json:
+                counts = {"labels": n, "reviewed": n_reviewed}
                 print_json({"out": str(out), "to": to.value} | counts)
             else:
-                say(f"written: {out} ({counted(counts['reviewed'], 'reviewed label')})")
+                say(f"written: {out} ({counted(n, 'label')}, {n_reviewed:,} of them reviewed)")
             return
         with suppress(KeyboardInterrupt):  # How it is stopped.
             serve(desk, port, lambda address: _announce(address, open_, json))

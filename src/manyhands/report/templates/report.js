@@ -184,6 +184,20 @@
       if (cards.length) { event.preventDefault(); open(row.dataset.title || text(row.cells[0]), cards); }
     }
   });
+  /* Cells of one annotator's matrix become buttons when their matrix is first looked at. */
+  const openCell = (cell) => {
+    const table = cell.closest("table"), head = table.tHead.rows[0].cells[cell.cellIndex];
+    const title = [text(table.caption), text(cell.parentNode.cells[0]), "labelled", text(head)];
+    const cards = cell.dataset.at.split("\t").map((one) =>
+      one[0] === "#" ? card("item-" + one.slice(1)) : make("p", one.slice(1)));
+    open(title.join(" "), cards.filter(Boolean));
+  };
+  all("details").forEach((part) => part.addEventListener("toggle", () =>
+    all("td[data-at]", part).forEach((cell) => {
+      if (!cell.firstElementChild) {
+        cell.replaceChildren(button(cell.textContent, () => openCell(cell), { class: "cell" }));
+      }
+    })));
   const reveal = () => {
     const target = location.hash && doc.getElementById(location.hash.slice(1));
     if (!target) return;
