@@ -6,7 +6,9 @@ A quoted figure stands between two comments, which name a cell of a table under 
 
 that is the page, headings, the row and the column. ``as 1`` after the column rounds to one decimal,
 ``as mean 1`` leaves the deviation out, too, ``as paper 1`` takes the paper's figure in the cell,
-and ``as % 1`` makes per cent of a share. The pages of ``docs/results`` are themselves made from
+and ``as % 1`` makes per cent of a share. A claim may be given by its end, after "…";
+``as change 1`` takes the difference and its interval out of the column ``why``, and ``as level 1``
+a share. The pages of ``docs/results`` are themselves made from
 records, by the command that each of them names.
 
 ``python docs/refresh.py`` rewrites the pages; with ``--check`` it only says what is stale.
@@ -38,6 +40,10 @@ PAPERS = {
 VERDICTS = ("holds", "undecided", "does not hold", "not run")
 
 _CELL = re.compile(r"(<!-- cell: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
+_FORM = re.compile(r" as ((?:[a-z%]+ )*\d)$")
+_CHANGE = re.compile(
+    r": ([+-]?[\d.]+)( points)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
+)
 _COUNTS = re.compile(r"(<!-- counts of claims -->\n\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -50,11 +56,12 @@ class Table:
         self.columns, self.rows = [plain(cell) for cell in cells[0]], cells[2:]
 
     def cell(self, row: str, column: str) -> str | None:
-        """Find a cell, by the row's first cell, or its first two joined by a comma."""
+        """Find a cell, by the row's first cells joined by commas, or the first one's end."""
         if column not in self.columns[1:]:
             return None
         for cells in self.rows:
-            if row in (plain(cells[0]), ", ".join(map(plain, cells[:2]))):
+            names = [", ".join(map(plain, cells[:n])) for n in (1, 2, 3)]
+            if row in names or (row[0] == "…" and names[0].endswith(row[1:].lstrip())):
                 return cells[self.columns.index(column)]
         return None
 
@@ -84,7 +91,8 @@ def tables(page: str) -> list[Table]:
 
 def figure(address: str) -> str:
     """Return the text that an address stands for; KeyError if nothing is there."""
-    address, _, form = address.partition(" as ")
+    match = _FORM.search(address)
+    form, address = match[1] if match else "", _FORM.sub("", address)
     page, *headings, row, column = address.split(" > ")
     for table in tables(page):
         if table.headings[len(table.headings) - len(headings) :] == headings:
@@ -97,6 +105,8 @@ def figure(address: str) -> str:
 def shaped(text: str, form: str) -> str:
     """Give a cell the form that a page wants; the number of seeds goes in any case."""
     *marks, decimals = form.split() or [""]
+    if {"change", "level"} & set(marks):
+        return changed(text, int(decimals), level="level" in marks)
     ours, _, papers = plain(text).partition("; paper ")
     text = papers if "paper" in marks else re.sub(r" \(\d+\)$", "", ours)
     if "mean" in marks:
@@ -109,6 +119,19 @@ def shaped(text: str, form: str) -> str:
             text,
         )
     return text
+
+
+def changed(why: str, decimals: int, *, level: bool = False) -> str:
+    """Return the difference that decides a claim, in points, with its interval; or its share."""
+    found = _CHANGE.search(why)
+    if found is None:
+        raise KeyError(f"no difference with an interval in {why!r}")
+    factor, step = (1 if found[2] else 100), Decimal(1).scaleb(-decimals)
+    values = [(factor * Decimal(found[k])).quantize(step, ROUND_HALF_UP) for k in (1, 3, 4)]
+    if level:
+        return str(values[0])
+    change, low, high = [f"{value:+}".replace("-", "\N{MINUS SIGN}") for value in values]
+    return f"{change} ({low} to {high})"
 
 
 def claims(paper: str) -> list[list[str]]:
