@@ -327,7 +327,8 @@ def test_cells_of_an_annotators_matrix_name_their_mistakes_until_there_is_no_roo
     assert sum(len(ids) for row in found for ids in row["matrix"]["cells"].values()) == 1
 
 
-def test_the_plan_looks_several_rounds_ahead(monkeypatch):
+def test_the_plan_looks_several_rounds_ahead(monkeypatch, caplog):
+    caplog.set_level("INFO", "manyhands")
     A, _ = with_spammers(n=60)
     A = np.where(np.random.default_rng(0).random(A.shape) < 0.5, A, -1)
     rounds = summarize(A)["plan"]["rounds"]
@@ -335,6 +336,7 @@ def test_the_plan_looks_several_rounds_ahead(monkeypatch):
     assert [row["annotations"] for row in rows] == [30, 60, 90, 120]
     assert all(row["low"] <= row["gain"] <= row["high"] for row in rows)
     assert rows[-1]["gain"] > 0.05
+    assert not caplog.records
     assert "Several rounds ahead" in render_report(summarize(A))
     monkeypatch.setitem(FORESEEN, "annotators", 7)
     assert summarize(A)["plan"]["rounds"] is None

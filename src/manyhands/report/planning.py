@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,6 +193,21 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
     ]
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the runs of a forecast out of the log, which is about the job of the report."""
+
+    def other(record: logging.LogRecord) -> bool:
+        return record.module != "replay"
+
+    log = logging.getLogger("manyhands")
+    log.addFilter(other)
+    try:
+        yield
+    finally:
+        log.removeFilter(other)
+
+
 def _rounds(table: AnnotationTable) -> dict[str, Any] | None:
     """Forecast several rounds, planned and at random; None where it would take long."""
     if any(getattr(table, f"n_{what}") > most for what, most in FORESEEN.items()):
@@ -197,9 +215,10 @@ def _rounds(table: AnnotationTable) -> dict[str, Any] | None:
     start = table.n_annotations / table.n_instances
     policies = {"plan": AnnotationPlanner(load=MOST), "random": None}
     try:
-        found = forecast(
-            table, policies, start + ROUNDS * ROUND, batch=ROUND, n_runs=WORLDS, random_state=0
-        )
+        with _quiet():
+            found = forecast(
+                table, policies, start + ROUNDS * ROUND, batch=ROUND, n_runs=WORLDS, random_state=0
+            )
     except AnnotationError:
         return None
     gains = {name: c.accuracy - c.accuracy[:, :1] for name, c in found.curves.items()}
