@@ -430,6 +430,7 @@ def test_help_names_every_protocol():
     assert all(name in text for name in PROTOCOLS)
 
 
+@pytest.mark.slow
 def test_demo(home, monkeypatch):
     demo = load_demo()
     X, y, table = demo.X_train[:450], demo.y_train[:450], demo.annotations[:450]

@@ -60,6 +60,7 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+@pytest.mark.slow
 def test_from_a_row_to_a_page(folder):
     bad = ROW.replace("label: copy", "label: bad").replace("fail: false", "fail: true")
     (folder / "experiments" / "mine" / "bad.yaml").write_text(bad, encoding="utf-8")

@@ -106,6 +106,7 @@ def test_wide_tables_and_hostile_names(home):
 @pytest.fixture
 def raw(tmp_path, monkeypatch):
     """Forty texts and images that four people annotated, in every form in which they come."""
+    monkeypatch.setitem(ImageEncoder.__init__.__kwdefaults__, "n_centroids", 40)
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2
     texts = [f"{('awful', 'lovely')[c]} film, number {rng.integers(30)}" for c in y]

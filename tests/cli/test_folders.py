@@ -500,6 +500,7 @@ def test_select_says_the_same_to_programs(home):
     assert saved == result["selection"]
 
 
+@pytest.mark.slow
 @FEW
 def test_select_goes_on_after_an_interruption(home, monkeypatch):
     trained, fits = CoNALClassifier.fit, []
@@ -522,6 +523,7 @@ def test_method_auto_selects_over_the_short_list(home, monkeypatch):
     from manyhands.selection import selecting
 
     monkeypatch.setattr(selecting, "SHORT_LIST", ("CoNALClassifier", "CrowdLayerClassifier"))
+    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 60)
     files = ("--features", "X.npy", "--annotations", "A.csv", "--out", "out")
     result = done_json("fit", *files, "--method", "auto")
     assert len(result["selection"]["candidates"]) == 2

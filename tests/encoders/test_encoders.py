@@ -794,5 +794,6 @@ for name in ("torch", "PIL", "transformers", "timm", "skimage"):
 """
 
 
+@pytest.mark.slow
 def test_encoders_import_nothing_heavy():
     subprocess.run([sys.executable, "-c", PLAIN], check=True)

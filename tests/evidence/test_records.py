@@ -226,6 +226,7 @@ for record in pickle.loads(sys.stdin.buffer.read()):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_pack_at_once_lose_nothing(tmp_path):
     expected = [
         [make_record(f"row/{k}", seed, history={"loss": [float(seed)]}) for seed in range(6)]

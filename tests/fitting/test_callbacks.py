@@ -132,7 +132,8 @@ def test_clones_keep_them_and_saved_models_do_not(tmp_path):
     assert "Diary" not in (tmp_path / "model" / "model.json").read_text()
 
 
-def test_pilots_are_not_heard():
+def test_pilots_are_not_heard(monkeypatch):
+    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 120)
     X, A, _ = make_crowd_problem(n=120)
     diary = Diary()
     model = CrowdLayerClassifier(batch_size=32, random_state=0, callbacks=[diary]).fit(X, A)

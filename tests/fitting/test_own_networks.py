@@ -200,6 +200,7 @@ class Drawing(Sentences):
         return {"input_ids": ids[keep]}, rest
 
 
+@pytest.mark.slow
 def test_workers_change_nothing():
     X, data = sentences(60)
     with_workers, _ = sentences(60, num_workers=2, pin_memory=True)
@@ -210,6 +211,7 @@ def test_workers_change_nothing():
     np.testing.assert_array_equal(model.predict_proba(with_workers), plain.predict_proba(X))
 
 
+@pytest.mark.slow
 def test_workers_that_draw_draw_the_same_in_every_fit_and_other_numbers_in_every_epoch():
     data = Drawing(40)
     X = DataLoader(data, collate_fn=pad, num_workers=1)
@@ -284,14 +286,14 @@ NEED = {"PersonalClassifier": "linear"}
 @pytest.mark.parametrize("network", [Transformer, EmbeddingTransformer])
 @pytest.mark.parametrize("cls", OWN)
 def test_every_method_takes_sentences_or_says_what_it_needs(cls, network, tmp_path):
-    X, data = sentences(60)
+    X, data = sentences(36)
     model = quick(cls, new(network), max_epochs=2)
     if cls.__name__ in NEED:
         with pytest.raises((AnnotationError, ValueError), match=NEED[cls.__name__]):
             model.fit(X, data.A)
         return
     proba = model.fit(X, data.A).predict_proba(X)
-    assert proba.shape == (60, CLASSES)
+    assert proba.shape == (36, CLASSES)
     assert np.isfinite(proba).all()
     assert hasattr(model, "transform") == (
         network is EmbeddingTransformer or issubclass(cls, EmbeddingClassifier)

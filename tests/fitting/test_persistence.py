@@ -25,7 +25,7 @@ from manyhands import (
     make_crowd,
 )
 from manyhands.classifiers.stacking.networks import SoftNetwork
-from manyhands.encoders import FunctionEncoder, TextEncoder
+from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting import folders
@@ -308,7 +308,8 @@ def test_the_stack_takes_texts_and_is_saved_with_its_encoder(make, tmp_path):
     assert not list((tmp_path / "model").glob("*.pkl"))
 
 
-def test_the_stack_takes_images_and_is_saved_with_its_encoder(files, tmp_path):
+def test_the_stack_takes_images_and_is_saved_with_its_encoder(files, tmp_path, monkeypatch):
+    monkeypatch.setitem(ImageEncoder.__init__.__kwdefaults__, "n_centroids", 40)
     X, y = stripes()
     table = make_crowd(y, n_annotators=6, annotations_per_instance=5, random_state=0)
     paths = list(map(str, files))

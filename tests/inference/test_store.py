@@ -37,13 +37,13 @@ METHODS = [
     MajorityVote(),
     MajorityVote(soft=False, ties="random", random_state=0),
     WeightedMajorityVote(),
-    OneCoinDawidSkene(),
+    OneCoinDawidSkene(max_iter=12),
     DawidSkene(),
-    DawidSkene(dependence=0),
+    DawidSkene(dependence=0, max_iter=12),
     DawidSkene(em="hard", prior_strength=2),
-    IBCC(abstentions="model"),
-    GLAD(class_prior="estimated", max_iter=5),
-    MACE(n_restarts=3),
+    IBCC(abstentions="model", max_iter=12),
+    GLAD(class_prior="estimated", max_iter=3),
+    MACE(n_restarts=2, max_iter=8),
 ]
 
 
@@ -175,6 +175,7 @@ def test_what_a_store_does_not_carry_is_refused(table, store, tmp_path):
 # -- checkpoints ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [DawidSkene(n_subtypes=2), OneCoinDawidSkene(), IBCC(), GLAD(max_iter=6), MACE(n_restarts=2)],

@@ -129,6 +129,15 @@ Gold = Annotated[
     ),
 ]
 
+Known = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help="Table task,label of known labels (gold questions), which the method uses.",
+    ),
+]
+
 ANNOTATIONS = (
     "CSV, TSV, Parquet (one row per annotation), .npy (instances x annotators), or an export of a "
     "labelling tool: file, ZIP or folder."

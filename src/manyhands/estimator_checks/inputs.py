@@ -16,6 +16,7 @@ from manyhands.estimator_checks.problem import (
     expect_same_fit,
     make_crowd_problem,
     quick_clone,
+    quick_fit,
 )
 from manyhands.fitting import BaseCrowdClassifier
 
@@ -24,14 +25,14 @@ def check_nan_and_minus_one_agree(estimator: BaseCrowdClassifier) -> None:
     """NaN in a float matrix and -1 in an integer one mean the same."""
     X, A, _ = make_crowd_problem()
     with_nan = np.where(A < 0, np.nan, A)
-    expect_same_fit(quick_clone(estimator).fit(X, A), quick_clone(estimator).fit(X, with_nan), X)
+    expect_same_fit(quick_fit(estimator, X, A), quick_clone(estimator).fit(X, with_nan), X)
 
 
 def check_table_and_matrix_agree(estimator: BaseCrowdClassifier) -> None:
     """A table and the matrix from which it was made give the same fit."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    expect_same_fit(quick_clone(estimator).fit(X, A), quick_clone(estimator).fit(X, table), X)
+    expect_same_fit(quick_fit(estimator, X, A), quick_clone(estimator).fit(X, table), X)
 
 
 def check_dataset_and_array_agree(estimator: BaseCrowdClassifier) -> None:
@@ -79,7 +80,7 @@ def check_bad_input(estimator: BaseCrowdClassifier) -> None:
         fresh = quick_clone(estimator)
         expect_error(message, fresh.fit, bad_X, bad_y)
         assert not hasattr(fresh, "module_")
-    fitted = quick_clone(estimator).fit(X, A)
+    fitted = quick_fit(estimator, X, A)
     if hasattr(fitted, "predict_annotation_proba"):
         expect_error("strings", fitted.predict_annotation_proba, X, ["99"])
 
@@ -134,7 +135,7 @@ def check_class_renaming(estimator: BaseCrowdClassifier) -> None:
     """Renaming classes renames predictions and changes nothing else."""
     X, A, _ = make_crowd_problem()
     names = np.array(["ape", "bee", "cat", None], dtype=object)
-    plain, renamed = quick_clone(estimator).fit(X, A), quick_clone(estimator).fit(X, names[A])
+    plain, renamed = quick_fit(estimator, X, A), quick_clone(estimator).fit(X, names[A])
     expect_same_fit(plain, renamed, X)
     np.testing.assert_array_equal(names[plain.predict(X)], renamed.predict(X))
 

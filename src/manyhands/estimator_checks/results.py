@@ -18,6 +18,7 @@ from manyhands.estimator_checks.problem import (
     expect_same_fit,
     make_crowd_problem,
     quick_clone,
+    quick_fit,
 )
 from manyhands.exceptions import ModelChoiceWarning
 from manyhands.fitting import BaseCrowdClassifier
@@ -56,7 +57,7 @@ def check_every_parameter_moves(estimator: BaseCrowdClassifier) -> None:
 def check_probabilities(estimator: BaseCrowdClassifier) -> None:
     """Probabilities are non-negative and sum to 1; ``predict`` is their argmax."""
     X, A, _ = make_crowd_problem()
-    fitted = quick_clone(estimator).fit(X, A)
+    fitted = quick_fit(estimator, X, A)
     proba = fitted.predict_proba(X)
     assert proba.shape == (len(X), 3)
     assert proba.min() >= 0
@@ -79,7 +80,7 @@ def check_probabilities(estimator: BaseCrowdClassifier) -> None:
 def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
     """The prediction for some annotators is a slice of the prediction for all."""
     X, A, _ = make_crowd_problem()
-    fitted = quick_clone(estimator).fit(X, A)
+    fitted = quick_fit(estimator, X, A)
     if hasattr(fitted, "predict_annotation_proba"):
         some = fitted.predict_annotation_proba(X, annotators=[3, 1])
         every = fitted.predict_annotation_proba(X)
@@ -102,7 +103,7 @@ def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
     """Two fits with the same seed agree bit for bit, with and without held-out instances."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
-        first = quick_clone(estimator, validation=validation).fit(X, A)
+        first = quick_fit(estimator, X, A, validation=validation)
         torch.rand(3)
         expect_same_fit(first, quick_clone(estimator, validation=validation).fit(X, A), X)
 
@@ -110,7 +111,7 @@ def check_same_seed_same_result(estimator: BaseCrowdClassifier) -> None:
 def check_history(estimator: BaseCrowdClassifier) -> None:
     """``history_`` has one row per epoch: stage, epoch, terms that sum to the loss, seconds."""
     X, A, _ = make_crowd_problem()
-    fitted = quick_clone(estimator, validation=0.2).fit(X, A)
+    fitted = quick_fit(estimator, X, A, validation=0.2)
     assert fitted.history_
     for row in fitted.history_:
         assert {"stage", "epoch", "loss", "seconds", "validation_agreement"} <= set(row)
@@ -124,7 +125,7 @@ def check_history(estimator: BaseCrowdClassifier) -> None:
 def check_pickle(estimator: BaseCrowdClassifier) -> None:
     """A fitted estimator survives pickling."""
     X, A, _ = make_crowd_problem()
-    fitted = quick_clone(estimator).fit(X, A)
+    fitted = quick_fit(estimator, X, A)
     expect_same_fit(fitted, pickle.loads(pickle.dumps(fitted)), X)
 
 
@@ -188,7 +189,7 @@ def check_cross_validation(estimator: BaseCrowdClassifier) -> None:
 def check_new_annotators(estimator: BaseCrowdClassifier) -> None:
     """A new annotator is expected to annotate as the crowd does; a warning says so."""
     X, A, _ = make_crowd_problem()
-    fitted = quick_clone(estimator).fit(X, A)
+    fitted = quick_fit(estimator, X, A)
     if not hasattr(fitted, "predict_annotation_proba"):
         return
     with warnings.catch_warnings(record=True) as caught:
@@ -321,7 +322,7 @@ def check_failed_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
         (broken, ValueError),
         *((_Interrupting(X, n_items), KeyboardInterrupt) for n_items in (1, 40, 90)),
     ]
-    for tried in (quick_clone(estimator), quick_clone(estimator).fit(X, A)):
+    for tried in (quick_clone(estimator), quick_fit(estimator, X, A)):
         before = dict(vars(tried))
         for bad_X, kind in failures:
             try:
@@ -339,7 +340,7 @@ def check_fit_leaves_public_attributes_only(estimator: BaseCrowdClassifier) -> N
     """After fit there are only parameters and names that end, but do not begin, with "_"."""
     X, A, _ = make_crowd_problem()
     for validation in (None, 0.2):
-        fitted = quick_clone(estimator, validation=validation).fit(X, A)
+        fitted = quick_fit(estimator, X, A, validation=validation)
         others = set(vars(fitted)) - set(fitted.get_params(deep=False))
         wrong = sorted(name for name in others if name.startswith("_") or name[-1] != "_")
         assert not wrong, f"fit left {wrong}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.jobs.gold import (
+    TRAIN,
     GoldRows,
     training_part,
     warn_of_columns_of_gold,
@@ -23,7 +25,7 @@ from manyhands.jobs.gold import (
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.training.seeding import in_first_process, joined_if_any, working_alone
-from manyhands.typing import LARGEST_SEED
+from manyhands.typing import LARGEST_SEED, AnyArray
 
 if TYPE_CHECKING:
     from manyhands.classifiers import CrowdStackingClassifier
@@ -39,6 +41,7 @@ def run_job(
     folder: str | Path,
     *,
     gold: GoldRows | None = None,
+    known: GoldRows | None = None,
     seeds: Iterable[int] = (0,),
     holdout: float | None = None,
     keep_formulas: bool = False,
@@ -62,6 +65,9 @@ def run_job(
         into a folder.
     gold : GoldRows, optional
         Used for evaluation, and to exclude the annotations of test rows from training.
+    known : GoldRows, optional
+        Certain labels to train on, for a classifier whose ``fit`` takes ``gold``; those of test
+        rows are left out.
     seeds : iterable of int
     holdout : float, optional
         With every seed, fit a second time with this fraction of the instances (with
@@ -88,8 +94,8 @@ def run_job(
     Raises
     ------
     AnnotationError
-        If ``seeds`` or ``holdout`` is invalid, no annotation is left to train on, or the model
-        could not be saved.
+        If ``seeds`` or ``holdout`` is invalid, the classifier takes no known labels, no annotation
+        is left to train on, or the model could not be saved.
     ModelFolderError
         If a checkpoint in the folder belongs to another run.
     WriteError
@@ -100,6 +106,7 @@ def run_job(
     warn_of_unannotated_rows(table, gold)
     if gold is not None:
         warn_of_columns_of_gold(X, table, gold)
+    options = {} if known is None else {"gold": _certain(estimator, train, known, gold)}
     seeds = _check_seeds(seeds)
     X = encode_rows(encoder, X, train)
     protocols = _protocols(estimator, holdout, train)
@@ -114,7 +121,7 @@ def run_job(
                     validation=validation,
                     checkpoint=_checkpoint(place, i * len(protocols) + j),
                 )
-                seconds = _fit(model, X, train, place)
+                seconds = _fit(model, X, train, place, **options)
                 record["protocols"][protocol] = {
                     "seconds": seconds,
                     "epoch": _kept_epoch(model),
@@ -285,11 +292,27 @@ def _checkpoint(folder: Path, number: int) -> Path:
     return folder / ("checkpoint" + (f"-{number}" if number else "") + ".safetensors")
 
 
-def _fit(model: Classifier, X: Any, train: AnnotationTable, folder: Path) -> float:
+def _certain(
+    estimator: Any, train: AnnotationTable, known: GoldRows, gold: GoldRows | None
+) -> AnyArray:
+    """Known labels of the rows to train on, as class values, None where unknown."""
+    if "gold" not in signature(estimator.fit).parameters:
+        raise AnnotationError(
+            f"{type(estimator).__name__} takes no known labels; CrowdStackingClassifier "
+            "(--method crowd-stacking) does, and so do the methods of aggregate --known"
+        )
+    values = np.array([*train.classes.tolist(), None], dtype=object)
+    codes = known.codes
+    if gold is not None and gold.has_splits:
+        codes = np.where(np.isin(gold.splits, TRAIN), codes, -1)
+    return values[codes]
+
+
+def _fit(model: Classifier, X: Any, train: AnnotationTable, folder: Path, **options: Any) -> float:
     """Fit and return the seconds it took, including those before an interruption."""
     started = perf_counter()
     try:
-        model.fit(X, train)
+        model.fit(X, train, **options)
     except DivergenceError:
         # A resumed run would diverge again, and one with other parameters would be refused.
         _clear_checkpoints(folder)

@@ -16,6 +16,9 @@ from manyhands.fitting.telling_columns import equals_class
 from manyhands.io import GoldFile
 from manyhands.typing import AnyArray, IntArray
 
+TRAIN = ["train", "all", ""]
+"""Splits to train on; rows outside the gold file have none."""
+
 
 @dataclass(frozen=True, eq=False)
 class GoldRows:
@@ -136,7 +139,7 @@ def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTa
     """
     if gold is None or not gold.has_splits:
         return table
-    train = table.take(np.isin(gold.splits, ["train", "all", ""])[table.instance])
+    train = table.take(np.isin(gold.splits, TRAIN)[table.instance])
     if not train.n_annotations:
         found = ", ".join(map(repr, sorted(set(gold.splits) - {""})))
         raise AnnotationError(

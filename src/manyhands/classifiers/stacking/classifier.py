@@ -46,6 +46,7 @@ from manyhands.fitting.reading import (
 from manyhands.fitting.scoring import find_annotators
 from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.inputs import gold_codes
 from manyhands.inference.probability import floored_log
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -201,7 +202,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
 
     # -- fit ------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, *, start: CrowdStackingClassifier | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, start: CrowdStackingClassifier | None = None, gold: Any = None
+    ) -> Self:
         """Fit to annotations. A fit that fails leaves the estimator as it was.
 
         Parameters
@@ -215,12 +218,17 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         start : fitted CrowdStackingClassifier, optional
             Begin with its probabilities of X rather than with the vote shares. It must have the
             same classes and features.
+        gold : dict {instance id: class}, or array-like of shape (n_samples,), optional
+            Known labels of some instances, None (NaN, -1) where unknown, as of `DawidSkene.fit`.
+            They are certain: ``posterior_`` is 1 there, the members learn them, and annotators are
+            judged by them. They count as annotations, so an instance needs no others. Later partial
+            fits know of them only as far as the model has learned from them.
 
         Raises
         ------
         AnnotationError
-            If X and y do not match, y is empty or has one class, X is not finite, or a parameter
-            is unusable.
+            If X and y do not match, y is empty or has one class, X is not finite, ``gold`` names
+            an unknown instance or class, or a parameter is unusable.
 
         Warns
         -----
@@ -234,7 +242,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             self._check_parameters()
             table = read_target(X, y, type(self).__name__)
             belief = None if start is None else belief_of(start, X, table)
-            self._run(X, y, table, belief)
+            codes = None if gold is None else gold_codes(gold, table)
+            known = codes if codes is not None and (codes >= 0).any() else None
+            self._run(X, y, table, belief, gold=known)
         return self
 
     def _run(
@@ -244,6 +254,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         table: AnnotationTable,
         belief: FloatArray | None,
         *,
+        gold: IntArray | None = None,
         later: bool = False,
     ) -> None:
         """Run rounds, from a belief in the classes or the vote shares, and set what they find."""
@@ -256,7 +267,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         self.input_shape_ = tuple(rows.shape[1:])
         # The views hand on arrays, whatever containers the user has set_config hand out.
         with config_context(transform_output="default"):
-            course = run_course(self, rows, table, belief, later=later)
+            course = run_course(self, rows, table, belief, gold=gold, later=later)
             set_fitted(self, course, rows, table)
             set_doubts(self, course.last.free_shares)
             warn_of_lost_classes(self, X, table)

@@ -45,9 +45,9 @@ class Course:
     ----------
     members : list of Member
     annotated : integer array of shape (m,)
-        Rows that have annotations: those of the rounds.
+        Rows that have annotations or a known label: those of the rounds.
     seen : integer array
-        Codes of the classes that have annotations.
+        Codes of the classes that have annotations or known labels.
     rounds : Rounds
     first, last : Round
     stack : FittedStack
@@ -92,6 +92,7 @@ def run_course(
     table: AnnotationTable,
     belief: FloatArray | None = None,
     *,
+    gold: IntArray | None = None,
     later: bool = False,
 ) -> Course:
     """Fit the members and run the rounds.
@@ -105,19 +106,24 @@ def run_course(
         Its instances are the rows of X.
     belief : array of shape (n, n_classes), optional
         Class probabilities to start from; the vote shares by default.
+    gold : integer array of shape (n,), optional
+        Known class codes, -1 where unknown.
     later : bool
         Whether the belief is that of an earlier fit, so that a few rounds suffice and all count.
     """
     n_rounds = min(LATER_ROUNDS, model.n_rounds) if later else model.n_rounds
     rng = np.random.default_rng(draw_seed(model.random_state))
-    votes = make_votes(table, abstentions=model.abstentions == "model")
+    votes = make_votes(table, gold=gold, abstentions=model.abstentions == "model")
     annotated = np.flatnonzero(votes.answers.voted)
     if len(annotated) < 2:
         raise AnnotationError(
             "y annotates one instance only; members that leave an instance out need at least two"
         )
     counts = np.bincount(votes.response, minlength=table.n_classes)
-    seen = np.flatnonzero(counts[: table.n_classes])
+    counts = counts[: table.n_classes]
+    if gold is not None:
+        counts = counts + np.bincount(gold[gold >= 0], minlength=table.n_classes)
+    seen = np.flatnonzero(counts)
     votes = _with_classes(votes.select(annotated), seen)
     inside = take_rows(X, annotated) if len(annotated) < table.n_instances else X
     members = _make_members(model, inside, rng)
@@ -232,8 +238,13 @@ def _with_classes(votes: Votes, seen: IntArray) -> Votes:
     codes = np.full(votes.n_classes + 1, len(seen), dtype=votes.response.dtype)
     codes[seen] = np.arange(len(seen))
     more = votes.n_responses - votes.n_classes
+    gold = votes.gold
     return replace(
-        votes, response=codes[votes.response], n_classes=len(seen), n_responses=len(seen) + more
+        votes,
+        response=codes[votes.response],
+        n_classes=len(seen),
+        n_responses=len(seen) + more,
+        gold=None if gold is None else np.where(gold >= 0, codes[gold], -1),
     )
 
 

@@ -32,8 +32,8 @@ from manyhands.classifiers.stacking.stack import (
 )
 from manyhands.inference.dependence import exponents
 from manyhands.inference.em import log_likelihoods
-from manyhands.inference.probability import floored_log
-from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.vote_sums import clamp_to_gold, vote_shares
 from manyhands.inference.votes import Votes
 from manyhands.typing import FloatArray
 
@@ -45,6 +45,10 @@ BATCH = 8192
 
 VOTE_SHARE = 0.5
 """Weight of the vote shares in the targets, where annotators know more than the features tell."""
+
+
+DOUBT = 1e-3
+"""Likelihood of a known label given any other class, relative to that given its own."""
 
 
 class Settings(NamedTuple):
@@ -94,7 +98,8 @@ class Rounds:
     Parameters
     ----------
     votes : Votes
-        Of instances that all have annotations. Abstentions, if any, are evidence of the class.
+        Of instances that all have annotations or gold. Abstentions, if any, are evidence of the
+        class.
     members : sequence of Folded or LeftOneOut
         Prepared on the instances.
     settings : Settings
@@ -122,11 +127,12 @@ class Rounds:
         self.votes = votes = votes.answers
         self.members, self.settings = members, settings
         self.vote_shares = vote_shares(votes)
-        self.posterior = self.vote_shares if start is None else start
+        self.posterior = self.vote_shares if start is None else clamp_to_gold(votes, start.copy())
         self.next_vote_share = 0.0
         self.shrinkage = {"uniform": 1.0, "estimated": 0.0}.get(
             str(settings.class_prior),
-            prior_shrinkage(class_shares_of_votes(votes), votes.n_instances),
+            # Known labels tell the shares, and anchor the confusion matrices, which tell the rest.
+            prior_shrinkage(class_shares_of_votes(votes), votes.n_instances) * _unknown(votes),
         )
         n = votes.n_instances
         self.judged: Any = slice(None)
@@ -149,8 +155,7 @@ class Rounds:
         log_proba = _stacked(chosen, weights, targets.shape)
         joint = joint_log_proba(votes, log_proba, confusion, settings.classifier_weight)
         joint += self._abstained(before)
-        free_shares = softmax(joint, axis=1).mean(axis=0)
-        self.posterior = posterior_with_shares(joint, self._wanted_shares(free_shares))
+        self.posterior, free_shares = self._posterior(joint)
         shares = self.posterior.mean(axis=0)
         competence = competences(confusion, shares)
         telling = parity(votes, log_proba.argmax(axis=1), competence)
@@ -201,8 +206,7 @@ class Rounds:
         share = exponents(self.votes, 0.0)
         power = exponents(self.votes, rho, others=1) / share
         joint = power[:, None] * (last.log_proba + share[:, None] * evidence)
-        free_shares = softmax(joint, axis=1).mean(axis=0)
-        return posterior_with_shares(joint, self._wanted_shares(free_shares))
+        return self._posterior(joint)[0]
 
     def confusion(self, posterior: FloatArray | None = None) -> FloatArray:
         """Confusion matrices under a posterior, the present one by default, (r, true, given)."""
@@ -224,9 +228,31 @@ class Rounds:
         return log_likelihoods(self.asked, floored_log(found))
 
     def _annotated(self, confusion: FloatArray) -> Annotated:
+        """What judges the members; a known label is an annotation that is all but certain."""
         votes = self.judges
         likelihood = confusion[votes.annotator, :, votes.response]
-        return Annotated(votes.instance, likelihood, votes.weight)
+        if votes.gold is None:
+            return Annotated(votes.instance, likelihood, votes.weight)
+        known = np.flatnonzero(votes.gold >= 0)
+        certain = np.full((len(known), votes.n_classes), DOUBT)
+        certain[np.arange(len(known)), votes.gold[known]] = 1.0
+        weight = votes.weight
+        return Annotated(
+            np.concatenate([votes.instance, known]),
+            np.concatenate([likelihood, normalise_rows(certain)]),
+            None if weight is None else np.concatenate([weight, np.ones(len(known))]),
+        )
+
+    def _posterior(self, joint: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Posterior, with the wanted class shares among unknown labels, and the shares before."""
+        free = clamp_to_gold(self.votes, softmax(joint, axis=1)).mean(axis=0)
+        wanted, gold = self._wanted_shares(free), self.votes.gold
+        if gold is None:
+            return posterior_with_shares(joint, wanted), free
+        posterior = clamp_to_gold(self.votes, np.zeros_like(joint))
+        if (rest := gold < 0).any():
+            posterior[rest] = posterior_with_shares(joint[rest], wanted)
+        return posterior, free
 
     def _wanted_shares(self, free: FloatArray) -> FloatArray | None:
         """Class shares that the posterior must have; None if it may have any."""
@@ -241,6 +267,11 @@ class Rounds:
         if isinstance(given, str):
             return 0.0 if telling is not None and telling > 1 else VOTE_SHARE
         return given
+
+
+def _unknown(votes: Votes) -> float:
+    """Share of the instances without a known label."""
+    return 1.0 if votes.gold is None else float(np.mean(votes.gold < 0))
 
 
 class Chosen(NamedTuple):

@@ -16,6 +16,7 @@ from manyhands.cli.options import (
     Groups,
     Json,
     KeepFormulas,
+    Known,
     Label,
     Question,
     Reading,
@@ -57,14 +58,6 @@ Compare = Annotated[
     typer.Option(
         "--compare",
         help="Score all methods instead: against --gold, or on held-out annotations.",
-    ),
-]
-Known = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        parser=some_path,
-        metavar="FILE",
-        help="Table task,label of known labels (gold questions), which the method uses.",
     ),
 ]
 History = Annotated[

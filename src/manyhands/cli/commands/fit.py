@@ -21,6 +21,7 @@ from manyhands.cli.options import (
     Inputs,
     Json,
     KeepFormulas,
+    Known,
     Label,
     OutFolder,
     Question,
@@ -118,6 +119,7 @@ def fit(
     protocol: Protocol = "default",
     settings: Settings = None,
     gold: Gold = None,
+    known: Known = None,
     seed: Seed = 0,
     seeds: Seeds = 1,
     holdout: Holdout = None,
@@ -151,6 +153,7 @@ def fit(
     Example: ... --method conal --set max_epochs=25 --set backbone.hidden=[256,128]
     Example: ... --method crowd-layer --protocol dasc_labelme --set max_epochs=50
     Example: ... --method dasc --set estimator=conal --set n_rounds=3
+    Example: ... --known labels/corrections.jsonl
     Example: ... --method auto
     Example: ... --method conal --devices 2
     Example: manyhands fit --continue model --features X2.npy --annotations A2.csv --out model
@@ -161,13 +164,13 @@ def fit(
 
     on = DeviceOptions(devices, num_nodes, strategy, precision)
     inputs = Inputs(features, texts, images)
-    read = [*inputs.files, *annotations, gold, classes]
+    read = [*inputs.files, *annotations, gold, known, classes]
     refuse_overwriting([out / name for name in OUTPUTS], read)
     options = table_options(
         task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
     )
     if continue_ is not None:
-        own_rules = {"--method": method, "--set": settings, "--holdout": holdout}
+        own_rules = {"--method": method, "--set": settings, "--holdout": holdout, "--known": known}
         own_rules |= {"--protocol": protocol != "default", "--seeds": seeds > 1, **on.given}
         _refuse_beside(own_rules, "--continue keeps the model's method and parameters")
         rows, table = inputs.read(one_or_all(annotations), options)
@@ -179,8 +182,8 @@ def fit(
         _say_job(result, out, json=json)
         return
     if method == "auto":
-        beside = {"--protocol": protocol != "default", "--set": settings, "--seeds": seeds > 1}
-        beside |= on.given
+        beside: dict[str, Any] = {"--protocol": protocol != "default", "--seeds": seeds > 1}
+        beside |= {"--set": settings, "--known": known, **on.given}
         why = "--method auto chooses among several methods"
         _refuse_beside({**beside, "--holdout": holdout}, why)
         files = Files(inputs, one_or_all(annotations), gold, out, options, keep_formulas)
@@ -199,6 +202,8 @@ def fit(
     rows, table = inputs.read(one_or_all(annotations), options)
     gold_file = read_gold_option(gold, options, annotations=annotations)
     gold_rows = None if gold_file is None else match_gold(gold_file, table)
+    known_file = read_gold_option(known, options, "--known")
+    known_rows = None if known_file is None else match_gold(known_file, table)
     if method is None and not is_quiet:
         say(WHY_DEFAULT)
     encoder = inputs.encoder(seed)
@@ -211,6 +216,7 @@ def fit(
             table,
             out,
             gold=gold_rows,
+            known=known_rows,
             seeds=range(seed, seed + seeds),
             holdout=holdout,
             keep_formulas=keep_formulas,
