@@ -46,10 +46,15 @@ def save(model: Any, folder: str | Path) -> Path:
     Raises
     ------
     AnnotationError
-        If a step, or a part of the classifier, cannot be saved.
+        If model is no model, or a step, or a part of the classifier, cannot be saved.
     WriteError
         If the folder cannot be written.
     """
+    if not hasattr(model, "fit") or not isinstance(folder, str | Path):
+        raise AnnotationError(
+            f"save(model, folder) was given model={model!r} and folder={folder!r}; give the fitted "
+            "model first, then the path of a folder"
+        )
     if isinstance(model, BaseAggregator):
         return write_aggregator(model, folder)
     if not isinstance(model, Pipeline):

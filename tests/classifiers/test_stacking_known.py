@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from manyhands import AnnotationTable, CrowdStackingClassifier, load, load_demo
+from manyhands import AnnotationTable, CrowdStackingClassifier, load, load_demo, save
 from manyhands.classifiers.stacking.rounds import Rounds, Settings
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.votes import make_votes
@@ -113,6 +113,15 @@ def test_unusable_known_labels_change_nothing(crowd, gold, says):
     with pytest.raises(AnnotationError, match=says):
         model.fit(X, table, gold=gold)
     assert not hasattr(model, "classes_")
+
+
+def test_save_with_its_arguments_swapped_names_both(plain, tmp_path):
+    with pytest.raises(
+        AnnotationError, match=r"save\(model, folder\) was given model=.*folder=Crow"
+    ):
+        save(tmp_path, plain)
+    with pytest.raises(AnnotationError, match=r"give the fitted model first"):
+        save(plain, None)
 
 
 # -- on the command line ---------------------------------------------------------------------------
