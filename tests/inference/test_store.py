@@ -409,6 +409,13 @@ def test_another_ingest_is_not_resumed_and_nothing_uncarried_is_lost(tmp_path, m
     pd.concat([frame, frame[:3]]).to_csv(path, index=False)
     with pytest.raises(AnnotationError, match=r"3 .* pairs are repeated"):
         ingest(path, tmp_path / "d")
+    # What cannot be resumed is not left behind, but an interrupted ingest is.
+    assert not {"b", "c", "d"} & {place.name for place in tmp_path.iterdir()}
+    assert (tmp_path / "store" / ".ingest" / "plan.json").exists()
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(AnnotationError, match="'nobody' is not a column"):
+        ingest(path, tmp_path / "mine", worker="nobody")
+    assert not any((tmp_path / "mine").iterdir())
 
 
 @pytest.mark.slow

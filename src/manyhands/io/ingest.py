@@ -14,6 +14,7 @@ import os
 import shutil
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,15 +109,15 @@ def ingest(
         raise AnnotationError("paths is empty; name at least one file")
     if not all(_is_long(path, columns, options) for path in listed):
         one: Any = listed[0] if len(listed) == 1 else listed
-        policy: Any = {} if duplicates == "error" else {"duplicates": duplicates}
-        given = {**columns, "classes": classes, "abstain": abstain, "skip": skip, **policy}
-        table = read_annotations(one, **given, **options)
+        if duplicates == "error":  # Which also lets an export's own policy hold.
+            del reading["duplicates"]
+        table = read_annotations(one, **columns, **reading, **options)
         return AnnotationStore.create(folder, table, shard_annotations=shard_annotations)
     files = [existing_file(path) for path in listed]
     with StoreWriter.locked(folder, keep=(WORK,)) as writer:
         work = Runs(writer.folder / WORK, files, columns, reading, max(memory, 2**20), progress)
-        with _named_errors(writer.folder):
-            work.check_plan(shard_annotations)
+        work.check_plan(shard_annotations)
+        with _resumable(work):
             work.read()
             _Merge(work, writer, shard_annotations).run()
             shutil.rmtree(work.folder)
@@ -129,22 +130,20 @@ def _is_long(path: PathLike, columns: dict[str, Any], options: dict[str, Any]) -
     return not str(path).endswith(".npy") and is_plain(path, optional, {**named, **options})
 
 
-def _named_errors(folder: Path) -> Any:
-    """Turn an error of the disk into one that says that the work is resumed."""
-    from contextlib import contextmanager
-
-    @contextmanager
-    def named() -> Iterator[None]:
-        try:
-            yield
-        except WriteError:
-            raise
-        except OSError as error:
-            raise WriteError(
-                error.errno, f"{explain(error, folder)}; the same command resumes"
-            ) from error
-
-    return named()
+@contextmanager
+def _resumable(work: Runs) -> Iterator[None]:
+    """Keep the work if the same command can go on with it, and say so in errors of the disk."""
+    try:
+        yield
+    except BaseException as error:
+        refused = isinstance(error, AnnotationError)  # Other files or options begin anew.
+        if refused or not any(work.folder.glob("run-*/meta.json")):
+            for place in (work.folder, work.folder.parent / "shards"):
+                shutil.rmtree(place, ignore_errors=True)
+        if isinstance(error, OSError) and not isinstance(error, WriteError):
+            reason = f"{explain(error, work.folder.parent)}; the same command resumes"
+            raise WriteError(error.errno, reason) from error
+        raise
 
 
 @dataclass

@@ -63,7 +63,18 @@ class StoreWriter:
         WriteError
             If it cannot be written, or another process is writing it.
         """
+        is_new = not Path(folder).exists()
         folder = check_writable(folder)
+        try:
+            with cls._held(folder, keep) as writer:
+                yield writer
+        finally:
+            if is_new and not any(folder.iterdir()):  # Nothing was begun.
+                folder.rmdir()
+
+    @classmethod
+    @contextmanager
+    def _held(cls, folder: Path, keep: Iterable[str]) -> Iterator[Self]:
         with file_lock(folder / ".lock") as held:
             if not held:
                 raise WriteError(
