@@ -26,7 +26,6 @@ from manyhands import (
 )
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, WriteError
-from manyhands.inference import stored_votes
 from manyhands.io import files, read_annotations, sorted_runs
 from manyhands.io import ingest as ingesting
 from manyhands.io.ingest import ingest
@@ -282,7 +281,7 @@ def test_a_full_disk_leaves_no_store_and_a_full_scratch_leaves_the_store(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stored_votes.os, "posix_fallocate", full)
+        patch.setattr(files.os, "posix_fallocate", full)
         with pytest.raises(WriteError, match="the disk is full"):
             DawidSkene().fit(store)
     store.verify()

@@ -13,16 +13,21 @@ import json
 import zipfile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
+from manyhands.inference.annotator_blocks import Blocks
 from manyhands.io.files import check_writable, remove_partial, write_atomically
 from manyhands.typing import AnyArray
 
 NAME = "fit.json"
 """File that says which fit a folder belongs to."""
+
+SHAPE = "shape of "
+"""Begins the name of an entry that gives the shape of a table in a file of its own."""
 
 
 class Checkpoint:
@@ -51,6 +56,8 @@ class FolderCheckpoint(Checkpoint):
         Created if missing.
     about : dict
         What determines the result: method, parameters, digest of the data. Plain values.
+    scratch : Path, optional
+        Folder for the tables of a state that do not fit in memory (`Blocks`).
 
     Raises
     ------
@@ -60,7 +67,10 @@ class FolderCheckpoint(Checkpoint):
         If the folder cannot be written.
     """
 
-    def __init__(self, folder: str | Path, about: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: str | Path, about: dict[str, Any], scratch: Path | None = None
+    ) -> None:
+        self.scratch = scratch
         self.folder = check_writable(folder)
         about = json.loads(json.dumps({"manyhands": __version__, **about}, default=repr))
         place = self.folder / NAME
@@ -96,7 +106,12 @@ class FolderCheckpoint(Checkpoint):
             return None
         try:
             with np.load(place, allow_pickle=False) as saved:
-                return {name: saved[name] for name in saved.files}
+                state: dict[str, Any] = {name: saved[name] for name in saved.files}
+            tables = [name for name in state if name.startswith(SHAPE)]
+            for name in (given.removeprefix(SHAPE) for given in tables):
+                file, shape = str(state[name]), tuple(state.pop(SHAPE + name).tolist())
+                state[name] = Blocks.read_from(self.folder / file, self.scratch or place, shape)
+            return state
         except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise AnnotationError(
                 f"{place} is damaged ({error}); remove it to start this stage again"
@@ -104,11 +119,19 @@ class FolderCheckpoint(Checkpoint):
 
     def save(self, stage: str, **state: Any) -> None:
         """Replace the state of a stage atomically."""
+        for name, table in list(state.items()):
+            if isinstance(table, Blocks):
+                state[name] = f"{stage}.{name}.{uuid4().hex}.table"
+                state[SHAPE + name] = table.shape
+                write_atomically(self.folder / state[name], table.write_to)
         write_atomically(self._file(stage), lambda file: np.savez(file, **state))
+        for place in self.folder.glob(f"{stage}.*.table"):
+            if not any(isinstance(value, str) and value == place.name for value in state.values()):
+                place.unlink()
 
     def finish(self) -> None:
         """Remove the states, which the result replaces; an empty folder is removed, too."""
-        for place in self.folder.glob("*.npz"):
+        for place in [*self.folder.glob("*.npz"), *self.folder.glob("*.table")]:
             remove_partial(place)
             place.unlink(missing_ok=True)
         (self.folder / NAME).unlink(missing_ok=True)

@@ -33,6 +33,7 @@ from manyhands.inference.shard_jobs import (
     added,
     check_version,
     in_batches,
+    piece,
     receive,
     run,
 )
@@ -80,6 +81,8 @@ class DaskCluster(Cluster):
         If the client is asynchronous, or a worker has another version of manyhands.
     """
 
+    takes_pieces = True
+
     def __init__(self, client: Any) -> None:
         if client.asynchronous:
             raise AnnotationError(f"engine={client!r} is asynchronous; give a synchronous Client")
@@ -107,12 +110,17 @@ class DaskCluster(Cluster):
         for parts in groups:
             yield self._submit(f"shard-{parts[0].number}", run, __version__, job, task, parts)
 
-    def _tree(self, job: Any, groups: Sequence[Sequence[Part]]) -> Any:
-        level, fan = list(self._each(job, "sum", groups)), shard_jobs.FAN
-        while len(level) > 1:
-            groups = [level[first : first + fan] for first in range(0, len(level), fan)]
-            level = [self._submit("sum", added, *group) for group in groups]
-        return level[0]
+    def _trees(self, job: Any, n_pieces: int, groups: Sequence[Sequence[Part]]) -> Iterator[Any]:
+        """Sum of each piece of the counts of these shards."""
+        shards = list(self._each(job, "sum", groups))
+        for number in range(n_pieces):
+            level, fan = shards, shard_jobs.FAN
+            if n_pieces > 1:
+                level = [self._submit("piece", piece, shard, number) for shard in shards]
+            while len(level) > 1:
+                several = [level[first : first + fan] for first in range(0, len(level), fan)]
+                level = [self._submit("sum", added, *some) for some in several]
+            yield level[0]
 
     def _in_order(self, futures: Iterator[Any]) -> Iterator[Any]:
         """Yield results in order; only a few tasks per thread of the workers are waiting."""
@@ -137,7 +145,8 @@ class DaskCluster(Cluster):
     def sums(self, job: Job, batches: Iterable[Sequence[Sequence[Part]]]) -> Iterator[Any]:
         """See `Cluster.sums`."""
         sent = self._send(job)
-        yield from self._in_order(self._tree(sent, batch) for batch in batches)
+        trees = (tree for batch in batches for tree in self._trees(sent, job.n_pieces, batch))
+        yield from (counts for counts in self._in_order(trees) if counts is not None)
 
     def rows(self, job: Job, parts: Iterable[Part]) -> Iterator[AnyArray]:
         """See `Cluster.rows`."""

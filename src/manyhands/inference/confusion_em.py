@@ -15,7 +15,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from manyhands.inference.confusion_prior import ConfusionPrior, log_dirichlet_multinomial
+from manyhands.inference.annotator_blocks import Table, map_rows, sum_rows
+from manyhands.inference.confusion_prior import (
+    ConfusionPrior,
+    log_dirichlet_multinomial,
+    with_history,
+)
 from manyhands.inference.em import (
     EMCounts,
     e_step,
@@ -52,16 +57,16 @@ class Parameters:
     ----------
     prior : array of shape (S,)
     responses : array of shape (R, S, K)
-        Indexed [annotator, state, response]; rows sum to 1.
+        Indexed [annotator, state, response]; rows sum to 1; or on disk (`Blocks`).
     """
 
     prior: FloatArray
-    responses: FloatArray
+    responses: Table
 
     @cached_property
-    def logs(self) -> tuple[FloatArray, FloatArray]:
+    def logs(self) -> tuple[FloatArray, Table]:
         """Floored logarithms of both."""
-        return floored_log(self.prior), floored_log(self.responses)
+        return floored_log(self.prior), map_rows(floored_log, self.responses)
 
     def states(self, shard: Votes) -> FloatArray:
         """Posterior over the states, shape (n, S)."""
@@ -105,7 +110,7 @@ class Run:
     parameters: Parameters
     counts: EMCounts
     vote_counts: EMCounts
-    pseudo_counts: FloatArray
+    pseudo_counts: Table
     strength: float
     history: list[float]
     evidence: float = 0.0
@@ -158,7 +163,7 @@ class ConfusionEM:
 
         def expect(parameters: Parameters) -> tuple[EMCounts, float]:
             counts = sum_over_shards(expect_and_count, shards, *parameters.logs, hard=self.hard)
-            log_prior = np.einsum("rsk,rsk->", pseudo_counts, parameters.logs[1])
+            log_prior = sum_rows(_sum_of_product, pseudo_counts, parameters.logs[1])
             return counts, float(counts.log_likelihood + log_prior)
 
         m_step = partial(self.m_step, pseudo_counts=pseudo_counts, classes=classes)
@@ -204,11 +209,9 @@ class ConfusionEM:
         )
         return replace(run, evidence=self._evidence(votes, run)) if strength else run
 
-    def m_step(
-        self, counts: EMCounts, pseudo_counts: FloatArray, classes: FloatArray
-    ) -> Parameters:
+    def m_step(self, counts: EMCounts, pseudo_counts: Table, classes: FloatArray) -> Parameters:
         """Parameters that fit the expected counts; ``classes`` (C,) as in `_constrained`."""
-        responses = normalise_rows(counts.confusion + pseudo_counts)
+        responses = map_rows(_normalised_sum, counts.confusion, pseudo_counts)
         return Parameters(self._constrained(counts.prior, classes), responses)
 
     def _constrained(self, prior: FloatArray, classes: FloatArray) -> FloatArray:
@@ -222,11 +225,15 @@ class ConfusionEM:
         self, here: Parameters, proposal: Parameters, step: float, classes: FloatArray
     ) -> Parameters:
         """Go ``step`` times as far as from here to the proposal, in log parameters [1]_."""
-        prior, responses = (
-            _scaled_exp(start + step * (end - start))
-            for start, end in zip(here.logs, proposal.logs, strict=True)
+
+        def further(start: FloatArray, end: FloatArray) -> FloatArray:
+            return _scaled_exp(start + step * (end - start))
+
+        priors, responses = zip(here.logs, proposal.logs, strict=True)
+        return Parameters(
+            self._constrained(further(*priors), classes),
+            map_rows(lambda *logs: normalise_rows(further(*logs)), *responses),
         )
-        return Parameters(self._constrained(prior, classes), normalise_rows(responses))
 
     def _evidence(self, votes: AllVotes, run: Run) -> float:
         """Lower bound on the log evidence of the annotations, confusion matrices integrated out.
@@ -238,9 +245,9 @@ class ConfusionEM:
         """
         counts, pseudo_counts = run.counts, run.pseudo_counts
         n_states, n_responses = pseudo_counts.shape[-2:]
-        log_responses = floored_log(run.parameters.responses)
-        states = counts.log_likelihood - (counts.confusion * log_responses).sum()
-        bound = states + log_dirichlet_multinomial(counts.confusion, pseudo_counts)
+        log_responses = run.parameters.logs[1]
+        states = counts.log_likelihood - sum_rows(_sum_of_product, counts.confusion, log_responses)
+        bound = states + sum_rows(log_dirichlet_multinomial, counts.confusion, pseudo_counts)
         n_fitted = n_states
         if self.prior.centre != "diagonal":
             n_fitted += n_states * (n_responses - 1)
@@ -260,14 +267,16 @@ class OwnRemoved:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.counts = run.counts.confusion + run.pseudo_counts
-        self.row = self.counts.sum(axis=2, keepdims=True)
+        self.counts = map_rows(np.add, run.counts.confusion, run.pseudo_counts)
+        self.row = map_rows(_row_sums, self.counts)
         if run.strength:
-            self.floor = np.minimum(run.pseudo_counts, self.counts)
-            self.row_floor = np.minimum(run.pseudo_counts.sum(axis=2, keepdims=True), self.row)
-            rest = np.maximum(self.counts - 1.0, self.floor)
-            self.with_own = np.log(self.counts / self.row)
-            self.change = np.log(rest / np.maximum(self.row - 1.0, self.row_floor)) - self.with_own
+            self.floor = map_rows(np.minimum, self.counts, run.pseudo_counts)
+            self.row_floor = map_rows(
+                lambda row, pseudo: np.minimum(row, _row_sums(pseudo)), self.row, run.pseudo_counts
+            )
+            self.with_own = map_rows(lambda n, row: np.log(n / row), self.counts, self.row)
+            given = (self.counts, self.row, self.floor, self.row_floor, self.with_own)
+            self.change = map_rows(_change_without_one, *given)
 
     def __call__(self, shard: Votes) -> FloatArray:
         """Return the log probabilities of a shard, shape (n, C)."""
@@ -303,40 +312,36 @@ class OwnRemoved:
         return np.asarray(csr_array(by_annotation, shape=shape) @ terms)
 
 
+def _normalised_sum(counts: FloatArray, pseudo_counts: FloatArray) -> FloatArray:
+    return normalise_rows(counts + pseudo_counts)
+
+
+def _sum_of_product(counts: FloatArray, logs: FloatArray) -> float:
+    return float(np.einsum("rsk,rsk->", counts, logs))
+
+
+def _row_sums(counts: FloatArray) -> FloatArray:
+    return np.asarray(counts.sum(axis=2, keepdims=True))
+
+
+def _change_without_one(
+    counts: FloatArray,
+    row: FloatArray,
+    floor: FloatArray,
+    row_floor: FloatArray,
+    with_own: FloatArray,
+) -> FloatArray:
+    """Change of the log probabilities if one annotation is taken out of its counts."""
+    rest = np.maximum(counts - 1.0, floor)
+    return np.asarray(np.log(rest / np.maximum(row - 1.0, row_floor)) - with_own)
+
+
 def count_votes(
     shard: Votes, split: Callable[..., FloatArray] = lambda _, shares: shares
 ) -> EMCounts:
     """Counts against the vote shares, over the instances that have votes."""
     no_votes = np.zeros(shard.n_classes)
     return em_counts(shard, split(shard, vote_shares(shard.answers, empty=no_votes)))
-
-
-def with_history(pseudo_counts: FloatArray, votes: AllVotes, vote_counts: EMCounts) -> FloatArray:
-    """Add the annotators' histories to the pseudo-counts of the prior.
-
-    Parameters
-    ----------
-    pseudo_counts : array of shape (R or 1, S, K)
-    votes : Votes
-    vote_counts : EMCounts
-        Counts against the vote shares. A class's history is divided among its subtypes as these
-        are. A history has no abstentions, so it leaves the rate of abstaining as it is here.
-
-    Returns
-    -------
-    array of shape (R, S, K), or ``pseudo_counts`` if there is no history
-    """
-    if votes.history is None:
-        return pseudo_counts
-    n_classes = votes.n_classes
-    shares = normalise_rows(vote_counts.prior.reshape(n_classes, -1))
-    answers = votes.history[:, :, None, :] * shares[:, :, None]
-    answers = answers.reshape(votes.n_annotators, -1, n_classes)
-    seen = vote_counts.confusion + pseudo_counts
-    answered, abstained = seen[:, :, :n_classes].sum(axis=2, keepdims=True), seen[:, :, n_classes:]
-    odds = np.divide(abstained, answered, out=np.zeros_like(abstained), where=answered > 0)
-    abstentions = answers.sum(axis=2, keepdims=True) * odds
-    return np.asarray(pseudo_counts + np.concatenate([answers, abstentions], axis=2))
 
 
 def _empty(votes: Any, n_subtypes: int) -> FloatArray | None:
@@ -380,8 +385,10 @@ def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
     return total
 
 
-def _by_response(values: FloatArray) -> FloatArray:
+def _by_response(values: Table) -> Table:
     """Lay out values (R, S, K) in memory as (R, K, S), as counts are and the E-step reads them."""
+    if not isinstance(values, np.ndarray):
+        return values  # So they lie on disk.
     return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 

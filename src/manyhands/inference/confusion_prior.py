@@ -8,7 +8,10 @@ import numpy as np
 from scipy.special import expit, gammaln, logit
 
 from manyhands.annotations import AnnotationTable
+from manyhands.inference.annotator_blocks import Table, map_rows, sum_rows
+from manyhands.inference.em import EMCounts
 from manyhands.inference.probability import normalise_rows
+from manyhands.inference.votes import AllVotes
 from manyhands.typing import FloatArray
 
 STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0)
@@ -43,7 +46,7 @@ class ConfusionPrior:
         """Whether the prior adds anything to the counts."""
         return self.centre is not None and self.strength != 0
 
-    def pseudo_counts(self, counts: FloatArray, n_classes: int) -> tuple[FloatArray, float]:
+    def pseudo_counts(self, counts: Table, n_classes: int) -> tuple[Table, float]:
         """Pseudo-counts of each row, shape (R or 1, S, K), and their sum per row.
 
         Parameters
@@ -60,9 +63,9 @@ class ConfusionPrior:
         centre = self._centre(counts, n_classes)
         is_set = self.strength != "auto"
         strength = float(self.strength) if is_set else _strength(counts, centre)
-        return strength * centre, strength
+        return map_rows(lambda rows: strength * rows, centre), strength
 
-    def _centre(self, counts: FloatArray, n_classes: int) -> FloatArray:
+    def _centre(self, counts: Table, n_classes: int) -> Table:
         """Centre of the prior on every row, shape (R or 1, S, K); rows sum to 1."""
         n_states, n_responses = counts.shape[1:]
         identity = np.repeat(np.eye(n_classes, n_responses), n_states // n_classes, axis=0)
@@ -71,53 +74,117 @@ class ConfusionPrior:
             return (self.diagonal * identity + off_diagonal * (1 - identity))[None]
         # A class nobody chose still needs a row: 1.1 correct pseudo-annotations, 0.1 of the others.
         if self.centre == "pooled":
-            return normalise_rows(counts.sum(axis=0) + 0.1 + identity)[None]
-        return _hierarchical_centre(counts, identity)
+            pooled = sum_rows(lambda rows: rows.sum(axis=0), counts)
+            return normalise_rows(pooled + 0.1 + identity)[None]
+        return map_rows(_Crowd.of(counts, identity).centre, counts)
 
 
-def _strength(counts: FloatArray, centre: FloatArray) -> float:
+def _strength(counts: Table, centre: Table) -> float:
     """Of `STRENGTHS`, the one with the greatest evidence: downwards as long as that rises."""
     best, evidence = 0.0, -np.inf
     for strength in reversed(STRENGTHS):
-        found = log_dirichlet_multinomial(counts, strength * centre)
+        found = _evidence(strength, counts, centre)
         if found <= evidence:
             break
         best, evidence = strength, found
     return best
 
 
-def _hierarchical_centre(counts: FloatArray, identity: FloatArray) -> FloatArray:
-    """Combine each annotator's accuracy with the crowd's distribution of mistakes, (R, S, K).
+def _evidence(strength: float, counts: Table, centre: Table) -> float:
+    """Log probability of the annotations under a prior of a strength."""
 
-    Abstentions are modelled separately, with one rate per annotator and state.
+    def of_rows(counts: FloatArray, centre: FloatArray) -> float:
+        return log_dirichlet_multinomial(counts, strength * centre)
+
+    return float(sum_rows(of_rows, counts, centre))
+
+
+@dataclass(frozen=True)
+class _Crowd:
+    """What all annotators tell about each of them: rates of correct answers and abstentions.
+
+    Attributes
+    ----------
+    is_correct : array of shape (S, C)
+    mistakes : array of shape (S, C)
+        Distribution of the crowd's mistakes; rows sum to 1.
+    accuracy, abstaining : arrays of shape (S,)
+        Rate of each state.
+    overall, overall_abstaining : float
+        Rate over all annotations.
     """
-    n_classes = int(identity.sum(axis=0).astype(bool).sum())
-    answers, is_correct = counts[:, :, :n_classes], identity[:, :n_classes]
-    pooled = normalise_rows(answers.sum(axis=0) + 0.1 + is_correct)
-    state_accuracy = (pooled * is_correct).sum(axis=1)
-    hits, given = (answers * is_correct).sum(axis=(1, 2)), answers.sum(axis=(1, 2))
-    p_correct = _rates(hits, given, state_accuracy)[:, :, None]
-    mistakes = normalise_rows(pooled * (1 - is_correct))
-    centre: FloatArray = p_correct * is_correct + (1 - p_correct) * mistakes
-    if counts.shape[2] == n_classes:
-        return centre
-    abstained, asked = counts[:, :, n_classes:].sum(axis=2), counts.sum(axis=2)
-    state_rates = (abstained.sum(axis=0) + 0.1) / (asked.sum(axis=0) + 0.2)
-    p_abstain = _rates(abstained.sum(axis=1), asked.sum(axis=1), state_rates)[:, :, None]
-    return np.concatenate([(1 - p_abstain) * centre, p_abstain], axis=2)
+
+    is_correct: FloatArray
+    mistakes: FloatArray
+    accuracy: FloatArray
+    overall: float
+    abstaining: FloatArray
+    overall_abstaining: float
+
+    @classmethod
+    def of(cls, counts: Table, identity: FloatArray) -> _Crowd:
+        """Read the crowd's rates from counts (R, S, K); ``identity`` (S, K) marks right answers."""
+        n_classes = int(identity.sum(axis=0).astype(bool).sum())
+        is_correct = identity[:, :n_classes]
+        answers = sum_rows(lambda rows: rows[:, :, :n_classes].sum(axis=0), counts)
+        hits, given, abstained, asked = sum_rows(
+            lambda rows: np.array([column.sum() for column in _tallies(rows, is_correct)]), counts
+        )
+        by_state = sum_rows(
+            lambda rows: np.stack(
+                [rows[:, :, n_classes:].sum(axis=2).sum(axis=0), rows.sum(axis=2).sum(axis=0)]
+            ),
+            counts,
+        )
+        pooled = normalise_rows(answers + 0.1 + is_correct)
+        tiny = np.finfo(float).tiny
+        return cls(
+            is_correct,
+            normalise_rows(pooled * (1 - is_correct)),
+            (pooled * is_correct).sum(axis=1),
+            hits / max(given, tiny),
+            (by_state[0] + 0.1) / (by_state[1] + 0.2),
+            abstained / max(asked, tiny),
+        )
+
+    def centre(self, counts: FloatArray) -> FloatArray:
+        """Combine each annotator's accuracy with the crowd's distribution of mistakes, (R, S, K).
+
+        Abstentions are modelled separately, with one rate per annotator and state.
+        """
+        hits, given, abstained, asked = _tallies(counts, self.is_correct)
+        p_correct = _rates(hits, given, self.accuracy, self.overall)[:, :, None]
+        centre: FloatArray = p_correct * self.is_correct + (1 - p_correct) * self.mistakes
+        if counts.shape[2] == self.is_correct.shape[1]:
+            return centre
+        p_abstain = _rates(abstained, asked, self.abstaining, self.overall_abstaining)[:, :, None]
+        return np.concatenate([(1 - p_abstain) * centre, p_abstain], axis=2)
 
 
-def _rates(hits: FloatArray, trials: FloatArray, state_rates: FloatArray) -> FloatArray:
+def _tallies(counts: FloatArray, is_correct: FloatArray) -> tuple[FloatArray, ...]:
+    """Each annotator's correct answers, answers, abstentions and responses, (R,) each."""
+    n_classes = is_correct.shape[1]
+    answers = counts[:, :, :n_classes]
+    return (
+        (answers * is_correct).sum(axis=(1, 2)),
+        answers.sum(axis=(1, 2)),
+        counts[:, :, n_classes:].sum(axis=2).sum(axis=1),
+        counts.sum(axis=2).sum(axis=1),
+    )
+
+
+def _rates(
+    hits: FloatArray, trials: FloatArray, state_rates: FloatArray, overall: float
+) -> FloatArray:
     """Rate of each annotator in each state, shape (R, S).
 
     In log odds it is the crowd's rate plus the deviations of the annotator's rate (shrunk to the
     crowd's) and of the state's rate.
     """
-    overall = hits.sum() / max(trials.sum(), np.finfo(float).tiny)
     own = (hits + SKILL_STRENGTH * overall) / (trials + SKILL_STRENGTH)
     # A prior must not be certain.
-    own, state_rates, overall = (np.clip(p, 0.01, 0.99) for p in (own, state_rates, overall))
-    rates: FloatArray = expit(logit(own)[:, None] + logit(state_rates) - logit(overall))
+    own, state_rates, sure = (np.clip(p, 0.01, 0.99) for p in (own, state_rates, overall))
+    rates: FloatArray = expit(logit(own)[:, None] + logit(state_rates) - logit(sure))
     return rates
 
 
@@ -128,6 +195,39 @@ def log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> 
     prior = np.broadcast_to(pseudo_counts, counts.shape)[some]
     log_p = (gammaln(counts[some] + prior) - gammaln(prior)).sum()
     return float(log_p - (gammaln(given + strength) - gammaln(strength)).sum())
+
+
+def with_history(pseudo_counts: Table, votes: AllVotes, vote_counts: EMCounts) -> Table:
+    """Add the annotators' histories to the pseudo-counts of the prior.
+
+    Parameters
+    ----------
+    pseudo_counts : array of shape (R or 1, S, K)
+    votes : Votes
+    vote_counts : EMCounts
+        Counts against the vote shares. A class's history is divided among its subtypes as these
+        are. A history has no abstentions, so it leaves the rate of abstaining as it is here.
+
+    Returns
+    -------
+    array of shape (R, S, K), or ``pseudo_counts`` if there is no history
+    """
+    if votes.history is None:
+        return pseudo_counts
+    n_classes = votes.n_classes
+    shares = normalise_rows(vote_counts.prior.reshape(n_classes, -1))
+
+    def added(counts: FloatArray, pseudo_counts: FloatArray, history: FloatArray) -> FloatArray:
+        answers = history[:, :, None, :] * shares[:, :, None]
+        answers = answers.reshape(len(history), -1, n_classes)
+        seen = counts + pseudo_counts
+        answered = seen[:, :, :n_classes].sum(axis=2, keepdims=True)
+        abstained = seen[:, :, n_classes:]
+        odds = np.divide(abstained, answered, out=np.zeros_like(abstained), where=answered > 0)
+        abstentions = answers.sum(axis=2, keepdims=True) * odds
+        return np.asarray(pseudo_counts + np.concatenate([answers, abstentions], axis=2))
+
+    return map_rows(added, vote_counts.confusion, pseudo_counts, votes.history)
 
 
 def pool_confusions(

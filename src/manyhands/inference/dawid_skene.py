@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyhands.inference.annotator_blocks import as_array, map_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.confusion_em import ConfusionEM, OwnRemoved, Parameters, Run
 from manyhands.inference.confusion_prior import ConfusionPrior
@@ -216,11 +217,20 @@ class DawidSkene(TakesHistory):
         """Set the fitted attributes, with the model's states summed up by class."""
         by_class = self._model.prior.reshape(n_classes, self.n_subtypes_)
         self.class_prior_ = by_class.sum(axis=1)
-        r, _, k = self._model.responses.shape
-        states = self._model.responses.reshape(r, *by_class.shape, k)
-        responses = np.einsum("cm,rcmk->rck", normalise_rows(by_class), states)
-        self.confusion_ = normalise_rows(responses[:, :, :n_classes])
-        self.abstention_ = responses[:, :, n_classes:].sum(axis=2)
+        shares = normalise_rows(by_class)
+
+        def by_true_class(states: FloatArray) -> FloatArray:
+            states = states.reshape(len(states), *by_class.shape, -1)
+            return np.asarray(np.einsum("cm,rcmk->rck", shares, states))
+
+        def abstaining(responses: FloatArray) -> FloatArray:
+            return np.asarray(responses[:, :, n_classes:].sum(axis=2))
+
+        responses = map_rows(by_true_class, self._model.responses)
+        self.confusion_ = as_array(
+            map_rows(lambda rows: normalise_rows(rows[:, :, :n_classes]), responses)
+        )
+        self.abstention_ = map_rows(abstaining, responses)
 
     def _posterior(self, votes: Votes) -> FloatArray:
         def rows(shard: Votes) -> FloatArray:

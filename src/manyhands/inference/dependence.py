@@ -42,9 +42,8 @@ from manyhands.inference.confusion_em import (
     Parameters,
     Run,
     count_votes,
-    with_history,
 )
-from manyhands.inference.confusion_prior import ConfusionPrior
+from manyhands.inference.confusion_prior import ConfusionPrior, with_history
 from manyhands.inference.em import EMCounts, em_counts, expect_and_count
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows

@@ -7,12 +7,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from manyhands.decision.labels import pick
+from manyhands.inference.annotator_blocks import (
+    Blocks,
+    PairCounts,
+    Table,
+    as_array,
+    map_rows,
+    sum_rows,
+)
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import AllVotes, Shards, Votes, sum_over_shards
 from manyhands.typing import FloatArray
@@ -27,12 +35,13 @@ class EMCounts:
     prior : array of shape (C,)
         Expected number of instances of each class, over those with annotations or gold.
     confusion : array of shape (R, C, K)
-        Expected responses, indexed [annotator, true, response].
+        Expected responses, indexed [annotator, true, response]; or on disk
+        (`manyhands.inference.annotator_blocks`).
     log_likelihood : float
     """
 
     prior: FloatArray
-    confusion: FloatArray
+    confusion: Table
     log_likelihood: float = 0.0
 
     def __add__(self, other: EMCounts) -> EMCounts:
@@ -45,6 +54,8 @@ class EMCounts:
 
     def __reduce__(self) -> Any:
         """Pickle the counts as they lie in memory, (R, K, C), without a copy in another order."""
+        if not isinstance(self.confusion, np.ndarray):
+            return EMCounts, (self.prior, self.confusion, self.log_likelihood)
         by_response = np.ascontiguousarray(self.confusion.transpose(0, 2, 1))
         return _unpickled, (self.prior, by_response, self.log_likelihood)
 
@@ -54,6 +65,18 @@ class EMCounts:
         prior += other.prior
         confusion += other.confusion
         return EMCounts(prior, confusion, self.log_likelihood + other.log_likelihood)
+
+    def total(self) -> EMCounts:
+        """Return counts to which others can be added: on disk if they do not fit in memory."""
+        if not isinstance(self.confusion, PairCounts):
+            return self
+        return replace(self, confusion=self.confusion.total())
+
+    def pieces(self, n: int) -> list[EMCounts]:
+        """Counts of ``n`` blocks of annotators, whose sum they are."""
+        first, *rest = self.confusion.pieces(n)
+        nothing = np.zeros_like(self.prior)
+        return [replace(self, confusion=first), *(EMCounts(nothing, piece) for piece in rest)]
 
 
 def _unpickled(prior: FloatArray, by_response: FloatArray, log_likelihood: float) -> EMCounts:
@@ -70,7 +93,7 @@ def em_counts(votes: Votes, posterior: FloatArray, log_likelihood: float = 0.0) 
 
 
 def expect_and_count(
-    votes: Votes, log_prior: FloatArray, log_confusion: FloatArray, *, hard: bool = False
+    votes: Votes, log_prior: FloatArray, log_confusion: Table, *, hard: bool = False
 ) -> EMCounts:
     """Count under the posterior of the given parameters: one EM iteration on a shard.
 
@@ -102,7 +125,7 @@ def _count_states(
 
 
 def e_step(
-    votes: Votes, log_prior: FloatArray, log_confusion: FloatArray
+    votes: Votes, log_prior: FloatArray, log_confusion: Table
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior over classes (n, C) and log likelihood of each instance (n,).
 
@@ -117,8 +140,11 @@ def e_step(
     return normalise_joint(votes, log_likelihoods(votes, log_confusion) + log_prior)
 
 
-def log_likelihoods(votes: Votes, log_confusion: FloatArray) -> FloatArray:
+def log_likelihoods(votes: Votes, log_confusion: Table) -> FloatArray:
     """Sum of log p(response | c) over an instance's annotations, shape (n, C)."""
+    if isinstance(log_confusion, Blocks):
+        matrix, pairs = votes.pairs
+        return np.asarray(matrix @ log_confusion.at(pairs))
     n_annotators, n_classes, n_responses = log_confusion.shape
     by_response = log_confusion.transpose(0, 2, 1).reshape(n_annotators * n_responses, n_classes)
     joint: FloatArray = votes.matrix @ np.ascontiguousarray(by_response)
@@ -164,8 +190,10 @@ def _row_max(values: FloatArray) -> FloatArray:
     return top
 
 
-def confusion_counts(votes: Votes, posterior: FloatArray) -> FloatArray:
+def confusion_counts(votes: Votes, posterior: FloatArray) -> Table:
     """Expected counts (R, C, K), indexed [annotator, true, response] (Dawid & Skene, Eq. 2.3)."""
+    if votes.tables is not None:
+        return PairCounts.of(votes, posterior)
     counts = np.asarray(votes.matrix.T @ posterior)
     shape = (votes.n_annotators, votes.n_responses, posterior.shape[1])
     return counts.reshape(shape).transpose(0, 2, 1)
@@ -173,8 +201,16 @@ def confusion_counts(votes: Votes, posterior: FloatArray) -> FloatArray:
 
 def estimate_confusions(votes: AllVotes, posterior: FloatArray) -> FloatArray:
     """Shares of responses under a posterior, (R, C, K); rows without evidence get pooled ones."""
-    counts = total_em_counts(votes.shards(), posterior).confusion
-    counts[counts.sum(axis=2) < 1e-9] = 0.0  # Rounding errors are not evidence.
-    pooled = normalise_rows(counts.sum(axis=0))
-    empty = counts.sum(axis=2, keepdims=True) == 0
-    return normalise_rows(np.where(empty, pooled, counts))
+    counts = map_rows(_without_rounding, total_em_counts(votes.shards(), posterior).confusion)
+    pooled = normalise_rows(sum_rows(lambda counts: counts.sum(axis=0), counts))
+
+    def shares(counts: FloatArray) -> FloatArray:
+        empty = counts.sum(axis=2, keepdims=True) == 0
+        return normalise_rows(np.where(empty, pooled, counts))
+
+    return as_array(map_rows(shares, counts))
+
+
+def _without_rounding(counts: FloatArray) -> FloatArray:
+    """Counts in which rows that only rounding errors fill are 0."""
+    return np.where(counts.sum(axis=2, keepdims=True) < 1e-9, 0.0, counts)

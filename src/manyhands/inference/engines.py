@@ -127,9 +127,7 @@ class LocalEngine(Engine):
         **options: Any,
     ) -> Any:
         """See `Engine.sum`."""
-        return reduce(
-            iadd, (count(*part, *parameters, **options) for _, *part in self._with_rows(rows))
-        )
+        return total(count(*part, *parameters, **options) for _, *part in self._with_rows(rows))
 
     def fill(
         self,
@@ -141,6 +139,16 @@ class LocalEngine(Engine):
         """See `Engine.fill`."""
         for place, *part in self._with_rows(rows):
             out[place] = rows_of(*part, *parameters)
+
+
+def total(counts: Iterator[Any]) -> Any:
+    """Sum of counts, in order.
+
+    They are added in place, in those that ``total()`` of the first returns, if it has that: a sum
+    that does not fit in memory.
+    """
+    first = next(counts)
+    return reduce(iadd, counts, first.total() if hasattr(first, "total") else first)
 
 
 def rows_at(array: Any, shard: OfInstances, place: slice) -> Any:

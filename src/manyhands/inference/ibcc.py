@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
+from manyhands.inference.annotator_blocks import as_array, map_rows, sum_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.confusion_em import count_votes, with_history
+from manyhands.inference.confusion_em import count_votes
+from manyhands.inference.confusion_prior import with_history
 from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import (
     EMCounts,
@@ -164,13 +166,13 @@ class IBCC(TakesHistory):
         history: list[float] = [] if saved is None else saved["history"].tolist()
         enough = self.tol * votes.total_weight
         while True:
-            class_alpha, alpha = classes + counts.prior, rows + counts.confusion
-            log_prior, log_confusion = expected_log(class_alpha), expected_log(alpha)
+            class_alpha, alpha = classes + counts.prior, map_rows(np.add, rows, counts.confusion)
+            log_prior, log_confusion = expected_log(class_alpha), map_rows(expected_log, alpha)
             counts = sum_over_shards(expect_and_count, shards, log_prior, log_confusion)
             history.append(
                 counts.log_likelihood
                 - dirichlet_divergence(class_alpha, classes, log_prior)
-                - dirichlet_divergence(alpha, rows, log_confusion)
+                - sum_rows(dirichlet_divergence, alpha, rows, log_confusion)
             )
             if len(history) == self.max_iter or has_settled(history, enough):
                 break
@@ -179,9 +181,14 @@ class IBCC(TakesHistory):
             )
         self.class_alpha_, self._response_alpha = class_alpha, alpha
         self.class_prior_ = normalise_rows(class_alpha)
-        self.confusion_alpha_ = alpha[:, :, : votes.n_classes]
-        self.confusion_ = normalise_rows(self.confusion_alpha_)
-        self.abstention_ = normalise_rows(alpha)[:, :, votes.n_classes :].sum(axis=2)
+        n_classes = votes.n_classes
+        self.confusion_alpha_ = as_array(alpha)[:, :, :n_classes]
+        self.confusion_ = as_array(
+            map_rows(lambda alpha: normalise_rows(alpha[:, :, :n_classes]), alpha)
+        )
+        self.abstention_ = map_rows(
+            lambda alpha: normalise_rows(alpha)[:, :, n_classes:].sum(axis=2), alpha
+        )
         out = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
         self.posterior_ = self._fill(out, shards)
         self.log_likelihood_ = np.array(history)
@@ -192,7 +199,7 @@ class IBCC(TakesHistory):
 
     def _fill(self, out: FloatArray, shards: Shards) -> FloatArray:
         """Write the posterior of each instance into ``out``."""
-        logs = tuple(map(expected_log, (self.class_alpha_, self._response_alpha)))
+        logs = expected_log(self.class_alpha_), map_rows(expected_log, self._response_alpha)
         rho = None if self.dependence == 0 else self.dependence_
         fill_rows(out, shards, _e_step, logs, self.class_prior_, rho)
         return out

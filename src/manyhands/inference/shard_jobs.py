@@ -25,7 +25,8 @@ import numpy as np
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.engines import Engine, rows_at
+from manyhands.inference.annotator_blocks import n_pieces
+from manyhands.inference.engines import Engine, rows_at, total
 from manyhands.inference.stored_votes import StoredVotes
 from manyhands.inference.votes import Votes
 from manyhands.io.store import AnnotationStore
@@ -51,6 +52,7 @@ class Reader:
     digest: str
     abstentions: bool
     weights: bool
+    in_blocks: bool
     size: int
 
     def open(self) -> StoredVotes:
@@ -71,7 +73,12 @@ def _opened(reader: Reader) -> StoredVotes:
             f"a worker finds another store at {reader.folder} than the client; every worker must "
             "see the same one"
         )
-    return StoredVotes(store, abstentions=reader.abstentions, weights=reader.weights)
+    return StoredVotes(
+        store,
+        abstentions=reader.abstentions,
+        weights=reader.weights,
+        in_blocks=reader.in_blocks,
+    )
 
 
 @dataclass(frozen=True)
@@ -101,10 +108,15 @@ class Job:
     parameters: tuple[Any, ...] = ()
     rows: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    n_pieces: int = 1
+    """Blocks of annotators whose counts the workers add up separately (`annotator_blocks`)."""
 
     def sum(self, parts: Sequence[Part]) -> Any:
-        """Sum of the function over the runs of some shards."""
-        return reduce(iadd, self._each(parts))
+        """Sum of the function over the runs of some shards; a list if it is cut into pieces."""
+        counts = reduce(iadd, self._each(parts))
+        if self.n_pieces == 1:
+            return counts
+        return counts.pieces(self.n_pieces) if hasattr(counts, "pieces") else [counts]
 
     def fill(self, parts: Sequence[Part]) -> AnyArray:
         """Rows that the function gives for the instances of some shards."""
@@ -185,8 +197,15 @@ def run(version: str, job: Job, task: str, parts: Sequence[Part]) -> Any:
 
 
 def added(*counts: Any) -> Any:
-    """Sum of counts, in order; the given ones stay as they are."""
-    return reduce(iadd, counts[2:], add(*counts[:2])) if len(counts) > 1 else counts[0]
+    """Sum of counts, in order; the given ones stay as they are. None if there are none."""
+    if len(counts) == 1 or counts[0] is None:
+        return counts[0]
+    return reduce(iadd, counts[2:], add(*counts[:2]))
+
+
+def piece(counts: list[Any], number: int) -> Any:
+    """Piece of a task's counts; None if they are not cut into so many."""
+    return counts[number] if number < len(counts) else None
 
 
 # -- what the client does -------------------------------------------------------------------------
@@ -203,13 +222,19 @@ class Cluster(ABC):
 
     threads: int
 
+    takes_pieces = False
+    """Whether `sums` adds up the pieces of ``job.n_pieces`` > 1 separately."""
+
     def shards(self, votes: StoredVotes, size: int) -> ClusterEngine:
         """Return the shards of a store, to be counted by the workers."""
         return ClusterEngine(self, votes, size)
 
     @abstractmethod
     def sums(self, job: Job, batches: Iterable[Sequence[Sequence[Part]]]) -> Iterator[Any]:
-        """Yield the sum of the job over each batch, in order; each group of shards is a task."""
+        """Yield the sum of the job over each batch, in order; each group of shards is a task.
+
+        Sums of pieces come in the order of the pieces; those of which there are none are left out.
+        """
 
     @abstractmethod
     def rows(self, job: Job, parts: Iterable[Part]) -> Iterator[AnyArray]:
@@ -236,6 +261,7 @@ class ClusterEngine(Engine):
             store.digest,
             votes.abstentions,
             votes.weights,
+            votes.tables is not None,
             size,
         )
 
@@ -259,9 +285,11 @@ class ClusterEngine(Engine):
         parameters: tuple[Any, ...],
         rows: tuple[Any, ...],
         options: dict[str, Any],
+        n_pieces: int = 1,
     ) -> Job:
         shared = tuple(given if callable(given) else None for given in rows)
-        return Job(self.reader, function, tuple(map(LaidOut.of, parameters)), shared, options)
+        given = tuple(map(LaidOut.of, parameters))
+        return Job(self.reader, function, given, shared, options, n_pieces)
 
     def _groups(self, parts: list[Part], parameters: tuple[Any, ...]) -> list[list[Part]]:
         """Runs of consecutive shards, a task each: as few as keep all threads busy."""
@@ -280,14 +308,21 @@ class ClusterEngine(Engine):
         **options: Any,
     ) -> Any:
         """See `Engine.sum`."""
-        job = self._job(count, parameters, rows, options)
+        has_rows = any(given is not None and not callable(given) for given in rows)
+        in_blocks, parts = self.reader.in_blocks, self._parts(rows)
         batches: Iterable[Sequence[Sequence[Part]]]
-        if any(given is not None and not callable(given) for given in rows):
+        if has_rows or in_blocks:
             # Rows of arrays are sent a few shards at a time: all of them may not fit in memory.
-            batches = ([[part] for part in batch] for batch in in_batches(self._parts(rows), FAN))
+            # Nor may the counts of many annotators, until they are added up.
+            size = FAN if has_rows else FAN**2
+            batches = ([[part] for part in batch] for batch in in_batches(parts, size))
         else:
-            batches = [self._groups(list(self._parts(rows)), parameters)]
-        return reduce(add, self.cluster.sums(job, batches))
+            batches = [self._groups(list(parts), parameters)]
+        n_blocks = 1
+        if in_blocks and self.cluster.takes_pieces:
+            n_blocks = n_pieces(self.votes.n_annotators, self.votes.n_responses)
+        job = self._job(count, parameters, rows, options, n_blocks)
+        return total(self.cluster.sums(job, batches))
 
     def fill(
         self,

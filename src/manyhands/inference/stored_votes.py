@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +15,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.decision.labels import BLOCK, pick
 from manyhands.exceptions import WriteError
+from manyhands.inference import annotator_blocks
 from manyhands.inference.checkpoints import (
     NO_CHECKPOINT,
     Checkpoint,
@@ -34,7 +33,7 @@ from manyhands.inference.votes import (
     make_votes,
     sum_over_shards,
 )
-from manyhands.io.files import explain
+from manyhands.io.files import explain, reserve
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 
@@ -62,6 +61,8 @@ class StoredVotes:
     history: FloatArray | None = None
     checkpoint: Checkpoint = NO_CHECKPOINT
     engine: Any = None
+    in_blocks: bool | None = None
+    """Whether tables by annotator are on disk; by default, if they are large."""
 
     family = None
 
@@ -89,6 +90,14 @@ class StoredVotes:
     def n_responses(self) -> int:
         """Number of classes, and one more if abstentions are modelled and occur."""
         return self.n_classes + (self.abstentions and self.store.n_abstentions > 0)
+
+    @property
+    def tables(self) -> Path | None:
+        """Folder of the tables by annotator; None if these are in memory."""
+        in_blocks = self.in_blocks
+        if in_blocks is None:
+            in_blocks = self.n_annotators * self.n_responses**2 > annotator_blocks.LARGEST
+        return self.scratch if in_blocks else None
 
     @property
     def is_weighted(self) -> bool:
@@ -128,6 +137,8 @@ class StoredVotes:
 
     def shards(self, size: int | None = None) -> Engine:
         """Return the shards; those of the store are cut into runs of about ``size`` annotations."""
+        if size is None and self.tables is not None:
+            size = annotator_blocks.RUN
         size = size or max(SHARD, 4 * self.n_annotators * self.n_responses)
         if self.engine is not None:
             shards: Engine = self.engine.shards(self, size)
@@ -155,7 +166,13 @@ class StoredVotes:
             weight = votes.weight if self.is_weighted else None  # Those of weight 0 are gone.
             if weight is None and self.is_weighted:
                 weight = np.ones(votes.n_annotations)
-            return replace(votes, weight=weight, n_responses=self.n_responses, history=self.history)
+            return replace(
+                votes,
+                weight=weight,
+                n_responses=self.n_responses,
+                history=self.history,
+                tables=self.tables,
+            )
         return Votes(
             cast(IntArray, np.asarray(shard.annotator)),
             cast(IntArray, np.asarray(shard.label)),
@@ -165,6 +182,7 @@ class StoredVotes:
             self.n_responses,
             gold=gold,
             history=self.history,
+            tables=self.tables,
         )
 
     def total(
@@ -234,25 +252,10 @@ def new_array(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
-            _reserve(file, size)
+            reserve(file, size)
             return np.memmap(file, dtype, "r+", shape=shape)
     except OSError as error:
         raise WriteError(error.errno, explain(error, folder)) from error
-
-
-def _reserve(file: Any, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-            return
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise
-    block = bytes(2**20)  # A file system, or a system, that reserves no space.
-    for _ in range(-(-size // len(block))):
-        file.write(block)
-    file.truncate(size)
-    file.flush()
 
 
 def votes_of(table: Any, gold: IntArray | None = None, *, abstentions: bool = False) -> AllVotes:
@@ -295,7 +298,8 @@ class Course:
             "history": None if votes.history is None else digest_of(votes.history),
             "start": None if start is None else digest_of(start),
         }
-        return replace(votes, checkpoint=FolderCheckpoint(self.checkpoint, about))
+        scratch = getattr(table, "scratch", None)
+        return replace(votes, checkpoint=FolderCheckpoint(self.checkpoint, about, scratch))
 
 
 ORDINARY = Course()

@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import pairwise
 from operator import iadd
+from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from manyhands.annotations import AnnotationTable
+from manyhands.inference.annotator_blocks import pairs_of
 from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
 from manyhands.inference.engines import Engine, rows_at
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
@@ -150,6 +152,8 @@ class Votes:
     """Array of ones, shared by the matrices of all shards."""
     checkpoint: Checkpoint = NO_CHECKPOINT
     """Where the parameters of every iteration are saved."""
+    tables: Path | None = None
+    """Folder of tables by annotator that do not fit in memory (`annotator_blocks`), if so."""
 
     @property
     def n_instances(self) -> int:
@@ -241,6 +245,11 @@ class Votes:
         entries: Any = (weight, column.astype(index), self.start.astype(index))
         return csr_matrix(entries, shape=shape)
 
+    @cached_property
+    def pairs(self) -> tuple[SparseVotes, IntArray]:
+        """The columns of `matrix` that are not empty, (n, u), and their numbers (u,)."""
+        return pairs_of(self.matrix)
+
     def select(self, instances: IntArray) -> Votes:
         """Return the votes of some instances, in the given order."""
         given = np.diff(self.start)[instances]
@@ -294,15 +303,9 @@ def make_votes(
 ) -> Votes:
     """Sort a table by instance (with a counting sort, unless it is already sorted).
 
-    Weights are those of the table times those of its families (`family_weights`).
-
-    Parameters
-    ----------
-    table : AnnotationTable
-    gold : integer array of shape (n_instances,), optional
-        Known class codes, -1 where unknown.
-    abstentions : bool
-        Treat abstentions as one more response (code ``n_classes``).
+    Weights are those of the table times those of its families (`family_weights`). ``gold`` (n,)
+    holds known class codes, -1 where unknown. With ``abstentions`` these are one more response
+    (code ``n_classes``).
     """
     instance, annotator, response = table.instance, table.annotator, table.label
     weight = None if table.weights is None else table.weights.astype(np.float64)

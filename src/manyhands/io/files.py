@@ -82,6 +82,22 @@ def check_writable(folder: str | os.PathLike[str]) -> Path:
     return folder
 
 
+def reserve(file: BinaryIO, size: int) -> None:
+    """Make an empty file ``size`` bytes of zeros, for which the disk has room."""
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+    block = bytes(2**20)  # A file system, or a system, that reserves no space.
+    for _ in range(-(-size // len(block))):
+        file.write(block)
+    file.truncate(size)
+    file.flush()
+
+
 def remove_partial(path: str | os.PathLike[str]) -> None:
     """Remove what killed processes left of `write_atomically`; nobody may be writing the file."""
     path = Path(path)

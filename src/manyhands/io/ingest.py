@@ -111,7 +111,8 @@ def ingest(
         one: Any = listed[0] if len(listed) == 1 else listed
         if duplicates == "error":  # Which also lets an export's own policy hold.
             del reading["duplicates"]
-        table = read_annotations(one, **columns, **reading, **options)
+        given: dict[str, Any] = {**columns, **reading, **options}
+        table = read_annotations(one, **given)
         return AnnotationStore.create(folder, table, shard_annotations=shard_annotations)
     files = [existing_file(path) for path in listed]
     with StoreWriter.locked(folder, keep=(WORK,)) as writer:

@@ -198,7 +198,7 @@ def drawn_confusions(
     Annotators whom the table does not hold (`Beliefs.extended`) are drawn from the prior.
     """
     posterior = found.posterior[: table.n_instances]
-    counts = total_em_counts(make_votes(table).shards(), posterior).confusion
+    counts: FloatArray = total_em_counts(make_votes(table).shards(), posterior).confusion
     newcomers = len(found.confusion) - len(counts)
     counts = np.concatenate([counts, np.zeros((newcomers, *counts.shape[1:]))])
     counts = counts + SMOOTHING.pseudo_counts(counts, table.n_classes)[0]

@@ -1,0 +1,270 @@
+"""Confusion matrices of more annotators than fit in memory: tables on disk, block by block.
+
+With R annotators, S states and K responses, EM holds about ten tables of R * S * K numbers: counts,
+pseudo-counts, parameters, their logarithms. With a million annotators and ten classes each takes
+0.8 GB. A table beyond `LARGEST` numbers is therefore a file (`Blocks`), and
+
+- a run of annotations reads the rows (annotator, response) that occur in it, and counts them alone
+  (`PairCounts`): no array of a shard grows with the number of annotators;
+- counts are added up into a file, on a cluster one block of annotators after the other;
+- whatever is done with annotator after annotator (normalising rows, logarithms, priors) is done
+  block by block (`map_rows`, `sum_rows`).
+
+Memory is then bounded by a run of `RUN` annotations (S numbers for each) and by a few blocks of
+`BLOCK` numbers. Functions of tables are the same for arrays: `map_rows` and `sum_rows` call them
+once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.io.files import explain, reserve
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+LARGEST = 2**25
+"""Numbers in a table beyond which it is kept on disk: 256 MiB."""
+
+BLOCK = 2**22
+"""Numbers in a block of annotators, about: 32 MiB."""
+
+RUN = 1_000_000
+"""Annotations that are counted at once if tables are on disk."""
+
+Table = Any
+"""Table (R, S, K): an array, `Blocks`, or `PairCounts` where it is the counts of a shard."""
+
+
+class Blocks:
+    """Array of shape (R, S, K) in a file, indexed [annotator, state, response].
+
+    The numbers of each (annotator, response) are consecutive, as they are read together. The file
+    is removed with the object that made it; copies sent to other processes read the same file.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the file. Workers of a cluster must see it under the same path.
+    shape : (R, S, K)
+
+    Raises
+    ------
+    WriteError
+        If the folder cannot be written, or the disk has no room for the table.
+    """
+
+    def __init__(self, folder: Path, shape: tuple[int, ...]) -> None:
+        self.folder, self.shape = folder, (shape[0], shape[1], shape[2])
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=folder, prefix="annotators-", suffix=".table")
+            self._finalizer = weakref.finalize(self, Path(name).unlink, missing_ok=True)
+            with os.fdopen(handle, "r+b") as file:
+                reserve(file, 8 * int(np.prod(self.shape)))
+        except OSError as error:
+            raise WriteError(error.errno, explain(error, folder)) from error
+        self.path = Path(name)
+        self._mapped = self._map("r+")
+
+    def _map(self, mode: Any) -> AnyArray:
+        r, s, k = self.shape
+        return np.memmap(self.path, np.float64, mode, shape=(r * k, s))
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._mapped.flush()  # type: ignore[attr-defined]
+        return {"folder": self.folder, "shape": self.shape, "path": self.path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        try:
+            self._mapped = self._map("r")
+        except (OSError, ValueError) as error:
+            raise AnnotationError(
+                f"a worker cannot read {self.path} ({error}); with so many annotators every worker "
+                "must see the scratch folder of the store under this path"
+            ) from error
+
+    @property
+    def array(self) -> FloatArray:
+        """The table as a memory-mapped array of shape (R, S, K)."""
+        r, s, k = self.shape
+        return self._mapped.reshape(r, k, s).transpose(0, 2, 1)
+
+    def slices(self) -> Iterator[slice]:
+        """Yield the blocks of annotators."""
+        r, s, k = self.shape
+        size = max(1, BLOCK // (s * k))
+        for first in range(0, r, size):
+            yield slice(first, min(first + size, r))
+
+    def __getitem__(self, key: Any) -> FloatArray:
+        """Rows of a block, (r, S, K), or, of ``[annotators, :, responses]``, their (m, S)."""
+        if isinstance(key, slice):
+            return np.ascontiguousarray(self.array[key])
+        annotators, _, responses = key
+        return self.at(annotators * np.int64(self.shape[2]) + responses)
+
+    def __setitem__(self, rows: slice, values: FloatArray) -> None:
+        self.array[rows] = values
+
+    def at(self, pairs: IntArray) -> FloatArray:
+        """Numbers of the pairs ``annotator * K + response``, shape (m, S)."""
+        return np.asarray(self._mapped[pairs])
+
+    def __add__(self, counts: PairCounts | Blocks) -> Blocks:
+        """Add counts in place: a total that grows."""
+        if isinstance(counts, PairCounts):
+            self._mapped[counts.pairs] += counts.sums
+        else:
+            for rows in self.slices():
+                self[rows] = self[rows] + counts[rows]
+        return self
+
+    def write_to(self, file: BinaryIO) -> None:
+        """Copy the numbers into a file."""
+        self._mapped.flush()  # type: ignore[attr-defined]
+        with self.path.open("rb") as source:
+            shutil.copyfileobj(source, file, 2**24)
+
+    @classmethod
+    def read_from(cls, path: Path, folder: Path, shape: tuple[int, ...]) -> Blocks:
+        """Table in ``folder``, with the numbers that `write_to` has written."""
+        table = cls(folder, shape)
+        if path.stat().st_size != table.path.stat().st_size:
+            raise ValueError(f"{path.name} is incomplete")
+        with path.open("rb") as source, table.path.open("r+b") as file:
+            shutil.copyfileobj(source, file, 2**24)
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class PairCounts:
+    """Counts (R, S, K) of the (annotator, response) pairs of some annotations.
+
+    Attributes
+    ----------
+    pairs : integer array of shape (u,)
+        ``annotator * K + response``, ascending and distinct.
+    sums : array of shape (u, S)
+    shape : (R, S, K)
+    folder : Path
+        Where a total is kept.
+    """
+
+    pairs: IntArray
+    sums: FloatArray
+    shape: tuple[int, int, int]
+    folder: Path
+
+    @classmethod
+    def of(cls, votes: Any, posterior: FloatArray) -> PairCounts:
+        """Expected counts of votes under a posterior (n, S)."""
+        matrix, pairs = votes.pairs
+        shape = (votes.n_annotators, posterior.shape[1], votes.n_responses)
+        return cls(pairs, np.asarray(matrix.T @ posterior), shape, votes.tables)
+
+    def __add__(self, other: PairCounts) -> PairCounts:
+        """Return the counts of both, in memory."""
+        pairs = np.union1d(self.pairs, other.pairs)
+        sums = np.zeros((len(pairs), self.shape[1]))
+        for counts in (self, other):
+            sums[np.searchsorted(pairs, counts.pairs)] += counts.sums
+        return PairCounts(pairs, sums, self.shape, self.folder)
+
+    def total(self) -> Blocks:
+        """Return a table of these counts, to which others can be added."""
+        return Blocks(self.folder, self.shape) + self
+
+    def pieces(self, n: int) -> list[PairCounts]:
+        """Cut the counts into those of ``n`` blocks of annotators."""
+        bounds = np.arange(n + 1) * self.shape[0] // n * self.shape[2]
+        places = np.searchsorted(self.pairs, bounds)
+        return [
+            PairCounts(self.pairs[first:last], self.sums[first:last], self.shape, self.folder)
+            for first, last in pairwise(places)
+        ]
+
+
+def n_pieces(n_annotators: int, n_responses: int) -> int:
+    """Blocks of annotators whose counts a cluster adds up one after the other."""
+    return max(1, -(-n_annotators * n_responses**2 // BLOCK))
+
+
+def pairs_of(matrix: Any) -> tuple[Any, IntArray]:
+    """One-hot annotations (n, u) of the pairs that occur, and these pairs (u,)."""
+    pairs, places = np.unique(matrix.indices, return_inverse=True)
+    entries: Any = (matrix.data, places, matrix.indptr)
+    return csr_matrix(entries, shape=(matrix.shape[0], len(pairs))), pairs.astype(np.int64)
+
+
+# -- what is done with each annotator -------------------------------------------------------------
+
+
+def map_rows(function: Callable[..., FloatArray], *tables: Table) -> Table:
+    """Return the table ``function(*tables)``, where each annotator's rows depend on theirs alone.
+
+    Parameters
+    ----------
+    function : callable
+        From arrays (r, S, K) to an array of r rows.
+    tables
+        Arrays or `Blocks` with R rows; arrays with other shapes are given whole.
+
+    Returns
+    -------
+    array or Blocks
+        `Blocks` if one of the tables is and the result has three axes.
+    """
+    given = _largest(tables)
+    if given is None:
+        return function(*tables)
+    out: Blocks | None = None
+    small = []
+    for rows in given.slices():
+        values = function(*(_rows(table, rows, given) for table in tables))
+        if values.ndim < 3:
+            small.append(values)
+            continue
+        out = out or Blocks(given.folder, (given.shape[0], *values.shape[1:]))
+        out[rows] = values
+    return np.concatenate(small) if out is None else out
+
+
+def sum_rows(function: Callable[..., Any], *tables: Table) -> Any:
+    """Sum ``function(*tables)`` over blocks of annotators; tables are those of `map_rows`."""
+    given = _largest(tables)
+    if given is None:
+        return function(*tables)
+    total: Any = 0.0
+    for rows in given.slices():
+        total = total + function(*(_rows(table, rows, given) for table in tables))
+    return total
+
+
+def _largest(tables: tuple[Table, ...]) -> Blocks | None:
+    """The table whose blocks have the fewest annotators; None if all are arrays."""
+    on_disk = [table for table in tables if isinstance(table, Blocks)]
+    return max(on_disk, key=lambda table: int(np.prod(table.shape)), default=None)
+
+
+def _rows(table: Table, rows: slice, like: Blocks) -> Any:
+    is_whole = isinstance(table, np.ndarray) and (table.ndim < 3 or len(table) != like.shape[0])
+    return table if is_whole else table[rows]
+
+
+def as_array(table: Table) -> FloatArray:
+    """Table as an array, memory-mapped if it is on disk."""
+    array: FloatArray = table.array if isinstance(table, Blocks) else table
+    return array
