@@ -49,6 +49,15 @@ import numpy as np
 
 from manyhands.typing import AnyArray
 
+CHEAP, LARGE = 16, 1_500_000
+"""Annotations of a shard for each pair of annotator and response, so that its counts are cheap to
+add up beside it, and the size up to which shards grow for that."""
+
+
+def grown(size: int, n_pairs: int) -> int:
+    """Annotations per shard: ``size``, or more if the counts (R, K, C) of ``n_pairs`` are large."""
+    return max(size, min(CHEAP * n_pairs, LARGE), 4 * n_pairs)
+
 
 class OfInstances(Protocol):
     """Votes of some instances (`manyhands.inference.votes.Votes`)."""

@@ -22,7 +22,7 @@ from manyhands.inference.checkpoints import (
     FolderCheckpoint,
     digest_of,
 )
-from manyhands.inference.engines import Engine, LocalEngine
+from manyhands.inference.engines import Engine, LocalEngine, grown
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import (
     SHARD,
@@ -139,7 +139,7 @@ class StoredVotes:
         """Return the shards; those of the store are cut into runs of about ``size`` annotations."""
         if size is None and self.tables is not None:
             size = annotator_blocks.RUN
-        size = size or max(SHARD, 4 * self.n_annotators * self.n_responses)
+        size = size or grown(SHARD, self.n_annotators * self.n_responses)
         if self.engine is not None:
             shards: Engine = self.engine.shards(self, size)
             return shards

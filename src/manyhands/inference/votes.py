@@ -24,7 +24,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.annotator_blocks import pairs_of
 from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
-from manyhands.inference.engines import Engine, rows_at
+from manyhands.inference.engines import Engine, grown, rows_at
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
 from manyhands.typing import FloatArray, IntArray
 
@@ -266,11 +266,8 @@ class Votes:
         )
 
     def shards(self, size: int | None = None) -> list[Votes]:
-        """Return a list of runs of whole instances with about ``size`` annotations each.
-
-        The default size is large enough to keep adding up counts of size R * K * C cheap.
-        """
-        return list(self.runs(size or max(SHARD, 4 * self.n_annotators * self.n_responses)))
+        """Return a list of runs of about ``size`` annotations each (default: `grown`)."""
+        return list(self.runs(size or grown(SHARD, self.n_annotators * self.n_responses)))
 
     def runs(self, size: int) -> Iterator[Votes]:
         """Yield the runs that `shards` would return, for a single pass."""
