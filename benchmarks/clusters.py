@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -130,8 +131,12 @@ def executors() -> list[int]:
     """Process ids of Spark's executors below this process."""
     import psutil
 
-    below = psutil.Process().children(recursive=True)
-    return [p.pid for p in below if any("ExecutorBackend" in word for word in p.cmdline())]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # A zombie is one of these, too.
+            if any("ExecutorBackend" in word for word in process.cmdline()):
+                found.append(process.pid)
+    return found
 
 
 class Saves:

@@ -93,7 +93,7 @@ class DaskCluster(Cluster):
             if isinstance(found, AnnotationError):
                 raise found
 
-    def _submit(self, name: str, function: Any, *arguments: Any) -> Any:
+    def _submit(self, name: str, function: Any, *arguments: Any, **where: Any) -> Any:
         """Future of a task, under a key of its own."""
         from dask import config
 
@@ -101,14 +101,18 @@ class DaskCluster(Cluster):
         # is scattered among the workers, so that it can begin again if all of them are lost.
         with config.set({"distributed.admin.large-graph-warning-threshold": "1 TB"}):
             key = f"manyhands-{name}-{uuid4().hex}"
-            return self.client.submit(function, *arguments, key=key, pure=False)
+            return self.client.submit(function, *arguments, key=key, pure=False, **where)
 
     def _send(self, job: Job) -> Any:
         return self._submit("job", receive, __version__, pickle.dumps(job, protocol=5))
 
     def _each(self, job: Any, task: str, groups: Iterable[Sequence[Part]]) -> Iterator[Any]:
-        for parts in groups:
-            yield self._submit(f"shard-{parts[0].number}", run, __version__, job, task, parts)
+        # Left to itself, the scheduler gives all tasks to the worker that has the parameters.
+        workers = [name for name, n in self.client.nthreads().items() for _ in range(n)]
+        for k, parts in enumerate(groups):
+            name, given = f"shard-{parts[0].number}", (run, __version__, job, task, parts)
+            turn = [workers[k % len(workers)]] if workers else None
+            yield self._submit(name, *given, workers=turn, allow_other_workers=bool(turn))
 
     def _trees(self, job: Any, n_pieces: int, groups: Sequence[Sequence[Part]]) -> Iterator[Any]:
         """Sum of each piece of the counts of these shards."""
