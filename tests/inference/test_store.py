@@ -5,6 +5,8 @@ import json
 import pickle
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -25,11 +27,12 @@ from manyhands import (
     WeightedMajorityVote,
 )
 from manyhands.annotations.sharded import ShardedAnnotations
-from manyhands.exceptions import AnnotationError, WriteError
-from manyhands.io import files, read_annotations, sorted_runs
+from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError
+from manyhands.io import files, read_annotations, remote, sorted_runs
 from manyhands.io import ingest as ingesting
 from manyhands.io.ingest import ingest
 from manyhands.io.store_writer import MANIFEST
+from manyhands.jobs import aggregate_store
 from tests.cli.conftest import done, run
 
 METHODS = [
@@ -292,6 +295,68 @@ def test_a_full_disk_leaves_no_store_and_a_full_scratch_leaves_the_store(
     with pytest.raises(AnnotationError, match="no annotation store"):
         AnnotationStore.open(tmp_path / "new")
     assert AnnotationStore.create(tmp_path / "new", table).n_annotations == table.n_annotations
+
+
+# -- remote stores --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """Address of an empty remote folder; local copies are made in one of the test's own."""
+    fsspec = pytest.importorskip("fsspec", reason="fsspec comes with the extra cluster")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "local"))
+    (tmp_path / "local").mkdir()
+    yield "memory://bucket"
+    system = fsspec.filesystem("memory")
+    if system.exists("/bucket"):
+        system.rm("/bucket", recursive=True)
+
+
+@pytest.mark.parametrize("kind", [str, Path], ids=["text", "path"])  # The shell's are paths.
+def test_a_remote_store_gives_what_a_local_one_gives(kind, bucket, table, tmp_path):
+    frame, local = long_frame(), tmp_path / "local"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    remote.upload(tmp_path / "a.csv", f"{bucket}/in/a.csv")
+    expected = ingest(tmp_path / "a.csv", tmp_path / "expected", shard_annotations=300)
+    store = ingest([kind(f"{bucket}/in/a.csv")], kind(f"{bucket}/store"), shard_annotations=300)
+    assert store.digest == expected.digest
+    assert {path.name.rsplit("-", 1)[0] for path in local.iterdir()} == {"manyhands-store"}
+    with pytest.raises(AnnotationError, match="memory://bucket/store is a store already"):
+        ingest(tmp_path / "a.csv", kind(f"{bucket}/store"))
+    model = MajorityVote()
+    found = aggregate_store(
+        AnnotationStore.open(kind(f"{bucket}/store")), model, out=kind(f"{bucket}/labels.parquet")
+    )
+    assert found["files"] == [f"{bucket}/labels.parquet"]
+    labels = pd.read_parquet(remote.fetch(f"{bucket}/labels.parquet", tmp_path / "labels.parquet"))
+    assert labels["label"].tolist() == MajorityVote().fit(expected).labels_.tolist()
+    opened = pickle.loads(pickle.dumps(store))
+    opened.verify()
+    assert opened.url == f"{bucket}/store"
+    assert AnnotationStore.create(kind(f"{bucket}/new"), table).n_shards == 1
+    assert AnnotationStore.open(f"file://{tmp_path}/expected").digest == expected.digest
+
+
+def test_what_is_wrong_with_a_remote_store_is_said(bucket, table, monkeypatch):
+    store = AnnotationStore.create(f"{bucket}/store", table)
+    with pytest.raises(FileNotFoundError, match="memory://bucket/none is no annotation store"):
+        AnnotationStore.open(f"{bucket}/none")
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    for path in system.glob("/bucket/store/shards/*.label.npy"):
+        system.pipe_file(path, b"x")
+        with pytest.raises(AnnotationError, match=r"memory://bucket/store/.*label.npy is damaged"):
+            MajorityVote().fit(store)
+        system.rm(path)
+        with pytest.raises(AnnotationError, match=r"label.npy is missing, though the manifest"):
+            MajorityVote().fit(store)
+    with pytest.raises(AnnotationError, match=r"nonsense://x/.* cannot be read .*nonsen"):
+        AnnotationStore.open("nonsense://x")
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(AnnotationError, match=r"s3://x/.*: fsspec needs another package"):
+        AnnotationStore.open("s3://x")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingExtraError, match="cluster"):
+        AnnotationStore.open(f"{bucket}/store")
 
 
 # -- ingesting files ------------------------------------------------------------------------------

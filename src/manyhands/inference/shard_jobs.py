@@ -47,7 +47,7 @@ one of several: to send and add a number takes as long as to count a few annotat
 class Reader:
     """All that a worker needs to read shards: plain values."""
 
-    folder: Path
+    folder: Path | str
     scratch: Path
     digest: str
     abstentions: bool
@@ -256,7 +256,7 @@ class ClusterEngine(Engine):
         self.cluster, self.votes, self.size = cluster, votes, size
         store: Any = votes.store
         self.reader = Reader(
-            Path(store.folder).absolute(),
+            store.url or Path(store.folder).absolute(),
             Path(store.scratch).absolute(),
             store.digest,
             votes.abstentions,

@@ -27,13 +27,14 @@ from manyhands.annotations.columns import Columns
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
 from manyhands.annotations.ids import in_natural_order
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
+from manyhands.io import remote
 from manyhands.io.annotations import is_plain, read_annotations
 from manyhands.io.chunks import PASS
 from manyhands.io.columns import canonical
 from manyhands.io.files import PathLike, existing_file, explain, write_atomically
 from manyhands.io.sorted_runs import Progress, Runs, keys_of, sorted_ids
-from manyhands.io.store import AnnotationStore
-from manyhands.io.store_writer import SHARD_ANNOTATIONS, StoreWriter, shards_of
+from manyhands.io.store import AnnotationStore, upload_store
+from manyhands.io.store_writer import SHARD_ANNOTATIONS, StoreWriter, is_store, shards_of
 from manyhands.io.tables import table_of_frame
 from manyhands.typing import AnyArray, IntArray
 
@@ -75,9 +76,11 @@ def ingest(
     ----------
     paths : str, Path or sequence of these
         Long tables (.csv, .tsv, either with .gz, .parquet, .pq), together as large as the disk
-        allows; or anything else that `read_annotations` reads, which must fit in memory.
+        allows; or anything else that `read_annotations` reads, which must fit in memory. URLs such
+        as ``s3://bucket/part.parquet`` are copied to the system's temporary folder first.
     folder : str or Path
-        New or empty, or what an interrupted run with the same arguments left.
+        New or empty, or what an interrupted run with the same arguments left. A store for a URL is
+        made in the system's temporary folder, and copied.
     task, worker, label, weight, classes, abstain, skip, duplicates
         As in `read_annotations`.
     memory : int, default=2**30
@@ -107,6 +110,10 @@ def ingest(
     reading = {"classes": classes, "abstain": abstain, "skip": skip, "duplicates": duplicates}
     if not listed:
         raise AnnotationError("paths is empty; name at least one file")
+    rest: dict[str, Any] = {"memory": memory, "shard_annotations": shard_annotations, **options}
+    if any(remote.url_of(path) is not None for path in (folder, *listed)):
+        return _ingest_remotely(listed, folder, {**columns, **reading, **rest}, progress)
+    folder, listed = remote.local_path(folder), [remote.local_path(path) for path in listed]
     if not all(_is_long(path, columns, options) for path in listed):
         one: Any = listed[0] if len(listed) == 1 else listed
         if duplicates == "error":  # Which also lets an export's own policy hold.
@@ -122,6 +129,32 @@ def ingest(
             work.read()
             _Merge(work, writer, shard_annotations).run()
             shutil.rmtree(work.folder)
+    return AnnotationStore(folder)
+
+
+def _ingest_remotely(
+    paths: Sequence[PathLike], folder: PathLike, given: dict[str, Any], progress: Progress
+) -> AnnotationStore:
+    """Ingest local copies of the files, into a local folder that is copied to a remote one."""
+    target = remote.url_of(folder)
+    if target is not None and is_store(target):
+        raise AnnotationError(f"{target} is a store already; choose another folder, or remove it")
+    urls = [remote.url_of(path) for path in paths]
+    files = [
+        remote.local_path(path) if url is None else remote.fetch_input(url)
+        for path, url in zip(paths, urls, strict=True)
+    ]
+    place = remote.local_path(folder)
+    if target is not None:
+        place = remote.local_folder("ingest", target, list(map(str, files)), given)
+    if target is None or not is_store(place):  # It is there if copying it failed before.
+        ingest(files, place, progress=progress, **given)
+    if target is not None:
+        upload_store(place, target)
+        shutil.rmtree(place)
+    for file, url in zip(files, urls, strict=True):
+        if url is not None:
+            shutil.rmtree(file.parent)
     return AnnotationStore(folder)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import Shard, ShardedAnnotations
 from manyhands.exceptions import AnnotationError
+from manyhands.io import remote
 from manyhands.io.files import PathLike
 from manyhands.io.store_writer import (
     FORMAT,
@@ -25,6 +27,7 @@ from manyhands.io.store_writer import (
     StoreWriter,
     check_carried,
     checksum,
+    is_store,
     shards_of,
 )
 from manyhands.typing import AnyArray, IntArray
@@ -39,6 +42,9 @@ class AnnotationStore(ShardedAnnotations):
     Attributes
     ----------
     folder : Path
+        Of a remote store, that of the local copies of its files, which are made on first use.
+    url : str or None
+        Address of a remote store, such as ``s3://bucket/store``, read through fsspec.
     instances, annotators, classes : arrays
         The original ids and class values. Instances are in natural order, as in a table.
     n_instances, n_annotators, n_classes, n_annotations, n_abstentions, n_skips : int
@@ -46,7 +52,8 @@ class AnnotationStore(ShardedAnnotations):
         Whether annotations have weights.
     n_shards : int
     scratch : Path
-        Folder for arrays over all instances that a fit needs; default: ``scratch`` in the store.
+        Folder for arrays over all instances that a fit needs; default: ``scratch`` in the store, or
+        of a remote store, a folder in the system's temporary one.
 
     Notes
     -----
@@ -68,9 +75,15 @@ class AnnotationStore(ShardedAnnotations):
     """
 
     def __init__(self, folder: PathLike, *, scratch: PathLike | None = None) -> None:
-        self.folder = Path(folder)
-        self.scratch = self.folder / "scratch" if scratch is None else Path(scratch)
-        self._manifest = _read_manifest(self.folder)
+        self.url = remote.url_of(folder)
+        self._manifest = _read_manifest(folder)
+        if self.url is None:
+            self.folder = remote.local_path(folder)
+            given = self.folder / "scratch"
+        else:
+            given = remote.local_folder("store", self.url, self.digest)
+            self.folder = (given if scratch is None else Path(scratch)) / f"copy-{self.digest[:16]}"
+        self.scratch = given if scratch is None else Path(scratch)
         self.n_annotations = self._manifest["n_annotations"]
         self.n_abstentions = self._manifest["n_abstentions"]
         self.n_skips = self._manifest["n_skips"]
@@ -89,6 +102,7 @@ class AnnotationStore(ShardedAnnotations):
         Parameters
         ----------
         folder : str or Path
+            Or the URL of a remote store. Files are copied to ``scratch`` on first use.
         scratch : str or Path, optional
             Folder for arrays over all instances; give one if the store cannot be written.
 
@@ -115,7 +129,7 @@ class AnnotationStore(ShardedAnnotations):
         Parameters
         ----------
         folder : str or Path
-            New or empty.
+            New or empty; or a URL.
         table : AnnotationTable
         shard_annotations : int
             Annotations per shard, about.
@@ -129,6 +143,12 @@ class AnnotationStore(ShardedAnnotations):
             If the folder cannot be written.
         """
         check_carried(table)
+        if (url := remote.url_of(folder)) is not None:
+            with tempfile.TemporaryDirectory() as place:
+                cls.create(place, table, shard_annotations=shard_annotations)
+                upload_store(Path(place), url)
+            return cls(url)
+        folder = remote.local_path(folder)
         with StoreWriter.locked(folder) as writer:
             for shard in shards_of(table, shard_annotations):
                 writer.add(shard)
@@ -136,7 +156,8 @@ class AnnotationStore(ShardedAnnotations):
         return cls(folder)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"folder": self.folder, "scratch": self.scratch, "digest": self.digest}
+        folder = self.url or self.folder
+        return {"folder": folder, "scratch": self.scratch, "digest": self.digest}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["folder"], scratch=state["scratch"])  # type: ignore[misc]
@@ -182,7 +203,7 @@ class AnnotationStore(ShardedAnnotations):
             Naming the first file that does not.
         """
         for entry in self._files():
-            _check_file(self.folder, entry)
+            self._check(entry)
 
     def _files(self) -> Iterator[dict[str, Any]]:
         yield from self._manifest["vocabularies"].values()
@@ -191,9 +212,23 @@ class AnnotationStore(ShardedAnnotations):
 
     def _array(self, entry: dict[str, Any]) -> AnyArray:
         if entry["name"] not in self._checked:
-            _check_file(self.folder, entry)
+            self._check(entry)
             self._checked.add(entry["name"])
         return _load(self.folder / entry["name"])
+
+    def _check(self, entry: dict[str, Any]) -> None:
+        """Check a file; that of a remote store is copied first, unless the copy is good."""
+        place = self.folder / entry["name"]
+        if self.url is not None and not _is_good(place, entry):
+            address = f"{self.url.rstrip('/')}/{entry['name']}"
+            try:
+                remote.fetch(address, place)
+            except FileNotFoundError as error:
+                raise AnnotationError(
+                    f"{address} is missing, though the manifest names it; restore it, or ingest "
+                    "the files again"
+                ) from error
+        _check_file(place, entry, self.url)
 
 
 def _load(path: Path) -> AnyArray:
@@ -203,7 +238,32 @@ def _load(path: Path) -> AnyArray:
         return np.load(path, allow_pickle=False)
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def upload_store(folder: Path, url: str) -> None:
+    """Copy a store to a remote folder, in which there is none; the manifest comes last.
+
+    Raises
+    ------
+    AnnotationError
+        If there is a store.
+    WriteError
+        If the folder cannot be written.
+    """
+    if is_store(url):
+        raise AnnotationError(f"{url} is a store already; choose another folder, or remove it")
+    remote.upload_folder(folder, url, last=MANIFEST)
+
+
+def _read_manifest(folder: PathLike) -> dict[str, Any]:
+    url = remote.url_of(folder)
+    if url is not None:
+        address = f"{url.rstrip('/')}/{MANIFEST}"
+        try:
+            return _checked_manifest(remote.read_text(address), address)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{url} is no annotation store: it has no {MANIFEST}; check the address"
+            ) from error
+    folder = remote.local_path(folder)
     place = folder / MANIFEST
     if not folder.exists():
         raise FileNotFoundError(
@@ -215,31 +275,42 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
             f"{folder} is no annotation store: it has no {MANIFEST}. If manyhands ingest was "
             "interrupted, run the same command again"
         )
+    return _checked_manifest(place.read_text(encoding="utf-8"), str(place))
+
+
+def _checked_manifest(text: str, place: str) -> dict[str, Any]:
     try:
-        manifest: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads(text)
     except ValueError as error:
         raise AnnotationError(f"{place} is damaged ({error}); ingest the files again") from error
     if manifest.get("format") != FORMAT:
         raise AnnotationError(f"{place} is not the manifest of an annotation store")
     if manifest.get("version") != VERSION:
         raise AnnotationError(
-            f"{folder} is a store of version {manifest.get('version')!r}, written by manyhands "
-            f"{manifest.get('manyhands')}; this is manyhands {__version__}, which reads version "
+            f"{place} is that of a store of version {manifest.get('version')!r}, written by "
+            f"manyhands {manifest.get('manyhands')}; this is manyhands {__version__}, which reads version "
             f"{VERSION}. Ingest the files again, or install the other version"
         )
     return manifest
 
 
-def _check_file(folder: Path, entry: dict[str, Any]) -> None:
-    place = folder / entry["name"]
+def _is_good(place: Path, entry: dict[str, Any]) -> bool:
+    """Whether a file is what the manifest says."""
+    if not place.is_file() or place.stat().st_size != entry["bytes"]:
+        return False
+    return bool(checksum(place) == entry["crc32"])
+
+
+def _check_file(place: Path, entry: dict[str, Any], url: str | None) -> None:
     if not place.is_file():
         raise AnnotationError(
             f"{place} is missing, though the manifest names it; restore it, or ingest the files "
             "again"
         )
-    size = place.stat().st_size
-    if size != entry["bytes"] or checksum(place) != entry["crc32"]:
+    if not _is_good(place, entry):
+        size = place.stat().st_size
+        shown = place if url is None else f"{url}/{entry['name']}"
         raise AnnotationError(
-            f"{place} is damaged: its size or checksum is not that of the manifest ({size} bytes, "
+            f"{shown} is damaged: its size or checksum is not that of the manifest ({size} bytes, "
             f"expected {entry['bytes']}); restore it, or ingest the files again"
         )

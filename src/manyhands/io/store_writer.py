@@ -18,6 +18,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import SOURCES
 from manyhands.annotations.sharded import Shard, n_passes
 from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.io import remote
 from manyhands.io.files import PathLike, check_writable, explain, file_lock, write_atomically
 from manyhands.typing import AnyArray, IntArray
 
@@ -216,5 +217,8 @@ def checksum(place: Path) -> int:
 
 
 def is_store(path: PathLike) -> bool:
-    """Whether a path is a folder with the manifest of a store."""
-    return (Path(path) / MANIFEST).is_file()
+    """Whether a path, or a URL, is a folder with the manifest of a store."""
+    url = remote.url_of(path)
+    if url is not None:
+        return remote.exists(f"{url.rstrip('/')}/{MANIFEST}")
+    return (remote.local_path(path) / MANIFEST).is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
@@ -16,7 +17,7 @@ from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
-from manyhands.io import Consensus, Export, GoldFile, consensus
+from manyhands.io import Consensus, Export, GoldFile, consensus, remote
 from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
@@ -224,15 +225,7 @@ def aggregate_store(
         given = dict(zip(*pairs, strict=True))
     aggregator.fit(store, gold=given, **{k: v for k, v in options.items() if v is not None})
     labels = _StoreLabels(store, aggregator, clamped, rule, threshold)
-    files: list[Path] = []
-    if place is None:
-        for _ in labels.frames():
-            pass
-    else:
-        target = place if place.suffix else place / "labels.parquet"
-        files.append(write_parquet_parts(target, labels.frames()))
-        if not place.suffix:
-            files.append(write_table(place / "annotators.csv", _annotator_profiles(aggregator)))
+    files = _write_store_labels(place, labels, aggregator)
     metrics = None
     if gold is not None:
         truth = match_gold(gold, store).codes
@@ -255,6 +248,29 @@ def aggregate_store(
         "files": [str(path) for path in files],
         "gold": metrics,
     }
+
+
+def _write_store_labels(
+    place: Path | None, labels: _StoreLabels, aggregator: BaseAggregator
+) -> list[Path | str]:
+    """Write the labels, and into a folder the annotators; return the files, or their URLs."""
+    if place is None:
+        for _ in labels.frames():
+            pass
+        return []
+    url = remote.url_of(place)
+    if url is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            made = _write_store_labels(Path(folder) / place.name, labels, aggregator)
+            ends = ["" if place.suffix else f"/{Path(file).name}" for file in made]
+            return [remote.upload(Path(f), url + end) for f, end in zip(made, ends, strict=True)]
+    place = remote.local_path(place)
+    if place.suffix:
+        return [write_parquet_parts(place, labels.frames())]
+    return [
+        write_parquet_parts(place / "labels.parquet", labels.frames()),
+        write_table(place / "annotators.csv", _annotator_profiles(aggregator)),
+    ]
 
 
 def check_store_output(out: Path) -> Path:
