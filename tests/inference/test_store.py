@@ -25,6 +25,7 @@ from manyhands import (
     MajorityVote,
     OneCoinDawidSkene,
     WeightedMajorityVote,
+    save,
 )
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError
@@ -155,6 +156,12 @@ def test_a_store_pickles_as_its_folder(store):
     again = pickle.loads(pickle.dumps(store))
     assert again.digest == store.digest
     assert isinstance(again, ShardedAnnotations)
+
+
+def test_an_aggregator_of_a_store_is_not_saved_but_says_what_to_do(store, tmp_path):
+    with pytest.raises(AnnotationError, match="MajorityVote is fitted to a store, which a saved"):
+        save(MajorityVote().fit(store), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_what_a_store_does_not_carry_is_refused(table, store, tmp_path):

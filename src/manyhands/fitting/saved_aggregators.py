@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.ids import InstanceOrder
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.folders import (
     ClassFinder,
@@ -50,12 +51,19 @@ def write_aggregator(model: BaseAggregator, folder: str | Path) -> Path:
     Raises
     ------
     AnnotationError
-        If a parameter or a fitted attribute is nothing that can be written.
+        If a parameter or a fitted attribute is nothing that can be written, or the aggregator is
+        fitted to a store.
     NotFittedError
     WriteError
         If the folder cannot be written.
     """
     check_is_fitted(model, "posterior_")
+    if isinstance(getattr(model, "table_", None), ShardedAnnotations):
+        raise AnnotationError(
+            f"the {type(model).__name__} is fitted to a store, which a saved model cannot hold; "
+            "keep the store and its labels, or np.save its posterior_, and fit(store, "
+            "start=posterior_) again to predict with it"
+        )
     arrays: dict[str, AnyArray] = {}
 
     def keep(values: AnyArray) -> str:

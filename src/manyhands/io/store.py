@@ -288,8 +288,8 @@ def _checked_manifest(text: str, place: str) -> dict[str, Any]:
     if manifest.get("version") != VERSION:
         raise AnnotationError(
             f"{place} is that of a store of version {manifest.get('version')!r}, written by "
-            f"manyhands {manifest.get('manyhands')}; this is manyhands {__version__}, which reads version "
-            f"{VERSION}. Ingest the files again, or install the other version"
+            f"manyhands {manifest.get('manyhands')}; this is manyhands {__version__}, which reads "
+            f"version {VERSION}. Ingest the files again, or install the other version"
         )
     return manifest
 
