@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from manyhands.evidence.records.adoptions import (
     read_adoptions,
     read_groups,
 )
-from manyhands.evidence.records.records import cell_key
+from manyhands.evidence.records.records import cell_key, first_difference
 from manyhands.evidence.records.store import pack, read_records, write_record
 from manyhands.evidence.running import adoption, code
 from manyhands.evidence.running.adoption import adopt, groups_of
@@ -225,6 +226,45 @@ def test_two_calls_on_one_folder_divide_the_cells(mine, tmp_path):
     done = [o.seed for outcomes in found for o in outcomes if o.status == "done"]
     kept = [o.seed for outcomes in found for o in outcomes if o.status == "done before"]
     assert sorted(done) == sorted(kept) == list(range(4))
+
+
+@pytest.mark.slow
+def test_two_kills_and_a_last_call_make_the_page_of_one_undisturbed_call(mine, tmp_path):
+    rows = [write_row(mine, "good", seeds=range(3))]
+    rows += [write_row(mine, name, then="hang", seeds=[0]) for name in ("first", "second")]
+    script = tmp_path / "call.py"
+    log = mine / "log.txt"
+
+    def page(results):
+        columns = ("accuracy",), ("toy",), ("good", "first", "second")
+        paper = Paper("mine", "A paper", "of our own", tables=(TablePlan("t", "Table", *columns),))
+        text = to_markdown(make_page(paper, rows, read_records(results)))
+        # Seconds and dates are those of the runs.
+        return re.sub(r"\d+\.\d+ s|\d{4}-\d\d-\d\d\S*", "", text)
+
+    for files in ([rows[0].file, rows[1].file], [row.file for row in rows[1:]]):
+        script.write_text(
+            "from pathlib import Path\n"
+            "from manyhands.evidence.experiments.loading import load_row\n"
+            "from manyhands.evidence.running.reproduce import reproduce\n"
+            "if __name__ == '__main__':\n"
+            f"    rows = [load_row(Path(file)) for file in {files!r}]\n"
+            f"    reproduce(rows, {str(tmp_path / 'killed')!r}, jobs=1)\n",
+            encoding="utf-8",
+        )
+        before = log.read_text().count("hang") if log.exists() else 0
+        call = subprocess.Popen([sys.executable, script], stderr=subprocess.DEVNULL)
+        wait_for(lambda before=before: log.exists() and log.read_text().count("hang") > before)
+        call.kill()
+        assert call.wait(timeout=300) != 0
+    wait_for(lambda: not any(alive(int(line.split()[-1])) for line in log.read_text().splitlines()))
+    (mine / "go").touch()
+
+    again = statuses(reproduce(rows, tmp_path / "killed", jobs=1))
+    assert [again["good", seed] for seed in range(3)] == ["done before"] * 3
+    reproduce(rows, tmp_path / "undisturbed", jobs=1)
+    assert figures(tmp_path / "killed") == figures(tmp_path / "undisturbed")
+    assert page(tmp_path / "killed") == page(tmp_path / "undisturbed")
 
 
 @pytest.mark.slow
@@ -496,6 +536,14 @@ def test_other_figures_are_stale_and_named(place):
     # The figures on the page are still those of the records, until they are run anew.
     assert place.statuses()["one", 0] == "done"
     assert "stale" not in place.page()
+
+
+def test_a_column_that_is_measured_since_is_no_other_figure(place):
+    earlier = replace(place.records[0], history={"loss": [2.0, 1.0]})
+    now = replace(earlier, history={"loss": [2.0, 1.0], "share": [0.5, 1.0]})
+    assert first_difference(earlier, now) is None
+    assert "share" in first_difference(now, earlier)
+    assert "loss/1" in first_difference(earlier, replace(now, history={"loss": [2.0, 3.0]}))
 
 
 def test_a_run_that_fails_now_is_stale(place):

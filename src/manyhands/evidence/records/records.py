@@ -221,12 +221,18 @@ def sound_record(content: Any) -> Record | None:
 
 
 def first_difference(kept: Record, record: Record, called: str = "recorded") -> str | None:
-    """Describe the first figure that is not exactly equal in an earlier record, None if none."""
+    """Describe the first figure that is not exactly equal in an earlier record, None if none.
+
+    Columns of the history that the earlier record does not have at all are not compared: the code
+    has begun to measure them since.
+    """
     if record.status != "done":
         return f"{record.status}: {record.reason}"
     for part in ("metrics", "extra", "history"):
         # Compare as JSON, because records are stored as JSON.
         ours, theirs = (_flat(json.loads(json.dumps(getattr(r, part)))) for r in (record, kept))
+        if part == "history":
+            ours = {name: v for name, v in ours.items() if name.split("/")[1] in kept.history}
         for name in sorted({*ours, *theirs}):
             if ours.get(name) != theirs.get(name):
                 return f"{part} {name}: {ours.get(name)} now, {theirs.get(name)} {called}"
