@@ -130,6 +130,14 @@ def checksum(data: Any) -> str:
     return digest.hexdigest()
 
 
+def _is_later(table: AnnotationTable, name: str) -> bool:
+    """Whether a table had no such field when the first records were made, and it says nothing.
+
+    Records are found by the checksum of their data: a new field must not change that of old data.
+    """
+    return name == "instance_order" or (name in ("groups", "group_rho") and table.groups is None)
+
+
 def _add(digest: hashlib._Hash, value: Any) -> None:
     """Feed a value into a digest, with type marks that keep different values distinct."""
     digest.update(f"<{type(value).__name__}>".encode())
@@ -146,6 +154,8 @@ def _add(digest: hashlib._Hash, value: Any) -> None:
         _add(digest, [list(rows.shape), rows.indptr, rows.indices, rows.data])
     elif is_dataclass(value):
         for field in fields(value):
+            if isinstance(value, AnnotationTable) and _is_later(value, field.name):
+                continue
             digest.update(field.name.encode())
             _add(digest, getattr(value, field.name))
     elif isinstance(value, Mapping):

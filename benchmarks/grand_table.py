@@ -1,0 +1,370 @@
+"""Every classifier with its defaults on all public sets with features, with `select` and peers.
+
+A cell is one fit: a set, a method and a seed. Cells of seed 1 are measured here, with their
+calibration error; for other seeds, the records of `flagship.py` are taken. Cells that both hold
+tell whether those records are of the present code. Gold labels measure, and choose nothing.
+
+Other libraries are not installed with the project: ``pip install crowd-kit cleanlab
+scikit-activeml``. What is missing is recorded as failed.
+
+Run, with MANYHANDS_DATA set:
+``OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records docs/results/grand_table.jsonl
+--out docs/results/grand_table.md``. What is in the records is not repeated; a killed run goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import subprocess
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import encoders
+import flagship
+import numpy as np
+from grand_table_page import GOLD, MAJORITY, SELECT, SETS, page, ranks_drawing
+from pages import run_missing
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import manyhands
+from manyhands import (
+    AggregatedClassifier,
+    DawidSkene,
+    MajorityVote,
+    select,
+)
+from manyhands.encoders import TextEncoder
+from manyhands.evidence import Data
+from manyhands.inference import GLAD, WorkerClustering
+from manyhands.io import write_atomically
+from manyhands.metrics import expected_calibration_error
+
+SEED = 1
+SLOW = ("sentiment, raw text", "cifar10n", "cifar10h, 2")
+CANDIDATES = ("crowd-stacking", "agg-net", "max-mig", "trace-reg", "crowd-layer")
+"""Of `select`: five that are quick, with their defaults."""
+
+Fit = Callable[[Any, int], Any]
+
+
+def aggregated(aggregator: Any) -> Fit:
+    """The default network on labels aggregated first."""
+    return lambda data, seed: AggregatedClassifier(aggregator(), random_state=seed).fit(
+        data.X_train, data.annotations
+    )
+
+
+def on_gold(data: Any, seed: int) -> Any:
+    """The default network on the gold labels of the training part: a ceiling."""
+    return AggregatedClassifier(MajorityVote(), random_state=seed).fit(data.X_train, data.y_train)
+
+
+def selected(data: Any, seed: int) -> Any:
+    """What `select` chooses among five candidates without gold labels, out of three folds."""
+    found = select(CANDIDATES, data.X_train, data.annotations, cv=3, random_state=seed)
+    return found.estimator_
+
+
+# -- other libraries, as their documentation shows -----------------------------------------------
+
+CROWDLAB = "CROWDLAB + LR (cleanlab)"
+ACTIVE = "AnnotatorLogisticRegression (scikit-activeml)"
+ENSEMBLE = "AnnotatorEnsembleClassifier (scikit-activeml)"
+CROWD_KIT = "Crowd Layer (crowd-kit)"
+
+WORDS = {
+    CROWDLAB: (
+        "cleanlab",
+        "a dense table of votes, annotators and instances without annotations removed, our "
+        "regression for its out-of-fold predictions and on its consensus",
+    ),
+    ACTIVE: ("scikit-activeml", "dense standardised features, a dense table of class codes"),
+    ENSEMBLE: (
+        "scikit-activeml",
+        "the same, and a regression per annotator, made by hand; votes combined softly",
+    ),
+    CROWD_KIT: (
+        "crowd-kit",
+        "it has modules, no classifier: network, loop, batches and scaling are ours "
+        "(128 units, Adam, 50 epochs, one row per vote)",
+    ),
+}
+"""Method -> its package, and what had to be done to run it."""
+
+
+def installed(package: str) -> str:
+    """Version of a package, or that it is missing."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def codes_of(table: Any) -> Any:
+    """A dense table of class codes; -1 is missing."""
+    codes = np.full((table.n_instances, table.n_annotators), -1)
+    codes[table.instance, table.annotator] = table.label
+    return codes
+
+
+def plain_regression(X: Any) -> Any:
+    regression = LogisticRegression(max_iter=1000)
+    return regression if sparse.issparse(X) else make_pipeline(StandardScaler(), regression)
+
+
+def crowdlab(data: Any, seed: int) -> Any:
+    """CROWDLAB's consensus from the votes and a regression's predictions, then the regression.
+
+    cleanlab wants a dense table, no annotator and no instance without annotations, and classes
+    0, 1, ...; the predictions are out of fold, of a model of the majority vote.
+    """
+    from cleanlab.multiannotator import get_label_quality_multiannotator, get_majority_vote_label
+
+    table = data.annotations
+    votes = codes_of(table).astype(float)
+    votes[votes < 0] = np.nan
+    votes = votes[:, ~np.isnan(votes).all(axis=0)]
+    rows = np.flatnonzero(~np.isnan(votes).all(axis=1))
+    votes, X = votes[rows], data.X_train[rows]
+    first = get_majority_vote_label(votes)
+    if len(np.unique(first)) < table.n_classes:
+        raise ValueError("a class is never the majority vote")
+    proba = cross_val_predict(plain_regression(X), X, first, cv=5, method="predict_proba")
+    found = get_label_quality_multiannotator(votes, proba, verbose=False)
+    consensus = table.classes[found["label_quality"]["consensus_label"].to_numpy()]
+    return plain_regression(X).fit(X, consensus)
+
+
+def active(data: Any, seed: int) -> Any:
+    """Raykar's model in scikit-activeml; it wants dense, standardised features and codes."""
+    from skactiveml.classifier.multiannotator import AnnotatorLogisticRegression
+
+    return _Coded(AnnotatorLogisticRegression, data, missing_label=-1, random_state=seed)
+
+
+def ensemble(data: Any, seed: int) -> Any:
+    """A regression per annotator, votes combined softly."""
+    from skactiveml.classifier import SklearnClassifier
+    from skactiveml.classifier.multiannotator import AnnotatorEnsembleClassifier
+
+    table = data.annotations
+    codes = list(range(table.n_classes))
+    members = [
+        (str(r), SklearnClassifier(LogisticRegression(), classes=codes, missing_label=-1))
+        for r in range(table.n_annotators)
+    ]
+    return _Coded(
+        AnnotatorEnsembleClassifier,
+        data,
+        estimators=members,
+        voting="soft",
+        missing_label=-1,
+        random_state=seed,
+    )
+
+
+class _Coded:
+    """A classifier of scikit-activeml on standardised features and the codes of the classes."""
+
+    def __init__(self, make: Callable[..., Any], data: Any, **parameters: Any) -> None:
+        table = data.annotations
+        X = data.X_train
+        if sparse.issparse(X):
+            raise TypeError("not tried with sparse features: dense, they would need minutes")
+        self.scaler = StandardScaler().fit(X)
+        self.classes_ = np.asarray(table.classes)
+        model = make(classes=list(range(table.n_classes)), **parameters)
+        self.model = model.fit(self.scaler.transform(X), codes_of(table))
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.model.predict_proba(self.scaler.transform(X))
+
+
+def crowd_kit(data: Any, seed: int) -> Any:
+    """crowd-kit's Crowd Layer around a network of 128 units, 50 epochs of Adam, as in its notebook.
+
+    It has a module alone: the loop, the batches and the scaling are ours, one row per vote.
+    """
+    import torch
+    from crowdkit.learning import CrowdLayer
+
+    table = data.annotations
+    if sparse.issparse(data.X_train):
+        raise TypeError("not tried with sparse features: the module gets dense batches")
+    torch.manual_seed(seed)
+    scaler = StandardScaler().fit(data.X_train)
+    X = torch.tensor(scaler.transform(data.X_train), dtype=torch.float32)
+    n, k = X.shape[1], table.n_classes
+    network = torch.nn.Sequential(
+        torch.nn.Linear(n, 128), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(128, k)
+    )
+    layer = CrowdLayer(k, table.n_annotators, conn_type="mw")
+    optimizer = torch.optim.Adam([*network.parameters(), *layer.parameters()])
+    rows, given = torch.tensor(table.instance).long(), torch.tensor(table.label).long()
+    annotators = torch.tensor(table.annotator).long()
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(50):
+        for batch in torch.randperm(len(rows), generator=generator).split(128):
+            if len(batch) < 2:  # Its layer squeezes a batch of one.
+                continue
+            optimizer.zero_grad()
+            outputs = layer(network(X[rows[batch]]).softmax(dim=1), annotators[batch])
+            torch.nn.functional.cross_entropy(outputs, given[batch]).backward()
+            optimizer.step()
+    return _Network(network.eval(), scaler, np.asarray(table.classes))
+
+
+class _Network:
+    def __init__(self, network: Any, scaler: Any, classes: Any) -> None:
+        self.network, self.scaler, self.classes_ = network, scaler, classes
+
+    def predict_proba(self, X: Any) -> Any:
+        import torch
+
+        with torch.no_grad():
+            rows = torch.tensor(self.scaler.transform(X), dtype=torch.float32)
+            return self.network(rows).softmax(dim=1).numpy()
+
+
+PEERS: dict[str, Fit] = {
+    CROWDLAB: crowdlab,
+    ACTIVE: active,
+    ENSEMBLE: ensemble,
+    CROWD_KIT: crowd_kit,
+}
+
+
+# -- all methods ----------------------------------------------------------------------------------
+
+METHODS: dict[str, Fit] = {
+    flagship.STACK: flagship.stack(),
+    MAJORITY: aggregated(MajorityVote),
+    GOLD: on_gold,
+    flagship.REGRESSION: flagship.vote_regression,
+    "AggNet": flagship.by_default(manyhands.AggNetClassifier),
+    "Max-MIG": flagship.by_default(manyhands.MaxMIGClassifier),
+    "Crowd Layer": flagship.by_default(manyhands.CrowdLayerClassifier),
+    "TraceReg": flagship.by_default(manyhands.TraceRegClassifier),
+    "DL-DS": aggregated(DawidSkene),
+    "SoftProb": flagship.by_default(manyhands.SoftProbClassifier),
+    "CoNAL": flagship.by_default(manyhands.CoNALClassifier),
+    **PEERS,
+    "DL-GLAD": aggregated(GLAD),
+    "DL-WC": aggregated(WorkerClustering),
+    "Raykar": flagship.by_default(manyhands.RaykarClassifier),
+    "MBEM": flagship.by_default(manyhands.MBEMClassifier),
+    "Co-teaching": flagship.by_default(manyhands.CoTeachingClassifier),
+    "Doctor Net": flagship.by_default(manyhands.DoctorNetClassifier),
+    "ICED": flagship.by_default(manyhands.ICEDClassifier),
+    SELECT: selected,
+    "Metric learning": flagship.by_default(manyhands.MetricLearningClassifier),
+    "DASC": flagship.by_default(manyhands.DASCClassifier),
+    "NeuCrowd": flagship.by_default(manyhands.NeuCrowdClassifier),
+    "CrowdInG": flagship.by_default(manyhands.CrowdInGClassifier),
+    "Personal (CPC)": flagship.by_default(manyhands.PersonalClassifier),
+}
+"""In the order in which they are measured: the cheap ones, and those others are compared with."""
+
+
+@cache
+def data_of(name: str, seed: int) -> Any:
+    """A set; Sentiment's raw texts pass through the library's own encoder."""
+    if name != "sentiment, raw text":
+        return flagship.data_of(name, "", seed)
+    task = encoders.sentiment()
+    encoder = TextEncoder().fit(task.train)
+    data = task.data
+    return Data(
+        encoder.transform(task.train),
+        data.annotations,
+        y_train=data.y_train,
+        X_test=encoder.transform(task.test),
+        y_test=data.y_test,
+    )
+
+
+def peers() -> list[tuple[str, str, str]]:
+    """Methods of other libraries: name, package with its version, what had to be done."""
+    return [(m, f"{WORDS[m][0]} {installed(WORDS[m][0])}", WORDS[m][1]) for m in PEERS]
+
+
+@cache
+def commit() -> str:
+    """The commit of the code that measures; "+" stands for changes of the package."""
+    root = Path(__file__).parents[1]
+    command = ["git", "-C", str(root), "rev-parse", "--short=8", "HEAD"]
+    name = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    changed = subprocess.run(["git", "-C", str(root), "diff", "--quiet", "HEAD", "--", "src"])
+    return name + "+" * bool(changed.returncode)
+
+
+def measure(name: str, method: str, seed: int) -> dict[str, Any]:
+    """Fit a method, and measure it on the test part."""
+    cell: dict[str, Any] = {"set": name, "method": method, "seed": seed}
+    cell |= {"commit": commit(), "date": datetime.date.today().isoformat()}
+    data = data_of(name, seed)
+    started = process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = METHODS[method](data, seed)
+            seconds = process_time() - started
+            proba = np.asarray(model.predict_proba(data.X_test), dtype=np.float64)
+    except Exception as error:
+        print(f"{name}, {method}: {type(error).__name__}: {error}", flush=True)
+        return cell | {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    y, classes = np.asarray(data.y_test), np.asarray(model.classes_)
+    calibration = expected_calibration_error(proba, y, classes=classes)
+    return {
+        **cell,
+        **flagship.scores(y, classes[proba.argmax(axis=1)]),
+        "log_loss": flagship.log_loss(proba, y, classes),
+        "calibration_error": round(float(calibration), 6),
+        "n_test": len(y),
+        "seconds": round(seconds, 2),
+    }
+
+
+def cells() -> Iterator[tuple[str, str, int]]:
+    """Every method on the sets that are quick, then on the others."""
+    for slow in (False, True):
+        own = [name for name in SETS if (name in SLOW) == slow]
+        yield from ((name, method, SEED) for method in METHODS for name in own)
+
+
+def main() -> None:
+    """Run what is missing and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--records", type=Path, required=True, help="one line of JSON per cell")
+    parser.add_argument("--out", type=Path, help="Markdown file; its diagram is put beside it")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    arguments = parser.parse_args()
+    found = run_missing(
+        arguments.records,
+        (
+            (cell, lambda cell=cell: measure(*cell))
+            for cell in cells()
+            if cell[1] in arguments.methods
+        ),
+        lambda record: (record["set"], record["method"], record["seed"]),
+        arguments.minutes,
+    )
+    if arguments.out is not None:
+        lines, drawing = page(found, peers()), ranks_drawing(found)
+        write_atomically(arguments.out, "\n".join(lines) + "\n")
+        write_atomically(arguments.out.with_name("grand_table-ranks.svg"), drawing)
+
+
+if __name__ == "__main__":
+    main()

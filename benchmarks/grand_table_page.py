@@ -1,0 +1,434 @@
+"""The page of `grand_table.py`: tables, average ranks and their diagram. Nothing is measured here.
+
+Two kinds of record are read: those of `grand_table.py` (seed 1, with calibration errors), and those
+of `flagship.py` on sets as they are (further seeds of some methods).
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from pages import table_lines
+from scipy.stats import friedmanchisquare, rankdata, studentized_range
+
+import manyhands
+
+Found = list[dict[str, Any]]
+FLAGSHIP = Path(__file__).parents[1] / "docs" / "results" / "flagship.jsonl"
+SETS = {
+    "colposcopy": "Colposcopy",
+    "reports": "Reports",
+    "hotel": "Hotel",
+    "product": "Product",
+    "music": "Music",
+    "labelme": "LabelMe",
+    "usps-Syn": "USPS-Syn",
+    "gsad-Syn": "GSAD-Syn",
+    "sentiment": "Sentiment",
+    "sentiment, raw text": "Sentiment, raw text",
+    "cifar10n": "CIFAR-10N",
+    "cifar10h, 2": "CIFAR-10H, 2 per image",
+}
+RAW = "sentiment, raw text"
+"""Not ranked: the crowd and the test part are Sentiment's."""
+
+STACK = "stack"
+GOLD, MAJORITY, SELECT = "network on gold labels (ceiling)", "DL-MV", "select()"
+CEILINGS = (GOLD, "stack, gold labels")
+FEWEST_SETS = 5
+"""Ranks over fewer sets would say nothing."""
+
+OF_FLAGSHIP = {
+    *("stack", "majority vote + LR", "stack, gold labels"),
+    *("Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL", "DASC"),
+}
+"""Methods of `flagship.py` that are fitted with their defaults."""
+
+
+def further(found: Found) -> Found:
+    """The records of `flagship.py` that add a seed to those measured here."""
+    here = {(each["set"], each["method"], each["seed"]) for each in found}
+    return [each for each in recorded_before() if _key(each) not in here]
+
+
+def recorded_before() -> Found:
+    """The records of `flagship.py` on sets as they are, of methods with their defaults."""
+    records = [json.loads(line) for line in FLAGSHIP.read_text(encoding="utf-8").splitlines()]
+    return [
+        each
+        for each in records
+        if each["set"] in SETS
+        and not each["change"]
+        and each["fold"] < 0
+        and each["method"] in OF_FLAGSHIP
+    ]
+
+
+def _key(each: dict[str, Any]) -> tuple[str, str, int]:
+    return each["set"], each["method"], each["seed"]
+
+
+class Ranks(NamedTuple):
+    """Average ranks of methods over sets; 1 is best."""
+
+    sets: list[str]
+    mean: dict[str, float]
+    distance: float
+    """The critical difference of Nemenyi's test at 5 %."""
+    p: float
+    """Of Friedman's test that all methods are equal."""
+
+
+class Table:
+    """Means over seeds of all records."""
+
+    def __init__(self, found: Found) -> None:
+        self.failed = [each for each in found if "failed" in each]
+        own = [each for each in found if "failed" not in each]
+        self.records = [*own, *further(own)]
+        self.methods = list(dict.fromkeys(each["method"] for each in self.records))
+        self._values: dict[tuple[str, str], Found] = {}
+        for each in self.records:
+            self._values.setdefault((each["set"], each["method"]), []).append(each)
+
+    def values(self, name: str, method: str, field: str = "accuracy") -> list[float]:
+        """Values of a method on a set, one per seed."""
+        own = self._values.get((name, method), [])
+        return [each[field] for each in own if field in each]
+
+    def mean(self, name: str, method: str, field: str = "accuracy") -> float | None:
+        """Their mean, or None."""
+        own = self.values(name, method, field)
+        return float(np.mean(own)) if own else None
+
+    def crowd_methods(self) -> list[str]:
+        """The methods that learn from the crowd."""
+        return [method for method in self.methods if method not in CEILINGS]
+
+    def complete(self) -> tuple[list[str], list[str]]:
+        """The methods and sets that are ranked: as many cells as possible, none missing."""
+        names = [name for name in SETS if name != RAW]
+        has = {name: {m for m in self.crowd_methods() if self.values(name, m)} for name in names}
+        names = sorted(names, key=lambda name: -len(has[name]))
+        best: tuple[list[str], list[str]] = ([], [])
+        for count in range(FEWEST_SETS, len(names) + 1):
+            common = set.intersection(*(has[name] for name in names[:count]))
+            if len(common) * count > len(best[0]) * len(best[1]):
+                best = [m for m in self.crowd_methods() if m in common], names[:count]
+        return best[0], [name for name in SETS if name in best[1]]
+
+    def ranks(self) -> Ranks | None:
+        """Average ranks by accuracy, Friedman's test and Nemenyi's critical difference."""
+        methods, names = self.complete()
+        if len(methods) < 3:
+            return None
+        accuracy = np.array([[self.mean(name, m) for m in methods] for name in names])
+        ranked = rankdata(-accuracy.round(6), axis=1)
+        k, n = len(methods), len(names)
+        quantile = studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2)
+        distance = float(quantile * np.sqrt(k * (k + 1) / (6 * n)))
+        mean = dict(zip(methods, ranked.mean(axis=0).tolist(), strict=True))
+        p = float(friedmanchisquare(*accuracy.T).pvalue)
+        return Ranks(names, dict(sorted(mean.items(), key=lambda item: item[1])), distance, p)
+
+
+def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Return the page's lines; ``peers``: method, package and what had to be done."""
+    table = Table(found)
+    order = _in_order(table)
+    return [
+        "# The grand table: every classifier on all public sets with features",
+        "",
+        "Made by `OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records "
+        "docs/results/grand_table.jsonl --out docs/results/grand_table.md` on "
+        f"{datetime.date.today()}, manyhands {manyhands.__version__}. Every method has its "
+        'defaults. "Stack" is `CrowdStackingClassifier()`. Gold labels measure; no method sees '
+        "them, but the two ceilings. The stack was designed on some of these sets, but not on "
+        "Hotel, USPS-Syn and GSAD-Syn. Most methods have one seed so far, and a mean over several "
+        "seeds is compared with it: differences of a point say nothing.",
+        "",
+        *_conclusions(table),
+        "## Average ranks",
+        "",
+        *_ranks_part(table),
+        "## Accuracy",
+        "",
+        "Per cent of the test part; mean, and the number of seeds where there is more than one. "
+        "The best of each set that learns from the crowd is bold. A dash is a cell that was not "
+        "run, or that failed ([which](#what-was-run)). The last column is the share of the gap "
+        "between DL-MV (the default network on majority votes) and the better ceiling that a "
+        "method closes, mean of the sets where the ceiling is at least two binomial standard "
+        "errors ahead of DL-MV.",
+        "",
+        *_accuracy(table, order),
+        "## Balanced accuracy",
+        "",
+        *_field(table, order, "balanced_accuracy", 100, 1, max),
+        "## Calibration error",
+        "",
+        "Expected calibration error on the test part, in points, seed 1 alone; the lower, the "
+        "better.",
+        "",
+        *_field(table, order, "calibration_error", 100, 1, min),
+        "## Seconds",
+        "",
+        "CPU seconds of a fit on one thread of a busy machine; they vary by a third.",
+        "",
+        *_field(table, order, "seconds", 1, 1, None),
+        *_peers(table, peers),
+        *_elsewhere(),
+        *_provenance(table, found),
+    ]
+
+
+def _in_order(table: Table) -> list[str]:
+    """Ceilings first, then ranked methods by rank, then the others."""
+    ranks = table.ranks()
+    ranked = list(ranks.mean) if ranks else []
+    ceilings = [method for method in CEILINGS if method in table.methods]
+    others = [m for m in table.crowd_methods() if m not in ranked]
+    return [*ceilings, *ranked, *others]
+
+
+def _conclusions(table: Table) -> list[str]:
+    ranks = table.ranks()
+    if ranks is None:
+        return []
+    first, *others = ranks.mean.items()
+    apart = [m for m, rank in others if rank - first[1] > ranks.distance]
+    told = ", ".join(apart) if apart else "none"
+    lines = [
+        f"- Of {len(ranks.mean)} methods on {len(ranks.sets)} sets, **{first[0]}** has the best "
+        f"average rank ({first[1]:.1f}), before {others[0][0]} ({others[0][1]:.1f}) and "
+        f"{others[1][0]} ({others[1][1]:.1f}).",
+        f"- With so few sets, ranks must be {ranks.distance:.1f} apart to be told from chance. "
+        f"Significantly behind the first: {told}.",
+    ]
+    share = {m: _share(table, m) for m in ranks.mean}
+    best = max((m for m in share if share[m] is not None), key=lambda m: share[m] or 0, default="")
+    if best:
+        lines.append(
+            f"- Most of the gap between majority vote and gold labels is closed by {best}: "
+            f"{100 * (share[best] or 0):.0f} %."
+        )
+    return ["## What to conclude", "", *lines, ""]
+
+
+def _ranks_part(table: Table) -> list[str]:
+    ranks = table.ranks()
+    if ranks is None:
+        return [f"Not enough cells yet: fewer than three methods share {FEWEST_SETS} sets.", ""]
+    names = ", ".join(SETS[name] for name in ranks.sets)
+    return [
+        "![Average ranks with the critical difference](grand_table-ranks.svg)",
+        "",
+        f"Rank 1 is the most accurate on a set. Ranked are the methods that were run on all of: "
+        f"{names}. Friedman's test that all are equal: p = {ranks.p:.2g}. Methods that a bar joins "
+        f"differ by less than Nemenyi's critical difference at 5 %, {ranks.distance:.2f}.",
+        "",
+        *table_lines(
+            ["method", "average rank"], [[m, f"{rank:.2f}"] for m, rank in ranks.mean.items()]
+        ),
+    ]
+
+
+def _accuracy(table: Table, order: Sequence[str]) -> list[str]:
+    best = {
+        name: max((table.mean(name, m) or 0 for m in table.crowd_methods()), default=0)
+        for name in SETS
+    }
+    rows = []
+    for method in order:
+        row = [method]
+        for name in SETS:
+            own = table.values(name, method)
+            text = f"{100 * np.mean(own):.1f}" if own else "–"
+            if own and method not in CEILINGS and round(100 * best[name], 1) == float(text):
+                text = f"**{text}**"
+            row.append(text + (f" ({len(own)})" if len(own) > 1 else ""))
+        share = _share(table, method)
+        rows.append([*row, "–" if share is None else f"{100 * share:.0f} %"])
+    return table_lines(["", *SETS.values(), "gap closed"], rows)
+
+
+def _share(table: Table, method: str) -> float | None:
+    """Mean share of the gap between DL-MV and the better ceiling that a method closes."""
+    if method in (*CEILINGS, MAJORITY):
+        return None
+    shares = []
+    for name in SETS:
+        low, own = table.mean(name, MAJORITY), table.mean(name, method)
+        high = max((table.mean(name, c) or 0 for c in CEILINGS), default=0)
+        if low is None or not _has_gap(table, name, low, high):
+            continue
+        if own is None:
+            return None
+        shares.append((own - low) / (high - low))
+    return float(np.mean(shares)) if shares else None
+
+
+def _has_gap(table: Table, name: str, low: float, high: float) -> bool:
+    n = next(each["n_test"] for each in table.records if each["set"] == name)
+    return high - low > 2 * float(np.sqrt(high * (1 - high) / n))
+
+
+def _field(
+    table: Table, order: Sequence[str], field: str, scale: float, digits: int, best: Any
+) -> list[str]:
+    """A table of one figure, the best of each set bold."""
+    rows = {m: [table.mean(name, m, field) for name in SETS] for m in order}
+    crowd = [rows[m] for m in order if m not in CEILINGS]
+    lines = []
+    for method, values in rows.items():
+        line = [method]
+        for column, value in enumerate(values):
+            known = [row[column] for row in crowd if row[column] is not None]
+            text = "–" if value is None else f"{scale * value:.{digits}f}"
+            top = best is not None and known and value == best(known)
+            line.append(f"**{text}**" if top and method not in CEILINGS else text)
+        if any(value is not None for value in values):
+            lines.append(line)
+    return table_lines(["", *SETS.values()], lines)
+
+
+def _peers(table: Table, peers: Sequence[tuple[str, str, str]]) -> list[str]:
+    rows = []
+    for method, package, words in peers:
+        done = sum(bool(table.values(name, method)) for name in SETS)
+        reasons = {each["failed"] for each in table.failed if each["method"] == method}
+        rows.append([method, package, words, str(done), "; ".join(sorted(reasons)) or "–"])
+    heading = ["classifier", "package", "what had to be done", "sets run", "errors"]
+    return [
+        "## Other libraries",
+        "",
+        "Their classifiers, in the tables above by these names. Of crowd-kit, the aggregators are "
+        "on the [page of aggregation](aggregation.md), and the speed of its modules is on [another]"
+        "(../benchmarks.md).",
+        "",
+        *table_lines(heading, rows),
+    ]
+
+
+def _elsewhere() -> list[str]:
+    return [
+        "## Protocols and worse annotations",
+        "",
+        "- [Every classifier on six sets](crowd_models.md) has every classifier under one protocol "
+        "per set, mostly a paper's, with five seeds.",
+        "- The published protocols and figures: [CoNAL](chu2021.md), [CrowdInG](crowding2021.md), "
+        "[DASC](dasc2023.md), [ICED](iced2022.md), [NeuCrowd](neucrowd2022.md).",
+        "- [Robustness curves](flagship.md#worse-annotations) (annotations removed, imbalance, "
+        "spammers, shared mistakes) have eight methods on LabelMe and Music, five seeds. The other "
+        "methods were not run there: each needs 150 fits, half an hour to an hour.",
+        "",
+        "![Accuracy as annotations get worse](flagship-robustness.svg)",
+        "",
+    ]
+
+
+def _provenance(table: Table, found: Found) -> list[str]:
+    before = {_key(each): each for each in recorded_before()}
+    both = [each for each in found if _key(each) in before and "failed" not in each]
+    differing = [each for each in both if each["accuracy"] != before[_key(each)]["accuracy"]]
+    dates = sorted({f"{each['commit']} ({each['date']})" for each in found})
+    failed: dict[str, list[str]] = {}
+    for each in table.failed:
+        failed.setdefault(f"{each['method']}: {each['failed']}", []).append(SETS[each["set"]])
+    told = ", ".join(f"{each['method']} on {SETS[each['set']]}" for each in differing) or "none"
+    measured = {(each["set"], each["method"]) for each in [*table.records, *table.failed]}
+    open_cells = [
+        f"{method}: {', '.join(SETS[n] for n in SETS if (n, method) not in measured)}"
+        for method in table.methods
+        if any((n, method) not in measured for n in SETS)
+    ]
+    return [
+        "## What was run",
+        "",
+        f"Records measured for this page: {len(found)}, by commit {', '.join(dates)}; further "
+        f"seeds: {len(table.records) - len(found) + len(table.failed)} records of "
+        "[the flagship's benchmark](flagship.md), 2026-11-23. To tell whether those are of the "
+        f"present code, {len(both)} of its runs were repeated here: accuracy is equal in "
+        f"{len(both) - len(differing)}. Other figures: {told} (the record made here counts).",
+        "",
+        *[f"- failed: {what} ({', '.join(names)})" for what, names in failed.items()],
+        *[f"- not run: {what}" for what in open_cells],
+        "",
+    ]
+
+
+# -- the diagram ----------------------------------------------------------------------------------
+
+STYLE = (
+    "<style>.cd { --ink: #16191d; --paper: #ffffff; --bar: #2a6cb0; }"
+    "@media (prefers-color-scheme: dark) { .cd { --ink: #e8ebef; --paper: #14171b; --bar: #74aeea; "
+    "} }.cd text { font: 12px system-ui, 'DejaVu Sans', sans-serif; fill: var(--ink); }"
+    ".cd .back { fill: var(--paper); }.cd line { stroke: var(--ink); }"
+    ".cd line.bar { stroke: var(--bar); stroke-width: 4; }</style>"
+)
+WIDTH, MARGIN, STEP = 900, 300, 18
+
+
+def ranks_drawing(found: Found) -> str:
+    """Draw the critical-difference diagram; without ranks, an empty one."""
+    ranks = Table(found).ranks()
+    if ranks is None:
+        return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="1"></svg>\n'
+    mean, k = list(ranks.mean.items()), len(ranks.mean)
+    joined = _joined([rank for _, rank in mean], ranks.distance)
+    low = 60 + 9 * len(joined)
+    height = low + STEP * ((k + 1) // 2) + 20
+
+    def at(rank: float) -> float:
+        return MARGIN + (rank - 1) / (k - 1) * (WIDTH - 2 * MARGIN)
+
+    parts = [_line(at(1), 40, at(k), 40)]
+    for tick in range(1, k + 1):
+        parts += [_line(at(tick), 36, at(tick), 40), _text(at(tick), 30, str(tick), "middle")]
+    parts += [
+        _line(at(1), 10, at(1 + ranks.distance), 10, "bar"),
+        _text(at(1 + ranks.distance) + 6, 14, f"critical difference {ranks.distance:.2f}", "start"),
+    ]
+    for i, (first, last) in enumerate(joined):
+        y = 52 + 9 * i
+        parts.append(_line(at(mean[first][1]) - 3, y, at(mean[last][1]) + 3, y, "bar"))
+    for i, (method, rank) in enumerate(mean):
+        left = i < (k + 1) // 2
+        y = low + STEP * (i if left else k - 1 - i)
+        end = MARGIN - 10 if left else WIDTH - MARGIN + 10
+        name = f"{method} ({rank:.1f})"
+        parts += [
+            _line(at(rank), 40, at(rank), y),
+            _line(at(rank), y, end, y),
+            _text(end + (-4 if left else 4), y + 4, name, "end" if left else "start"),
+        ]
+    label = "Average ranks: " + ", ".join(f"{method} {rank:.2f}" for method, rank in mean)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="cd" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}" role="img" aria-label="{escape(label)}">{STYLE}'
+        f'<rect class="back" width="{WIDTH}" height="{height}"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def _joined(ranks: Sequence[float], distance: float) -> list[tuple[int, int]]:
+    """The longest runs of methods within the critical difference, first and last."""
+    runs: list[tuple[int, int]] = []
+    for first in range(len(ranks)):
+        last = max(j for j in range(first, len(ranks)) if ranks[j] - ranks[first] <= distance)
+        if last > first and (not runs or last > runs[-1][1]):
+            runs.append((first, last))
+    return runs
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str = "") -> str:
+    mark = f' class="{kind}"' if kind else ""
+    return f'<line{mark} x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def _text(x: float, y: float, words: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
