@@ -25,7 +25,7 @@ from manyhands.fitting import training_protocol
 ROOT = Path(__file__).parents[2]
 
 ROWS = {
-    "chu2021": 356,
+    "chu2021": 368,
     "crowd_models": 184,
     "crowding2021": 127,
     "dasc2023": 288,
