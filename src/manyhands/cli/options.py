@@ -10,20 +10,12 @@ from typing import Annotated, Any, NamedTuple, Optional
 
 import typer
 
-from manyhands.cli.params import (
-    Duplicates,
-    read_classes,
-    reading_options,
-    some_path,
-)
+from manyhands.cli.params import Duplicates, read_classes, reading_options, some_path
 from manyhands.exceptions import AnnotationError, warn_caller
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-
 Task = Annotated[str, typer.Option(help="Column with the instance's id.")]
-
 Worker = Annotated[str, typer.Option(help="Column with the annotator's id.")]
-
 Label = Annotated[str, typer.Option(help="Column with the annotation.")]
 
 Repeated = Annotated[
@@ -75,7 +67,6 @@ Groups = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the networks.")]
-
 Classes = Annotated[
     Optional[Path],  # noqa: UP045 - typer reads this at run time
     typer.Option(
