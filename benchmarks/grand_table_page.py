@@ -52,9 +52,20 @@ OF_FLAGSHIP = {
 
 
 def further(found: Found) -> Found:
-    """The records of `flagship.py` that add a seed to those measured here."""
-    here = {(each["set"], each["method"], each["seed"]) for each in found}
-    return [each for each in recorded_before() if _key(each) not in here]
+    """The records of `flagship.py` that add a seed to those measured here.
+
+    None of a method that has another figure where a run was repeated: its code has changed.
+    """
+    here, changed = {_key(each) for each in found}, {each["method"] for each in unlike(found)}
+    own = [each for each in recorded_before() if each["method"] not in changed]
+    return [each for each in own if _key(each) not in here]
+
+
+def unlike(found: Found) -> Found:
+    """The runs that were recorded before with another accuracy."""
+    before = {_key(each): each["accuracy"] for each in recorded_before()}
+    own = [each for each in found if "failed" not in each]
+    return [each for each in own if each["accuracy"] != before.get(_key(each), each["accuracy"])]
 
 
 def recorded_before() -> Found:
@@ -333,9 +344,9 @@ def _elsewhere() -> list[str]:
 
 
 def _provenance(table: Table, found: Found) -> list[str]:
-    before = {_key(each): each for each in recorded_before()}
+    before = {_key(each) for each in recorded_before()}
     both = [each for each in found if _key(each) in before and "failed" not in each]
-    differing = [each for each in both if each["accuracy"] != before[_key(each)]["accuracy"]]
+    differing = unlike(found)
     dates = sorted({f"{each['commit']} ({each['date']})" for each in found})
     failed: dict[str, list[str]] = {}
     for each in table.failed:
@@ -354,7 +365,8 @@ def _provenance(table: Table, found: Found) -> list[str]:
         f"seeds: {len(table.records) - len(found) + len(table.failed)} records of "
         "[the flagship's benchmark](flagship.md), 2026-11-23. To tell whether those are of the "
         f"present code, {len(both)} of its runs were repeated here: accuracy is equal in "
-        f"{len(both) - len(differing)}. Other figures: {told} (the record made here counts).",
+        f"{len(both) - len(differing)}. Other figures: {told} (earlier records of that "
+        "method are left out: its code has changed).",
         "",
         *[f"- failed: {what} ({', '.join(names)})" for what, names in failed.items()],
         *[f"- not run: {what}" for what in open_cells],
@@ -371,7 +383,7 @@ STYLE = (
     ".cd .back { fill: var(--paper); }.cd line { stroke: var(--ink); }"
     ".cd line.bar { stroke: var(--bar); stroke-width: 4; }</style>"
 )
-WIDTH, MARGIN, STEP = 900, 300, 18
+WIDTH, MARGIN, STEP = 980, 340, 18
 
 
 def ranks_drawing(found: Found) -> str:
