@@ -60,8 +60,9 @@ the new piece alone, for as many epochs as the first piece took. Mean ± sd over
 the pieces, too; for Dawid-Skene, accuracy is that of the labels it infers. *Days*: test accuracy
 after the first, second, fifth and tenth piece. *Of one fit*: CPU seconds of all ten pieces
 together, as a multiple of one fit on everything. *Of ten fits*: as a share of ten fits, one a day
-on all that has come. Ten fits, and new pieces alone, are measured with the first seed, on which
-their share is taken. \\*: some were measured before short trainings were repeated (see below).
+on all that has come; the pieces are repeated for it, so that one process measures both. Ten fits,
+and new pieces alone, are measured with the first seed. \\*: some were measured before short
+trainings were repeated (see below).
 
 """
 CHOICES = """What a partial fit does was chosen by trials that looked at test parts: on Music and
@@ -129,39 +130,43 @@ class Trial:
         model = self.new().fit(*self.given(seen), **options)
         return model, process_time() - began
 
-    def in_pieces(self) -> dict[str, Any]:
-        """Accuracy after every piece, and of one fit, with the CPU seconds of both."""
-        model, seconds, daily = self.new(), 0.0, []
-        for piece in self.pieces:
-            first = not daily and self.method != "Dawid-Skene"
+    def daily(self) -> Iterator[tuple[Any, float]]:
+        """Take piece after piece; yield the model, and the CPU seconds of the piece."""
+        model = self.new()
+        for number, piece in enumerate(self.pieces):
+            first = number == 0 and self.method != "Dawid-Skene"
             began = process_time()
             model.partial_fit(
                 *self.given(piece), **({"classes": self.table.classes} if first else {})
             )
-            seconds += process_time() - began
-            daily.append(self.score(model))
+            yield model, process_time() - began
+
+    def in_pieces(self) -> dict[str, Any]:
+        """Accuracy after every piece, and of one fit, with the CPU seconds of both."""
+        days = [(self.score(model), seconds, model) for model, seconds in self.daily()]
         whole, own = self.fitted(self.table)
         return {
-            "daily": daily,
+            "daily": [score for score, _, _ in days],
             "whole": self.score(whole),
-            "seconds": seconds,
+            "seconds": sum(seconds for _, seconds, _ in days),
             "one": own,
-            "n_epochs": getattr(model, "n_epochs_", None),
+            "n_epochs": getattr(days[-1][-1], "n_epochs_", None),
         }
 
-    def otherwise(self, own: float) -> dict[str, Any]:
-        """CPU seconds of ten fits, of which the last took ``own``; accuracy of new pieces alone."""
-        seen, seconds = self.pieces[0], own
-        for piece in self.pieces[1:]:
-            seconds += self.fitted(seen)[1]
-            seen = seen.with_added(piece)
+    def otherwise(self) -> dict[str, Any]:
+        """CPU seconds of the pieces and of ten fits, side by side; accuracy of new pieces alone."""
+        pieces, refits, seen = 0.0, 0.0, None
+        for piece, (_, seconds) in zip(self.pieces, self.daily(), strict=True):
+            seen = piece if seen is None else seen.with_added(piece)
+            pieces, refits = pieces + seconds, refits + self.fitted(seen)[1]
+        found = {"pieces": pieces, "refits": refits}
         if self.method != "Crowd Layer":
-            return {"refits": seconds}
+            return found
         alone = [self.table.select(instances=piece.instances) for piece in self.pieces]
         forgetful = self.fitted(alone[0])[0]
         for piece in alone[1:]:
             forgetful = self.fitted(piece, start=forgetful)[0]
-        return {"refits": seconds, "new_only": self.score(forgetful)}
+        return found | {"new_only": self.score(forgetful)}
 
 
 def page(records: list[dict[str, Any]]) -> str:
@@ -178,12 +183,12 @@ def page(records: list[dict[str, Any]]) -> str:
         ends, whole = (np.array(v) for v in ([r["daily"][-1] for r in own], _of(own, "whole")))
         days = np.mean([r["daily"] for r in own], axis=0)[[0, 1, 4, 9]]
         ratio = sum(_of(own, "seconds")) / sum(_of(own, "one"))
-        refits = f"{100 * own[0]['seconds'] / own[0]['refits']:.0f} %" if "refits" in own[0] else ""
+        share = f"{100 * own[0]['pieces'] / own[0]['refits']:.0f} %" if "pieces" in own[0] else ""
         forgetful = f"{own[0]['new_only']:.3f}" if "new_only" in own[0] else ""
         lines.append(
             f"| {name} | {method}{_mark(own)} | {len(own)} | {_spread(ends)} | {_spread(whole)} | "
             f"{100 * (ends - whole).mean():+.1f} | "
-            f"{forgetful} | {', '.join(f'{day:.3f}' for day in days)} | {ratio:.1f} | {refits} |"
+            f"{forgetful} | {', '.join(f'{day:.3f}' for day in days)} | {ratio:.1f} | {share} |"
         )
     return HEAD.format(date=date.today()) + "\n".join(lines) + f"\n\n{CHOICES}\n"
 
@@ -234,10 +239,10 @@ def measure(options: Any, name: str, method: str, seed: int, *, otherwise: bool 
     """Measure what the records lack, and append it."""
     key = {"set": name, "method": method, "seed": seed}
     known = next((r for r in read(options.records) if key.items() <= r.items()), {})
-    if ("refits" if otherwise else "n_epochs") in known:
+    if ("pieces" if otherwise else "n_epochs") in known:
         return
     trial = Trial(method, name, seed)
-    record = key | (trial.otherwise(known["one"]) if otherwise else trial.in_pieces())
+    record = key | (trial.otherwise() if otherwise else trial.in_pieces())
     print(json.dumps(record), flush=True)
     with options.records.open("a") as file:
         file.write(json.dumps(record) + "\n")
