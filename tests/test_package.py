@@ -424,7 +424,7 @@ def test_the_repository_stays_small():
     """Rooms are added (encoders, planning), so the limit moves, by hand and with a reason."""
     command = ["git", "-c", "safe.directory=*", "ls-files"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert 0 < len(listed.stdout.splitlines()) <= 739
+    assert 0 < len(listed.stdout.splitlines()) <= 741
 
 
 STUBS = [name for name, path in MODULES.items() if path.with_suffix(".pyi").exists()]

@@ -16,7 +16,7 @@ from manyhands.jobs.outputs import times_of
 from tests.cli.conftest import done, done_json, read_rows, refused, run
 from tests.io.test_exports import SAMPLES, made, studio, write
 
-FOLDER = ["annotators.csv", "labels.csv", "report.html", "summary.json"]
+FOLDER = ["annotators.csv", "labels.csv", "model.json", "report.html", "summary.json"]
 
 
 @pytest.fixture

@@ -128,9 +128,18 @@ def test_new_annotations_of_old_instances():
 
 def test_repeated_pairs_are_refused_or_replaced():
     model = network().partial_fit(X, TABLE)
-    with pytest.raises(AnnotationError, match=r"pairs are repeated.*duplicates="):
+    seen = model.seen_
+    with pytest.raises(AnnotationError, match=r"known already.*the same table again"):
         model.partial_fit(X[:5], TABLE[:5])
-    model.partial_fit(X[:5], TABLE[:5], duplicates="last")
+    with pytest.warns(UserWarning, match="are known, with the same labels"):
+        model.partial_fit(X[:5], TABLE[:5], duplicates="last")
+    assert model.seen_ is seen
+    other = AnnotationTable.from_matrix(
+        np.where(A[:5] < 0, -1, 2 - A[:5]), range(3), instances=IDS[:5], annotators=list("abcde")
+    )
+    with pytest.raises(AnnotationError, match=r"pairs are repeated.*duplicates="):
+        model.partial_fit(X[:5], other)
+    model.partial_fit(X[:5], other, duplicates="last")
     assert model.seen_.table.n_annotations == TABLE.n_annotations
 
 

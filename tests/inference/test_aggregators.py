@@ -395,8 +395,16 @@ def test_partial_fit_after_repeated_pairs(cls):
     model = cls().fit(table)
     new = AnnotationTable.from_matrix([[0, 1]], instances=[3], annotators=[0, 7])
     assert model.partial_fit(new).posterior_.shape == (4, 2)
-    with pytest.raises(AnnotationError, match=r"2 \(instance, annotator\) pairs are repeated"):
+    before = model.posterior_
+    with pytest.raises(AnnotationError, match=r"all 2 annotations are known already.*the same ta"):
         model.partial_fit(new)
+    with pytest.warns(UserWarning, match=r"all 2 are known, with the same labels"):
+        model.partial_fit(new, duplicates="last")
+    assert model.posterior_ is before
+    assert model.partial_fit(new, duplicates="keep").table_.n_annotations == 11
+    changed = AnnotationTable.from_matrix([[0, 1, 1]], instances=[3], annotators=[0, 7, 8])
+    with pytest.raises(AnnotationError, match=r"2 \(instance, annotator\) pairs are repeated"):
+        model.partial_fit(changed)
 
 
 @methods
@@ -432,7 +440,7 @@ def test_partial_fit_keeps_gold_and_refuses_the_same_pair(cls):
     assert model.labels_[30] == 2
     assert model.labels_[0] == 2
     assert model.posterior_.shape == (31, 3)
-    with pytest.raises(AnnotationError, match="repeated"):
+    with pytest.raises(AnnotationError, match="known already"):
         model.partial_fit(AnnotationTable.from_matrix(A[:1]))
     with pytest.raises(AnnotationError, match="fitted classes"):
         model.partial_fit(AnnotationTable.from_matrix([["x", "y"]]))

@@ -10,72 +10,11 @@ from typing import Annotated, Any, NamedTuple, Optional
 
 import typer
 
-from manyhands.cli.params import Duplicates, read_classes, reading_options, some_path
+from manyhands.cli.params import some_path
 from manyhands.exceptions import AnnotationError, warn_caller
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
-Task = Annotated[str, typer.Option(help="Column with the instance's id.")]
-Worker = Annotated[str, typer.Option(help="Column with the annotator's id.")]
-Label = Annotated[str, typer.Option(help="Column with the annotation.")]
-
-Repeated = Annotated[
-    Duplicates,
-    typer.Option(
-        help="What to do with repeated (task, worker) pairs; auto: the last counts in exports, "
-        "and tables are refused."
-    ),
-]
-
-Format = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="Format of the annotations, such as long, wide or label-studio; auto: by content.",
-    ),
-]
-
-Question = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(metavar="NAME", help="The question to take, if an export holds several."),
-]
-
-Reading = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(
-        "--read",
-        metavar="NAME=VALUE",
-        help="Further option of reading exports, such as anonymise=true, annotator_from=file or "
-        "multilabel=join; repeatable.",
-    ),
-]
-
-Abstain = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(metavar="VALUE", help="Label that means 'looked and could not tell'; repeatable."),
-]
-
-Skip = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(metavar="VALUE", help="Label that means 'passed on'; repeatable."),
-]
-
-Groups = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option(
-        metavar="COLUMN",
-        help="Column with the annotator's family, if any: annotators who share mistakes.",
-    ),
-]
 Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the networks.")]
-Classes = Annotated[
-    Optional[Path],  # noqa: UP045 - typer reads this at run time
-    typer.Option(
-        parser=some_path,
-        metavar="FILE",
-        help="Text file with one class name per line, in code order.",
-    ),
-]
-
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045
     typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the method; repeatable."),
@@ -189,9 +128,9 @@ Annotations = Annotated[
 class Inputs:
     """What a classifier is to be trained on: features, texts or images."""
 
-    features: Path | None
-    texts: str | None
-    images: str | None
+    features: Features = None
+    texts: Texts = None
+    images: Images = None
 
     def __post_init__(self) -> None:
         """Refuse none and several."""
@@ -232,32 +171,31 @@ class Inputs:
         return f"images are encoded by {encoder!r}: a dictionary of their patches"
 
 
-def table_options(
-    task: str,
-    worker: str,
-    label: str,
-    duplicates: Duplicates,
-    classes: Path | None,
-    abstain: list[str] | None,
-    skip: list[str] | None,
-    format: str,
-    question: str | None,
-    reading: list[str] | None,
-    groups: str | None = None,
-) -> dict[str, Any]:
-    """Return the options of a table as arguments of `manyhands.io.read_annotations`."""
-    return reading_options(reading or []) | {
-        "format": format,
-        "question": question,
-        "task": task,
-        "worker": worker,
-        "label": label,
-        "duplicates": duplicates.value,
-        "classes": read_classes(classes),
-        "abstain": abstain,
-        "skip": skip,
-        "group": groups,
-    }
+@dataclass(frozen=True)
+class Files:
+    """What a command that trains classifiers reads and writes."""
+
+    inputs: Inputs
+    annotations: list[Path]
+    gold: Path | None
+    out: Path
+    options: dict[str, Any]
+    keep_formulas: bool
+
+    def read(self) -> tuple[Any, Any]:
+        """Read the rows and the table of their annotations."""
+        return self.inputs.read(one_or_all(self.annotations), self.options)
+
+    def gold_of(self, table: Any) -> Any:
+        """Read gold labels of a table's instances, if a file is given."""
+        from manyhands.jobs import match_gold
+
+        found = read_gold_option(self.gold, self.options, annotations=self.annotations)
+        return None if found is None else match_gold(found, table)
+
+    def export(self) -> Any:
+        """Read the export that the annotations are from; None for a plain table."""
+        return read_export_of(one_or_all(self.annotations), self.options)
 
 
 def open_store(paths: list[Path]) -> Any:
@@ -306,7 +244,7 @@ def read_gold_option(
     ----------
     path : Path or None
     options : dict
-        Those of the annotations (see `table_options`): the question, the field of ids, the classes.
+        Those of the annotations (`Reading.arguments`): the question, the field of ids, the classes.
     option : str
         For messages.
     annotations : Path or sequence of Path

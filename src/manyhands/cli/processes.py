@@ -44,10 +44,10 @@ PrecisionOption = Annotated[
 class DeviceOptions:
     """The options ``--devices``, ``--num-nodes``, ``--strategy`` and ``--precision``."""
 
-    devices: int | None = None
-    num_nodes: int | None = None
-    strategy: str | None = None
-    precision: str | None = None
+    devices: DevicesOption = None
+    num_nodes: NodesOption = None
+    strategy: StrategyOption = None
+    precision: PrecisionOption = None
 
     @property
     def given(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.length import AUTO, whole_length
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.reading import as_target, check_rows, is_dataset, read_features, take_rows
-from manyhands.inference.inputs import check_annotations, holds_nothing, recode_classes
+from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
 from manyhands.typing import AnyArray, IntArray
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def partial_fit(
         In the first call: all classes there will be. Default: those of y. Later calls cannot
         add any.
     duplicates : {"error", "last", "keep"}, default="error"
-        How to treat an (instance, annotator) pair that was annotated before.
+        A piece given twice is refused, counts once, or counts twice.
     watch : Watch, optional
         As in `fit`, for classifiers that take it there.
 
@@ -102,18 +102,17 @@ def partial_fit(
     ------
     AnnotationError
         For the reasons of `fit`; if y holds a class that the first call did not have, X has
-        other features than before, or a pair was annotated before and ``duplicates="error"``.
+        other features than before, or a pair (such as of a piece given twice) was annotated before.
 
     Warns
     -----
     UserWarning
-        If y is empty in a later call, which then changes nothing.
+        If nothing in y is new in a later call, which then changes nothing.
 
     Notes
     -----
-    The model keeps what it was given in ``seen_``, in memory and when pickled. `fit` and `save`
-    keep neither features nor annotations: the first partial fit after them needs everything
-    again, the old and the new; a warning says so if there are fewer annotations than before.
+    The model keeps what it was given in ``seen_``, also pickled. `fit` and `save` do not, so the
+    first partial fit after them needs everything again, or warns of fewer annotations.
     """
     model: Any = self
     options = {} if watch is None else {"watch": watch}
@@ -124,6 +123,8 @@ def partial_fit(
             model.seen_ = Seen(X, table, table.n_annotations)
         elif not holds_nothing(_unmatched(X, y)):
             seen, share = _with_added(model, X, y, classes, duplicates)
+            if seen is None:
+                return self
             if seen.table.n_annotations >= GROWTH * seen.from_scratch:
                 seen = replace(seen, from_scratch=seen.table.n_annotations)
                 _fit_from_scratch(model, seen, options)
@@ -228,8 +229,8 @@ def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> Annot
 
 def _with_added(
     model: Any, X: Any, y: Any, classes: Any, duplicates: Duplicates
-) -> tuple[Seen, float]:
-    """Everything seen, with the new part, and the share of its annotations that are new."""
+) -> tuple[Seen | None, float]:
+    """Everything seen, with the new part, and the share that is new; None if nothing is."""
     model._check_shape(X)
     if classes is not None and not np.array_equal(as_values(classes), model.classes_):
         raise AnnotationError(
@@ -246,9 +247,12 @@ def _with_added(
     kept = getattr(model, "seen_", None)
     if kept is None:
         return _everything_again(model, X, new)
-    merged = kept.table.with_added(new, duplicates=duplicates)
+    fresh = only_new(new, kept.table, duplicates)
+    merged = kept.table.with_added(fresh, duplicates=duplicates)
     seen = Seen(_extended(kept, X, new, merged), merged, kept.from_scratch)
-    return seen, min(1.0, new.n_annotations / merged.n_annotations)
+    if holds_nothing(fresh, new):
+        return None, 0.0
+    return seen, min(1.0, fresh.n_annotations / merged.n_annotations)
 
 
 def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen, float]:

@@ -111,6 +111,14 @@ def _describe(value: Any, name: str, keep: Keep) -> Any:
     )
 
 
+def holds_aggregator(folder: Path) -> bool:
+    """Whether a folder's model is an aggregator, as far as can be seen without reading it."""
+    try:
+        return "aggregator" in read_description(folder)
+    except ModelFolderError:
+        return False
+
+
 def read_aggregator(folder: str | Path, find_class: ClassFinder) -> BaseAggregator:
     """Read a folder that `write_aggregator` wrote. No code in it is executed.
 

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import as_table
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.annotations.encoding import encode
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.decision.labels import generator, pick
 from manyhands.exceptions import (
@@ -31,7 +30,9 @@ from manyhands.inference.inputs import (
     check_annotations,
     checked_posterior,
     gold_codes,
+    gold_of_both,
     holds_nothing,
+    only_new,
     recode_annotators,
     recode_classes,
     warn_of_numbered_rows,
@@ -54,7 +55,7 @@ from manyhands.inference.vote_sums import (
     vote_shares,
 )
 from manyhands.inference.votes import AllVotes, Votes
-from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 TIES = StrOptions({"first", "random", "distribute"})
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -192,24 +193,24 @@ class BaseAggregator(BaseEstimator):
         Parameters
         ----------
         table : AnnotationTable or matrix
-            New annotations over the same classes. The columns of a matrix are annotators 0, 1, ...
-            and its rows instances 0, 1, ...; a table names them by id.
+            New annotations over the same classes. A matrix is by annotators and instances 0, 1, ...
         y : ignored
         gold : as in `fit`, for the instances of ``table``
             Gold given earlier remains known.
         duplicates : {"error", "last", "keep"}
-            How to treat an (instance, annotator) pair that was already annotated.
+            How to treat an (instance, annotator) pair that was already annotated. "last" replaces
+            its label, so a table given twice counts once, and "keep" counts both.
 
         Raises
         ------
         AnnotationError
             If the classes differ, or an (instance, annotator) pair was already annotated and
-            ``duplicates="error"``.
+            ``duplicates="error"``, as when the same table is given twice.
 
         Warns
         -----
         UserWarning
-            If there is nothing to add, or rows without ids are taken for those of before.
+            If nothing is new, or rows without ids are taken for those of before.
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold)
@@ -219,25 +220,20 @@ class BaseAggregator(BaseEstimator):
                 "store and fit that, from start=posterior_ if the instances are the same"
             )
         self._validate_params()
-        new = as_table(table, argument="table")
-        if gold is None and holds_nothing(new):
+        given = as_table(table, argument="table")
+        if gold is None and holds_nothing(given):
             return self
-        new = recode_classes(new, self.classes_, argument="table")
+        given = recode_classes(given, self.classes_, argument="table")
+        new = only_new(given, self.table_, duplicates)
+        if gold is None and holds_nothing(new, given):
+            return self
         merged = self.table_.with_added(new, duplicates=duplicates)
         if duplicates == "error":  # Otherwise pairs are known to repeat: they are the same ones.
             warn_of_numbered_rows(self.table_, new)
-        known = np.full(merged.n_instances, MISSING)
-        if self._gold is not None:
-            known[: len(self._gold)] = self._gold
-        if gold is not None:
-            codes = gold_codes(gold, new)
-            places, _ = encode(
-                new.instances, merged.instances, argument="table", vocabulary_name="instances"
-            )
-            known[places[codes >= 0]] = codes[codes >= 0]
+        known = gold_of_both(self._gold, gold, new, merged)
         start = vote_shares(self._votes(merged).answers)
         start[: len(self.posterior_)] = self.posterior_
-        return self._fit(merged, known if (known >= 0).any() else None, start)
+        return self._fit(merged, known, start)
 
     def _fit(
         self,
@@ -376,6 +372,12 @@ class BaseAggregator(BaseEstimator):
     def fit_predict_proba(self, table: Any, y: Any = None, **options: Any) -> FloatArray:
         """Fit (options as in `fit`) and return ``posterior_``, shape (n_instances, n_classes)."""
         return self.fit(table, **options).posterior_
+
+    @property
+    def is_known_(self) -> BoolArray:
+        """Whether the class of each instance was given as gold, shape (n_instances,)."""
+        check_is_fitted(self, "posterior_")
+        return np.full(len(self.instances_), False) if self._gold is None else self._gold >= 0
 
     @cached_property
     def confusion_(self) -> FloatArray:

@@ -166,8 +166,7 @@ class CrowdLab(BaseAggregator):
         gold : as in `fit`, for the instances of ``table``
         duplicates : {"error", "last", "keep"}
         proba : array-like of shape (n_instances of old and new, n_classes), optional
-            Probabilities of all instances: those of ``instances_``, then the new ones in the
-            table's order. None keeps those given to `fit`.
+            Of ``instances_``, then of the new ones in the table's order. None: those of `fit`.
 
         Raises
         ------
@@ -177,7 +176,8 @@ class CrowdLab(BaseAggregator):
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold, proba=proba)
         with all_or_nothing(self):
-            self._proba = self._proba if proba is None else proba
+            if proba is not None:
+                self._proba, gold = proba, {} if gold is None else gold  # News, in any case.
             return super().partial_fit(table, y, gold=gold, duplicates=duplicates)
 
     def predict_proba(self, table: Any, proba: Any = None) -> FloatArray:

@@ -15,6 +15,7 @@ from manyhands.annotations.encoding import (
     encode,
     equal_mask,
     make_vocabulary,
+    merge_vocabularies,
     missing_mask,
 )
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of
@@ -78,12 +79,81 @@ def check_annotations(table: Any, *, argument: str) -> Any:
     return table
 
 
-def holds_nothing(table: AnnotationTable) -> bool:
-    """Whether a table has neither annotations nor passes to add; a warning says so."""
-    if table.n_annotations or len(table.abstentions) or len(table.skips):
+def holds_nothing(table: AnnotationTable, given: AnnotationTable | None = None) -> bool:
+    """Whether a table has neither annotations nor passes to add; a warning says so.
+
+    ``given`` is the table before those that are known already were left out.
+    """
+    if _n_answers(table):
         return False
-    warn_caller("there are no annotations to add, so partial_fit has changed nothing")
+    found = "no annotations to add"
+    if given is not None and _n_answers(given):
+        found = f"no annotations to add (all {_n_answers(given):,} are known, with the same labels)"
+    warn_caller(f"there are {found}, so partial_fit has changed nothing")
     return True
+
+
+def only_new(new: AnnotationTable, known: AnnotationTable, duplicates: str) -> AnnotationTable:
+    """Leave out what is known already, if of repeated pairs the last counts.
+
+    Raises
+    ------
+    AnnotationError
+        If everything is known, with the same labels, and repeated pairs are errors.
+    """
+    if duplicates not in ("error", "last"):
+        return new
+    fresh = without_known(new, known)
+    if duplicates == "last":
+        return fresh
+    if _n_answers(new) and not _n_answers(fresh):
+        raise AnnotationError(
+            f"all {_n_answers(new):,} annotations are known already, with the same labels: the "
+            'same table again? Leave this call out; duplicates="last" adds what is new, if '
+            'anything, and duplicates="keep" counts all of them again'
+        )
+    return new
+
+
+def without_known(new: AnnotationTable, known: AnnotationTable) -> AnnotationTable:
+    """Leave out the annotations and passes that another table holds, too, with the same answer.
+
+    A pair that one of the tables holds more than once was repeated on purpose, and is kept.
+    """
+    rows, _ = merge_vocabularies(known.instances, new.instances)
+    who, annotators = merge_vocabularies(known.annotators, new.annotators)
+    codes = np.arange(known.n_instances), np.arange(known.n_annotators)
+    theirs, answers = _answers(known, *codes, len(annotators))
+    mine, own = _answers(new, rows, who, len(annotators))
+    pairs, first, counts = np.unique(theirs, return_index=True, return_counts=True)
+    pairs, first = pairs[counts == 1], first[counts == 1]
+    if not len(pairs):
+        return new
+    place = np.minimum(np.searchsorted(pairs, mine), len(pairs) - 1)
+    _, inverse, times = np.unique(mine, return_inverse=True, return_counts=True)
+    same = (pairs[place] == mine) & (times[inverse] == 1)
+    kept = ~(same & (answers[first[place]] == own).all(axis=1))
+    m = new.n_annotations
+    passes = None if new.passes is None else new.passes[kept[m:]]
+    return replace(new.take(kept[:m]), passes=passes)
+
+
+def _answers(
+    table: AnnotationTable, rows: IntArray, who: IntArray, n_annotators: int
+) -> tuple[IntArray, FloatArray]:
+    """Pair of every annotation and pass as a code, and what it says: answer, weight, source."""
+    passes = np.zeros((0, 3), dtype=np.int64) if table.passes is None else table.passes
+    instance = np.concatenate([table.instance, passes[:, 0]])
+    annotator = np.concatenate([table.annotator, passes[:, 1]])
+    says = np.zeros((len(instance), 3))
+    says[:, 0] = np.concatenate([table.label, table.n_classes + passes[:, 2]])
+    says[: table.n_annotations, 1] = table.weight
+    says[: table.n_annotations, 2] = 0 if table.sources is None else table.sources
+    return rows[instance].astype(np.int64) * n_annotators + who[annotator], says
+
+
+def _n_answers(table: AnnotationTable) -> int:
+    return table.n_annotations + len(table.abstentions) + len(table.skips)
 
 
 def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
@@ -123,6 +193,22 @@ def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
         vocabulary_name="the table's classes",
     )
     return codes
+
+
+def gold_of_both(
+    before: IntArray | None, gold: Any, new: AnnotationTable, merged: AnnotationTable
+) -> IntArray | None:
+    """Codes of a merged table's known classes: those of before, and those of the new instances."""
+    known = np.full(merged.n_instances, MISSING)
+    if before is not None:
+        known[: len(before)] = before
+    if gold is not None:
+        codes = gold_codes(gold, new)
+        places, _ = encode(
+            new.instances, merged.instances, argument="table", vocabulary_name="instances"
+        )
+        known[places[codes >= 0]] = codes[codes >= 0]
+    return known if (known >= 0).any() else None
 
 
 def checked_posterior(values: Any, n_instances: int, n_classes: int, argument: str) -> FloatArray:

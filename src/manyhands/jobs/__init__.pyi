@@ -1,6 +1,6 @@
-from .aggregation import aggregate_store as aggregate_store
 from .aggregation import aggregate_table as aggregate_table
 from .aggregation import compare_methods as compare_methods
+from .aggregation import continue_aggregation as continue_aggregation
 from .demo import run_demo as run_demo
 from .fit import continue_job as continue_job
 from .fit import run_job as run_job
@@ -12,3 +12,4 @@ from .outputs import load_classifier as load_classifier
 from .outputs import predict_file as predict_file
 from .outputs import report_folder as report_folder
 from .selection import run_selection as run_selection
+from .stores import aggregate_store as aggregate_store

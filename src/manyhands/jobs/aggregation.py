@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import decide
-from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
-from manyhands.io import Consensus, Export, GoldFile, consensus, remote
-from manyhands.io.frames import write_parquet_parts, write_table
+from manyhands.inference.inputs import recode_classes, without_known
+from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
+from manyhands.models import load
 from manyhands.report import annotator_columns, summarize
 from manyhands.typing import AnyArray, IntArray
 
@@ -60,8 +58,8 @@ def aggregate_table(
         Gold labels, used for evaluation only.
     out : str or Path, optional
         File to write, in the format ``to``; or a folder (a name without a suffix) for
-        ``labels.csv``, ``annotators.csv``, ``summary.json``, ``report.html``, and, unless ``to`` is
-        "table", a file in that format.
+        the model, ``labels.csv``, ``annotators.csv``, ``summary.json``, ``report.html``, and,
+        unless ``to`` is "table", a file in that format.
     known : GoldFile, optional
         Known classes (gold questions), which the method uses.
     history : optional
@@ -81,12 +79,96 @@ def aggregate_table(
         None.
     """
     place = None if out is None else check_output(Path(out), to)
-    clamped = None if known is None else _known_codes(known, table)
-    values = np.array([*table.classes.tolist(), None], dtype=object)
     own = {} if history is None else {"history": history}
     own |= {} if checkpoint is None else {"checkpoint": checkpoint}
-    aggregator.fit(table, gold=None if clamped is None else values[clamped], **own)
-    posterior = aggregator.posterior_
+    aggregator.fit(table, gold=_known_values(known, table), **own)
+    options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
+    return _concluded(aggregator, gold, place, rule, threshold, title, **options)
+
+
+def continue_aggregation(
+    folder: str | Path,
+    new: AnnotationTable,
+    gold: GoldFile | None = None,
+    out: str | Path | None = None,
+    *,
+    duplicates: Duplicates = "last",
+    known: GoldFile | None = None,
+    rule: str = "argmax",
+    threshold: float | None = None,
+    to: str = "table",
+    export: Export | None = None,
+    title: str | None = None,
+    keep_formulas: bool = False,
+) -> dict[str, Any]:
+    """Add annotations to an aggregator of a folder, and write the labels of all instances.
+
+    Parameters
+    ----------
+    folder : str or Path
+        What `aggregate_table` wrote into a folder. It is only read, unless it is ``out``, too.
+    new : AnnotationTable
+        New annotations, over the aggregator's classes or some of them. Those that it has already,
+        with the same label, may be among them.
+    duplicates : {"error", "last", "keep"}
+        How to treat (instance, annotator) pairs that were annotated before; see
+        `BaseAggregator.partial_fit`.
+    known : GoldFile, optional
+        Known classes of old and new instances. Those known earlier remain so.
+    gold, out, rule, threshold, to, export, title, keep_formulas
+        As in `aggregate_table`.
+
+    Returns
+    -------
+    dict
+        As of `aggregate_table`, and ``added``: the numbers of annotations that were ``new``,
+        ``changed`` (of pairs annotated before) and ``repeated`` (with the same label).
+
+    Raises
+    ------
+    AnnotationError
+        If the folder holds a classifier, or for the reasons of `BaseAggregator.partial_fit`.
+    ModelFolderError
+        If the folder holds no model.
+    """
+    place = None if out is None else check_output(Path(out), to)
+    aggregator = load(folder)
+    if not isinstance(aggregator, BaseAggregator):
+        raise AnnotationError(
+            f"{folder} holds a {type(aggregator).__name__}, a classifier; go on with it by "
+            "manyhands fit --continue, with features"
+        )
+    before = aggregator.table_
+    new = recode_classes(new, aggregator.classes_, argument="the new annotations")
+    if known is not None:
+        # Over all instances, so that old ones can become known, too.
+        new = before.take(np.zeros(before.n_annotations, dtype=bool)).with_added(new)
+    aggregator.partial_fit(new, gold=_known_values(known, new), duplicates=duplicates)
+    n_unlike = without_known(new, before).n_annotations
+    n_changed = before.n_annotations + n_unlike - aggregator.table_.n_annotations
+    if duplicates == "keep":
+        n_unlike, n_changed = new.n_annotations, 0
+    added = {
+        "new": n_unlike - n_changed,
+        "changed": n_changed,
+        "repeated": new.n_annotations - n_unlike,
+    }
+    options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
+    return _concluded(aggregator, gold, place, rule, threshold, title, **options) | {"added": added}
+
+
+def _concluded(
+    aggregator: BaseAggregator,
+    gold: GoldFile | None,
+    place: Path | None,
+    rule: str,
+    threshold: float | None,
+    title: str | None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Decide the labels of a fitted aggregator, evaluate and write them."""
+    table, posterior = aggregator.table_, aggregator.posterior_
+    values = np.array([*table.classes.tolist(), None], dtype=object)
     codes = decide(
         posterior,
         rule,
@@ -94,23 +176,21 @@ def aggregate_table(
         ties="random" if aggregator.ties == "random" else "first",
         random_state=aggregator.random_state,
     )
-    is_known = np.zeros(len(codes), dtype=bool) if clamped is None else clamped >= 0
+    is_known = aggregator.is_known_
     metrics, truth = None, None
     if gold is not None:
         truth = match_gold(gold, table).codes
         annotated = table.annotations_per_instance() > 0
         rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
-        metrics = _metrics(table, posterior, codes, truth, rows)
+        metrics = measure(table, posterior, codes, truth, rows)
     found = consensus(table, posterior, values[codes], known=is_known)
     files: list[Path] = []
-    if place is not None:
-        options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
-        if place.suffix:
-            options["method"] = type(aggregator).__name__
-            files = [write_consensus(place, found, **options)]
-        else:
-            best = None if truth is None else values[truth]
-            files = _write_folder(place, found, table, aggregator, best, title, **options)
+    if place is not None and place.suffix:
+        name = type(aggregator).__name__
+        files = [write_consensus(place, found, method=name, **options)]
+    elif place is not None:
+        best = None if truth is None else values[truth]
+        files = _write_folder(place, found, aggregator, best, title, **options)
     return {
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,
@@ -135,7 +215,8 @@ def tool_file(to: str) -> str:
     return f"{to}{SUFFIXES.get(to, '.csv')}"
 
 
-def _known_codes(known: GoldFile, table: AnnotationTable | AnnotationStore) -> IntArray:
+def known_codes(known: GoldFile, table: AnnotationTable | AnnotationStore) -> IntArray:
+    """Match known classes to instances; a warning tells of those that have no annotations."""
     codes = match_gold(known, table).codes
     lost = int(known.known.sum() - (codes >= 0).sum())
     if lost:
@@ -143,10 +224,16 @@ def _known_codes(known: GoldFile, table: AnnotationTable | AnnotationStore) -> I
     return codes
 
 
+def _known_values(known: GoldFile | None, table: AnnotationTable) -> AnyArray | None:
+    if known is None:
+        return None
+    values = np.array([*table.classes.tolist(), None], dtype=object)
+    return values[known_codes(known, table)]
+
+
 def _write_folder(
     folder: Path,
     found: Consensus,
-    table: AnnotationTable,
     aggregator: BaseAggregator,
     gold: AnyArray | None,
     title: str | None,
@@ -155,7 +242,8 @@ def _write_folder(
     export: Export | None,
     keep_formulas: bool,
 ) -> list[Path]:
-    """Write labels, annotators and a report, and the labels in the format of a tool."""
+    """Write model, labels, annotators and a report, and the labels in the format of a tool."""
+    table = aggregator.table_
     given: dict[str, Any] = {}
     decided = (found.codes >= 0) | (found.n_annotations == 0)
     if decided.all() and (found.codes != found.posterior.argmax(axis=1)).any():
@@ -164,7 +252,9 @@ def _write_folder(
     summary = summarize(table, aggregator=aggregator, gold=gold, title=title, **given)
     seconds = None if export is None else export.seconds
     profiles = annotator_columns(table, found.posterior, seconds=seconds)
-    files = keep_labels(folder, found.columns(), profiles, summary, keep_formulas=keep_formulas)
+    files = keep_labels(
+        folder, aggregator, found.columns(), profiles, summary, keep_formulas=keep_formulas
+    )
     if to != "table":
         path = folder / tool_file(to)
         method = type(aggregator).__name__
@@ -172,7 +262,7 @@ def _write_folder(
     return files
 
 
-def _metrics(
+def measure(
     table: AnnotationTable | AnnotationStore, posterior: Any, codes: Any, truth: Any, rows: Any
 ) -> dict[str, Any]:
     """Metrics against gold, on the instances that received a label."""
@@ -185,166 +275,6 @@ def _metrics(
         values = against_gold(table.classes, truth[labelled], labels, posterior[labelled])
         metrics |= {METRIC_NAMES[key]: value for key, value in values.items() if value is not None}
     return metrics
-
-
-def aggregate_store(
-    store: AnnotationStore,
-    aggregator: BaseAggregator,
-    gold: GoldFile | None = None,
-    out: str | Path | None = None,
-    *,
-    known: GoldFile | None = None,
-    rule: str = "argmax",
-    threshold: float | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Aggregate a store, and write all labels, shard by shard, if ``out`` is given.
-
-    Parameters
-    ----------
-    store : AnnotationStore
-    aggregator, gold, known, rule, threshold
-        As in `aggregate_table`.
-    out : str or Path, optional
-        A .parquet file with the columns of `aggregate_table`'s labels; or a folder (a name without
-        a suffix) for ``labels.parquet`` and ``annotators.csv``.
-    **options
-        ``history``, ``checkpoint`` and ``engine`` of `BaseAggregator.fit`.
-
-    Returns
-    -------
-    dict
-        As of `aggregate_table`, with the first ten labels only.
-    """
-    place = None if out is None else check_store_output(Path(out))
-    clamped = None if known is None else _known_codes(known, store)
-    given = None
-    if clamped is not None:
-        rows = np.flatnonzero(clamped >= 0)
-        pairs = store.instances[rows].tolist(), store.classes[clamped[rows]].tolist()
-        given = dict(zip(*pairs, strict=True))
-    aggregator.fit(store, gold=given, **{k: v for k, v in options.items() if v is not None})
-    labels = _StoreLabels(store, aggregator, clamped, rule, threshold)
-    files = _write_store_labels(place, labels, aggregator)
-    metrics = None
-    if gold is not None:
-        truth = match_gold(gold, store).codes
-        annotated = store.annotations_per_instance() > 0
-        unclamped = True if clamped is None else clamped < 0
-        rows = np.flatnonzero((truth >= 0) & annotated & unclamped)
-        metrics = _metrics(store, aggregator.posterior_, labels.codes, truth, rows)
-    first = slice(0, 10)
-    return {
-        "method": type(aggregator).__name__,
-        "n_instances": store.n_instances,
-        "n_undecided": int((labels.codes < 0).sum()),
-        "labels": label_rows(
-            labels.codes[first],
-            np.asarray(aggregator.posterior_[first]),
-            store.instances[first],
-            store.classes,
-        ),
-        "actions": labels.actions,
-        "files": [str(path) for path in files],
-        "gold": metrics,
-    }
-
-
-def _write_store_labels(
-    place: Path | None, labels: _StoreLabels, aggregator: BaseAggregator
-) -> list[Path | str]:
-    """Write the labels, and into a folder the annotators; return the files, or their URLs."""
-    if place is None:
-        for _ in labels.frames():
-            pass
-        return []
-    url = remote.url_of(place)
-    if url is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            made = _write_store_labels(Path(folder) / place.name, labels, aggregator)
-            ends = ["" if place.suffix else f"/{Path(file).name}" for file in made]
-            return [remote.upload(Path(f), url + end) for f, end in zip(made, ends, strict=True)]
-    place = remote.local_path(place)
-    if place.suffix:
-        return [write_parquet_parts(place, labels.frames())]
-    return [
-        write_parquet_parts(place / "labels.parquet", labels.frames()),
-        write_table(place / "annotators.csv", _annotator_profiles(aggregator)),
-    ]
-
-
-def check_store_output(out: Path) -> Path:
-    """Check the name of a store's output, before any work."""
-    if out.suffix.lower() not in ("", ".parquet"):
-        raise AnnotationError(
-            f"{str(out)!r}: labels of a store are written shard by shard, as .parquet; give such a "
-            "name, or a folder (a name without a suffix)"
-        )
-    return out
-
-
-class _StoreLabels:
-    """Labels of a fitted store, as frames of one shard each; counted while they are made."""
-
-    def __init__(
-        self,
-        store: AnnotationStore,
-        aggregator: BaseAggregator,
-        clamped: IntArray | None,
-        rule: str,
-        threshold: float | None,
-    ) -> None:
-        self.store, self.aggregator, self.clamped = store, aggregator, clamped
-        self.rule, self.threshold = rule, threshold
-        self.codes = np.empty(store.n_instances, dtype=np.int32)
-        self.actions: dict[str, int] = {}
-
-    def frames(self) -> Iterator[dict[str, AnyArray]]:
-        """Yield the columns of each shard's labels."""
-        store, posterior = self.store, self.aggregator.posterior_
-        prior = None
-        if self.rule == "balanced":
-            prior = sum(np.asarray(posterior[own]).sum(axis=0) for own in self._places())
-            prior = np.maximum(prior / prior.sum(), np.finfo(float).tiny)
-        ties = "random" if self.aggregator.ties == "random" else "first"
-        seed = generator(self.aggregator.random_state)
-        values = np.array([*store.classes.tolist(), None], dtype=object)
-        for number, own in enumerate(self._places()):
-            rows = np.asarray(posterior[own])
-            codes = decide(
-                rows,
-                self.rule,
-                class_prior=prior,
-                threshold=self.threshold,
-                ties=ties,
-                random_state=seed,
-            )
-            self.codes[own] = codes
-            known = None if self.clamped is None else self.clamped[own] >= 0
-            found = consensus(store.table(number), rows, values[codes], known=known)
-            for name, n in found.count_actions().items():
-                self.actions[name] = self.actions.get(name, 0) + n
-            yield {
-                "task": found.tasks,
-                "label": values[codes],
-                "probability": found.probability,
-                "n_annotations": found.n_annotations,
-                "agreement": found.agreement,
-                "action": found.actions,
-            } | {f"p({name})": rows[:, c] for c, name in enumerate(store.classes.tolist())}
-
-    def _places(self) -> Iterator[slice]:
-        for first, last in pairwise(self.store.firsts.tolist()):
-            yield slice(first, last)
-
-
-def _annotator_profiles(aggregator: BaseAggregator) -> dict[str, list[Any]]:
-    given = aggregator.table_.annotations_per_annotator()
-    return {
-        "annotator": aggregator.annotators_.tolist(),
-        "n_annotations": given.tolist(),
-        "accuracy": aggregator.annotator_accuracy_.tolist(),
-    }
 
 
 def compare_methods(

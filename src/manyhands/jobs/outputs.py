@@ -27,6 +27,7 @@ from manyhands.exceptions import (
     warn_caller,
 )
 from manyhands.fitting.folders import current_weights, remove_weights
+from manyhands.fitting.saved_aggregators import holds_aggregator
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import (
     Export,
@@ -114,8 +115,7 @@ def publish(folder: Path) -> None:
     """
     staged = folder / STAGING
     previous, names = current_weights(folder), {path.name for path in staged.iterdir()}
-    # Last the file that names the weights.
-    for name in sorted(names, key=lambda name: name == "model.json"):
+    for name in sorted(names, key=lambda name: name == "model.json"):  # It names the weights.
         try:
             os.replace(staged / name, folder / name)
         except OSError as error:
@@ -207,29 +207,26 @@ def _pairs(table: AnnotationTable) -> Iterator[tuple[str, str]]:
 
 def keep_labels(
     folder: Path,
+    model: BaseAggregator,
     labels: dict[str, list[Any]],
     annotators: dict[str, list[Any]],
     summary: dict[str, Any],
     *,
     keep_formulas: bool = False,
 ) -> list[Path]:
-    """Write labels, annotators, summary and report of a job without features into a folder.
+    """Write model, labels, annotators, summary and report of a job without features into a folder.
 
-    Without the extra 'report', there is no page, and a warning says so.
-
-    Raises
-    ------
-    WriteError
-        For the reasons of `job_folder`, or if a model is in the folder.
+    Without the extra 'report', a warning says that there is no page. Raises WriteError for the
+    reasons of `job_folder`, or if a classifier is in the folder.
     """
     with job_folder(folder) as place:
-        if (place / "model.json").exists():
+        if (place / "model.json").exists() and not holds_aggregator(place):
             raise WriteError(
                 errno.EEXIST,
-                f"cannot write {str(folder)!r}: this folder holds a model that fit wrote, which "
-                "would be left with the labels of another method; choose another folder",
+                f"cannot write {str(folder)!r}: it holds a model that fit wrote; choose another",
             )
         staged = place / STAGING
+        save(model, staged)
         write_table(staged / LABELS, labels, keep_formulas=keep_formulas)
         write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
@@ -237,7 +234,7 @@ def keep_labels(
             write_report(staged / SUMMARY, staged / "report.html")
         except MissingExtraError as error:
             warn_caller(f"no report.html: {error}")
-        written = sorted(path.name for path in staged.iterdir())
+        written = sorted(p.name for p in staged.iterdir() if p.suffix != ".safetensors")
         publish(place)
     return [folder / name for name in written]
 
@@ -296,7 +293,7 @@ def load_classifier(folder: str | Path) -> Any:
     if isinstance(model, BaseAggregator):
         raise AnnotationError(
             f"{folder} holds a {type(model).__name__}, which reads annotations alone; give the "
-            "folder of a classifier, or use the aggregator in Python"
+            "folder of a classifier, or go on with it by manyhands aggregate --continue"
         )
     return model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -9,27 +10,15 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
-    Abstain,
-    Classes,
-    Format,
     Gold,
-    Groups,
     Json,
     KeepFormulas,
     Known,
-    Label,
-    Question,
-    Reading,
-    Repeated,
     Settings,
-    Skip,
     TablePaths,
-    Task,
-    Worker,
     one_or_all,
     open_store,
     read_gold_option,
-    table_options,
 )
 from manyhands.cli.output import (
     count_with_share,
@@ -47,6 +36,7 @@ from manyhands.cli.params import (
     refuse_overwriting,
     some_path,
 )
+from manyhands.cli.reading import FamilyReading, grouped
 from manyhands.exceptions import AnnotationError
 
 Method = Annotated[
@@ -69,13 +59,23 @@ History = Annotated[
         "uses.",
     ),
 ]
+Continue = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--continue",
+        parser=some_path,
+        metavar="DIR",
+        help="Add the annotations to those of this folder, which aggregate --out wrote, and go on "
+        "from there.",
+    ),
+]
 Out = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         parser=some_path,
         metavar="FILE|DIR",
         help="File for the labels: .csv, .tsv, .parquet, .json or .jsonl; or a folder (a name "
-        "without a suffix) for labels.csv, annotators.csv, summary.json and report.html.",
+        "without a suffix) for model, labels.csv, annotators.csv, summary.json and report.html.",
     ),
 ]
 Target = Annotated[
@@ -109,30 +109,60 @@ Threshold = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Inference:
+    """How labels are inferred, evaluated and decided."""
+
+    method: Method = None
+    continue_: Continue = None
+    compare: Compare = False
+    out: Out = None
+    to: Target = Tool.table
+    gold: Gold = None
+    known: Known = None
+    history: History = None
+    rule: RuleOption = Rule.argmax
+    threshold: Threshold = None
+    settings: Settings = None
+
+    @property
+    def decision(self) -> dict[str, Any]:
+        """How labels are decided."""
+        return {"rule": self.rule.value, "threshold": self.threshold}
+
+    def check(self, reading: FamilyReading, beside: dict[str, Any]) -> None:
+        """Refuse options that do not go together; ``beside`` are those of single fits."""
+        chosen = self.method or self.out or self.known or self.history or self.settings
+        is_decided = self.threshold is not None or self.rule != Rule.argmax
+        if self.compare and (chosen or is_decided):
+            raise AnnotationError(ONE_METHOD)
+        if self.to is not Tool.table and self.out is None:
+            raise AnnotationError(
+                f"--to {self.to.value} writes a file; name it, or a folder, with --out"
+            )
+        if self.continue_ is None:
+            return
+        own = {"--method": self.method, "--set": self.settings, "--history": self.history}
+        own |= {"--compare": self.compare, **beside}
+        given = [name for name, value in own.items() if value]
+        if given:
+            raise AnnotationError(
+                f"--continue keeps the aggregator's method and parameters; leave {given[0]} out"
+            )
+        if reading.arguments().get("anonymise"):
+            raise AnnotationError(
+                "--read anonymise=true numbers annotators by their order in the files, so w001 may "
+                "be another one than in the model; leave it out with --continue"
+            )
+
+
 @reported
+@grouped
 def aggregate(
+    *,
     tables: TablePaths,
-    method: Method = None,
-    compare: Compare = False,
-    out: Out = None,
-    to: Target = Tool.table,
-    gold: Gold = None,
-    known: Known = None,
-    history: History = None,
-    rule: RuleOption = Rule.argmax,
-    threshold: Threshold = None,
-    settings: Settings = None,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    how: Inference,
+    reading: FamilyReading,
     checkpoint: Checkpoint = None,
     dask: Dask = None,
     keep_formulas: KeepFormulas = False,
@@ -145,95 +175,123 @@ def aggregate(
     Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     Example: manyhands aggregate project-1.json --out labels --to label-studio
+    Example: manyhands aggregate --continue labels project-2.json --out labels
     Example: manyhands aggregate store --out labels.parquet --checkpoint saved
     Example: manyhands aggregate store --out labels.parquet --dask tcp://10.0.0.1:8786
     """
-    from manyhands.inference.clusters import dask_client
-    from manyhands.inference.history import TakesHistory
-    from manyhands.io import read_history
-    from manyhands.io.annotations import read_items, read_with_account
-    from manyhands.io.exports.reading import report_losses
-    from manyhands.jobs import OUTPUTS, aggregate_store, aggregate_table, compare_methods
-    from manyhands.jobs.aggregation import check_output, tool_file
-    from manyhands.registry import find_aggregator
+    from manyhands.jobs import OUTPUTS
+    from manyhands.jobs.aggregation import tool_file
 
-    within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(to.value))]
-    refuse_overwriting([out, *within], [*tables, gold, known, history, classes])
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
-    )
-    kind = find_aggregator(method or "dawid-skene")
-    own = parse_settings(settings or [], kind)
-    gold_file = read_gold_option(gold, options, annotations=tables)
-    known_file = read_gold_option(known, options, "--known")
-    chosen = method or out or known or history or own or threshold is not None
-    if compare and (chosen or rule != Rule.argmax):
-        raise AnnotationError(ONE_METHOD)
-    if to is not Tool.table and out is None:
-        raise AnnotationError(f"--to {to.value} writes a file; name it, or a folder, with --out")
-    if history is not None and not issubclass(kind, TakesHistory):
-        raise AnnotationError(
-            f"--history: {kind.__name__} takes no history; choose --method dawid-skene, ibcc or "
-            "one-coin-dawid-skene"
-        )
+    out = how.out
+    within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(how.to.value))]
+    read = [*tables, how.gold, how.known, how.history, reading.classes]
+    refuse_overwriting([out, *within], read)
+    how.check(reading, {"--checkpoint": checkpoint, "--dask": dask})
     store = open_store(tables)
     if store is not None:
-        if compare or to is not Tool.table or groups:
-            raise AnnotationError("of a store, leave --compare, --to and --groups out")
-        with dask_client(dask) as engine:
-            result = aggregate_store(
-                store,
-                kind(**own),
-                gold_file,
-                out,
-                known=known_file,
-                rule=rule.value,
-                threshold=threshold,
-                history=None if history is None else read_history(history, store),
-                checkpoint=checkpoint,
-                engine=engine,
-            )
-        print_json(result) if json else _print_result(result, out)
-        return
-    if dask is not None:
+        result = _of_store(store, how, reading, checkpoint, dask)
+    elif dask is not None:
         raise AnnotationError(
             f"--dask {dask} counts the shards of a store; make one with manyhands ingest, or leave "
             "--dask out"
         )
-    if out is not None:
-        check_output(out, to.value)
-    path = one_or_all(tables)
-    table, export = read_with_account(path, **options)
-    if export is not None:
-        report_losses(export, path)
-    elif to is not Tool.table:
-        export = read_items(path, table, **options)
-    if compare:
-        _print_comparison(compare_methods(table, gold_file), json)
-        return
-    result = aggregate_table(
-        table,
-        kind(**own),
-        gold_file,
-        out,
-        known=known_file,
-        history=None if history is None else read_history(history, table),
-        rule=rule.value,
-        threshold=threshold,
-        checkpoint=checkpoint,
-        to=to.value,
-        export=export,
-        title=f"Labels of {tables[0].name}",
-        keep_formulas=keep_formulas,
-    )
-    if json:
+    else:
+        result = _of_tables(tables, how, reading, checkpoint, keep_formulas)
+    if how.compare:
+        _print_comparison(result, json)
+    elif json:
         print_json(result)
     else:
         _print_result(result, out)
 
 
+def _method(how: Inference) -> Any:
+    """Make the aggregator."""
+    from manyhands.inference.history import TakesHistory
+    from manyhands.registry import find_aggregator
+
+    kind = find_aggregator(how.method or "dawid-skene")
+    own = parse_settings(how.settings or [], kind)
+    if how.history is not None and not issubclass(kind, TakesHistory):
+        raise AnnotationError(
+            f"--history: {kind.__name__} takes no history; choose --method dawid-skene, ibcc or "
+            "one-coin-dawid-skene"
+        )
+    return kind(**own)
+
+
+def _of_store(
+    store: Any, how: Inference, reading: FamilyReading, checkpoint: Path | None, dask: str | None
+) -> dict[str, Any]:
+    """Aggregate a store."""
+    from manyhands.inference.clusters import dask_client
+    from manyhands.io import read_history
+    from manyhands.jobs import aggregate_store
+
+    if how.compare or how.to is not Tool.table or reading.groups or how.continue_:
+        raise AnnotationError("of a store, leave --compare, --continue, --to and --groups out")
+    options = reading.arguments()
+    with dask_client(dask) as engine:
+        return aggregate_store(
+            store,
+            _method(how),
+            read_gold_option(how.gold, options),
+            how.out,
+            known=read_gold_option(how.known, options, "--known"),
+            history=None if how.history is None else read_history(how.history, store),
+            checkpoint=checkpoint,
+            engine=engine,
+            **how.decision,
+        )
+
+
+def _of_tables(
+    tables: list[Path],
+    how: Inference,
+    reading: FamilyReading,
+    checkpoint: Path | None,
+    keep_formulas: bool,
+) -> dict[str, Any]:
+    """Aggregate tables or exports, compare methods on them, or add them to an aggregator."""
+    from manyhands.io import read_history
+    from manyhands.io.annotations import read_items, read_with_account
+    from manyhands.io.exports.reading import report_losses
+    from manyhands.jobs import aggregate_table, compare_methods, continue_aggregation
+    from manyhands.jobs.aggregation import check_output
+
+    options = reading.arguments()
+    aggregator: Any = None if how.continue_ else _method(how)
+    gold = read_gold_option(how.gold, options, annotations=tables)
+    known = read_gold_option(how.known, options, "--known")
+    if how.out is not None:
+        check_output(how.out, how.to.value)
+    path = one_or_all(tables)
+    table, export = read_with_account(path, **options)
+    if export is not None:
+        report_losses(export, path)
+    elif how.to is not Tool.table:
+        export = read_items(path, table, **options)
+    if how.compare:
+        return compare_methods(table, gold)
+    shared: dict[str, Any] = {**how.decision, "known": known, "to": how.to.value, "export": export}
+    shared |= {"title": f"Labels of {tables[0].name}", "keep_formulas": keep_formulas}
+    if how.continue_ is not None:
+        policy = reading.duplicates
+        shared["duplicates"] = "last" if policy is Duplicates.auto else policy.value
+        return continue_aggregation(how.continue_, table, gold, how.out, **shared)
+    history = None if how.history is None else read_history(how.history, table)
+    shared |= {"history": history, "checkpoint": checkpoint}
+    return aggregate_table(table, aggregator, gold, how.out, **shared)
+
+
 def _print_result(result: dict[str, Any], out: Path | None) -> None:
     """Print the first labels, and their scores if there is gold."""
+    if "added" in result:
+        counts = result["added"]
+        say(
+            f"added: {counts['new']:,} annotations; changed: {counts['changed']:,}; known before: "
+            f"{counts['repeated']:,}"
+        )
     title = f"{result['method']}: {result['n_instances']:,} instances"
     print_labels(title, result, out, "labels.csv")
     if result["n_undecided"]:

@@ -10,25 +10,14 @@ import typer
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     ANNOTATIONS,
-    Abstain,
-    Classes,
-    Format,
-    Groups,
     Json,
     KeepFormulas,
-    Label,
-    Question,
-    Reading,
-    Repeated,
-    Skip,
     TablePaths,
-    Task,
-    Worker,
     one_or_all,
-    table_options,
 )
 from manyhands.cli.output import print_json, say
 from manyhands.cli.params import Duplicates, Tool, refuse_overwriting, some_path
+from manyhands.cli.reading import FamilyReading, Reading, grouped
 from manyhands.exceptions import AnnotationError
 
 Paths = Annotated[
@@ -69,20 +58,13 @@ Memory = Annotated[float, typer.Option(min=0.01, help="GiB of memory to use, abo
 
 
 @reported
+@grouped
 def ingest(
+    *,
     tables: TablePaths,
     out: Store,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
     weight: Weight = None,
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: Reading,
     memory: Memory = 1.0,
     json: Json = False,
 ) -> None:
@@ -99,13 +81,11 @@ def ingest(
 
     from manyhands.io.ingest import ingest
 
-    given = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading
-    )
+    given = reading.arguments()
     options = {name: value for name, value in given.items() if value is not None}
-    policy = "error" if duplicates is Duplicates.auto else duplicates.value
+    policy = "error" if reading.duplicates is Duplicates.auto else reading.duplicates.value
     options |= {"duplicates": policy, "weight": weight, "memory": int(memory * 2**30)}
-    if format == "auto":
+    if reading.format == "auto":
         del options["format"]
     with Progress(console=Console(stderr=True), transient=True) as bar:
         shown = bar.add_task("reading", total=1.0)
@@ -130,21 +110,13 @@ def ingest(
 
 
 @reported
+@grouped
 def convert(
+    *,
     paths: Paths,
     to: Target = Tool.table,
     labels: Labels = None,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -165,10 +137,8 @@ def convert(
     if not inputs:
         raise AnnotationError(f"only {str(out)!r} is given; name what to read, and what to write")
     check_target(out, to.value)
-    refuse_overwriting([out], [*inputs, classes, labels])
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
-    )
+    refuse_overwriting([out], [*inputs, reading.classes, labels])
+    options = reading.arguments()
     source = one_or_all(inputs)
     table, export = read_with_account(source, **options)
     if export is not None:

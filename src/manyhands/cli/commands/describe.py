@@ -16,21 +16,10 @@ import typer
 from manyhands._version import __version__
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
-    Abstain,
-    Classes,
-    Format,
     Json,
-    Label,
-    Question,
-    Reading,
-    Repeated,
-    Skip,
     TablePaths,
-    Task,
-    Worker,
     one_or_all,
     open_store,
-    table_options,
 )
 from manyhands.cli.output import (
     class_rows,
@@ -41,7 +30,8 @@ from manyhands.cli.output import (
     visible,
     with_options,
 )
-from manyhands.cli.params import Duplicates, Scale
+from manyhands.cli.params import Scale
+from manyhands.cli.reading import Reading, grouped
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 
 if TYPE_CHECKING:
@@ -57,18 +47,11 @@ LONGEST_LINE = 400
 
 
 @reported
+@grouped
 def describe(
+    *,
     tables: TablePaths,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Describe a table: counts, sparsity, imbalance, agreement, and warnings.
@@ -78,9 +61,7 @@ def describe(
     from manyhands.io.annotations import read_with_account
     from manyhands.report import summarize
 
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading
-    )
+    options = reading.arguments()
     store = open_store(tables)
     read, export = (store, None) if store else read_with_account(one_or_all(tables), **options)
     summary = summarize(read)
@@ -134,23 +115,16 @@ def _print_account(export: Export, paths: list[Path]) -> None:
 
 
 @reported
+@grouped
 def agreement(
+    *,
     tables: TablePaths,
     scale: Annotated[
         Scale,
         typer.Option(help="Scale of the classes; they are ordered as in --classes, or sorted."),
     ] = Scale.nominal,
     resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples.")] = 1000,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Measure the agreement of annotators, with 95 % intervals over instances.
@@ -160,9 +134,7 @@ def agreement(
     from manyhands.agreement import summary
     from manyhands.io import read_annotations
 
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading
-    )
+    options = reading.arguments()
     read = open_store(tables) or read_annotations(one_or_all(tables), **options)
     if scale is Scale.interval and read.classes.dtype.kind not in "iu":
         raise AnnotationError(

@@ -11,26 +11,15 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
-    Abstain,
     Annotations,
-    Classes,
-    Format,
-    Groups,
     Json,
     KeepFormulas,
-    Label,
     ModelFolder,
-    Question,
-    Reading,
-    Repeated,
-    Skip,
-    Task,
-    Worker,
     one_or_all,
-    table_options,
 )
 from manyhands.cli.output import print_json, say
-from manyhands.cli.params import Duplicates, Tool, refuse_overwriting, some_path
+from manyhands.cli.params import Tool, refuse_overwriting, some_path
+from manyhands.cli.reading import FamilyReading, grouped
 from manyhands.exceptions import AnnotationError
 
 Shown = Optional[str]  # noqa: UP045 - typer reads this at run time
@@ -57,7 +46,9 @@ Only = Annotated[bool, typer.Option("--reviewed", help="Write only what was revi
 
 
 @reported
+@grouped
 def explore(
+    *,
     folder: ModelFolder,
     annotations: Annotations,
     texts: Texts = None,
@@ -68,17 +59,7 @@ def explore(
     out: Out = None,
     to: Target = Tool.table,
     reviewed: Only = False,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -101,10 +82,10 @@ def explore(
     if out is not None:
         check_target(out, to.value)
         kept = (*OUTPUTS, "corrections.jsonl")
-        refuse_overwriting([out], [*annotations, classes, *(folder / name for name in kept)])
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
-    )
+        refuse_overwriting(
+            [out], [*annotations, reading.classes, *(folder / name for name in kept)]
+        )
+    options = reading.arguments()
     shown = {"texts": texts, "images": images, "by": by or _user()}
     with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:  # type: ignore[arg-type]
         if out is not None:

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
-from manyhands.cli.commands.select import Files, choose, say_data
+from manyhands.cli.commands.select import choose, say_data
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
-    Abstain,
     Annotations,
-    Classes,
-    Features,
-    Format,
+    Files,
     Gold,
-    Groups,
-    Images,
     Inputs,
     Json,
     KeepFormulas,
     Known,
-    Label,
     OutFolder,
-    Question,
-    Reading,
-    Repeated,
     Seed,
     Settings,
-    Skip,
-    Task,
-    Texts,
-    Worker,
-    one_or_all,
-    read_export_of,
     read_gold_option,
-    table_options,
 )
 from manyhands.cli.output import print_json, print_table, say, show_spread, visible
 from manyhands.cli.params import (
-    Duplicates,
     merge_settings,
     parse_settings,
     refuse_overwriting,
@@ -48,12 +32,9 @@ from manyhands.cli.params import (
 )
 from manyhands.cli.processes import (
     DeviceOptions,
-    DevicesOption,
-    NodesOption,
-    PrecisionOption,
-    StrategyOption,
     launch,
 )
+from manyhands.cli.reading import FamilyReading, grouped
 from manyhands.exceptions import AnnotationError
 
 RESERVED = {
@@ -107,38 +88,58 @@ Continue = Annotated[
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How a classifier is trained and judged."""
+
+    method: Method = None
+    continue_: Continue = None
+    protocol: Protocol = "default"
+    settings: Settings = None
+    gold: Gold = None
+    known: Known = None
+    seed: Seed = 0
+    seeds: Seeds = 1
+    holdout: Holdout = None
+
+    @property
+    def from_the_start(self) -> dict[str, Any]:
+        """Options that are about training one method from the start, by name."""
+        return {
+            "--protocol": self.protocol != "default",
+            "--seeds": self.seeds > 1,
+            "--set": self.settings,
+            "--known": self.known,
+            "--holdout": self.holdout,
+        }
+
+    def estimator(self, on: DeviceOptions, *, quiet: bool) -> Any:
+        """Make the classifier that the options describe."""
+        from manyhands.fitting import with_protocol
+        from manyhands.registry import find_classifier
+
+        kind = find_classifier(self.method or DEFAULT_METHOD)
+        given = self.settings or []
+        own = parse_settings(given, kind, reserved=RESERVED, protocol=self.protocol)
+        if isinstance(own.get("validation"), list | dict | str):
+            raise AnnotationError("--set validation=... is a fraction, such as 0.1")
+        estimator = with_protocol(kind(verbose=0 if quiet else 1), self.protocol)
+        estimator.set_params(**merge_settings(own, estimator.get_params(deep=False)))
+        on.give_to(estimator)
+        return estimator
+
+
 @reported
+@grouped
 def fit(
+    *,
     annotations: Annotations,
     out: OutFolder,
-    features: Features = None,
-    texts: Texts = None,
-    images: Images = None,
-    method: Method = None,
-    continue_: Continue = None,
-    protocol: Protocol = "default",
-    settings: Settings = None,
-    gold: Gold = None,
-    known: Known = None,
-    seed: Seed = 0,
-    seeds: Seeds = 1,
-    holdout: Holdout = None,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    inputs: Inputs,
+    how: Training,
+    reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
-    devices: DevicesOption = None,
-    num_nodes: NodesOption = None,
-    strategy: StrategyOption = None,
-    precision: PrecisionOption = None,
+    on: DeviceOptions,
     json: Json = False,
 ) -> None:
     """Train a classifier on features, texts or images, and annotations.
@@ -158,76 +159,76 @@ def fit(
     Example: ... --method conal --devices 2
     Example: manyhands fit --continue model --features X2.npy --annotations A2.csv --out model
     """
-    from manyhands.fitting import with_protocol
-    from manyhands.jobs import OUTPUTS, continue_job, load_classifier, match_gold, run_job
-    from manyhands.registry import find_classifier
+    from manyhands.jobs import OUTPUTS
 
-    on = DeviceOptions(devices, num_nodes, strategy, precision)
-    inputs = Inputs(features, texts, images)
-    read = [*inputs.files, *annotations, gold, known, classes]
+    read = [*inputs.files, *annotations, how.gold, how.known, reading.classes]
     refuse_overwriting([out / name for name in OUTPUTS], read)
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
+    files = Files(inputs, annotations, how.gold, out, reading.arguments(), keep_formulas)
+    beside = {**how.from_the_start, **on.given}
+    if how.continue_ is not None:
+        why = "--continue keeps the model's method and parameters"
+        _refuse_beside({"--method": how.method, **beside}, why)
+        _go_on(how.continue_, files, json=json)
+    elif how.method == "auto":
+        _refuse_beside(beside, "--method auto chooses among several methods")
+        choose(None, files, json=json, random_state=how.seed)
+    else:
+        _train(how, files, on, json=json)
+
+
+def _go_on(folder: Path, files: Files, *, json: bool) -> None:
+    """Go on with the model of a folder."""
+    from manyhands.jobs import continue_job, load_classifier
+
+    rows, table = files.read()
+    result = continue_job(
+        load_classifier(folder),
+        rows.frame,
+        table,
+        files.out,
+        gold=files.gold_of(table),
+        keep_formulas=files.keep_formulas,
+        export=files.export(),
     )
-    if continue_ is not None:
-        own_rules = {"--method": method, "--set": settings, "--holdout": holdout, "--known": known}
-        own_rules |= {"--protocol": protocol != "default", "--seeds": seeds > 1, **on.given}
-        _refuse_beside(own_rules, "--continue keeps the model's method and parameters")
-        rows, table = inputs.read(one_or_all(annotations), options)
-        gold_file = read_gold_option(gold, options, annotations=annotations)
-        gold_rows = None if gold_file is None else match_gold(gold_file, table)
-        found = (load_classifier(continue_), rows.frame, table, out)
-        export = read_export_of(one_or_all(annotations), options)
-        result = continue_job(*found, gold=gold_rows, keep_formulas=keep_formulas, export=export)
-        _say_job(result, out, json=json)
-        return
-    if method == "auto":
-        beside: dict[str, Any] = {"--protocol": protocol != "default", "--seeds": seeds > 1}
-        beside |= {"--set": settings, "--known": known, **on.given}
-        why = "--method auto chooses among several methods"
-        _refuse_beside({**beside, "--holdout": holdout}, why)
-        files = Files(inputs, one_or_all(annotations), gold, out, options, keep_formulas)
-        choose(None, files, json=json, random_state=seed)
-        return
-    kind = find_classifier(method or DEFAULT_METHOD)
-    own = parse_settings(settings or [], kind, reserved=RESERVED, protocol=protocol)
-    if isinstance(own.get("validation"), list | dict | str):
-        raise AnnotationError("--set validation=... is a fraction, such as 0.1")
+    _say_job(result, files.out, json=json)
+
+
+def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> None:
+    """Train one method from the start."""
+    from manyhands.jobs import match_gold, run_job
+
     is_quiet = json or not on.is_first
-    estimator = with_protocol(kind(verbose=0 if is_quiet else 1), protocol)
-    estimator.set_params(**merge_settings(own, estimator.get_params(deep=False)))
-    on.give_to(estimator)
+    estimator = how.estimator(on, quiet=is_quiet)
     if on.to_launch:
         raise typer.Exit(launch(on.to_launch))
-    rows, table = inputs.read(one_or_all(annotations), options)
-    gold_file = read_gold_option(gold, options, annotations=annotations)
-    gold_rows = None if gold_file is None else match_gold(gold_file, table)
-    known_file = read_gold_option(known, options, "--known")
-    known_rows = None if known_file is None else match_gold(known_file, table)
-    if method is None and not is_quiet:
-        say(WHY_DEFAULT)
-    encoder = inputs.encoder(seed)
-    if encoder is not None and not is_quiet:
-        say(inputs.why(encoder))
+    rows, table = files.read()
+    gold = files.gold_of(table)
+    known = read_gold_option(how.known, files.options, "--known")
+    encoder = files.inputs.encoder(how.seed)
+    if not is_quiet:
+        if how.method is None:
+            say(WHY_DEFAULT)
+        if encoder is not None:
+            say(files.inputs.why(encoder))
     try:
         result = run_job(
             estimator,
             rows.frame,
             table,
-            out,
-            gold=gold_rows,
-            known=known_rows,
-            seeds=range(seed, seed + seeds),
-            holdout=holdout,
-            keep_formulas=keep_formulas,
+            files.out,
+            gold=gold,
+            known=None if known is None else match_gold(known, table),
+            seeds=range(how.seed, how.seed + how.seeds),
+            holdout=how.holdout,
+            keep_formulas=files.keep_formulas,
             encoder=encoder,
-            export=read_export_of(one_or_all(annotations), options),
+            export=files.export(),
         )
     except KeyboardInterrupt:
         resumes = "checkpoint" in estimator.get_params(deep=False)
         raise KeyboardInterrupt(GOES_ON if resumes else STARTS_AFRESH) from None
     if on.is_first:
-        _say_job(result, out, json=json)
+        _say_job(result, files.out, json=json)
 
 
 def _say_job(result: dict[str, Any], out: Path, *, json: bool) -> None:

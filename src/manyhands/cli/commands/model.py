@@ -17,7 +17,6 @@ from manyhands.cli.options import (
     KeepFormulas,
     ModelFolder,
     OutFile,
-    Question,
     Texts,
     one_or_all,
 )
@@ -26,6 +25,7 @@ from manyhands.cli.params import (
     refuse_overwriting,
     some_path,
 )
+from manyhands.cli.reading import Reading, grouped
 from manyhands.exceptions import AnnotationError
 
 
@@ -37,7 +37,9 @@ class CacheAction(StrEnum):
 
 
 @reported
+@grouped
 def predict(
+    *,
     folder: ModelFolder,
     features: Annotated[
         Optional[Path],  # noqa: UP045
@@ -54,7 +56,7 @@ def predict(
             "field. Repeat it to read several as one.",
         ),
     ] = None,
-    question: Question = None,
+    reading: Reading,
     out: OutFile = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
@@ -68,7 +70,7 @@ def predict(
     from manyhands.jobs import OUTPUTS, predict_file
 
     read = [features, None if texts is None else Path(texts), *(annotations or [])]
-    refuse_overwriting([out], [*read, *(folder / name for name in OUTPUTS)])
+    refuse_overwriting([out], [*read, reading.classes, *(folder / name for name in OUTPUTS)])
     result = predict_file(
         folder,
         features,
@@ -76,7 +78,7 @@ def predict(
         texts=texts,
         images=images,
         annotations=one_or_all(annotations) if annotations else None,
-        options={"question": question},
+        options=reading.arguments(),
         keep_formulas=keep_formulas,
     )
     if json:

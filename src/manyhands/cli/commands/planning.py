@@ -11,26 +11,14 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
-    Abstain,
-    Classes,
-    Format,
-    Groups,
     Json,
     KeepFormulas,
-    Label,
     OutFile,
-    Question,
-    Reading,
-    Repeated,
     Seed,
-    Skip,
     TablePaths,
-    Task,
-    Worker,
     read_columns,
     read_known,
     read_planned,
-    table_options,
 )
 from manyhands.cli.output import (
     note,
@@ -41,7 +29,8 @@ from manyhands.cli.output import (
     say,
     write_columns,
 )
-from manyhands.cli.params import Duplicates, refuse_overwriting, some_path
+from manyhands.cli.params import refuse_overwriting, some_path
+from manyhands.cli.reading import FamilyReading, grouped
 from manyhands.exceptions import AnnotationError
 
 
@@ -113,7 +102,9 @@ Folder = Annotated[
 
 
 @reported
+@grouped
 def next_(
+    *,
     tables: TablePaths,
     n: Size = 100,
     criterion: ByCriterion = Criterion.information,
@@ -130,17 +121,7 @@ def next_(
     out: OutFile = None,
     to: To = Batch.table,
     seed: Seed = 0,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -157,9 +138,7 @@ def next_(
     refuse_overwriting([out], [*tables, cost, pairs, known, audit, features])
     if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
         raise AnnotationError("--to label-studio writes tasks; name a .json file with --out")
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
-    )
+    options = reading.arguments()
     read = read_planned(tables, options, features, seed)
     planner = AnnotationPlanner(
         criterion=criterion.value,
@@ -220,7 +199,9 @@ def _write_tasks(path: Path, batch: Any, export: Any) -> None:
 
 
 @reported
+@grouped
 def review(
+    *,
     tables: TablePaths,
     by: ByOption = By.label,
     n: Size = 100,
@@ -228,17 +209,7 @@ def review(
     known: Gold = None,
     out: OutFile = None,
     seed: Seed = 0,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -250,9 +221,7 @@ def review(
     from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, features, known])
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
-    )
+    options = reading.arguments()
     read = read_planned(tables, options, features, seed)
     gold = read_known(known, read.table, options, "--known")
     model = DawidSkene().fit(read.table, gold=gold)
@@ -268,22 +237,14 @@ def review(
 
 
 @reported
+@grouped
 def annotators(
+    *,
     tables: TablePaths,
     sheet: Sheet = None,
     known: Gold = None,
     out: OutFile = None,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -296,9 +257,7 @@ def annotators(
     from manyhands.planning import screen_annotators
 
     refuse_overwriting([out], [*tables, known])
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
-    )
+    options = reading.arguments()
     table, export, _ = read_planned(tables, options, None, 0)
     model = DawidSkene().fit(table, gold=read_known(known, table, options, "--known"))
     if sheet is not None:
@@ -340,7 +299,9 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
 
 
 @reported
+@grouped
 def budget(
+    *,
     tables: TablePaths,
     gold: PilotGold = None,
     budget: Budget = None,
@@ -350,17 +311,7 @@ def budget(
     folder: Folder = None,
     out: OutFile = None,
     seed: Seed = 0,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -372,9 +323,7 @@ def budget(
     from manyhands.planning import AnnotationPlanner, forecast, replay
 
     refuse_overwriting([out], [*tables, gold])
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
-    )
+    options = reading.arguments()
     table = read_planned(tables, options, None, seed).table
     planner = AnnotationPlanner(criterion=criterion.value)
     truth = read_known(gold, table, options, "--gold")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -11,34 +10,18 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
-    Abstain,
     Annotations,
-    Classes,
-    Features,
-    Format,
+    Files,
     Gold,
-    Groups,
-    Images,
     Inputs,
     Json,
     KeepFormulas,
-    Label,
     OutFolder,
-    Question,
-    Reading,
-    Repeated,
     Seed,
-    Skip,
-    Task,
-    Texts,
-    Worker,
-    one_or_all,
-    read_export_of,
-    read_gold_option,
-    table_options,
 )
 from manyhands.cli.output import print_json, print_table, say, show, visible
-from manyhands.cli.params import Duplicates, refuse_overwriting
+from manyhands.cli.params import refuse_overwriting
+from manyhands.cli.reading import FamilyReading, grouped
 
 
 class Criterion(StrEnum):
@@ -71,25 +54,13 @@ Refit = Annotated[
 Jobs = Annotated[int, typer.Option(help="Folds trained at once; -1 is all cores.")]
 
 
-@dataclass(frozen=True)
-class Files:
-    """What a selection reads and writes."""
-
-    inputs: Inputs
-    annotations: Path | list[Path]
-    gold: Path | None
-    out: Path
-    options: dict[str, Any]
-    keep_formulas: bool
-
-
 @reported
+@grouped
 def select(
+    *,
     annotations: Annotations,
     out: OutFolder,
-    features: Features = None,
-    texts: Texts = None,
-    images: Images = None,
+    inputs: Inputs,
     methods: Methods = None,
     cv: Folds = 5,
     criterion: By = Criterion.agreement,
@@ -98,17 +69,7 @@ def select(
     gold: Gold = None,
     seed: Seed = 0,
     jobs: Jobs = 1,
-    task: Task = "task",
-    worker: Worker = "worker",
-    label: Label = "label",
-    duplicates: Repeated = Duplicates.auto,
-    classes: Classes = None,
-    abstain: Abstain = None,
-    skip: Skip = None,
-    groups: Groups = None,
-    format: Format = "auto",
-    question: Question = None,
-    reading: Reading = None,
+    reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
@@ -123,14 +84,10 @@ def select(
     Example: manyhands select --texts reviews.csv --annotations A.csv --out model
     Example: ... --methods conal,agg-net,trace-reg --cv 3 --jobs 2
     """
-    options = table_options(
-        task, worker, label, duplicates, classes, abstain, skip, format, question, reading, groups
-    )
-    inputs = Inputs(features, texts, images)
-    refuse_overwriting(_outputs(out), [*inputs.files, *annotations, gold, classes])
+    refuse_overwriting(_outputs(out), [*inputs.files, *annotations, gold, reading.classes])
     choose(
         None if methods is None else [name.strip() for name in methods.split(",")],
-        Files(inputs, one_or_all(annotations), gold, out, options, keep_formulas),
+        Files(inputs, annotations, gold, out, reading.arguments(), keep_formulas),
         json=json,
         cv=cv,
         criterion=criterion.value,
@@ -149,23 +106,22 @@ def _outputs(out: Path) -> list[Path]:
 
 def choose(methods: list[str] | None, files: Files, *, json: bool, **options: Any) -> None:
     """Run the selection job, and print its result."""
-    from manyhands.jobs import match_gold, run_selection
+    from manyhands.jobs import run_selection
 
-    rows, table = files.inputs.read(files.annotations, files.options)
+    rows, table = files.read()
     encoder = files.inputs.encoder(options["random_state"])
     if encoder is not None and not json:
         say(files.inputs.why(encoder))
-    gold_file = read_gold_option(files.gold, files.options, annotations=files.annotations)
     try:
         result = run_selection(
             methods,
             rows.frame,
             table,
             files.out,
-            gold=None if gold_file is None else match_gold(gold_file, table),
+            gold=files.gold_of(table),
             keep_formulas=files.keep_formulas,
             encoder=encoder,
-            export=read_export_of(files.annotations, files.options),
+            export=files.export(),
             verbose=0 if json else 1,
             **options,
         )

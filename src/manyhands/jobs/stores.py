@@ -1,0 +1,183 @@
+"""Truth inference on a store: labels are decided and written shard by shard (without torch)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands.decision import decide
+from manyhands.decision.labels import generator
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.base import BaseAggregator
+from manyhands.io import GoldFile, consensus, remote
+from manyhands.io.frames import write_parquet_parts, write_table
+from manyhands.io.store import AnnotationStore
+from manyhands.jobs.aggregation import known_codes, measure
+from manyhands.jobs.gold import match_gold
+from manyhands.jobs.outputs import label_rows
+from manyhands.typing import AnyArray, IntArray
+
+
+def aggregate_store(
+    store: AnnotationStore,
+    aggregator: BaseAggregator,
+    gold: GoldFile | None = None,
+    out: str | Path | None = None,
+    *,
+    known: GoldFile | None = None,
+    rule: str = "argmax",
+    threshold: float | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Aggregate a store, and write all labels, shard by shard, if ``out`` is given.
+
+    Parameters
+    ----------
+    store : AnnotationStore
+    aggregator, gold, known, rule, threshold
+        As in `aggregate_table`.
+    out : str or Path, optional
+        A .parquet file with the columns of `aggregate_table`'s labels; or a folder (a name without
+        a suffix) for ``labels.parquet`` and ``annotators.csv``.
+    **options
+        ``history``, ``checkpoint`` and ``engine`` of `BaseAggregator.fit`.
+
+    Returns
+    -------
+    dict
+        As of `aggregate_table`, with the first ten labels only.
+    """
+    place = None if out is None else check_store_output(Path(out))
+    clamped = None if known is None else known_codes(known, store)
+    given = None
+    if clamped is not None:
+        rows = np.flatnonzero(clamped >= 0)
+        pairs = store.instances[rows].tolist(), store.classes[clamped[rows]].tolist()
+        given = dict(zip(*pairs, strict=True))
+    aggregator.fit(store, gold=given, **{k: v for k, v in options.items() if v is not None})
+    labels = _StoreLabels(store, aggregator, clamped, rule, threshold)
+    files = _write_store_labels(place, labels, aggregator)
+    metrics = None
+    if gold is not None:
+        truth = match_gold(gold, store).codes
+        annotated = store.annotations_per_instance() > 0
+        unclamped = True if clamped is None else clamped < 0
+        rows = np.flatnonzero((truth >= 0) & annotated & unclamped)
+        metrics = measure(store, aggregator.posterior_, labels.codes, truth, rows)
+    first = slice(0, 10)
+    return {
+        "method": type(aggregator).__name__,
+        "n_instances": store.n_instances,
+        "n_undecided": int((labels.codes < 0).sum()),
+        "labels": label_rows(
+            labels.codes[first],
+            np.asarray(aggregator.posterior_[first]),
+            store.instances[first],
+            store.classes,
+        ),
+        "actions": labels.actions,
+        "files": [str(path) for path in files],
+        "gold": metrics,
+    }
+
+
+def _write_store_labels(
+    place: Path | None, labels: _StoreLabels, aggregator: BaseAggregator
+) -> list[Path | str]:
+    """Write the labels, and into a folder the annotators; return the files, or their URLs."""
+    if place is None:
+        for _ in labels.frames():
+            pass
+        return []
+    url = remote.url_of(place)
+    if url is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            made = _write_store_labels(Path(folder) / place.name, labels, aggregator)
+            ends = ["" if place.suffix else f"/{Path(file).name}" for file in made]
+            return [remote.upload(Path(f), url + end) for f, end in zip(made, ends, strict=True)]
+    place = remote.local_path(place)
+    if place.suffix:
+        return [write_parquet_parts(place, labels.frames())]
+    return [
+        write_parquet_parts(place / "labels.parquet", labels.frames()),
+        write_table(place / "annotators.csv", _annotator_profiles(aggregator)),
+    ]
+
+
+def check_store_output(out: Path) -> Path:
+    """Check the name of a store's output, before any work."""
+    if out.suffix.lower() not in ("", ".parquet"):
+        raise AnnotationError(
+            f"{str(out)!r}: labels of a store are written shard by shard, as .parquet; give such a "
+            "name, or a folder (a name without a suffix)"
+        )
+    return out
+
+
+class _StoreLabels:
+    """Labels of a fitted store, as frames of one shard each; counted while they are made."""
+
+    def __init__(
+        self,
+        store: AnnotationStore,
+        aggregator: BaseAggregator,
+        clamped: IntArray | None,
+        rule: str,
+        threshold: float | None,
+    ) -> None:
+        self.store, self.aggregator, self.clamped = store, aggregator, clamped
+        self.rule, self.threshold = rule, threshold
+        self.codes = np.empty(store.n_instances, dtype=np.int32)
+        self.actions: dict[str, int] = {}
+
+    def frames(self) -> Iterator[dict[str, AnyArray]]:
+        """Yield the columns of each shard's labels."""
+        store, posterior = self.store, self.aggregator.posterior_
+        prior = None
+        if self.rule == "balanced":
+            prior = sum(np.asarray(posterior[own]).sum(axis=0) for own in self._places())
+            prior = np.maximum(prior / prior.sum(), np.finfo(float).tiny)
+        ties = "random" if self.aggregator.ties == "random" else "first"
+        seed = generator(self.aggregator.random_state)
+        values = np.array([*store.classes.tolist(), None], dtype=object)
+        for number, own in enumerate(self._places()):
+            rows = np.asarray(posterior[own])
+            codes = decide(
+                rows,
+                self.rule,
+                class_prior=prior,
+                threshold=self.threshold,
+                ties=ties,
+                random_state=seed,
+            )
+            self.codes[own] = codes
+            known = None if self.clamped is None else self.clamped[own] >= 0
+            found = consensus(store.table(number), rows, values[codes], known=known)
+            for name, n in found.count_actions().items():
+                self.actions[name] = self.actions.get(name, 0) + n
+            yield {
+                "task": found.tasks,
+                "label": values[codes],
+                "probability": found.probability,
+                "n_annotations": found.n_annotations,
+                "agreement": found.agreement,
+                "action": found.actions,
+            } | {f"p({name})": rows[:, c] for c, name in enumerate(store.classes.tolist())}
+
+    def _places(self) -> Iterator[slice]:
+        for first, last in pairwise(self.store.firsts.tolist()):
+            yield slice(first, last)
+
+
+def _annotator_profiles(aggregator: BaseAggregator) -> dict[str, list[Any]]:
+    given = aggregator.table_.annotations_per_annotator()
+    return {
+        "annotator": aggregator.annotators_.tolist(),
+        "n_annotations": given.tolist(),
+        "accuracy": aggregator.annotator_accuracy_.tolist(),
+    }
