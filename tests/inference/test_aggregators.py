@@ -458,7 +458,7 @@ def test_rows_without_ids_are_taken_for_those_of_before_with_a_warning():
     # Rows that are named, empty, or known to repeat are what they seem.
     DawidSkene().fit(A).partial_fit(AnnotationTable.from_matrix(B, instances=[0, 1]))
     DawidSkene().fit(A).partial_fit(np.vstack([np.full((3, 2), -1), [[0, 1]]]))
-    DawidSkene().fit(A).partial_fit(A, duplicates="last")
+    DawidSkene().fit(A).partial_fit(1 - A, duplicates="last")
 
 
 @methods

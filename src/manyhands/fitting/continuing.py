@@ -88,8 +88,7 @@ def partial_fit(
     X : as in `fit`
         Features of the instances of y. Those of old instances are given again, unchanged.
     y : as in `fit`
-        The new annotations. Instances and annotators are matched with earlier ones by id; the
-        rows and columns of a matrix without ids are instances and annotators 0, 1, ...
+        The new annotations, matched by id; rows and columns of a matrix are 0, 1, ...
     classes : array-like of shape (n_classes,), optional
         In the first call: all classes there will be. Default: those of y. Later calls cannot
         add any.
@@ -250,9 +249,8 @@ def _with_added(
     fresh = only_new(new, kept.table, duplicates)
     merged = kept.table.with_added(fresh, duplicates=duplicates)
     seen = Seen(_extended(kept, X, new, merged), merged, kept.from_scratch)
-    if holds_nothing(fresh, new):
-        return None, 0.0
-    return seen, min(1.0, fresh.n_annotations / merged.n_annotations)
+    share = min(1.0, fresh.n_annotations / merged.n_annotations)
+    return None if holds_nothing(fresh, new) else seen, share
 
 
 def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen, float]:

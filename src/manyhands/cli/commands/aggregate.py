@@ -142,7 +142,8 @@ class Inference:
             )
         if self.continue_ is None:
             return
-        own = {"--method": self.method, "--set": self.settings, "--history": self.history}
+        own: dict[str, Any] = {"--method": self.method, "--set": self.settings}
+        own["--history"] = self.history
         own |= {"--compare": self.compare, **beside}
         given = [name for name, value in own.items() if value]
         if given:
