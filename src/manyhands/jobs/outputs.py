@@ -223,7 +223,7 @@ def keep_labels(
         if (place / "model.json").exists() and not holds_aggregator(place):
             raise WriteError(
                 errno.EEXIST,
-                f"cannot write {str(folder)!r}: it holds a model that fit wrote; choose another",
+                f"cannot write {str(folder)!r}: its model is from fit; choose another folder",
             )
         staged = place / STAGING
         save(model, staged)
