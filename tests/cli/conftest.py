@@ -1,6 +1,7 @@
 """A crowd in files, and commands run on it."""
 
 import csv
+import functools
 import hashlib
 import json
 import re
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer.testing
 from typer.testing import CliRunner
 
 from manyhands.cli.app import app
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.report import planning
 
 QUICK = [
     "--method",
@@ -24,6 +27,20 @@ QUICK = [
     "--set",
     "device=cpu",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_command_tree():
+    """Build the tree of commands once: typer's runner would build it for every call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", functools.cache(typer.testing._get_command))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def short_forecast(monkeypatch):
+    """Forecast one world for every report; the tests of the report have all of them."""
+    monkeypatch.setattr(planning, "WORLDS", 1)
 
 
 PROGRESS = re.compile(r"━|: \d+/\d+, .* left")

@@ -1,14 +1,18 @@
 """Commands on exports: every command that takes annotations takes them."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from sklearn.pipeline import Pipeline
+from typer.main import get_command
 
 from manyhands import DawidSkene, load, save
+from manyhands.cli.app import app
+from manyhands.cli.reading import Reading
 from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_images, read_raw_aligned, read_texts
@@ -318,3 +322,13 @@ def test_a_cache_is_shown_and_cleared(tmp_path, monkeypatch):
     assert done_json("cache", "clear", tmp_path) == {"freed": row["bytes"]}
     assert "freed: 0 bytes" in done("cache", "clear", tmp_path).stdout
     refused(3, "cache", "info", tmp_path / "none", says=["is not a folder"])
+
+
+def test_every_command_that_takes_annotations_has_all_options_of_reading():
+    commands = get_command(app).commands
+    options = {name: {o for p in each.params for o in p.opts} for name, each in commands.items()}
+    reading = {f"--{field.name}" for field in fields(Reading)}
+    takes = {name for name, own in options.items() if "--read" in own}
+    assert takes >= {"aggregate", "fit", "select", "predict", "describe", "convert", "explore"}
+    assert takes >= {"next", "review", "annotators", "budget"}
+    assert {name: reading - options[name] for name in takes if reading - options[name]} == {}

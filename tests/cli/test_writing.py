@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import manyhands
 from manyhands import AnnotationTable, DawidSkene
 from manyhands.io import read_annotations, read_export
 from manyhands.io.annotations import read_items
 from manyhands.jobs.outputs import times_of
-from tests.cli.conftest import done, done_json, read_rows, refused, run
+from tests.cli.conftest import done, done_json, read_rows, refused, run, write_csv
 from tests.io.test_exports import SAMPLES, made, studio, write
 
 FOLDER = ["annotators.csv", "labels.csv", "model.json", "report.html", "summary.json"]
@@ -51,6 +52,94 @@ def test_a_folder_holds_labels_annotators_and_a_report_without_features(home):
     again = done("aggregate", "A.csv", "--method", "majority-vote", "--out", "labels")
     assert "recommended: accept" in again.stdout
     assert "MajorityVote" in Path("labels/report.html").read_text()
+
+
+def write_two_days():
+    """A.csv in two parts, of which the second repeats ten rows of the first."""
+    rows = pd.read_csv("A.csv").sort_values("task", kind="stable")
+    half = len(rows) // 2
+    rows[:half].to_csv("day1.csv", index=False)
+    rows[half - 10 :].to_csv("day2.csv", index=False)
+    rows.to_csv("all.csv", index=False)
+    return rows
+
+
+def test_an_aggregation_goes_on_with_the_next_day(home):
+    rows = write_two_days()
+    write_csv(home / "known.csv", [("task", "label"), (0, 2), (3, 1)])
+    done("aggregate", "day1.csv", "--known", "known.csv", "--out", "days")
+    result = done_json("aggregate", "--continue", "days", "day2.csv", "--out", "days")
+    assert result["added"] == {"new": len(rows) - len(rows) // 2, "changed": 0, "repeated": 10}
+    model = manyhands.load("days")
+    assert model.table_.n_annotations == len(rows)
+    assert model.instances_[model.is_known_].tolist() == [0, 3]
+    first = read_annotations("day1.csv")
+    known = np.full(first.n_instances, None, dtype=object)
+    known[[0, 3]] = 2, 1
+    fresh = DawidSkene().fit(first, gold=known)
+    fresh.partial_fit(read_annotations("day2.csv"), duplicates="last")
+    np.testing.assert_allclose(model.posterior_, fresh.posterior_, atol=1e-6)
+    assert len(read_rows(Path("days/labels.csv"))[1:]) == len(model.instances_)
+
+
+@pytest.mark.filterwarnings("default:there are no annotations to add")
+def test_the_same_day_again_changes_nothing(home):
+    write_two_days()
+    done("aggregate", "all.csv", "--out", "days")
+    again = done("aggregate", "--continue", "days", "day2.csv", "--out", "more")
+    assert "known, with the same labels" in again.stderr
+    before, after = manyhands.load("days"), manyhands.load("more")
+    np.testing.assert_array_equal(after.posterior_, before.posterior_)
+
+
+def test_a_changed_answer_replaces_the_former_one(home):
+    write_two_days()
+    done("aggregate", "all.csv", "--method", "majority-vote", "--out", "days")
+    row = pd.read_csv("all.csv")[:1]
+    row["label"] = (row["label"] + 1) % 3
+    row.to_csv("changed.csv", index=False)
+    result = done_json("aggregate", "--continue", "days", "changed.csv", "--out", "days")
+    assert result["added"] == {"new": 0, "changed": 1, "repeated": 0}
+    table = manyhands.load("days").table_
+    at = (table.instances[table.instance] == row.task[0]) & (
+        table.annotators[table.annotator] == row.worker[0]
+    )
+    assert table.classes[table.label[at]].tolist() == row.label.tolist()
+
+
+def test_old_instances_become_known_later(home):
+    write_two_days()
+    done("aggregate", "day1.csv", "--out", "days")
+    old = manyhands.load("days").instances_[0]
+    write_csv(home / "known.csv", [("task", "label"), (old, 2)])
+    done("aggregate", "--continue", "days", "day2.csv", "--known", "known.csv", "--out", "days")
+    model = manyhands.load("days")
+    assert model.is_known_.tolist() == (model.instances_ == old).tolist()
+    assert model.labels_[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--method", "glad"], ["keeps the aggregator's method", "leave --method out"]),
+        (["--set", "max_iter=3"], ["leave --set out"]),
+        (["--compare"], ["leave --compare out"]),
+        (["--read", "anonymise=true"], ["another one than in the model", "leave it out"]),
+    ],
+)
+def test_what_would_change_the_aggregator_is_refused(home, more, says):
+    write_two_days()
+    done("aggregate", "day1.csv", "--out", "days")
+    refused(3, "aggregate", "--continue", "days", "day2.csv", *more, says=says)
+
+
+def test_going_on_needs_an_aggregator_with_the_same_classes(home, model):
+    write_two_days()
+    done("aggregate", "day1.csv", "--out", "days")
+    refused(3, "aggregate", "--continue", "days", "A_names.csv", says=["classes"])
+    refused(5, "aggregate", "--continue", "nowhere", "day2.csv", says=["'nowhere' is not a"])
+    says = ["holds a CoNALClassifier, a classifier", "manyhands fit --continue"]
+    refused(3, "aggregate", "--continue", "model", "day2.csv", says=says)
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
