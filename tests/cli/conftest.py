@@ -39,7 +39,7 @@ def one_command_tree():
 
 @pytest.fixture(autouse=True)
 def short_forecast(monkeypatch):
-    """Forecast one world for every report; the tests of the report have all of them."""
+    """Forecast one world for every report: more of them only narrow the figures."""
     monkeypatch.setattr(planning, "WORLDS", 1)
 
 

@@ -59,6 +59,7 @@ def test_blocks_of_annotators_change_nothing(method, weights, tmp_path, small):
     assert not list(store.scratch.glob("*.table"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=repr)
 def test_a_cluster_adds_up_blocks_of_annotators(method, tmp_path, small, monkeypatch):
     distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")

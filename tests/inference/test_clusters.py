@@ -83,6 +83,7 @@ def test_a_table_without_a_store_is_refused(client, table):
         DawidSkene().fit(table, engine=client)
 
 
+@pytest.mark.slow
 def test_a_fit_has_the_same_bits_whichever_worker_is_fast_or_lost(store, monkeypatch):
     calls, lost = [], []
     counts = shard_jobs.Job.sum
@@ -107,6 +108,7 @@ def test_a_fit_has_the_same_bits_whichever_worker_is_fast_or_lost(store, monkeyp
     np.testing.assert_array_equal(found.log_likelihood_, expected.log_likelihood_)
 
 
+@pytest.mark.slow
 def test_a_lost_client_resumes_to_the_same_bits(client, store, tmp_path, monkeypatch):
     model = DawidSkene(max_iter=5, dependence=0, n_subtypes=1)
     expected = clone(model).fit(store, engine=client)

@@ -546,6 +546,7 @@ replay(table, y, AnnotationPlanner(criterion="accuracy"), 3, n_runs=2, folder={f
 """
 
 
+@pytest.mark.slow
 def test_a_killed_replay_goes_on_and_gives_the_same_curves(tmp_path, monkeypatch):
     program = MORTAL.format(tests=str(Path(__file__).parent), folder=str(tmp_path))
     killed = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)

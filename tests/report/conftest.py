@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from manyhands import AnnotationTable, DawidSkene
-from manyhands.report import summarize
+from manyhands.report import planning, summarize
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -27,6 +27,12 @@ EVIL = [
     "x" * 5000,
     "   ",
 ]
+
+
+@pytest.fixture(autouse=True)
+def short_forecast(monkeypatch):
+    """Forecast one world for every report: more of them only narrow the figures."""
+    monkeypatch.setattr(planning, "WORLDS", 1)
 
 
 class FakeClassifier:
