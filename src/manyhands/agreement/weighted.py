@@ -134,21 +134,30 @@ def sparse(
     return coo_matrix((data, (rows, columns)), shape=shape).tocsr()
 
 
+SPARSE = 8
+"""Cells per position beyond which positions are sorted rather than counted in an array."""
+
+
 def _counted(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Sparse:
-    """Count each position: sorting numbers is faster than sorting a sparse matrix."""
+    """Count each position, in an array of all cells unless they are many times more."""
     n_rows, n_columns = shape
     dtype: Any = np.int32 if n_rows * n_columns <= np.iinfo(np.int32).max else np.int64
     # In place where possible: allocation costs more than the arithmetic.
     places = np.multiply(rows, n_columns, dtype=dtype)
     places += columns
-    places.sort()
-    is_first = np.ones(len(places), dtype=bool)
-    np.not_equal(places[1:], places[:-1], out=is_first[1:])
-    first = np.flatnonzero(is_first)
-    counts = np.diff(first, append=len(places)).astype(np.float64)
-    row, column = np.divmod(places[first], dtype(max(n_columns, 1)))
+    if n_rows * n_columns <= SPARSE * len(places):
+        cells = np.bincount(places, minlength=n_rows * n_columns)
+        taken = np.flatnonzero(cells).astype(dtype)
+        counts = cells[taken]
+    else:
+        places.sort()
+        is_first = np.ones(len(places), dtype=bool)
+        np.not_equal(places[1:], places[:-1], out=is_first[1:])
+        first = np.flatnonzero(is_first)
+        taken, counts = places[first], np.diff(first, append=len(places))
+    row, column = np.divmod(taken, dtype(max(n_columns, 1)))
     start = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_rows))])
-    return csr_matrix((counts, column, start), shape=shape)
+    return csr_matrix((counts.astype(np.float64), column, start), shape=shape)
 
 
 def with_data(matrix: Sparse, data: FloatArray) -> Sparse:
