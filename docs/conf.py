@@ -142,6 +142,16 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
         source[0] = f"{head}\n# {title}\n{NOT_RUN}{body}"
 
 
+def spread(app: Any, env: Any, docnames: list[str]) -> None:
+    """Spread the pages that are run, so that not one of several processes gets them all."""
+    blocks = "{code-cell}"
+    run = [page for page in docnames if blocks in Path(env.doc2path(page)).read_text("utf-8")]
+    rest = [page for page in docnames if page not in run]
+    for k, page in enumerate(run):
+        rest.insert(k * len(docnames) // len(run), page)
+    docnames[:] = rest
+
+
 def other_pages() -> str:
     """Return a table of contents of all pages that stand in no other."""
     listed = {"index", "which_method", "jobs", "what_holds", "gallery", "api"}
@@ -170,4 +180,5 @@ def setup(app: Any) -> None:
     app.connect("autodoc-skip-member", leave_out)
     app.connect("autodoc-process-docstring", mend, priority=400)  # before numpydoc
     app.connect("source-read", prepare)
+    app.connect("env-before-read-docs", spread)
     app.connect("builder-inited", warn_of_stale_figures)
