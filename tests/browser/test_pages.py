@@ -574,7 +574,12 @@ def test_the_report_is_accessible_and_fits(browser, report, scheme, size):
         page.goto(report)
         keep(page, f"report-{size['width']}-{scheme}")
         check_width(page)
+        rows = "[...document.querySelectorAll('.list tbody tr')]"
+        assert page.evaluate(f"Math.max(...{rows}.map((row) => row.offsetHeight))") < 200
         if size is WIDE:  # The content is the same.
+            page.evaluate(
+                "document.querySelectorAll('details').forEach((each) => each.open = true)"
+            )
             check_access(page)
 
 

@@ -21,6 +21,7 @@ from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
 from manyhands.io.tables import over_tasks
 from manyhands.jobs.outputs import LABELS, SUMMARY
+from manyhands.report.summary import UNTITLED
 
 SHOWN = dict(zip((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"),
                  ("png", "jpeg", "jpeg", "gif", "webp", "bmp"), strict=True))  # fmt: skip
@@ -86,7 +87,8 @@ def _desk(
     by: str,
 ) -> Desk:
     model = Model(table, found.posterior, described["methods"])
-    title = str(described.get("title") or "Labels")
+    title = described.get("title", UNTITLED)
+    title = "Labels" if title == UNTITLED else str(title)
     desk = Desk(table, model, journal, contents, title=title, by=by)
     for note in desk.notes:
         warn_caller(note)

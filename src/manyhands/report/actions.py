@@ -250,7 +250,8 @@ def _review(s: Mapping[str, Any]) -> Answer:
     found = s.get("review")
     if not found:
         return None, "there is one class only"
-    return "review", f"{found['labels']['total']:,} in doubt, the most doubtful first"
+    wrong = f"about {found['n_expected_wrong']:,.0f} of {found['n']:,}"
+    return "review", f"{wrong} are expected to be wrong; the most doubtful come first"
 
 
 def _more(s: Mapping[str, Any]) -> Answer:

@@ -27,9 +27,12 @@ Bins = Sequence[dict[str, Any]]
 
 
 def count_bars(bins: Bins, title: str, x: str, y: str) -> Markup:
-    """Draw a histogram of whole numbers: one bar per bin, labelled below."""
+    """Draw a histogram of whole numbers: one bar per bin, labelled below, or else at its edges."""
     names = [_range_name(b) for b in bins]
     ticks = [((k + 0.5) / len(bins), names[k]) for k in range(len(bins))]
+    if len(_apart(ticks)) < len(ticks) and any(b["from"] < b["to"] for b in bins):
+        ticks = [(k / len(bins), _compact(b["from"])) for k, b in enumerate(bins)]
+        ticks.append((1.0, _compact(bins[-1]["to"])))
     return _bars([b["count"] for b in bins], names, ticks, (title, x, y))
 
 
@@ -195,12 +198,9 @@ def _grid(ticks: Iterable[tuple[float, str]]) -> Markup:
 def _x_axis(ticks: Iterable[tuple[float, str]], label: str) -> Markup:
     """Draw tick labels below the axis, skipping those that would overlap, and the axis label."""
     text = Markup('<text class="tick" text-anchor="middle" x="{}" y="{}">{}</text>')
-    parts, free = [], 0.0
-    for at, name in ticks:
-        half = 3.0 * len(name)
-        if _x(at) - half >= free:
-            parts.append(text.format(_round(_x(at)), HEIGHT - BOTTOM + 14, name))
-            free = _x(at) + half + 4
+    parts = [
+        text.format(_round(_x(at)), HEIGHT - BOTTOM + 14, name) for at, name in _apart(list(ticks))
+    ]
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(
         Markup('<text class="axis" text-anchor="middle" x="{}" y="{}">{}</text>').format(
@@ -208,6 +208,17 @@ def _x_axis(ticks: Iterable[tuple[float, str]], label: str) -> Markup:
         )
     )
     return Markup("").join(parts)
+
+
+def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Leave out labels that would overlap the one before."""
+    kept, free = [], 0.0
+    for at, name in ticks:
+        half = 3.0 * len(name)
+        if _x(at) - half >= free:
+            kept.append((at, name))
+            free = _x(at) + half + 4
+    return kept
 
 
 def _line(points: Sequence[tuple[float, float | None]], colour: int) -> Markup:

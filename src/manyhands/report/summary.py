@@ -29,6 +29,9 @@ from manyhands.report.warnings import find_store_warnings, find_warnings
 VERSION = 1
 """Version of the dict's layout; increased when a key changes its meaning or is removed."""
 
+UNTITLED = "Annotation report"
+"""Title of a report that was given none."""
+
 Summary: TypeAlias = dict[str, Any]
 
 
@@ -111,7 +114,7 @@ def summarize(
     summary = {
         "version": VERSION,
         "generator": f"manyhands {__version__}",
-        "title": "Annotation report" if title is None else str(title),
+        "title": UNTITLED if title is None else str(title),
         "limits": dict(LIMITS),
         **_sections(inputs),
         "selection": _selection_section(selection),
