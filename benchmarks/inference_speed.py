@@ -444,6 +444,10 @@ def main() -> int:
     }
     kept = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
     cells = kept.get("cells", {})
+    # Cells that are kept are of earlier days.
+    first = kept.get("environment", environment)["date"].split(" to ")[0]
+    if cells and first != environment["date"]:
+        environment["date"] = f"{first} to {environment['date']}"
     for n, c in product(sizes, (2, 10)):
         for line in collect([BY_KEY[key] for key in keys], n, c, cells, args):
             print(line, file=sys.stderr)
