@@ -92,6 +92,20 @@ def test_review_annotators_and_sheets(pilot):
     assert "not to dismiss" in done("annotators", "A.csv").stdout
 
 
+def test_a_queue_shows_the_texts_that_stand_beside_the_annotations(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [(f"t{i}", w, "ab"[(i + w) % 2], f"text {i}") for i in range(6) for w in range(3)]
+    write_csv(Path("A.csv"), [("task", "worker", "label", "text"), *rows])
+    for by in ("annotation", "label"):
+        queue = done_json("review", "A.csv", "--by", by, "--out", "queue.csv")["queue"]
+        assert {row["text"] for row in queue} == {f"text {i}" for i in range(6)}
+        assert all(row["text"][5:] == row["task"][1:] for row in queue)
+    done("aggregate", "A.csv", "--known", "queue.csv", "--out", "labels")  # Read back as it is.
+    refused = run("report", "labels", "--texts", "text")
+    assert refused.exit_code == 3
+    assert "not the name of a field" in refused.stderr
+
+
 def test_a_budget_is_forecast_or_replayed(pilot):
     short = ("--step", 1, "--runs", 1)
     curve = done_json("budget", "A.csv", "--budget", 4, *short, "--out", "curve.csv")

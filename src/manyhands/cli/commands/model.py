@@ -136,6 +136,11 @@ def report(
 
     refuse_overwriting([out], [folder / name for name in OUTPUTS if name != "report.html"])
     refuse_overwriting([out], [texts])
+    if texts is not None and not texts.suffix and not texts.exists():
+        raise AnnotationError(
+            f"{texts} does not exist; a report takes the file that holds the texts, such as "
+            "--texts project-1.json, not the name of a field"
+        )
     path = report_folder(
         folder, out, tables=tables, texts=texts, images=images, keep_formulas=keep_formulas
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -16,6 +17,7 @@ from manyhands.cli.options import (
     OutFile,
     Seed,
     TablePaths,
+    one_or_all,
     read_columns,
     read_known,
     read_planned,
@@ -227,6 +229,7 @@ def review(
     model = DawidSkene().fit(read.table, gold=gold)
     queue = review_queue(model, read.table, read.proba, by=by.value, n=n)
     columns = queue.to_columns()
+    columns |= _content(read.export or _items(tables, read.table, options), columns)
     write_columns(out, columns, keep_formulas)
     if json:
         weight = queue.classifier_weight
@@ -234,6 +237,27 @@ def review(
         return
     print_columns(f"{counted(len(queue), by.value)} to check", columns)
     say("mistakes that most annotators share look sure: check some labels at random, too")
+
+
+def _items(tables: list[Path], table: Any, options: dict[str, Any]) -> Any:
+    """What a long table says of its instances beside the annotations, if anything."""
+    from manyhands.io.annotations import read_items
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # What was left out was said already.
+        return read_items(one_or_all(tables), table, **options)
+
+
+def _content(export: Any, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """The text, or the like, of the instances of a queue, as far as their annotations have it."""
+    from manyhands.io.exports.layouts import SHOWN
+
+    found = {} if export is None else export.items.columns
+    name = next((name for name in found if name.lower() in SHOWN and name not in columns), None)
+    if name is None:
+        return {}
+    of = dict(zip(export.items.ids.tolist(), found[name], strict=True))
+    return {name: [of.get(task) for task in columns["task"]]}
 
 
 @reported

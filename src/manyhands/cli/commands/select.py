@@ -136,11 +136,11 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
 
 def say_data(name: str, result: dict[str, Any]) -> None:
     """Print what a job was trained on."""
-    data = result["data"]
-    say(
-        f"{name}: {data['annotations']:,} annotations of {data['instances']:,} instances by "
-        f"{data['annotators']:,} annotators"
-    )
+    from manyhands.planning.pool import counted
+
+    words = ("annotation", "instance", "annotator")
+    given, of, by = (counted(result["data"][f"{word}s"], word) for word in words)
+    say(f"{name}: {given} of {of} by {by}")
     if result["left_out"]:
         say(f"left out: {result['left_out']:,} annotations of rows outside the train split")
 
