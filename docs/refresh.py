@@ -6,7 +6,8 @@ A quoted figure stands between two comments, which name a cell of a table under 
 
 that is the page, headings, the row and the column. ``as 1`` after the column rounds to one decimal,
 ``as mean 1`` leaves the deviation out, too, ``as paper 1`` takes the paper's figure in the cell,
-and ``as % 1`` makes per cent of a share. A claim may be given by its end, after "…";
+``as % 1`` makes per cent of a share, and ``as first 3`` takes the first of several figures between
+slashes. A claim may be given by its end, after "…";
 ``as change 1`` takes the difference and its interval out of the column ``why``, and ``as level 1``
 a share. The pages of ``docs/results`` are themselves made from
 records, by the command that each of them names.
@@ -109,6 +110,8 @@ def shaped(text: str, form: str) -> str:
         return changed(text, int(decimals), level="level" in marks)
     ours, _, papers = plain(text).partition("; paper ")
     text = papers if "paper" in marks else re.sub(r" \(\d+\)$", "", ours)
+    if "first" in marks:
+        text = text.split(" / ")[0]
     if "mean" in marks:
         text = text.split(" ± ")[0]
     if decimals:
