@@ -40,7 +40,8 @@ class RidgeValues(BaseEstimator):
 
     def predict_log_proba(self, X: FloatArray) -> FloatArray:
         """Log class probabilities, see `log_of_values`; shape (n, n_classes)."""
-        return log_of_values(X @ self.coef.astype(X.dtype, copy=False))
+        # In double precision: sums of many large terms would depend on the number of rows.
+        return log_of_values(X.astype(np.float64, copy=False) @ self.coef)
 
 
 class LeftOut:
