@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -496,23 +497,22 @@ def test_a_killed_ingest_resumes(tmp_path):
         [long_frame(s).assign(task=lambda f, s=s: f.task + f"-{s}") for s in range(40)]
     ).to_csv(path, index=False)
     code = (
-        "import sys; from manyhands.io.ingest import ingest; "
-        "ingest(sys.argv[1], sys.argv[2], memory=2**20, shard_annotations=1000)"
+        "import os, signal, sys\n"
+        "from manyhands.io.ingest import ingest\n"
+        "left = int(sys.argv[4])\n"
+        "def progress(what, share):\n"
+        "    global left\n"
+        "    left -= what == sys.argv[3]\n"
+        "    if left == 0:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "ingest(*sys.argv[1:3], memory=2**20, shard_annotations=1000, progress=progress)\n"
     )
     command = [sys.executable, "-c", code, str(path), str(folder)]
-    kills = 0
-    for pause in (1.5, 2.0, 2.5, 3.0, 3.5):
-        with subprocess.Popen(command) as process:
-            try:
-                process.wait(pause)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                kills += 1
-            else:
-                break
-    if not (folder / MANIFEST).exists():
-        subprocess.run(command, check=True)
-    assert kills
+    for phase, step in (("reading", 1), ("reading", 2), ("sorting", 1), ("sorting", 2)):
+        killed = subprocess.run([*command, phase, str(step)], check=False)
+        assert killed.returncode == -signal.SIGKILL, (phase, step)
+        assert not (folder / MANIFEST).exists()
+    subprocess.run([*command, "no", "1"], check=True)
     store = AnnotationStore.open(folder)
     store.verify()
     assert store.n_annotations == len(read_annotations(path).instance)
