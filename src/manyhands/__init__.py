@@ -14,18 +14,13 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     modules=[
         "agreement",
-        "annotations",
         "classifiers",
         "datasets",
-        "displays",
         "encoders",
-        "estimator_checks",
         "inference",
         "io",
-        "linear",
         "metrics",
         "planning",
-        "sampling",
     ],
     names={
         "annotations": ["AnnotationTable"],

@@ -1,16 +1,11 @@
 from . import agreement as agreement
-from . import annotations as annotations
 from . import classifiers as classifiers
 from . import datasets as datasets
-from . import displays as displays
 from . import encoders as encoders
-from . import estimator_checks as estimator_checks
 from . import inference as inference
 from . import io as io
-from . import linear as linear
 from . import metrics as metrics
 from . import planning as planning
-from . import sampling as sampling
 from ._version import __version__ as __version__
 from .annotations import AnnotationTable as AnnotationTable
 from .classifiers import *

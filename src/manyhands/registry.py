@@ -47,6 +47,7 @@ _KINDS = {
     "completer": _Kind("manyhands.classifiers", _has_method("complete")),
     "sampler": _Kind("manyhands.sampling", _has_method("fit_resample")),
     "selector": _Kind("manyhands.sampling", _has_method("select")),
+    "encoder": _Kind("manyhands.encoders", _has_method("transform")),
 }
 
 
@@ -64,7 +65,7 @@ def get(name: str, *kinds: str) -> Any:
     Parameters
     ----------
     name : str
-    *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector"}
+    *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector", "encoder"}
         Kinds to accept. Default: all.
 
     Raises
@@ -87,7 +88,7 @@ def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
     ----------
     name : str
         Such as "CoNALClassifier", "conal", "dawid-skene" or "Distribution_Aware".
-    *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector"}
+    *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector", "encoder"}
         Kinds to accept.
     argument : str
         Name of the argument, for the error message.
@@ -139,6 +140,21 @@ def all_wrappers() -> list[tuple[str, type[Any]]]:
 def all_aggregators() -> list[tuple[str, type[Any]]]:
     """List every truth-inference method as (name, class), sorted by name."""
     return _classes_of_kind("aggregator")
+
+
+def all_samplers() -> list[tuple[str, type[Any]]]:
+    """List every sampler of synthetic instances as (name, class), sorted by name."""
+    return _classes_of_kind("sampler")
+
+
+def all_selectors() -> list[tuple[str, type[Any]]]:
+    """List every selector of pseudo-annotations as (name, class), sorted by name."""
+    return _classes_of_kind("selector")
+
+
+def all_encoders() -> list[tuple[str, type[Any]]]:
+    """List every encoder of texts and images as (name, class), sorted by name."""
+    return _classes_of_kind("encoder")
 
 
 def short_name(cls: type) -> str:

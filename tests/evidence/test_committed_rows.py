@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,12 @@ from manyhands.evidence.pages.page import write_results
 from manyhands.evidence.records.adoptions import read_adoptions
 from manyhands.evidence.records.packed import open_packed, packed_papers
 from manyhands.evidence.records.store import read_records
-from manyhands.fitting import training_protocol
+from manyhands.fitting import BaseCrowdClassifier, training_protocol
 
 ROOT = Path(__file__).parents[2]
 
 ROWS = {
     "chu2021": 368,
-    "crowd_models": 184,
     "crowding2021": 127,
     "dasc2023": 288,
     "iced2022": 331,
@@ -61,8 +61,10 @@ def test_rows_and_papers_fit_together(experiments):
     rows, papers = experiments
     places = [(row.table, row.column, row.label, row.key) for row in rows]
     assert len(set(places)) == len(places)
-    assert Counter(row.paper for row in rows) == ROWS
-    assert list(papers) == list(ROWS)
+    counts = Counter(row.paper for row in rows)
+    assert counts.pop("crowd_models") >= 184  # Every new method adds its own.
+    assert counts == ROWS
+    assert set(papers) == {*ROWS, "crowd_models"}
 
 
 def test_keys_are_those_that_records_are_filed_under(experiments):
@@ -133,7 +135,8 @@ def test_committed_pages_are_what_the_records_give(experiments, records, tmp_pat
         written = write_results(paper, rows, records, tmp_path, adoptions=adoptions)
         for path in written:
             # Else: manyhands results <paper> --out docs/results
-            assert path.read_bytes() == (pages / path.name).read_bytes(), path.name
+            if path.suffix != ".html":  # Not committed: the site is made of the Markdown.
+                assert path.read_bytes() == (pages / path.name).read_bytes(), path.name
         drawings = {path.name for path in pages.glob(f"{key}-*.svg")}
         assert drawings == {path.name for path in written if path.suffix == ".svg"}
 
@@ -170,19 +173,8 @@ MINUTES = {*SUBSAMPLED, ("Sentiment", "Triplets")}
 OTHER_OPTIMISERS = {"Raykar", "Personal (CPC)", "Triplets", "NeuCrowd"}
 NO_NETWORK = {"Crowd-calibrated stacking"}
 """No protocol applies, and no epoch is chosen."""
-OWN = {
-    "init_scale",
-    "connection",
-    "parametrization",
-    "weighting",
-    "prior",
-    "aggregator",
-    "targets",
-    "annotators_per_instance",
-    "forget_rate",
-    "noise_lr",
-}
-"""Parameters of methods, and of their noise parts, beside the protocol of a set."""
+SHARED = {"backbone", *(field.name for field in fields(BaseCrowdClassifier))}
+"""Parameters that every network has: what a protocol of a set may fix."""
 
 
 def params_of(rows):
@@ -243,8 +235,9 @@ class TestAllClassifiers:
                 assert own.get("noise_lr") is None
                 if column in ("Colposcopy", "Reports") and label == "ICED":
                     own["max_epochs"] = 50  # The protocol says "library defaults": its own is 30.
-                protocols.append({k: v for k, v in own.items() if k not in OWN})
-            assert all(protocol == params[column, "AggNet"] for protocol in protocols)
+                protocols.append({k: v for k, v in own.items() if k in SHARED})
+            assert all(protocol == protocols[0] for protocol in protocols)
+            assert protocols[0]
 
     def test_noise_is_learnt_at_the_rate_of_all_where_dascs_protocol_is(self, mine):
         params = params_of(mine)
