@@ -258,6 +258,7 @@ class BaseAggregator(BaseEstimator):
                 "WeightedMajorityVote take a store and checkpoint="
             )
         self.__dict__.pop("confusion_", None)
+        self.table_, self._gold = table, gold
         self.classes_ = table.classes
         self.instances_ = table.instances
         self.annotators_ = table.annotators
@@ -282,7 +283,6 @@ class BaseAggregator(BaseEstimator):
         self._infer(votes, first, rng)
         self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
-        self.table_, self._gold = table, gold
         votes.checkpoint.finish()
 
     def _measure_dependence(self, votes: AllVotes, start: Any) -> None:

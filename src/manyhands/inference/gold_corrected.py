@@ -28,7 +28,6 @@ from manyhands.inference.gold_regression import (
 )
 from manyhands.inference.probability import LOG_FLOOR
 from manyhands.inference.shared_mistakes import partitions, warn_of_shared_mistakes
-from manyhands.inference.stored_votes import Course
 from manyhands.inference.vote_sums import (
     clamp_to_gold,
 )
@@ -133,15 +132,9 @@ class GoldCorrected(BaseAggregator):
         self.ties = ties
         self.random_state = random_state
 
-    def _refit(
-        self, table: Any, gold: IntArray | None, start: FloatArray | None, course: Course
-    ) -> None:
-        self._given = table
-        super()._refit(table, gold, start, course)
-
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         known = np.flatnonzero((np.diff(votes.start) > 0) & (_gold_of(votes) >= 0))
-        families = self._given.groups
+        families = self.table_.groups
         has_families = families is not None and bool((families != ALONE).any())
         least = LEAST_GOLD_WITH_FAMILIES if has_families else LEAST_GOLD
         self.corrected_ = len(known) >= least
@@ -160,7 +153,7 @@ class GoldCorrected(BaseAggregator):
                 NotIdentifiableWarning,
             )
             if not has_families:
-                warn_of_shared_mistakes(self._given)
+                warn_of_shared_mistakes(self.table_)
             return
         self._families = None if families is None or not has_families else family_codes(families)
         self._annotators = np.unique(votes.annotator[np.isin(votes.instance, known)])
@@ -201,7 +194,7 @@ class GoldCorrected(BaseAggregator):
         if self._families is None:
             cuts = [
                 _weighted_base(votes, start, family, self.annotators_)
-                for family in partitions(self._given)
+                for family in partitions(self.table_)
             ]
             if cuts:
                 masses = [(1 - CUT_MASS) / len(bases)] * len(bases)
