@@ -653,6 +653,25 @@ def screened_crowd():
     return y, AnnotationTable.from_matrix(A)
 
 
+@pytest.mark.parametrize("n_annotators", [1, 3])
+@pytest.mark.filterwarnings("ignore:no instance has annotations by two annotators")
+def test_nobody_is_below_the_median_of_equals(n_annotators):
+    y = np.arange(60) % 2
+    for row in screen_annotators(np.repeat(y[:, None], n_annotators, axis=1)):
+        assert "below the median" not in row.flags
+
+
+def test_a_fit_that_fails_leaves_the_planner_as_it_was():
+    _, table = screened_crowd()
+    planner = AnnotationPlanner(random_state=0).fit(table[:100])
+    before = dict(vars(planner))
+    planner.cost = {"nobody": 1.0}
+    with pytest.raises(AnnotationError, match="nobody"):
+        planner.fit(table)
+    planner.cost = None
+    assert vars(planner) == before
+
+
 def test_screening_says_who_needs_a_look_and_why():
     _, table = screened_crowd()
     found = {row.annotator: row for row in screen_annotators(table, times=table.instance)}

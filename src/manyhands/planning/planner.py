@@ -14,7 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import as_table
 from manyhands.decision.labels import generator
-from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.exceptions import (
+    AnnotationError,
+    NotIdentifiableWarning,
+    all_or_nothing,
+    warn_caller,
+)
 from manyhands.inference.base import NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
@@ -190,20 +195,21 @@ class AnnotationPlanner(BaseEstimator):
                     # The warm-up is the answer to it.
                     warnings.simplefilter("ignore", NotIdentifiableWarning)
                 model.fit(table, gold=gold)
-        self._beliefs, self.classifier_weight_ = beliefs_of(model, table, proba)
-        self._is_joined = proba is not None
-        self._price = read_prices(self.cost, table.annotators)
-        self._known = (
-            np.zeros(table.n_instances, dtype=bool)
-            if gold is None
-            else gold_codes(gold, table) >= 0
-        )
-        self.aggregator_, self.table_ = model, table
-        self.posterior_ = self._beliefs.posterior
-        if not isinstance(model, BaseAggregator):
-            self.labels_ = table.classes[self.posterior_.argmax(axis=1)]
-        else:
-            self.labels_ = model.labels_ if proba is None else model._labels(self.posterior_)
+        with all_or_nothing(self):
+            self._beliefs, self.classifier_weight_ = beliefs_of(model, table, proba)
+            self._is_joined = proba is not None
+            self._price = read_prices(self.cost, table.annotators)
+            self._known = (
+                np.zeros(table.n_instances, dtype=bool)
+                if gold is None
+                else gold_codes(gold, table) >= 0
+            )
+            self.aggregator_, self.table_ = model, table
+            self.posterior_ = self._beliefs.posterior
+            if not isinstance(model, BaseAggregator):
+                self.labels_ = table.classes[self.posterior_.argmax(axis=1)]
+            else:
+                self.labels_ = model.labels_ if proba is None else model._labels(self.posterior_)
         return self
 
     def suggest(self, n: int, pairs: Any = None) -> Suggestion:

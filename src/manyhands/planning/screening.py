@@ -138,8 +138,10 @@ def screen_annotators(table: Any, model: Any = None, *, times: Any = None) -> Sc
         if when is not None:
             own = own[np.argsort(when[own], kind="stable")]
         marks = _marks(table, found, own, None if when is None else when[own])
-        if accuracy.n_annotations[r] >= LEAST and accuracy.upper[r] < median:
-            text = f"at most {accuracy.upper[r]:.2f}, the crowd's median is {median:.2f}"
+        # In hundredths: an interval near 1 may end a hair below the accuracy itself.
+        at_most = max(accuracy.upper[r], accuracy.accuracy[r])
+        if accuracy.n_annotations[r] >= LEAST and round(at_most, 2) < round(median, 2):
+            text = f"at most {at_most:.2f}, the crowd's median is {median:.2f}"
             marks["below the median"] = text
         rows.append(_screened(table, accuracy, r, marks))
     return Screening(
