@@ -78,8 +78,15 @@ def saved(found: Chosen) -> Iterator[str]:
         per_instance = f"{table.n_annotations / table.n_instances:.1f}"
         all_of_them = f"{100 * everything(name):.1f}"
         cells = [reached(found[name, p]) if (name, p) in found else "" for p in policies]
-        rows.append([name, per_instance, all_of_them, *cells])
-    yield from table_lines(["set", "recorded", "accuracy with all", *policies], rows)
+        needed = cells[policies.index(EIG)]
+        share = (
+            1 - float(needed) * table.n_instances / table.n_annotations
+            if needed[:1].isdigit()
+            else 0
+        )
+        rows.append([name, per_instance, all_of_them, *cells, f"{share:.0%}" if share else "–"])
+    header = ["set", "recorded", "accuracy with all", *policies, "saved by EIG"]
+    yield from table_lines(header, rows)
 
 
 def stop_rows(name: str, records: list[Record]) -> list[str]:

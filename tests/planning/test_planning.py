@@ -724,7 +724,6 @@ def test_a_sheet_shows_the_pairs_that_an_annotator_confuses():
     first = sheet.pairs[0]
     assert (first.true, first.given) == (2, 0)
     assert first.rate == pytest.approx(0.7 / 3, abs=0.08)
-    assert sheet.source == "own"
     assert sheet.needs_expert
     assert len(sheet.pairs) == 2
     assert len(first.mistaken) == len(first.examples) == len(first.contrast) == 3

@@ -20,9 +20,6 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray
 SURE = 0.95
 """Posterior, without the annotator's own annotation, of an example for teaching."""
 
-MANY_CLASSES = 8
-"""From so many classes on, the crowd's common mistakes foresee better than an annotator's own."""
-
 
 @dataclass(frozen=True, eq=False)
 class ReviewQueue:
@@ -177,16 +174,13 @@ class TeachingSheet:
     Attributes
     ----------
     annotator : id
-    source : {"own", "common"}
-        Whose confusions: the annotator's, or those of the crowd.
     pairs : list of TeachingPair
     needs_expert : bool
-        Always True: .58 to .96 of the example labels were right on real tables, so an expert must
-        look at them before they are shown.
+        Always True: not all example labels are right, so an expert must look at them before they
+        are shown.
     """
 
     annotator: Any
-    source: str
     pairs: list[TeachingPair]
     needs_expert: bool = True
 
@@ -230,9 +224,7 @@ def teaching_sheet(
     (r,) = resolve(
         [annotator], table.annotators, argument="annotator", vocabulary_name="annotators"
     )
-    source = "common" if table.n_classes >= MANY_CLASSES else "own"
-    confusion = found.pooled if source == "common" else found.confusion[r]
-    rate = found.prior[:, None] * confusion * (1 - np.eye(table.n_classes))
+    rate = found.prior[:, None] * found.confusion[r] * (1 - np.eye(table.n_classes))
     clear = _clear(model, table, int(r))
     own = table.annotator == r
     pairs = []
@@ -247,7 +239,7 @@ def teaching_sheet(
         named = [table.instances[rows[:n_examples]].tolist() for rows in ids]
         first, second = table.classes[[true, given]].tolist()
         pairs.append(TeachingPair(first, second, float(rate[true, given]), *named))
-    return TeachingSheet(table.annotators[r].item(), source, pairs)
+    return TeachingSheet(table.annotators[r].item(), pairs)
 
 
 def _clear(model: BaseAggregator, table: AnnotationTable, r: int) -> BoolArray:

@@ -315,10 +315,10 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
         for name in ("true", "given", "rate", "mistaken", "examples", "contrast")
     }
     if json:
-        print_json({"annotator": sheet.annotator, "source": sheet.source,
-                    "needs_expert": sheet.needs_expert, "pairs": records_of(columns)})  # fmt: skip
+        print_json({"annotator": sheet.annotator, "needs_expert": sheet.needs_expert,
+                    "pairs": records_of(columns)})  # fmt: skip
         return
-    print_columns(f"{annotator}: {sheet.source} confusions", columns)
+    print_columns(f"Confusions of {annotator}", columns)
     say("an expert must look at the instances before they are shown")
 
 
