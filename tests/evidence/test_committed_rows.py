@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 
 ROWS = {
     "chu2021": 368,
-    "crowd_models": 184,
+    "crowd_models": 190,
     "crowding2021": 127,
     "dasc2023": 288,
     "iced2022": 331,
@@ -165,7 +165,7 @@ SETS = {
 """Columns, and how linear models see the features."""
 
 ABSENT = {("Sentiment", "Personal (CPC)"), ("Sentiment", "NeuCrowd")}
-SUBSAMPLED = {("Sentiment", "CrowdInG"), ("Product", "CrowdInG")}
+SUBSAMPLED = {("Sentiment", "CrowdInG, 1·I"), ("Product", "CrowdInG, 1·I")}
 MINUTES = {*SUBSAMPLED, ("Sentiment", "Triplets")}
 OTHER_OPTIMISERS = {"Raykar", "Personal (CPC)", "Triplets", "NeuCrowd"}
 NO_NETWORK = {"Crowd-calibrated stacking"}
@@ -249,7 +249,7 @@ class TestAllClassifiers:
     def test_noise_is_learnt_at_the_rate_of_all_where_dascs_protocol_is(self, mine):
         params = params_of(mine)
         for column in SETS:
-            for label in ("Crowd Layer MW", "TraceReg", "Max-MIG", "CoNAL", "CrowdInG"):
+            for label in ("Crowd Layer MW, 1·I", "TraceReg", "Max-MIG", "CoNAL", "CrowdInG, 1·I"):
                 assert ("noise_lr" in params[column, label]) == (column in ("LabelMe", "Music"))
             assert "noise_lr" not in params[column, "ICED"]
 
