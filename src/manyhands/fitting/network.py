@@ -160,8 +160,8 @@ def naming_the_backbone(shape: Sequence[int]) -> Iterator[None]:
             hint = ". These look like images with their channels last; torch's layers expect them "
             hint += "first: X.transpose(0, 3, 1, 2)"
         raise AnnotationError(
-            f"backbone fails on instances of shape {tuple(shape)} ({error}){hint}. It must take a float "
-            "tensor of instances and give a tensor of logits, or an object with .logits"
+            f"backbone fails on instances of shape {tuple(shape)} ({error}){hint}. It must take a "
+            "float tensor of instances and give a tensor of logits, or an object with .logits"
         ) from error
 
 
