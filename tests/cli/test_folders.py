@@ -440,7 +440,27 @@ def test_a_checkpoint_of_another_run_is_kept_and_named(home, interrupted):
         assert "another run" in result.stderr
         assert says in result.stderr
         assert "Delete it" in result.stderr
+        assert "(on the command line: --restart, or another --out)" in result.stderr
     done(*fit_arguments())
+
+
+def test_restart_runs_another_fit_over_an_interrupted_one(home, interrupted):
+    interrupted(1)
+    assert run(*fit_arguments("--seeds", "2")).exit_code == 130
+    other = ["--set", "lr=0.05", "--seeds", "2"]
+    refused(5, *fit_arguments(*other), says=["another run", "--restart"])
+    done(*fit_arguments(*other, "--restart"))
+    assert not list((home / "out").glob("*checkpoint*"))
+    done(*fit_arguments(*other, out="fresh"))
+    assert weights_digest(home / "out") == weights_digest(home / "fresh")
+
+
+def test_restart_over_a_damaged_checkpoint(home, interrupted):
+    interrupted(1)
+    assert run(*fit_arguments()).exit_code == 130
+    (home / "out" / "checkpoint.safetensors").write_bytes(b"")
+    refused(5, *fit_arguments(), says=["out/checkpoint.safetensors", "--restart"])
+    done(*fit_arguments("--restart"))
 
 
 @pytest.mark.parametrize("damage", [lambda c: b"", lambda c: c[:50], lambda c: c[: len(c) // 2]])

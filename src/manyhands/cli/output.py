@@ -29,7 +29,7 @@ RECOMMENDED = re.compile(
 """Arguments of functions that the library's messages recommend."""
 
 OPTIONS = {
-    "checkpoint": "another --out",
+    "checkpoint": "--restart, or another --out",
     "methods": "--method NAME instead of --compare",
     "anonymise": "--read anonymise=true",
     "annotator_from": "--read annotator_from=file (or folder)",
