@@ -17,8 +17,9 @@ import pytest
 
 import manyhands
 from manyhands import CoNALClassifier, CrowdStackingClassifier
-from manyhands.io import read_gold
+from manyhands.io import features, read_gold
 from manyhands.io.files import file_lock
+from manyhands.io.mapped import MappedRows
 from manyhands.training.checkpoint import Checkpoint
 from tests.cli.conftest import (
     done,
@@ -33,6 +34,16 @@ from tests.cli.conftest import (
 )
 
 # -- model folders ----------------------------------------------------------------------------
+
+
+def test_a_fit_that_maps_its_features_gives_the_same_bits(home, monkeypatch):
+    done(*fit_arguments("--gold", "gold.csv", out="read"))
+    monkeypatch.setattr(features, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(MappedRows, "__array__", None)  # Nothing reads all rows at once.
+    done(*fit_arguments("--gold", "gold.csv", out="mapped"))
+    assert weights_digest(Path("mapped")) == weights_digest(Path("read"))
+    found = [done_json("predict", folder, "X.npy") for folder in ("read", "mapped")]
+    assert found[0] == found[1]
 
 
 def weights_of(folder):

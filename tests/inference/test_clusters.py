@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import time
 from dataclasses import replace
 
@@ -202,6 +203,7 @@ def spark():
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not installed")
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # Else workers take any python3.
     builder = sql.SparkSession.builder.master("local[2]")
     for name, value in SPARK.items():
         builder = builder.config(name, value)

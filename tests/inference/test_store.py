@@ -240,6 +240,30 @@ def first_file(store, name):
     return store.folder / "shards" / f"00000.{name}.npy"
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda shards: shards[1:], r"lists 'shards/00001.start.npy' as shard 0, and not"),
+        (lambda shards: shards[:1] + shards[2:], r"'shards/00002.start.npy' as shard 1, and not"),
+        (lambda shards: shards[:-1], "annotations add up to .* a shard is missing. Restore"),
+        (lambda shards: shards[:1] + shards, r"'shards/00000.start.npy' as shard 1, and not"),
+        (lambda shards: [shards[1], shards[0], *shards[2:]], "out of order. Restore the manifest"),
+    ],
+    ids=["first", "middle", "last", "twice", "order"],
+)
+def test_a_manifest_that_lists_other_shards_is_refused(change, says, store):
+    place = store.folder / MANIFEST
+    manifest = json.loads(place.read_text())
+    place.write_text(json.dumps({**manifest, "shards": change(manifest["shards"])}))
+    with pytest.raises(AnnotationError, match=says):
+        AnnotationStore.open(store.folder)
+    for name in ("n_annotations", "n_abstentions"):
+        other = {**manifest, name: manifest[name] + 1}
+        place.write_text(json.dumps(other))
+        with pytest.raises(AnnotationError, match=f"whose {name} add up to {manifest[name]} and"):
+            AnnotationStore.open(store.folder)
+
+
 def test_a_damaged_or_missing_shard_is_named(store):
     place = first_file(store, "label")
     content = bytearray(place.read_bytes())
