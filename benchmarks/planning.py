@@ -50,7 +50,20 @@ def speed(n_runs: int) -> Iterator[Job]:
     for way in ("choose", "arriving", "any"):
         for criterion in ("information", "accuracy", "entropy", "fewest"):
             for n in (1_000, 25_000):
-                yield f"{criterion}, {way}", str(n), 0, partial(suggest, criterion, way, n)
+                yield f"{criterion}, {way}", str(n), 0, partial(suggest, n, criterion, way)
+    for what, options in LIMITED.items():
+        yield f"information, {what}", "25000", 0, partial(suggest, 25_000, **options)
+
+
+LIMITED: dict[str, dict[str, Any]] = {
+    "choose, load=2": {"load": 2.0},
+    "choose, explore": {"explore": True},
+    "choose, a mask of 30 % of the pairs": {"masked": True},
+    "arriving, all three of these": {
+        "way": "arriving", "load": 2.0, "explore": True, "masked": True,
+    },
+}  # fmt: skip
+"""Options that are timed with the information of the pair."""
 
 
 @cache
@@ -74,11 +87,20 @@ def large() -> AnnotationTable:
     )
 
 
-def suggest(criterion: str, way: str, n: int) -> Record:
+def suggest(
+    n: int,
+    criterion: str = "information",
+    way: str = "choose",
+    *,
+    masked: bool = False,
+    load: float | None = None,
+    explore: bool = False,
+) -> Record:
     """Time one suggestion, and read the peak memory of the process and the machine's load."""
-    planner = fitted().set_params(criterion=criterion, annotators=way)
+    planner = fitted().set_params(criterion=criterion, annotators=way, load=load, explore=explore)
+    pairs = np.random.default_rng(0).random((100_000, 1_000), np.float32) < 0.3 if masked else None
     cpu, wall = process_time(), perf_counter()
-    planner.suggest(n)
+    planner.suggest(n, pairs)
     cpu, wall = process_time() - cpu, perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     load, cores = os.getloadavg()[0], os.cpu_count()
@@ -199,7 +221,7 @@ STOPS = (
 EACH = (
     "Stopping instance by instance: From two annotations each, every instance that is not sure "
     "gets another, until all are. Accuracy at annotations per instance, and the points gained "
-    "over the same number spread evenly, where that was measured."
+    "over the same number spread evenly."
 )
 AUDITS = (
     "Audit: Five annotations per instance; 200 audits of 50 random labels in each run. The last "

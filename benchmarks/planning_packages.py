@@ -274,9 +274,7 @@ ALONE: dict[str, tuple[AnnotationPlanner, bool]] = {
 def features(n_runs: int) -> Iterator[Job]:
     """From .4 to 1.8 annotations per instance."""
     for run in range(n_runs):
-        for name, most in (("music", 10), ("labelme", 10), ("sentiment", 2), ("cifar10n", 2)):
-            if run >= most:
-                continue
+        for name in LOADERS:
             for policy, (planner, joined) in (ALONE | OURS | CLEANLAB).items():
                 yield name, policy, run, partial(with_features, name, planner, joined, run)
 

@@ -151,14 +151,13 @@ def review_lines(records: list[Record]) -> Iterator[str]:
 
 def each_lines(records: list[Record]) -> Iterator[str]:
     """Yield the table of instances that stop one by one, beside buying evenly."""
-    even = chosen(records, "tables")
     found = chosen(records, "each")
     rows = []
     for name in dict.fromkeys(key[0] for key in found):
         row = [name]
         for level in ("0.95", "0.99"):
             runs = found.get((name, level), [])
-            uniform = even.get((name, UNIFORM), [])
+            uniform = found.get((name, UNIFORM), [])
             if not runs or not uniform:
                 row += ["", ""]
                 continue
@@ -166,8 +165,7 @@ def each_lines(records: list[Record]) -> Iterator[str]:
             accuracy = float(np.mean([each["accuracy"] for each in runs]))
             mean = np.mean([each["accuracy"] for each in uniform], axis=0)
             gained = 100 * (accuracy - float(np.interp(size, uniform[0]["sizes"], mean)))
-            is_known = size <= uniform[0]["sizes"][-1]
-            row += [f"{accuracy:.3f} at {size:.1f}", f"{gained:+.1f}" if is_known else ""]
+            row += [f"{accuracy:.3f} at {size:.1f}", f"{gained:+.1f}"]
         rows.append(row)
     heading = ["set", "until > .95", "gained", "until > .99", "gained"]
     yield from table_lines(heading, rows)

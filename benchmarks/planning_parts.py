@@ -69,6 +69,40 @@ class OneCoinEntropy(ByScore):
         return entropy(OneCoinDawidSkene().fit(self.table_).posterior_)
 
 
+class MinorityBoost(ByScore):
+    """Entropy, times how much rarer the label's class is than the average class."""
+
+    def score(self) -> np.ndarray:
+        """Entropy over the share of labels that are of the same class."""
+        codes = self.posterior_.argmax(axis=1)
+        share = np.bincount(codes, minlength=self.table_.n_classes) / len(codes)
+        return np.asarray(entropy(self.posterior_) / share[codes])
+
+
+class LabelQuality(ByScore):
+    """ActiveLab (Goh & Mueller 2022) without its classifier, which knows nothing here.
+
+    The labels are those of `DawidSkene` instead of the majority's.
+    """
+
+    def score(self) -> np.ndarray:
+        """How little the annotations support the label, by each annotator's weight."""
+        table, c = self.table_.observed, self.table_.n_classes
+        label = self.posterior_.argmax(axis=1)
+        agrees = table.label == label[table.instance]
+        n = table.annotations_per_annotator()
+        right = (np.bincount(table.annotator, agrees, table.n_annotators) + 1) / (n + 2)
+        chance = np.bincount(label).max() / len(label)
+        weight = np.maximum(1 - (1 - right) / max(1 - chance, 1e-6), 1e-6)
+        usual, mean = agrees.mean(), np.average(weight, weights=n)
+        vote = np.where(agrees, usual, (1 - usual) / (c - 1)) * weight[table.annotator]
+        support, total = (
+            np.bincount(table.instance, each, table.n_instances)
+            for each in (vote, weight[table.annotator])
+        )
+        return -(support + mean / c) / (total + mean)
+
+
 UNIFORM, ENTROPY = "fewest annotations first (uniform)", "entropy of the label"
 EIG, ERE, LOAD = "**EIG of the pair** (default)", "ERE of the pair", "EIG, load 2"
 Plan = AnnotationPlanner
@@ -78,6 +112,8 @@ POLICIES: dict[str, AnnotationPlanner | None] = {
     ENTROPY: Plan(criterion="entropy", annotators="any"),
     "label uncertainty (Sheng et al. 2008)": LabelUncertainty(),
     "entropy, one-coin": OneCoinEntropy(),
+    "minority boost": MinorityBoost(),
+    "ActiveLab (own form)": LabelQuality(),
     "EIG, any annotator": Plan(annotators="any"),
     "EIG, annotators arrive": Plan(annotators="arriving"),
     "best annotator, fewest first": Plan(criterion="fewest"),
@@ -161,6 +197,9 @@ def each(n_runs: int) -> Iterator[Job]:
         for name in TABLES:
             for level in (0.95, 0.99):
                 yield name, f"{level}", run, partial(until_sure, name, level, run)
+            table = table_of(name)[0]
+            sizes = np.arange(1, table.n_annotations / table.n_instances + 1)
+            yield name, UNIFORM, run, partial(one, name, POLICIES[UNIFORM], sizes, run)
 
 
 def until_sure(name: str, level: float, run: int) -> Record:
@@ -285,8 +324,7 @@ def safeguards(n_runs: int) -> Iterator[Job]:
         for policy in (ENTROPY, EIG, *SAFEGUARDS):
             planner = (POLICIES | SAFEGUARDS)[policy]
             for name in (*CHECKED, *SEEN):
-                if run < 3 or name not in ("adult_content", "trec"):
-                    yield name, policy, run, partial(one, name, planner, sizes, run)
+                yield name, policy, run, partial(one, name, planner, sizes, run)
             for kind in KINDS:
                 yield kind, policy, 1000 + run, partial(hurt, kind, planner, 1000 + run)
 
