@@ -595,7 +595,12 @@ def test_a_large_array_is_mapped_and_checked_like_one_in_memory(tmp_path, monkey
     assert isinstance(found, np.memmap)
     np.testing.assert_array_equal(found, X)
     X[4, 1] = np.nan
-    for wrong, says in ((X, r"x\.npy: .*row 4"), (X[0], "shape"), (X[:0], "empty"), (X * 1j, "num")):
+    for wrong, says in (
+        (X, r"x\.npy: .*row 4"),
+        (X[0], "shape"),
+        (X[:0], "empty"),
+        (X * 1j, "num"),
+    ):
         np.save(tmp_path / "x.npy", wrong)
         with pytest.raises(AnnotationError, match=says):
             read_features(tmp_path / "x.npy")
