@@ -63,7 +63,7 @@ def refuse_loose_layers(model: Any) -> None:
         If it is, say, a list of layers or of their sizes. The message does not show the layers,
         each of which would take several lines.
     """
-    backbone = model.backbone
+    backbone = getattr(model, "backbone", None)  # A linear method has none.
     if backbone is None or isinstance(backbone, str) or callable(backbone):
         return
     if hasattr(backbone, "fit"):  # A second stage of scikit-learn's, or refused below.

@@ -15,7 +15,6 @@ from sklearn.pipeline import Pipeline
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, DivergenceError
-from manyhands.functional.ranks import from_first
 from manyhands.jobs.gold import (
     TRAIN,
     GoldRows,
@@ -25,7 +24,12 @@ from manyhands.jobs.gold import (
 )
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy, macro_f1
-from manyhands.training.seeding import in_first_process, joined_if_any, working_alone
+from manyhands.training.seeding import (
+    in_first_process,
+    joined_if_any,
+    made_by_first,
+    working_alone,
+)
 from manyhands.typing import LARGEST_SEED, AnyArray
 
 if TYPE_CHECKING:
@@ -117,7 +121,7 @@ def run_job(
     records: list[dict[str, Any]] = []
     with joined_if_any(estimator), _own_folder(folder) as (place, is_first):
         if restart:
-            from_first(lambda: _clear_checkpoints(place))
+            made_by_first(lambda: _clear_checkpoints(place))
         for i, seed in enumerate(seeds):
             record: dict[str, Any] = {"seed": seed, "protocols": {}}
             for j, (protocol, validation) in enumerate(protocols.items()):
