@@ -37,10 +37,13 @@ def warn_of_shared_mistakes(table: Any, *, has_gold: bool = False) -> None:
         declared = table.groups != ALONE
         if not declared.any():
             return  # The user says that there are no families.
+    is_searched = dense_annotators(table).any()
+    if not (declared.any() or is_searched):
+        return
     centred = Centred.of(table, np.random.default_rng(0))
     if declared.any() and _tell_of_declared(table, centred, has_gold=has_gold):
         return
-    if dense_annotators(table).any():
+    if is_searched:
         _warn_of_undeclared(table, centred, set(table.annotators[declared].tolist()))
 
 
