@@ -281,7 +281,7 @@ def _trend(s: Mapping[str, Any]) -> Answer:
 def _gold_hygiene(s: Mapping[str, Any]) -> Answer:
     doubts = s.get("gold", {}).get("doubts")
     if not doubts:
-        return None, "no gold labels were given (--gold; an export may hold some)"
+        return None, "there are no gold labels"
     return "gold-doubts", f"{count(doubts['total'], 'gold label')} contradicted by good annotators"
 
 

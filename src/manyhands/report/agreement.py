@@ -59,29 +59,19 @@ def _of_pairs(inputs: Inputs) -> dict[str, Any]:
     m = len(shown)
     off = ~np.eye(m, dtype=bool)
     matrix = np.where(off & (shared[:m, :m] > 0), agreement[:m, :m], np.nan)
-    answers = _Answers(inputs)
-    cells = {}
-    for a, b in zip(*np.nonzero(matrix < 1), strict=True):
-        if a < b:
-            cells[f"{a}-{b}"] = cells[f"{b}-{a}"] = answers.differing(int(shown[a]), int(shown[b]))
     return {
         "matrix_of_pairs": {
             "annotators": table.annotators[shown].tolist(),
             "total": int((table.annotations_per_annotator() > 0).sum()),
             "shares": matrix.round(4),
             "counts": np.where(off, shared[:m, :m], 0),
-            "cells": cells,
         },
-        "pairs": _listed_pairs(inputs, answers, busiest, agreement, shared),
+        "pairs": _listed_pairs(inputs, busiest, agreement, shared),
     }
 
 
 def _listed_pairs(
-    inputs: Inputs,
-    answers: _Answers,
-    busiest: IntArray,
-    agreement: FloatArray,
-    shared: IntArray,
+    inputs: Inputs, busiest: IntArray, agreement: FloatArray, shared: IntArray
 ) -> dict[str, Any]:
     """Pairs with enough shared instances, the least agreeing first; of many, both ends."""
     upper = np.triu(np.ones(shared.shape, dtype=bool), 1)
@@ -91,6 +81,7 @@ def _listed_pairs(
     total, half = len(order), LIMITS["pairs_of_annotators"] // 2
     if total > 2 * half:
         order = np.concatenate([order[:half], order[-half:]])
+    answers = _Answers(inputs)
     rows = [
         {
             "first": inputs.table.annotators[busiest[a]].item(),

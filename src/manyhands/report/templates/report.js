@@ -21,7 +21,6 @@
     const copy = cell.cloneNode(true);
     all(".hidden, .scale, svg", copy).forEach((node) => node.remove());
     all("[title]", copy).forEach((node) => { node.textContent = node.title; });
-    all("small", copy).forEach((node) => node.prepend(" "));
     return copy.textContent.replace(/\s+%/g, "%").replace(/\s+/g, " ").trim();
   };
   const NUMBER = /^([<>]?)([\u2212-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)/i;
@@ -50,12 +49,8 @@
     const plotted = new Set(all("thead th", table).flatMap((th, k) => th.matches(".bar") ? [k] : []));
     const lines = all("tr", table).map((row) =>
       [...row.cells].flatMap((cell, k) => plotted.has(k) ? [] : [field(text(cell))]).join(","));
-    const name = table.id.replace(/^table-/, "") || text(table.caption);
-    save(name.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 60), lines);
+    save(table.id.replace(/^table-/, ""), lines);
   };
-
-  const saver = (table) => button("CSV", () => csv(table), { class: "csv",
-    "aria-label": "CSV: " + (table.caption ? text(table.caption) : "table") });
 
   /* -- tables -- */
   const sortBy = (table, column, ascending) => {
@@ -120,7 +115,7 @@
       label();
       scroll.after(fold);
     }
-    bar.append(saver(table));
+    bar.append(button("CSV", () => csv(table), { class: "csv", "aria-label": "CSV: " + caption }));
     scroll.before(bar);
     return { show, fold };
   };
@@ -155,12 +150,6 @@
   all("table.list").forEach((table) => {
     sortable(table);
     tools(table);
-  });
-  all("table.heat").forEach((table) => {
-    if (table.closest("details")) return;  // Matrices of single annotators: --tables has them.
-    const bar = make("div", "", { class: "tools" });
-    bar.append(saver(table));
-    (table.closest(".scroll") || table).before(bar);
   });
 
   /* -- items in a window -- */
@@ -198,20 +187,17 @@
   /* Cells of one annotator's matrix become buttons when their matrix is first looked at. */
   const openCell = (cell) => {
     const table = cell.closest("table"), head = table.tHead.rows[0].cells[cell.cellIndex];
-    const first = text(cell.parentNode.cells[0]), between = table.dataset.between;
-    const title = between ? [first, between, text(head), "differ"]
-      : [text(table.caption), first, "labelled", text(head)];
+    const title = [text(table.caption), text(cell.parentNode.cells[0]), "labelled", text(head)];
     const cards = cell.dataset.at.split("\t").map((one) =>
       one[0] === "#" ? card("item-" + one.slice(1)) : make("p", one.slice(1)));
     open(title.join(" "), cards.filter(Boolean));
   };
-  const openable = (part) => all("td[data-at]", part).forEach((cell) => {
-    if (cell.querySelector("button")) return;
-    const words = cell.firstChild;  // What follows, such as a count, stays as it is.
-    words.replaceWith(button(words.textContent, () => openCell(cell), { class: "cell" }));
-  });
-  all("details").forEach((part) => part.addEventListener("toggle", () => openable(part)));
-  all("table.heat").forEach((table) => { if (!table.closest("details")) openable(table); });
+  all("details").forEach((part) => part.addEventListener("toggle", () =>
+    all("td[data-at]", part).forEach((cell) => {
+      if (!cell.firstElementChild) {
+        cell.replaceChildren(button(cell.textContent, () => openCell(cell), { class: "cell" }));
+      }
+    })));
   const reveal = () => {
     const target = location.hash && doc.getElementById(location.hash.slice(1));
     if (!target) return;
