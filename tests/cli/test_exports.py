@@ -60,6 +60,17 @@ def test_aggregating_an_export_is_aggregating_its_table(export):
     done("agreement", "project.json", "--question", "mood", "--resamples", "2")
 
 
+def test_a_report_tells_of_gold_labels_that_the_export_holds(home):
+    tasks = [studio(made(1, "good"), made(2, "bad"), number=k) for k in range(4)]
+    tasks[0]["annotations"].append(made(3, "good", ground_truth=True))
+    write(home / "project.json", tasks)
+    done("aggregate", "project.json", "--out", "without")
+    html = (home / "without" / "report.html").read_text(encoding="utf-8")
+    assert "holds 1 gold label that was not used: give it as --gold, too" in html
+    done("aggregate", "project.json", "--gold", "project.json", "--out", "with")
+    assert "--gold" not in (home / "with" / "report.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
 def test_fit_and_select_take_exports(export):
     own = ["--question", "mood", "--format", "label-studio"]

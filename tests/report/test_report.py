@@ -298,6 +298,9 @@ def test_passes_are_counted_and_change_nothing_else():
     for kind, n in (("abstentions", 3), ("skips", 7)):
         assert sum(row.pop(kind) for row in passed["annotators"]["rows"]) == n
         assert sum(row.pop(kind) for row in plain["annotators"]["rows"]) == 0
+    rates = [row.pop("pass_rate") for row in passed["annotators"]["rows"]]
+    assert sum(rate > 0 for rate in rates) == len(np.unique(rest[:, 1]))
+    assert not any(row.pop("pass_rate") for row in plain["annotators"]["rows"])
     for summary in (passed, plain):
         del summary["plan"]  # Nobody is asked again who passed.
         del summary["actions"]
