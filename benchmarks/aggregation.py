@@ -291,6 +291,12 @@ def page(records: dict[str, dict[str, Any]]) -> str:
             for system, cell in records[name].items()
             if "failed" in cell
         ),
+        *(
+            f"- {system} on {name}: not run."
+            for name in FURTHER
+            for system in names
+            if name in records and system not in records[name] and system not in BINARY
+        ),
         "",
     ]
     return "\n".join(lines)
