@@ -275,7 +275,7 @@ def test_what_messages_recommend_can_be_done_on_the_command_line(home, interrupt
     interrupted(1)
     assert run(*fit_arguments()).exit_code == 130
     result = run(*fit_arguments("--set", "lr=0.5"))
-    assert "on the command line: another --out" in result.stderr
+    assert "on the command line: --restart, or another --out" in result.stderr
     done(*fit_arguments("--set", "lr=0.5", out="elsewhere"))
 
 
