@@ -11,6 +11,9 @@ on the test parts. It chose nothing.
 Run, with MANYHANDS_DATA set:
 ``OMP_NUM_THREADS=1 python benchmarks/suiting_defaults.py --records suiting_defaults.jsonl --out
 docs/results/suiting_defaults.md``. What is in the records is not repeated.
+
+``--steady FOLDER`` does something else: it compares rules that make the number of epochs jump less,
+on the training parts alone, and writes a part of the same page. The curves are kept in the folder.
 """
 
 from __future__ import annotations
@@ -19,14 +22,14 @@ import argparse
 import datetime
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from math import ceil
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-from pages import run_missing, table_lines
+from pages import run_missing, table_lines, write_part
 from sklearn.base import clone
 
 import manyhands
@@ -45,8 +48,9 @@ from manyhands import (
     cross_predict,
 )
 from manyhands.evidence import load_data
-from manyhands.fitting.length import BEHIND, earliest
+from manyhands.fitting.length import BEHIND, ENOUGH, N_FOLDS, earliest, limit
 from manyhands.io import write_atomically
+from manyhands.metrics import paired_z
 from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.typing import FloatArray, IntArray
 
@@ -83,6 +87,11 @@ TESTED = ("labelme", "music", "product", "colposcopy", "reports", "sentiment")
 SEEDS = range(5)
 SCALINGS = ("standard", "rms")
 FORMER = {"scaling": "standard", "max_epochs": 50}
+STEADY_SETS = ("labelme", "music", "reports", "colposcopy", "product")
+STEADY_SEEDS = (0, 1)
+MOST = 1500
+"""Instances of a set on which steadier rules are compared."""
+
 STEPS = (100, 200, 300, 400)
 BEHINDS = (0.0, 0.25, 0.5, 1.0)
 
@@ -204,6 +213,118 @@ def key_of(cell: dict[str, Any]) -> tuple[Any, ...]:
     """Key of a cell in the records."""
     names = {"fit": ("which", "seed"), "curve": ("scaling",)}[cell["kind"]]
     return (cell["kind"], cell["set"], cell["method"], *(cell[name] for name in names))
+
+
+# -- steadier lengths -----------------------------------------------------------------------------
+
+
+def steady_rules() -> dict[str, Callable[[FloatArray, IntArray], int]]:
+    """Return rules: agreement (n_epochs, n), fold of every instance -> epoch, from 1."""
+
+    def together(agreement: FloatArray, folds: IntArray, width: float, behind: float) -> int:
+        return earliest_of(smoothed(agreement, width), behind)
+
+    def median(agreement: FloatArray, folds: IntArray, width: float, behind: float) -> int:
+        curves = smoothed(agreement, width)
+        each = [earliest_of(curves[:, folds == fold], behind) for fold in np.unique(folds)]
+        return int(np.median(each))
+
+    found = {}
+    for name, rule in {"all pilots together": together, "median of the pilots": median}.items():
+        for width in (0, 0.1, 0.2):
+            shown = f", over {100 * width:.0f} % of the epochs" if width else ""
+            for behind in BEHINDS:
+                found[f"{name}{shown}, z ≤ {behind:g}"] = partial(rule, width=width, behind=behind)
+    return found
+
+
+def smoothed(agreement: FloatArray, width: float) -> FloatArray:
+    """Every instance's mean over neighbouring epochs: at least three, if any."""
+    n, half = len(agreement), max(1, int(width * len(agreement)) // 2) if width else 0
+    sums = np.vstack([np.zeros_like(agreement[:1]), agreement.cumsum(axis=0)])
+    first = np.maximum(np.arange(n) - half, 0)
+    end = np.minimum(np.arange(n) + half + 1, n)
+    return np.asarray((sums[end] - sums[first]) / (end - first)[:, None])
+
+
+def earliest_of(agreement: FloatArray, behind: float) -> int:
+    """The earliest epoch that is not clearly behind the best."""
+    best = agreement[agreement.mean(axis=1).argmax()]
+    return 1 + next(k for k, each in enumerate(agreement) if paired_z(best - each) <= behind)
+
+
+def steady_cell(name: str, method: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Train pilots as a fit does; return what every rule chooses, and accuracy by epoch."""
+    data = data_of(name)
+    rows = np.random.default_rng(0).permutation(len(data.y_train))[:MOST]
+    X, table, gold = data.X_train[rows], data.annotations[rows], np.asarray(data.y_train)[rows]
+    model = clone(METHODS[method])
+    model.set_params(max_epochs=limit(ceil(len(rows) * (1 - 1 / N_FOLDS) / model.batch_size)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = cross_predict(
+            model, X, table, cv=N_FOLDS, random_state=seed, return_epochs=True, folder=folder
+        )
+    shares, codes = row_shares(vote_weights(table)), found.epochs.astype(np.int64)
+    seen = (found.folds < ceil(ENOUGH * N_FOLDS / len(rows))) & ~np.isnan(shares[:, 0])
+    agreement = shares[np.arange(len(rows)), codes][:, seen]
+    right = (table.classes[codes] == gold).mean(axis=1)
+    chosen = {name: rule(agreement, found.folds[seen]) for name, rule in steady_rules().items()}
+    return {
+        "set": name,
+        "method": method,
+        "seed": seed,
+        "chosen": chosen,
+        "right": [round(float(each), 6) for each in right],
+    }
+
+
+def steady_part(folder: Path) -> list[str]:
+    """Compare the rules: the lines of the page's part."""
+    cells = [
+        steady_cell(name, method, seed, folder)
+        for seed in STEADY_SEEDS
+        for name in STEADY_SETS
+        for method in METHODS
+    ]
+    right = {(c["set"], c["method"], c["seed"]): np.array(c["right"]) for c in cells}
+
+    def loss(cell: dict[str, Any], rule: str) -> float:
+        own, seed = (cell["set"], cell["method"]), cell["seed"]
+        others = np.mean([right[*own, other] for other in STEADY_SEEDS if other != seed], axis=0)
+        return float(100 * (others.max() - others[cell["chosen"][rule] - 1]))
+
+    rows = []
+    for rule in steady_rules():
+        losses = [
+            np.mean([loss(cell, rule) for cell in cells if cell["set"] == name])
+            for name in STEADY_SETS
+        ]
+        conal = [c for c in cells if (c["set"], c["method"]) == ("labelme", "CoNAL")]
+        rows.append(
+            [
+                rule,
+                f"{np.mean(losses):.2f}",
+                *(f"{each:.2f}" for each in losses),
+                ", ".join(str(cell["chosen"][rule]) for cell in conal),
+                f"{np.mean([loss(cell, rule) for cell in conal]):.2f}",
+            ]
+        )
+    least = min(rows, key=lambda row: float(row[1]))[0]
+    heading = ["rule", "mean", *STEADY_SETS, "CoNAL on labelme: epochs", "loss"]
+    return [
+        "Made by `OMP_NUM_THREADS=1 python benchmarks/suiting_defaults.py --steady FOLDER --out "
+        f"docs/results/suiting_defaults.md` on {datetime.date.today()}, manyhands "
+        f"{manyhands.__version__}. The number of epochs jumps from seed to seed. Here, pilots are "
+        "trained as a fit trains them, on the training parts alone (of Product, "
+        f"{MOST:,} instances). Loss against the best epoch (an oracle), in points of gold accuracy "
+        f"out of fold, by the curve of the other of {len(STEADY_SEEDS)} seeds: mean of the six "
+        "methods. A curve is smoothed by instance, over neighbouring epochs.",
+        "",
+        f"In use is: all pilots together, z ≤ {BEHIND:g}. Least is lost by: {least}.",
+        "",
+        *table_lines(heading, rows)[:-1],
+    ]
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -354,10 +475,19 @@ def length_part(curves: list[dict[str, Any]], names: list[str]) -> list[str]:
 def main() -> None:
     """Run what is missing and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--records", type=Path, required=True, help="one line of JSON per cell")
+    parser.add_argument("--records", type=Path, help="one line of JSON per cell")
+    parser.add_argument("--steady", type=Path, help="compare steadier rules; keep curves here")
     parser.add_argument("--out", type=Path, help="Markdown file")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
     arguments = parser.parse_args()
+    if arguments.steady is not None:
+        lines = steady_part(arguments.steady)
+        print("\n".join(lines))
+        if arguments.out is not None:
+            write_part(arguments.out, "Defaults that suit the data", "Steadier lengths", lines)
+        return
+    if arguments.records is None:
+        parser.error("give --records, or --steady")
     found = run_missing(arguments.records, cells(), key_of, arguments.minutes)
     if arguments.out is not None:
         write_atomically(arguments.out, "\n".join(page(found)) + "\n")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from itertools import combinations
-from typing import Any
+from itertools import combinations, product
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
-from scipy.stats import spearmanr
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
@@ -32,11 +31,8 @@ CRITERIA = ("agreement", "balanced", "information")
 TIED = 1.0
 """Standard errors behind the best up to which a candidate counts as tied."""
 
-FEWEST_FOR_ALARM = 6
-"""Number of candidates from which two rankings can be compared."""
-
-ALARM = 0.5
-"""Spearman correlation of agreement and information below which the choice is doubtful."""
+PARTED = 1.5
+"""Standard errors by which agreement and information prefer opposite candidates at an alarm."""
 
 FEW_INSTANCES = 200
 """Number of annotated instances below which agreement tells little."""
@@ -253,22 +249,72 @@ def _digest(value: Any) -> str:
         return str(id(value))
 
 
-def doubts(
-    predicted: Mapping[str, IntArray],
-    agreement: Mapping[str, float],
-    information: Mapping[str, float],
-    table: AnnotationTable,
-) -> list[str]:
-    """Reasons to doubt a choice by agreement.
+class Parting(NamedTuple):
+    """Two candidates that agreement and information order in opposite ways.
+
+    Attributes
+    ----------
+    agreeing, informing : str
+        Which of the two agreement prefers, and which information.
+    agreement_z, information_z : float
+        Standard errors by which they do.
+    """
+
+    agreeing: str
+    informing: str
+    agreement_z: float
+    information_z: float
+
+
+def find_parting(
+    predicted: Mapping[str, IntArray], table: AnnotationTable, posterior: FloatArray
+) -> Parting:
+    """Find how agreement and information contradict each other on whom to choose.
+
+    Agreement prefers who repeats a mistake that most annotators share; information does not. Of
+    candidates that are tied by the one, and those tied by the other, the pair on which the two
+    contradict each other most clearly. A pair is as clear as the smaller of its two z.
 
     Parameters
     ----------
     predicted : dict of name to integer array of shape (n_instances,)
         Predicted class codes of every candidate.
-    agreement, information : dict of name to float
-        A + B, and MI.
     table : AnnotationTable
+    posterior : array of shape (n_instances, n_classes)
     """
+    rated = [
+        {name: rate(codes) for name, codes in predicted.items()}
+        for rate in (make_criterion(n, table, posterior) for n in ("agreement", "information"))
+    ]
+    agreement, information = rated
+    return max(
+        (
+            Parting(
+                one,
+                other,
+                paired_z(agreement[one] - agreement[other]),
+                paired_z(information[other] - information[one]),
+            )
+            for one, other in product(*map(_tied, rated))
+        ),
+        key=_clearness,
+    )
+
+
+def _tied(values: Mapping[str, FloatArray]) -> list[str]:
+    """Candidates that a criterion does not tell from its best."""
+    best = max(values.values(), key=np.nanmean)
+    return [name for name, each in values.items() if paired_z(best - each) <= TIED]
+
+
+def _clearness(pair: Parting) -> float:
+    return min(pair.agreement_z, pair.information_z)
+
+
+def doubts(
+    predicted: Mapping[str, IntArray], chosen: str, table: AnnotationTable, posterior: FloatArray
+) -> list[str]:
+    """Reasons to doubt the choice of a candidate; parameters as those of `find_parting`."""
     warnings = []
     annotated = table.annotations_per_instance() > 0
     if annotated.sum() < FEW_INSTANCES:
@@ -276,42 +322,15 @@ def doubts(
             f"only {annotated.sum()} instances have annotations; below {FEW_INSTANCES}, agreement "
             "tells little about which candidate is better"
         )
-    names = list(predicted)
-    if len(names) < FEWEST_FOR_ALARM:
-        return warnings
-    correlation = rank_correlation(
-        [agreement[name] for name in names], [information[name] for name in names]
-    )
-    if correlation < ALARM:
-        warnings.append(_parted(correlation, predicted, agreement, information, table))
+    pair = find_parting(predicted, table, posterior)
+    if _clearness(pair) > PARTED and chosen != pair.informing:
+        warnings.append(_parted(pair, predicted, table))
     return warnings
 
 
-def rank_correlation(one: Any, other: Any) -> float:
-    """Spearman correlation; 1 if either has no order."""
-    if len(set(one)) < 2 or len(set(other)) < 2:
-        return 1.0
-    return float(spearmanr(one, other).statistic)
-
-
-def _parted(
-    correlation: float,
-    predicted: Mapping[str, IntArray],
-    agreement: Mapping[str, float],
-    information: Mapping[str, float],
-    table: AnnotationTable,
-) -> str:
-    """Name both choices, the classes on which they differ, and what would settle it."""
-    one, other = (
-        max(agreement, key=agreement.__getitem__),
-        max(information, key=information.__getitem__),
-    )
-    start = (
-        f"agreement and information order the candidates differently (Spearman {correlation:.2f}), "
-        "so most annotators may share a mistake"
-    )
-    if one == other:
-        return f"{start}; both choose {one}"
+def _parted(pair: Parting, predicted: Mapping[str, IntArray], table: AnnotationTable) -> str:
+    """Name the two, the classes on which they differ, and what would settle it."""
+    one, other = pair.agreeing, pair.informing
     pairs = np.column_stack([predicted[one], predicted[other]])
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     kinds, counts = np.unique(pairs, axis=0, return_counts=True)
@@ -322,10 +341,11 @@ def _parted(
         for k in top
     )
     return (
-        f"{start}. Agreement chooses {one}, information {other}. They differ on {len(pairs):,} "
-        f"instances: {shown}. Before you choose, get gold labels of such instances, drawn at "
-        f"random, until on {min(GOLD_TO_SETTLE, len(pairs))} of them exactly one of the two is "
-        "right"
+        f"agreement prefers {one} to {other} (z = {pair.agreement_z:.1f}), and information {other} "
+        f"to {one} (z = {pair.information_z:.1f}), so most annotators may share a mistake, which "
+        f"agreement rewards, or neglect a class. The two differ on {len(pairs):,} instances: "
+        f"{shown}. Before you choose, get gold labels of such instances, drawn at random, until on "
+        f"{min(GOLD_TO_SETTLE, len(pairs))} of them exactly one of the two is right"
     )
 
 

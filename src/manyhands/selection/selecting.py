@@ -131,8 +131,8 @@ def select(
     Warns
     -----
     ModelChoiceWarning
-        If there are fewer than 200 annotated instances; if agreement and information order six or
-        more candidates differently (most annotators may share a mistake); if a class is never
+        If there are fewer than 200 annotated instances; if agreement and information clearly prefer
+        opposite ones of two candidates (most annotators may share a mistake); if a class is never
         predicted; if candidates differ only in the class prior, or those that hold class shares
         are behind; if a candidate fails.
 
@@ -362,10 +362,10 @@ class _Contest:
             *failed,
             *underrated,
             *doubts(
-                {name: self.entries[name].codes for name in self.entries},
-                {row.candidate: (row.agreement or 0) + (row.corrected or 0) for row in scores},
-                {row.candidate: row.information or 0.0 for row in scores},
+                {name: entry.codes for name, entry in self.entries.items()},
+                best,
                 self.table,
+                self.posterior,
             ),
             *never_predicted(self.entries[best].codes, self.table),
         ]
