@@ -130,7 +130,7 @@ def test_what_a_scikit_learn_classifier_cannot_do_is_refused(tmp_path):
     for parameters, message in [
         ({"class_balance": "focal"}, "changes the loss of a network"),
         ({"validation": 0.2}, "validation applies to networks"),
-        ({"checkpoint": tmp_path / "x"}, "checkpoint applies to networks"),
+        ({"checkpoint": tmp_path / "x", "random_state": 0}, "checkpoint applies to networks"),
     ]:
         with pytest.raises(AnnotationError, match=message):
             SoftProbClassifier(LogisticRegression(), **parameters).fit(X, A)
