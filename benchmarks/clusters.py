@@ -114,6 +114,7 @@ def spark_session() -> Any:
     """Start two executors, each with one core, in processes of their own."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Else workers take any python3.
     builder = SparkSession.builder.master("local-cluster[2,1,1024]")
     for name, value in {
         "spark.ui.enabled": "false",

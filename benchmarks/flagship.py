@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import imbalanced_recipe
 import numpy as np
 from flagship_harder import FEW_LABELS, LABELLED, MANY, UNSURE, make_harder, only_labelled
-from flagship_page import EM, GOLD, POSTERIOR, REGRESSION, STACK, page
+from flagship_page import EM, GOLD, POSTERIOR, REGRESSION, SHARED, STACK, page
 from flagship_robustness import curves
 from model_choice import thinned, thinned_cifar10h, with_common_mistake
 from pages import run_missing
@@ -225,6 +225,7 @@ POSTERIORS: dict[str, Fit] = {
     "Dawid-Skene": lambda data, seed: DawidSkene(random_state=seed).fit(data.annotations),
     "stack, dependence=0": stack(dependence=0.0),
     "majority vote": lambda data, seed: MajorityVote(random_state=seed).fit(data.annotations),
+    SHARED: lambda data, seed: MajorityVote(soft=False, ties="distribute").fit(data.annotations),
     'stack, abstentions="ignore"': stack(abstentions="ignore"),
 }
 METHODS = {STACK: stack(), GOLD: on_gold, **OTHERS, **ABLATION, **ADDITIONS, **POSTERIORS}
@@ -348,9 +349,13 @@ def measure_posterior(cell: Cell) -> dict[str, Any]:
         model = METHODS[cell.method](data, cell.seed)
     proba, y = model.posterior_, np.asarray(data.y_train)
     error = expected_calibration_error(proba, y, classes=model.classes_)
+    found = scores(y, model.classes_[proba.argmax(axis=1)])
+    if cell.method == SHARED:  # The argmax would name the first class.
+        right = proba[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+        found = {"accuracy": round(float(right.mean()), 6)}
     return {
         **cell._asdict(),
-        **scores(y, model.classes_[proba.argmax(axis=1)]),
+        **found,
         "log_loss": log_loss(proba, y, model.classes_),
         "calibration_error": round(error, 6),
         "n_test": len(y),
@@ -479,7 +484,7 @@ def harder() -> Iterator[Cell]:
             for n in FEW_LABELS:
                 yield from (Cell(name, f"{n} labelled", method, seed) for method in compared)
         for name in MANY:
-            for method in ("majority vote", "Dawid-Skene", STACK):
+            for method in ("majority vote", SHARED, "Dawid-Skene", STACK):
                 yield Cell(POSTERIOR + name, "", method, seed)
             yield from (Cell(name, "", method, seed) for method in compared)
 

@@ -31,6 +31,7 @@ POSTERIOR = "posterior of "
 """Before the name of a set whose training instances a posterior is measured on."""
 
 STACK, GOLD, REGRESSION = "stack", "stack, gold labels", "majority vote + LR"
+SHARED = "majority vote, ties shared"
 SETS = {
     "labelme": "LabelMe",
     "music": "Music",
@@ -622,11 +623,13 @@ def page(found: Found) -> list[str]:
             "## Many classes",
             "Simulated: Gaussian clusters in 20 dimensions, 15 training instances a class, 30 "
             'annotators who are wrong in 10 to 60 % of their annotations; seeds 1 to 3. "Labels": '
-            'inferred classes of the training instances. "Test": new instances.',
+            'inferred classes of the training instances. "Test": new instances. Of classes with '
+            "equally many votes, majority vote takes the first one, if ties are not shared (the "
+            "expected accuracy); the regression is on the first, too.",
             many_classes_part(
                 found,
                 (STACK, REGRESSION, "Crowd Layer", "AggNet"),
-                ("majority vote", "Dawid-Skene", STACK),
+                ("majority vote", SHARED, "Dawid-Skene", STACK),
             ),
         ),
         *optional(

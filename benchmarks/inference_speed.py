@@ -5,19 +5,22 @@ Every measurement runs in its own process with one thread. Run it with
     python benchmarks/inference_speed.py --out table.md --json figures.json
 
 Results are added to the JSON as they come, and are not measured again (unless ``--again``), so a
-run that was stopped can continue. crowd-kit is optional (``pip install manyhands[bench]``); without
-it its rows say so. The script needs Linux, because it reads memory figures from ``/proc``.
+run that was stopped can continue. ``--profile alpha,glad`` adds where our time goes. crowd-kit is
+optional (``pip install manyhands[bench]``); without it its rows say so. The script needs Linux,
+because it reads memory figures from ``/proc``.
 """
 
 from __future__ import annotations
 
 import argparse
+import cProfile
 import ctypes
 import datetime
 import json
 import math
 import os
 import platform
+import pstats
 import random
 import re
 import resource
@@ -269,8 +272,32 @@ def measure(system: System, n_classes: int, path: str) -> dict[str, Any]:
     return figures
 
 
+def profile(system: System, n_annotations: int, n_classes: int) -> dict[str, Any]:
+    """CPU seconds of the first call on these annotations, of the best of ten; the costliest parts.
+
+    Parts are functions, by the share of their own time in ten profiled calls.
+    """
+    run, prepare = find(system), PREPARE[system.takes]
+    run(prepare(make_crowd(1000, n_classes), n_classes))
+    data = prepare(make_crowd(n_annotations, n_classes), n_classes)
+    seconds = []
+    for _ in range(11):
+        started = time.process_time()
+        run(data)
+        seconds.append(time.process_time() - started)
+    watch = cProfile.Profile(time.process_time)
+    watch.runcall(lambda: [run(data) for _ in range(10)])
+    functions = pstats.Stats(watch).stats
+    total = sum(own for _, _, own, *_ in functions.values())
+    parts = sorted(((own / total, name) for (*_, name), (_, _, own, *_) in functions.items()))
+    largest = [[name.strip("<>"), share] for share, name in reversed(parts[-6:])]
+    return {"first": seconds[0], "again": min(seconds[1:]), "parts": largest}
+
+
 def work(task: dict[str, Any]) -> dict[str, Any]:
     """Do a child's task: make the annotations of a problem, or measure a system on them."""
+    if "profile" in task:
+        return profile(BY_KEY[task["profile"]], task["n_annotations"], task["n_classes"])
     if "key" in task:
         return measure(BY_KEY[task["key"]], task["n_classes"], task["path"])
     import numpy as np
@@ -384,7 +411,35 @@ COLUMNS = (
 )
 
 
-def report(environment: dict[str, Any], cells: dict[str, Any]) -> str:
+def profile_lines(profiles: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    """Yield where our time goes."""
+    if not profiles:
+        return
+    yield "\n## Where the time goes\n"
+    yield (
+        "The tables above time the first call of a process on the annotations. Repeated in the "
+        "same process, a call does not wait for memory that the system hands out page by page. "
+        "CPU seconds of the first call and of the best of ten more; how often the latter goes "
+        "into crowd-kit's time; the functions with the largest own time. Alpha is one pass: it "
+        "counts classes in one array (`_counted`) and lists its cells (`nonzero`). On first use, "
+        "the system hands out that array and the results, so only first calls miss the target. In "
+        "GLAD no function stands out: every step of the optimiser looks up two parameters per "
+        "annotation, and takes an exponential, a hyperbolic tangent and sums.\n"
+    )
+    yield "| annotations | classes | system | first call | again | × ours, again | own time |"
+    yield "|---" * 7 + "|"
+    for problem, figures in profiles.items():
+        key, n, c = re.split("[@x]", problem)
+        peer = found.get(f"ck_{problem}", {}).get("cpu")
+        ratio = short(peer / figures["again"]) if peer else "–"
+        parts = ", ".join(f"`{name}` {share:.0%}" for name, share in figures["parts"])
+        yield (
+            f"| {int(n):,} | {c} | {BY_KEY[key].label} | {short(figures['first'])} "
+            f"| {short(figures['again'])} | {ratio} | {parts} |"
+        )
+
+
+def report(environment: dict[str, Any], cells: dict[str, Any], profiles: dict[str, Any]) -> str:
     """Return the page in Markdown."""
     found = summarise(cells)
     facts = ", ".join(f"{name} {value}" for name, value in environment.items())
@@ -403,6 +458,7 @@ def report(environment: dict[str, Any], cells: dict[str, Any]) -> str:
         for n, c, system in product(ALL, (2, 10), rows):
             if cell := cells.get(name := f"{system.key}@{n}x{c}"):
                 lines.append(cell_row(system, n, c, cell, found.get(name)))
+    lines += profile_lines(profiles, found)
     return "\n".join(lines) + "\n"
 
 
@@ -424,6 +480,7 @@ def main() -> int:
     parser.add_argument("--again", action="store_true", help="measure the chosen cells anew")
     parser.add_argument("--repeats", type=int, default=3, help="processes per cell (default 3)")
     parser.add_argument("--limit", type=float, default=600, help="seconds per process (600)")
+    parser.add_argument("--profile", help="system keys to profile at 1e5 and 1e6 annotations")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -443,7 +500,7 @@ def main() -> int:
         **{name: version(name) or "not installed" for name in names},
     }
     kept = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
-    cells = kept.get("cells", {})
+    cells, profiles = kept.get("cells", {}), kept.get("profiles", {})
     # Cells that are kept are of earlier days.
     first = kept.get("environment", environment)["date"].split(" to ")[0]
     if cells and first != environment["date"]:
@@ -451,9 +508,13 @@ def main() -> int:
     for n, c in product(sizes, (2, 10)):
         for line in collect([BY_KEY[key] for key in keys], n, c, cells, args):
             print(line, file=sys.stderr)
-            result = {"environment": environment, "cells": cells}
+            result = {"environment": environment, "cells": cells, "profiles": profiles}
             write(args.json, json.dumps(result, indent=1) + "\n")
-    page = report(environment, cells)
+    for key, n, c in product(args.profile.split(",") if args.profile else (), (E5, E6), (2, 10)):
+        profiles[f"{key}@{n}x{c}"] = spawn(profile=key, n_annotations=n, n_classes=c)
+        result = {"environment": environment, "cells": cells, "profiles": profiles}
+        write(args.json, json.dumps(result, indent=1) + "\n")
+    page = report(environment, cells, profiles)
     print(page)
     write(args.out, page)
     return 0

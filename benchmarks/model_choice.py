@@ -64,7 +64,16 @@ CRITERIA: dict[str, Callable[[Any], float]] = {
     "likelihood": lambda cell: cell["likelihood"],
     "gold, same instances": lambda cell: cell["gold"],
 }
-FIXED = ("TraceReg", "AggNet", "CoNAL", "Crowd Layer MW", "Max-MIG", "DL-DS", "DL-MV", "Raykar")
+FIXED = (
+    "TraceReg",
+    "AggNet",
+    "CoNAL",
+    "Crowd Layer MW, 1·I",
+    "Max-MIG",
+    "DL-DS",
+    "DL-MV",
+    "Raykar",
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ of 2 GiB of data (``RLIMIT_DATA``, which counts private memory and not mapped fi
 
 which needs 10 GB of disk in the folder for 1e8 annotations, adds records to
 docs/results/out_of_core.jsonl, and writes docs/results/out_of_core.md. What is in the records is
-not repeated; ``--only NAME`` measures some cells. It needs Linux, whose /proc tells the memory.
+not repeated unless ``--again`` is given; ``--only NAME`` measures some cells. It needs Linux, whose
+/proc tells the memory.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,9 @@ RESULTS = HERE.parent / "docs" / "results"
 RECORDS, PAGE = RESULTS / "out_of_core.jsonl", RESULTS / "out_of_core.md"
 E7, E8 = 10**7, 10**8
 PER_INSTANCE, CLASSES = 5, 10
-ANNOTATORS = 100_000
+SIZES = {"1e7": (E7, 100_000), "1e8": (E8, 100_000), "million": (E7, 1_000_000)}
+"""Annotations and annotators of the synthetic tables."""
+
 LIMIT = 2 * 2**30
 ROUNDS = 6
 """Iterations of the timed runs, without acceleration, so that each is one pass."""
@@ -60,14 +64,14 @@ def mixed(values: Any) -> Any:
         return z ^ (z >> np.uint64(31))
 
 
-def annotations(numbers: Any) -> tuple[Any, Any, Any]:
+def annotations(numbers: Any, annotators: int) -> tuple[Any, Any, Any]:
     """Instance, annotator and label of annotations; five distinct annotators an instance."""
     import numpy as np
 
     instance, slot = numbers // PER_INSTANCE, numbers % PER_INSTANCE
     own = mixed(instance)
-    step = 1 + (own >> np.uint64(40)) % np.uint64(ANNOTATORS // PER_INSTANCE - 1)
-    everyone = np.uint64(ANNOTATORS)
+    step = 1 + (own >> np.uint64(40)) % np.uint64(annotators // PER_INSTANCE - 1)
+    everyone = np.uint64(annotators)
     annotator = (own % everyone + step * slot.astype(np.uint64)) % everyone
     truth = mixed(instance + 7 * E8) % np.uint64(CLASSES)
     skill = 0.35 + 0.6 * (mixed(annotator + np.uint64(11 * E8)) >> np.uint64(11)) / 2**53
@@ -78,7 +82,7 @@ def annotations(numbers: Any) -> tuple[Any, Any, Any]:
     return instance, annotator.astype(np.int64), label.astype(np.int64)
 
 
-def generate(folder: Path, m: int) -> dict[str, Any]:
+def generate(folder: Path, m: int, annotators: int) -> dict[str, Any]:
     """Write m annotations in scrambled order to Parquet files of 1e7 rows."""
     import numpy as np
     import pyarrow as pa
@@ -90,7 +94,7 @@ def generate(folder: Path, m: int) -> dict[str, Any]:
             for start in range(first, first + E7, 10**6):
                 # 61 800 001 is coprime to m, so that every annotation comes once.
                 numbers = (np.arange(start, start + 10**6, dtype=np.int64) * 61_800_001 + 17) % m
-                columns = [pa.array(values) for values in annotations(numbers)]
+                columns = [pa.array(values) for values in annotations(numbers, annotators)]
                 file.write_table(pa.table(columns, schema=SCHEMA()))
     return {"bytes": sum(p.stat().st_size for p in folder.glob("*.parquet"))}
 
@@ -119,9 +123,10 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
         return plain(*args, **kwargs)
 
     ConfusionEM.m_step = timed  # type: ignore[method-assign]
-    start = time.process_time(), time.perf_counter()
-    model = DawidSkene(**options).fit(annotations_)
-    whole = time.process_time() - start[0], time.perf_counter() - start[1]
+    with parts_timed() as parts:
+        start = time.process_time(), time.perf_counter()
+        model = DawidSkene(**options).fit(annotations_)
+        whole = time.process_time() - start[0], time.perf_counter() - start[1]
     ConfusionEM.m_step = plain  # type: ignore[method-assign]
     rounds = np.diff(np.array(times), axis=0)
     head = np.asarray(model.posterior_[: E7 // PER_INSTANCE])
@@ -137,12 +142,41 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
         "wall": whole[1],
         "cpu_per_iteration": cpu,
         "wall_per_iteration": wall,
+        "parts": parts,
         "n_iter": model.n_iter_,
         "n_subtypes": model.n_subtypes_,
         "rho": model.dependence_,
         "accuracy": float((labels == truth).mean()),
         "labels": hashlib.sha256(labels.astype(np.int64).tobytes()).hexdigest()[:16],
     }
+
+
+@contextmanager
+def parts_timed() -> Iterator[dict[str, list[float]]]:
+    """CPU seconds of the parts of a fit, a figure per call."""
+    from unittest import mock
+
+    from manyhands.inference import dawid_skene
+    from manyhands.inference.confusion_em import ConfusionEM
+
+    parts: dict[str, list[float]] = {}
+
+    def timed(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **options: Any) -> Any:
+            start = time.process_time()
+            found = plain(*args, **options)
+            parts.setdefault(name, []).append(time.process_time() - start)
+            return found
+
+        return run
+
+    model = dawid_skene.DawidSkene
+    with (
+        mock.patch.object(ConfusionEM, "run", timed("EM", ConfusionEM.run)),
+        mock.patch.object(dawid_skene, "estimate", timed("dependence", dawid_skene.estimate)),
+        mock.patch.object(model, "_read_out", timed("posterior", model._read_out)),
+    ):
+        yield parts
 
 
 def in_child(name: str, work: Path) -> dict[str, Any]:
@@ -152,10 +186,10 @@ def in_child(name: str, work: Path) -> dict[str, Any]:
         return compare_prefix(work, how[0]) if size == "prefix" else compare(work, *PAIRS[size])
     if kind == "real":
         return real(how, work / f"store-{name}", work / f"{name}.npy")
-    m = {"1e7": E7, "1e8": E8}[size]
+    m, annotators = SIZES[size]
     files, store = work / f"files-{size}", work / f"store-{size}"
     if kind == "generate":
-        return generate(files, m)
+        return generate(files, m, annotators)
     if kind == "ingest":
         from manyhands.io.ingest import ingest
 
@@ -171,8 +205,8 @@ def in_child(name: str, work: Path) -> dict[str, Any]:
 
         from manyhands import AnnotationTable
 
-        columns = annotations(np.arange(m))
-        table = AnnotationTable.from_arrays(*columns, n_annotators=ANNOTATORS, duplicates="keep")
+        columns = annotations(np.arange(m), annotators)
+        table = AnnotationTable.from_arrays(*columns, n_annotators=annotators, duplicates="keep")
         del columns
         return fit(table, options, place)
     from manyhands import AnnotationStore
@@ -239,8 +273,9 @@ def compare_prefix(work: Path, size: str) -> dict[str, Any]:
     place = work / f"store-{size}-plain-short"
     streamed = np.load(place.with_suffix(".npy"))
     fitted = Parameters(**np.load(place.with_suffix(".npz")))
-    columns = annotations(np.arange(len(streamed) * PER_INSTANCE))
-    table = AnnotationTable.from_arrays(*columns, n_annotators=ANNOTATORS, duplicates="keep")
+    annotators = SIZES[size][1]
+    columns = annotations(np.arange(len(streamed) * PER_INSTANCE), annotators)
+    table = AnnotationTable.from_arrays(*columns, n_annotators=annotators, duplicates="keep")
     found = fitted.posterior(make_votes(table))
     return {"difference": float(np.abs(found - streamed).max()), "instances": len(found)}
 
@@ -312,6 +347,9 @@ CELLS = (
     "store-1e8-default-timed",
     "store-1e8-plain-short",
     "compare-prefix-1e8",
+    "generate-million",
+    "ingest-million",
+    "store-million-plain-timed",
 )
 
 
@@ -321,22 +359,26 @@ HEAD = """# Out of core
 
 Written by `OMP_NUM_THREADS=1 python benchmarks/out_of_core.py --work FOLDER`, with one thread.
 
-Synthetic annotations: five an instance, 100,000 annotators whose accuracies lie between .35 and
-.95, ten classes. Rows are in scrambled order, in Parquet files. Processes that ingest, or fit a
-store, run under a limit of 2 GiB of private memory (`RLIMIT_DATA`). *Anonymous* is the most private
-memory that was seen, ten times a second; *resident* adds the pages of mapped files, which the
-system may drop. *CPU* and *wall* are seconds, and *load* is the machine's load average before and
-after: compare CPU seconds, because the other processes on the machine slow wall seconds down, and
-to a lesser degree CPU seconds too. *Plain* is `dependence=0, n_subtypes=1`; *timed* runs are
-unaccelerated and have a fixed number of iterations, whose median is given.
+Synthetic annotations: five per instance, 100,000 annotators (1,000,000 in the runs named *million*,
+of 1e7 annotations) whose accuracies lie between .35 and .95, ten classes. Rows are in scrambled
+order, in Parquet files. Processes that ingest, or fit a store, run under a limit of 2 GiB of
+private memory (`RLIMIT_DATA`). *Anonymous* is the most private memory that was seen, ten times a
+second; *resident* adds the pages of mapped files, which the system may drop. *CPU* and *wall* are
+seconds, and *load* is the machine's load average before and after: compare CPU seconds, because the
+other processes on the machine slow wall seconds down, and to a lesser degree CPU seconds too.
+*Annotations per CPU second* are those of one iteration, or of the whole ingest. *Plain* is
+`dependence=0, n_subtypes=1`; *timed* runs are unaccelerated and have a fixed number of iterations,
+whose median is given.
 """
 
 
-def write_page(records: dict[str, dict[str, Any]]) -> None:
-    """Write what was measured, and what follows for larger tables."""
+def write_page(measured: list[dict[str, Any]]) -> None:
+    """Write what was measured last, and what follows for larger tables."""
     from pages import table_lines
 
     from manyhands.io import write_atomically
+
+    records = {record["name"]: record for record in measured}
 
     def figure(value: float | None, form: str = ".1f") -> str:
         return "" if value is None else format(value, form)
@@ -349,6 +391,7 @@ def write_page(records: dict[str, dict[str, Any]]) -> None:
             figure(record["process_cpu"]),
             figure(record["process_wall"]),
             figure(record.get("cpu_per_iteration"), ".2f"),
+            figure(per_second(record), ",.0f"),
             figure(record.get("n_iter"), "d"),
             figure(record["peak_anonymous"] / 2**20, ",.0f"),
             figure(record["peak_resident"] / 2**20, ",.0f"),
@@ -363,14 +406,23 @@ def write_page(records: dict[str, dict[str, Any]]) -> None:
         "load",
         "CPU",
         "wall",
-        "CPU an iteration",
+        "CPU per iteration",
+        "annotations per CPU second",
         "iterations",
         "anonymous, MiB",
         "resident, MiB",
         "digest of labels",
     )
-    lines = [HEAD, *table_lines(heading, rows), *_findings(records), *_on_paper(records)]
+    lines = [HEAD, *table_lines(heading, rows), *_findings(records), *_on_paper(measured)]
     write_atomically(PAGE, "\n".join(lines).rstrip("\n") + "\n")
+
+
+def per_second(record: dict[str, Any]) -> float | None:
+    """Annotations per CPU second."""
+    kind, size, *_ = record["name"].split("-")
+    if size not in SIZES or kind == "generate":
+        return None
+    return SIZES[size][0] / record.get("cpu_per_iteration", record["process_cpu"])
 
 
 def _findings(records: dict[str, dict[str, Any]]) -> list[str]:
@@ -383,10 +435,14 @@ def _findings(records: dict[str, dict[str, Any]]) -> list[str]:
 
     store, memory = "store-1e7-plain-timed", "memory-1e7-plain-timed"
     ratio(store, memory, "cpu_per_iteration", "CPU of an iteration, store over memory, 1e7")
+    lines += _scale(records)
     default, plain = "store-1e7-default", "store-1e7-plain"
     ratio(default, plain, "cpu", "CPU of the default fit over the plain one, store, 1e7")
+    default, plain = "store-1e8-default-timed", "store-1e8-plain-timed"
+    ratio(default, plain, "cpu", "The same with a fixed number of iterations, store, 1e8")
     default, plain = "real-cifar10h-store-default", "real-cifar10h-store-plain"
     ratio(default, plain, "cpu", "CPU of the default fit over the plain one, store, CIFAR-10H")
+    lines += _profile(records.get(default, {}), records.get(plain, {}))
     for name, what in (("compare-1e7", "1e7 annotations"), ("compare-real", "CIFAR-10H")):
         if name in records:
             found = records[name]
@@ -407,18 +463,73 @@ def _findings(records: dict[str, dict[str, Any]]) -> list[str]:
     return [*lines, ""]
 
 
+def _scale(records: dict[str, dict[str, Any]]) -> list[str]:
+    """What an iteration over 1e8 annotations takes, and the most memory of all."""
+    lines = []
+    if (timed := records.get("store-1e8-plain-timed")) is not None:
+        cpu, wall = timed["cpu_per_iteration"], timed["wall_per_iteration"]
+        lines.append(
+            f"- An iteration over 1e8 annotations: {cpu:.1f} CPU seconds, {E8 / cpu:,.0f} "
+            f"annotations per CPU second; {wall:.1f} s of wall time, {E8 / wall:,.0f} annotations "
+            "per second."
+        )
+    limited = [r for name, r in records.items() if name.split("-")[0] in ("ingest", "store")]
+    if limited:
+        most = max(limited, key=lambda record: record["peak_resident"])
+        lines.append(
+            f"- Most resident memory of ingests, and of fits on stores: "
+            f"{most['peak_resident'] / 2**20:,.0f} MiB, of {most['name']}; 2 GiB are 2,048 MiB."
+        )
+    return lines
+
+
+TARGET = 1.5
+"""The most that the default may cost, as a multiple of the plain fit."""
+
+
+def _profile(default: dict[str, Any], plain: dict[str, Any]) -> list[str]:
+    """Where the default's time goes, in multiples of the plain fit."""
+    if "parts" not in default or "parts" not in plain:
+        return []
+    own = plain["cpu"]
+    first, *second = (seconds / own for seconds in default["parts"]["EM"])
+    verdict = "missed" if default["cpu"] > TARGET * own else "met"
+    words = [f"the first EM {first:.2f}"]
+    words += [
+        f"{what} {sum(default['parts'].get(name, [])) / own:.2f}"
+        for name, what in (("dependence", "the correlation of mistakes"), ("posterior", "the end"))
+    ]
+    words += [f"the second EM, of two kinds of instances per class, {each:.2f}" for each in second]
+    return [
+        f"- The target of {TARGET} times is {verdict} on CIFAR-10H. In multiples of the plain fit: "
+        f"{'; '.join(words)}."
+    ]
+
+
 DOLLARS, CORES, ROUNDS_ON_PAPER, GBIT = 0.05, 64, 20, 10
 """Assumptions: price of a core for an hour, cores, iterations, and each machine's network."""
 
 
-def _on_paper(records: dict[str, dict[str, Any]]) -> list[str]:
+def _quietest(measured: list[dict[str, Any]], names: set[str]) -> dict[str, Any] | None:
+    """Record of one of these names that was made under the least load."""
+    found = (record for record in measured if record["name"] in names)
+    return min(found, key=lambda record: max(record["load"]), default=None)
+
+
+def _said(record: dict[str, Any]) -> str:
+    return "{} of {}, load {} to {}".format(record["name"], record["date"], *record["load"])
+
+
+def _on_paper(measured: list[dict[str, Any]]) -> list[str]:
     """1e10 annotations of 1e8 instances by 1e6 annotators, 10 classes, from what was measured."""
-    timed, ingested = records.get("store-1e7-plain-timed"), records.get("ingest-1e7")
+    timed = _quietest(measured, {"store-1e7-plain-timed", "store-1e8-plain-timed"})
+    ingested = _quietest(measured, {"ingest-1e7", "ingest-1e8"})
     if timed is None or ingested is None:
         return []
     m, n, annotators = 10**10, 10**8, 10**6
-    second, byte = timed["cpu_per_iteration"] / E7, ingested["bytes"] / E7
-    ingest = ingested["process_cpu"] / E7
+    done, stored = (SIZES[r["name"].split("-")[1]][0] for r in (timed, ingested))
+    second, byte = timed["cpu_per_iteration"] / done, ingested["bytes"] / stored
+    ingest = ingested["process_cpu"] / stored
     counts = annotators * CLASSES * CLASSES * 8
     machines = CORES // 16
     work = m * second
@@ -429,8 +540,9 @@ def _on_paper(records: dict[str, dict[str, Any]]) -> list[str]:
         "",
         f"One million annotators, {CLASSES} classes, {ROUNDS_ON_PAPER} iterations. Assumed, not "
         f"measured: {CORES} cores in {machines} machines with {GBIT} Gbit/s each, {DOLLARS} "
-        "dollars a core-hour, counts added up within a machine before they travel, and perfect "
-        "scaling.",
+        "dollars per core-hour, counts added up within a machine before they travel, and perfect "
+        "scaling. Of all measurements, those made under the least load: "
+        f"{_said(timed)}; {_said(ingested)}.",
         "",
         f"- Store: {m:.0e} x {byte:.1f} bytes = {m * byte / 1e9:,.0f} GB; posteriors "
         f"{n:.0e} x {CLASSES} x 8 bytes = {n * CLASSES * 8 / 1e9:,.0f} GB.",
@@ -452,6 +564,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=CELLS)
+    parser.add_argument("--again", action="store_true", help="measure what is in the records, too")
     parser.add_argument("--child")
     given = parser.parse_args()
     if given.child:
@@ -465,8 +578,10 @@ def main() -> None:
     def cell(name: str) -> tuple[str, Callable[[], dict[str, Any]]]:
         return name, lambda: measure(name, given.work)
 
-    records = run_missing(RECORDS, map(cell, given.only), lambda record: record["name"])
-    write_page({record["name"]: record for record in records})
+    def key_of(record: dict[str, Any]) -> str | None:
+        return None if given.again else record["name"]
+
+    write_page(run_missing(RECORDS, map(cell, given.only), key_of))
 
 
 if __name__ == "__main__":

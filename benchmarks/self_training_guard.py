@@ -10,7 +10,8 @@ condition from the real sets: LabelMe's gain must survive it.
 
 Run, with MANYHANDS_DATA set:
 ``OMP_NUM_THREADS=1 python benchmarks/self_training_guard.py --records guard.jsonl --out
-docs/results/self_training_guard.md``. Runs that are in the records are not repeated.
+docs/results/self_training_guard.md``. Runs that are in the records are not repeated. With ``--only
+n_select`` or ``--only larger``, one part of the page is run, and replaced; the others stay.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from pages import run_missing
+from pages import run_missing, write_part
 from sklearn.datasets import load_digits, make_classification
 
 import manyhands
@@ -98,8 +99,10 @@ def real(
     return make
 
 
-def six_classes(activity: str, separation: float = 1.5) -> Callable[[int], Problem]:
-    """Return a maker of 268 instances of six classes, annotated ten times each by 82 annotators."""
+def six_classes(
+    activity: str, separation: float = 1.5, votes: float = 10.0
+) -> Callable[[int], Problem]:
+    """Return a maker of 268 instances of six classes, annotated by 82 annotators."""
 
     def make(seed: int) -> Problem:
         n, n_annotators, rng = 268, 82, np.random.RandomState(seed)
@@ -118,18 +121,19 @@ def six_classes(activity: str, separation: float = 1.5) -> Callable[[int], Probl
             others = np.delete(np.arange(6), c)
             confusion[:, c, others] = error[:, None] * rng.dirichlet(np.full(5, 0.5))
             confusion[:, c, c] = 1 - error
-        return _simulated(X, y, n, confusion, 10.0, activity, seed)
+        return _simulated(X, y, n, confusion, votes, activity, seed)
 
     return make
 
 
-def digits(votes: float, error: float) -> Callable[[int], Problem]:
-    """Return a maker of 600 digits, annotated by 60 annotators."""
+def digits(votes: float, error: float, n_annotators: int = 60) -> Callable[[int], Problem]:
+    """Return a maker of 600 digits."""
 
     def make(seed: int) -> Problem:
         X, y = load_digits(return_X_y=True)
         order = np.random.RandomState(seed).permutation(len(y))
-        return _simulated(X[order], y[order], 600, error, votes, "skewed", seed)
+        noise = {"noise_strength": error, "n_annotators": n_annotators}
+        return _simulated(X[order], y[order], 600, noise, votes, "skewed", seed)
 
     return make
 
@@ -137,10 +141,9 @@ def digits(votes: float, error: float) -> Callable[[int], Problem]:
 def _simulated(
     X: FloatArray, y: IntArray, n: int, noise: Any, votes: float, activity: str, seed: int
 ) -> Problem:
-    given = {"noise": noise} if isinstance(noise, np.ndarray) else {"noise_strength": noise}
+    given = {"noise": noise, "n_annotators": len(noise)} if isinstance(noise, np.ndarray) else noise
     table = make_crowd(
         y[:n],
-        n_annotators=len(noise) if isinstance(noise, np.ndarray) else 60,
         annotations_per_instance=votes,
         activity=activity,
         classes=np.unique(y),
@@ -184,8 +187,23 @@ SIMULATED: dict[str, Callable[[int], Problem]] = {
     "six classes, apart": six_classes("even", 2.5),
     "digits, 4 votes": digits(4.0, 0.5),
 }
+SPARSE: dict[str, Callable[[int], Problem]] = {
+    "six classes, 3 votes": six_classes("skewed", 2.5, 3.0),
+    "digits, 2 votes": digits(2.0, 0.5),
+    "digits, 4 votes of 8": digits(4.0, 0.5, 8),
+}
+"""Further simulated crowds, on which the default of ``n_select`` was decided."""
+
+LARGER: dict[str, tuple[str, Callable[[int], Problem]]] = {
+    "CIFAR-10N, 2,000": ("2,000 of 10,000", real(load_cifar10n, 2000)),
+    "Sentiment, 1,500": ("1,500 of 4,999", real(load_sentiment, 1500)),
+}
+MAKERS = {**SIMULATED, **SPARSE, **{name: make for name, (_, make) in (SETS | LARGER).items()}}
 FEW_STEPS = "Crowd Layer, rms, 50 steps"
-MORE = "DASC, 4 times as many"
+
+DEFAULT = float(DASCClassifier().n_select)
+CANDIDATES = (1.0, 4.0)
+"""Values of ``n_select`` between which the default was chosen."""
 
 BASES: dict[str, Callable[[], Any]] = {
     "AggNet": AggNetClassifier,
@@ -218,7 +236,6 @@ class OneClassSelector(RandomSelector):
 
 METHODS: dict[str, Callable[..., Any]] = {
     "DASC": DASCClassifier,
-    MORE: partial(DASCClassifier, n_select=4.0),
     "by confidence": lambda base, **given: SelfTrainingCrowdClassifier(
         base, ConfidenceSelector(), **given
     ),
@@ -230,56 +247,78 @@ METHODS: dict[str, Callable[..., Any]] = {
     ),
 }
 
-COLLAPSING = list(METHODS)[2:]
+COLLAPSING = list(METHODS)[1:]
 """Methods that annotate without regard to the classes' distribution."""
 
 TRAININGS = [
-    (name, method, base)
+    (name, "DASC", n_select, base)
     for name in ("LabelMe", "Music")
     for base in ("Crowd Layer", FEW_STEPS)
-    for method in ("DASC", MORE)
-    if (base, method) != ("Crowd Layer", "DASC")
+    for n_select in CANDIDATES
+    if (base, n_select) != ("Crowd Layer", DEFAULT)
 ]
-"""Sets, methods and bases that show what the training of the base is worth."""
+"""Sets, methods, ``n_select`` and bases that show what the training of the base is worth."""
 
-Cell = tuple[str, str, str, int]
-"""Set, method, base, seed."""
+PUBLISHED = 10_000
+"""Annotations per round in DASC's protocol of LabelMe."""
+
+Place = tuple[str, str, float, str]
+"""Set, method, ``n_select`` and base."""
+
+Cell = tuple[str, str, float, str, int]
+"""A place and a seed."""
+
+
+def places(part: str) -> list[Place]:
+    """Return what to run for a part of the page."""
+    simulated = [(name, "DASC", DEFAULT, base) for name in SIMULATED for base in SIMULATED_BASES]
+    simulated += collapses(DEFAULT)
+    real_ones = [
+        (name, "DASC", DEFAULT, base)
+        for base in REAL_BASES
+        for name in SETS
+        if name != AS_PUBLISHED
+    ]
+    published = [(AS_PUBLISHED, m, PUBLISHED, "Crowd Layer") for m in ("DASC", COLLAPSING[0])]
+    numbers = [
+        (name, "DASC", n, "Crowd Layer") for name in (*SPARSE, *SIMULATED) for n in CANDIDATES
+    ]
+    numbers += [place for n in CANDIDATES for place in collapses(n)]
+    return {
+        "simulated": simulated,
+        "real": [*real_ones, *published, *TRAININGS],
+        "n_select": numbers,
+        "larger": [(name, "DASC", DEFAULT, base) for name in LARGER for base in REAL_BASES[1:]],
+    }[part]
+
+
+def collapses(n_select: float) -> list[Place]:
+    """Return simulated collapses, on which a guard has to step in."""
+    return [
+        (name, method, n_select, "network on majority votes")
+        for name in ("six classes, apart", "digits, 4 votes")
+        for method in COLLAPSING
+    ]
 
 
 def cells(only: str) -> list[Cell]:
-    """Return the cells to run: simulated crowds first, then all sets, seed by seed."""
-    found: list[Cell] = []
-    for seed in SEEDS:
-        if only != "real":
-            found += [(name, "DASC", base, seed) for name in SIMULATED for base in SIMULATED_BASES]
-            found += [
-                (name, method, "network on majority votes", seed)
-                for name in ("six classes, apart", "digits, 4 votes")
-                for method in COLLAPSING
-            ]
-    for seed in SEEDS:
-        if only != "simulated":
-            found += [
-                (name, "DASC", base, seed)
-                for base in REAL_BASES
-                for name in SETS
-                if name != AS_PUBLISHED
-            ]
-            found += [
-                (AS_PUBLISHED, method, "Crowd Layer", seed) for method in ("DASC", COLLAPSING[0])
-            ]
-            found += [(*place, seed) for place in TRAININGS]
-    return found
+    """Return the cells to run, part by part, seed by seed."""
+    parts = PARTS if only == "all" else [only]
+    every = [(*place, seed) for part in parts for seed in SEEDS for place in places(part)]
+    return list(dict.fromkeys(every))
+
+
+PARTS = ("simulated", "real", "n_select", "larger")
 
 
 def run(cell: Cell) -> dict[str, Any]:
     """Train all rounds of one cell; return what the guard and the test part say of each."""
-    name, method, base, seed = cell
-    problem = SIMULATED[name](seed) if name in SIMULATED else SETS[name][1](seed)
+    name, method, n_select, base, seed = cell
+    problem = MAKERS[name](seed)
     estimator = BASES[base]()
-    given = {"random_state": seed}
+    given = {"random_state": seed, "n_select": n_select}
     if name == AS_PUBLISHED:
-        estimator, given["n_select"] = with_protocol(estimator, "dasc_labelme"), 10_000
+        estimator = with_protocol(estimator, "dasc_labelme")
     started = perf_counter()
     model = METHODS[method](estimator, guard=NO_ALARM, **given)
     accuracy = accuracies(model, problem)
@@ -289,6 +328,7 @@ def run(cell: Cell) -> dict[str, Any]:
     return {
         "set": name,
         "method": method,
+        "n_select": n_select,
         "base": base,
         "seed": seed,
         "accuracy": accuracy,
@@ -344,23 +384,28 @@ def gain(record: dict[str, Any], number: int) -> float:
 
 # -- the page -------------------------------------------------------------------------------------
 
+TITLE = "The guard of self-training"
+NUMBERS = "How many annotations to add in a round"
+LARGER_PARTS = "Larger parts of two sets"
+
 
 def page(records: list[dict[str, Any]]) -> str:
     """Return the page of all records."""
+    present = [r for r in records if r["n_select"] in (DEFAULT, PUBLISHED)]
     real_ones = [r for r in records if r["set"] in SETS]
-    dasc = [r for r in real_ones if r["method"] == "DASC" and r["base"] in REAL_BASES]
+    dasc = [r for r in present if r["set"] in SETS and r["method"] == "DASC"]
+    dasc = [r for r in dasc if r["base"] in REAL_BASES]
     other = [r for r in real_ones if r["method"] in COLLAPSING]
     trained = [r for r in real_ones if r["set"] in ("LabelMe", "Music")]
     trained = [r for r in trained if r["base"] not in REAL_BASES or r["base"] == "Crowd Layer"]
-    simulated = [r for r in records if r["set"] in SIMULATED]
-    dates = sorted({r["date"] for r in records})
+    simulated = [r for r in present if r["set"] in SIMULATED]
     share = [r["seconds"] / max(r["rounds_seconds"], 0.1) for r in dasc if r["z"]]
     parts = [f"- {name}: {part}." for name, (part, _) in SETS.items()]
     lines = [
-        "# The guard of self-training",
+        f"# {TITLE}",
         "",
         "Made by `OMP_NUM_THREADS=1 python benchmarks/self_training_guard.py --records "
-        f"guard.jsonl --out docs/results/self_training_guard.md` on {' to '.join(dates)}, "
+        f"guard.jsonl --out docs/results/self_training_guard.md` on {_dates(records)}, "
         f"manyhands {records[-1]['version']}. Test accuracy in per cent. *Base*: round 0. *All "
         "rounds*: what `guard=False` keeps. *Guarded*: what the default keeps, as follows from "
         f"the guard's measures of all rounds (margin {MARGIN:.0%}, z {LEAST_Z:g}). *Guarded − "
@@ -417,6 +462,14 @@ def page(records: list[dict[str, Any]]) -> str:
         "sets had been seen, so their columns are no independent test.",
         "",
         *_margins(simulated, dasc + other),
+        "",
+        f"## {NUMBERS}",
+        "",
+        *numbers_part(records),
+        "",
+        f"## {LARGER_PARTS}",
+        "",
+        *larger_part(records),
     ]
     return "\n".join(lines) + "\n"
 
@@ -431,41 +484,63 @@ def _summary(dasc: list[dict[str, Any]]) -> list[str]:
         for (name, _, base), runs in _groups(dasc).items()
     }
     ours = {place: value for place, value in gains.items() if place[0] not in HARDER}
-    worst, hard = min(ours, key=lambda place: ours[place]), min(gains, key=lambda p: gains[p])
-    below = sum(value < -1 for value in ours.values())
+    hard = min(gains, key=lambda place: gains[place])
+    below = sorted((value, place) for place, value in ours.items() if value < -1)
+    named = ", ".join(f"{' around '.join(place)} ({value:+.1f})" for value, place in below)
+    labelme = [r for r in dasc if (r["set"], r["base"]) == ("LabelMe", "Crowd Layer")]
+    reached = np.mean([100 * r["accuracy"][kept(r)] for r in labelme])
     return [
-        f"Of {len(ours)} pairs of a set and a base, {below} are more than a point below the base "
-        f"(mean over seeds); the lowest is {' around '.join(worst)}, {ours[worst]:+.1f}. "
-        "Colposcopy and Reports are complete: DASC has nothing to add, and is the base. With half "
+        "The target: no pair of a set and a base more than a point below the base, and LabelMe "
+        f"around Crowd Layer at 90.0 or more. Of {len(ours)} pairs, {len(below)} miss it (mean "
+        f"over seeds): {named or 'none'}. LabelMe around Crowd Layer is at {reached:.1f}"
+        f"{', which misses it, too' if reached < 90 else ''}. Colposcopy and Reports are "
+        "complete: DASC has nothing to add, and is the base. With half "
         "of their annotations removed, the guard misses damage: the lowest is "
         f"{' around '.join(hard)}, {gains[hard]:+.1f}, where agreement hardly falls."
     ]
 
 
-def _groups(records: list[dict[str, Any]]) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+Named = Callable[[dict[str, Any]], str]
+
+
+def _named(record: dict[str, Any]) -> str:
+    """Name of a record's method, which tells whether it adds another number than the default."""
+    method, n_select = record["method"], record["n_select"]
+    return method if n_select in (DEFAULT, PUBLISHED) else f"{method}, {n_select:g} times as many"
+
+
+def _numbered(record: dict[str, Any]) -> str:
+    return f"{record['method']}, n_select={record['n_select']:g}"
+
+
+def _groups(
+    records: list[dict[str, Any]], named: Named = _named
+) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+    """Return the runs of each place, by set, method and base."""
     found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for record in sorted(records, key=lambda r: int(r["seed"])):
-        found.setdefault((record["set"], record["method"], record["base"]), []).append(record)
-    order = [*SIMULATED, *SETS]
-    return dict(
-        sorted(
-            found.items(),
-            key=lambda item: (
-                order.index(item[0][0]),
-                list(METHODS).index(item[0][1]),
-                list(BASES).index(item[0][2]),
+    orders = [list(names).index for names in (MAKERS, METHODS, BASES)]
+    for record in sorted(
+        records,
+        key=lambda r: (
+            *(
+                place(r[name])
+                for place, name in zip(orders, ("set", "method", "base"), strict=True)
             ),
-        )
-    )
+            r["n_select"],
+            r["seed"],
+        ),
+    ):
+        found.setdefault((record["set"], named(record), record["base"]), []).append(record)
+    return found
 
 
-def _table(records: list[dict[str, Any]]) -> list[str]:
+def _table(records: list[dict[str, Any]], named: Named = _named) -> list[str]:
     lines = [
         "| set | self-training | around | seeds | base | all rounds | guarded | guarded − base "
         "| rounds | change | z |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for (name, method, base), runs in _groups(records).items():
+    for (name, method, base), runs in _groups(records, named).items():
         ends = [kept(r) for r in runs]
         gains = [gain(r, k) for r, k in zip(runs, ends, strict=True)]
         measured = [(change(r), r["z"][-1]) for r in runs if r["z"]]
@@ -505,6 +580,11 @@ ENDS = (0, -1)
 """The first round and the last."""
 
 
+def _dates(records: list[dict[str, Any]]) -> str:
+    dates = sorted({r["date"] for r in records})
+    return " to ".join(dict.fromkeys((dates[0], dates[-1])))
+
+
 def _percent(fall: float) -> str:
     return f"{100 * fall:+.0f}" if abs(fall) <= 1 else "< -100" if fall < 0 else "> +100"
 
@@ -527,6 +607,90 @@ def _margins(simulated: list[dict[str, Any]], others: list[dict[str, Any]]) -> l
     return lines
 
 
+def numbers_part(records: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of the part on the default of ``n_select``."""
+    wanted = set(places("n_select"))
+    runs = [r for r in records if (r["set"], r["method"], r["n_select"], r["base"]) in wanted]
+    if not runs:
+        return []
+    return [
+        f"Made with `--only n_select` on {_dates(runs)}. "
+        "`n_select` is the number of annotations that a round adds, as a multiple of the number "
+        "observed. The lead to 4 came from test figures: on LabelMe and on Music, DASC around "
+        "Crowd Layer ends higher with 4 than with 1 ([above]"
+        "(#what-the-training-of-the-base-is-worth)). Test figures choose no default. So it was to "
+        "be 4 if that is at least as good on simulated crowds, whose truth is known, and in "
+        "agreement with left-out annotations on the training parts of these two sets. There, 4 is "
+        "behind on LabelMe and ahead on Music (*agreement, last round*, above).",
+        "",
+        *(_verdict(runs, n) for n in CANDIDATES),
+        "",
+        f"{_behind(runs)} Seeds are as many as computing time allowed, so this is weak evidence; "
+        f"but it is none for 4, and the default stays {DEFAULT:g}. With few annotators, one round "
+        "of 4 fills in every missing annotation; and the guard lets falls pass in which agreement "
+        "hardly changes.",
+        "",
+        *_table(runs, _numbered),
+    ]
+
+
+def _paired(runs: list[dict[str, Any]], n_select: float) -> list[dict[str, Any]]:
+    """Return the runs with a number whose set, method and seed are run with all numbers."""
+    done = [
+        {(r["set"], r["method"], r["seed"]) for r in runs if r["n_select"] == n} for n in CANDIDATES
+    ]
+    own = [r for r in runs if r["n_select"] == n_select]
+    return [r for r in own if all((r["set"], r["method"], r["seed"]) in each for each in done)]
+
+
+def _gains(runs: list[dict[str, Any]]) -> dict[str, float]:
+    """Set -> mean gain of guarded DASC over its base, in points."""
+    found: dict[str, list[float]] = {}
+    for record in runs:
+        if record["method"] == "DASC":
+            found.setdefault(record["set"], []).append(gain(record, kept(record)))
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def _verdict(runs: list[dict[str, Any]], n_select: float) -> str:
+    """Sum up what a number does, on the cells that are run for all numbers."""
+    own = _paired(runs, n_select)
+    dasc = [r for r in own if r["method"] == "DASC"]
+    spoilt = [r for r in own if r["method"] != "DASC" and gain(r, -1) <= -3]
+    caught = sum(gain(r, kept(r)) > -3 for r in spoilt)
+    means = _gains(own)
+    worst = min(means, key=lambda name: means[name])
+    return (
+        f"- `n_select={n_select:g}`: guarded DASC less its base is "
+        f"{np.mean(list(means.values())):+.1f} points on average over {len(means)} simulated "
+        f"crowds ({len(dasc)} runs), and lowest on {worst}, {means[worst]:+.1f}; "
+        f"{sum(gain(r, kept(r)) <= -3 for r in dasc)} of the runs lose at least 3 points. The "
+        f"guard catches {caught} of {len(spoilt)} simulated collapses."
+    )
+
+
+def _behind(runs: list[dict[str, Any]]) -> str:
+    """Name the crowds on which the larger number is behind."""
+    fewer, more = (_gains(_paired(runs, n)) for n in CANDIDATES)
+    behind = [
+        f"{name} ({more[name] - fewer[name]:+.1f})" for name in more if more[name] < fewer[name]
+    ]
+    return f"{CANDIDATES[1]:g} is behind on {'; '.join(behind)}, and ahead or level on the others."
+
+
+def larger_part(records: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of the part on larger parts of two sets."""
+    runs = [r for r in records if r["set"] in LARGER and r["n_select"] == DEFAULT]
+    if not runs:
+        return []
+    parts = "; ".join(f"{name}: {part}" for name, (part, _) in LARGER.items())
+    return [
+        f"Made with `--only larger` on {_dates(runs)}. {parts}.",
+        "",
+        *_table(runs),
+    ]
+
+
 def _judged(records: list[dict[str, Any]], margin: float, least_z: float) -> str:
     falls = [r for r in records if gain(r, -1) <= -3]
     gains = [r for r in records if gain(r, -1) >= 1]
@@ -541,26 +705,32 @@ def _judged(records: list[dict[str, Any]], margin: float, least_z: float) -> str
 
 def key_of(record: dict[str, Any]) -> tuple[Any, ...]:
     """Key of a record's cell."""
-    return tuple(record[name] for name in ("set", "method", "base", "seed"))
+    return tuple(record[name] for name in ("set", "method", "n_select", "base", "seed"))
 
 
 def main() -> None:
     """Run the cells that are not in the records, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--records", type=Path, required=True, help="JSON lines, one per run")
-    parser.add_argument("--only", choices=["all", "simulated", "real"], default="all")
+    parser.add_argument("--only", choices=["all", *PARTS], default="all")
     parser.add_argument("--base", choices=list(BASES), action="append")
-    parser.add_argument("--set", choices=[*SIMULATED, *SETS], action="append")
+    parser.add_argument("--set", choices=list(MAKERS), action="append")
     parser.add_argument("--out", type=Path, help="Markdown file")
     arguments = parser.parse_args()
     planned = (
         (cell, partial(run, cell))
         for cell in cells(arguments.only)
-        if cell[2] in (arguments.base or BASES)
+        if cell[3] in (arguments.base or BASES)
         and (arguments.set is None or cell[0] in arguments.set)
     )
     records = run_missing(arguments.records, planned, key_of)
-    if arguments.out is not None:
+    if arguments.out is None:
+        return
+    if arguments.only == "n_select":
+        write_part(arguments.out, TITLE, NUMBERS, numbers_part(records))
+    elif arguments.only == "larger":
+        write_part(arguments.out, TITLE, LARGER_PARTS, larger_part(records))
+    else:
         write_atomically(arguments.out, page(records))
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+from myst_nb.core import render
+from nbformat import NotebookNode
 from sphinx.util import logging
 
 import manyhands
@@ -129,8 +131,13 @@ def mend(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str
 
 
 def prepare(app: Any, page: str, source: list[str]) -> None:
-    """Unlink files outside the site, show all claims, and say where a page lacks its data."""
-    up = re.escape("../" * (page.count("/") + 1))
+    """Unlink files outside the site, show all claims, and say where a page lacks its data.
+
+    CONTRIBUTING, which is outside, too, has a page here.
+    """
+    root = "../" * page.count("/")
+    up = re.escape(f"../{root}")
+    source[0] = re.sub(rf"\({up}CONTRIBUTING\.md", f"({root}contributing.md", source[0])
     source[0] = re.sub(rf"\[([^\]]*)\]\({up}[^).][^)]*\)", r"\1", source[0])
     if page == "what_holds":
         source[0] = re.sub(r"<!-- claims: .*-->", lambda _: all_claims(), source[0])
@@ -140,6 +147,21 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
         head, _, rest = source[0].partition("\n# ")
         title, _, body = rest.partition("\n")
         source[0] = f"{head}\n# {title}\n{NOT_RUN}{body}"
+
+
+def join_streams(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    """Join what a block prints as it came; MyST-NB would break lines between the parts it gets."""
+    joined: list[NotebookNode] = []
+    streams: dict[str, NotebookNode] = {}
+    for output in map(NotebookNode, outputs):
+        name = output.get("name") if output["output_type"] == "stream" else None
+        if name in streams:
+            streams[name]["text"] += output["text"]
+            continue
+        joined.append(output)
+        if name is not None:
+            streams[name] = output
+    return joined
 
 
 def spread(app: Any, env: Any, docnames: list[str]) -> None:
@@ -176,7 +198,8 @@ def warn_of_stale_figures(app: Any) -> None:
 
 
 def setup(app: Any) -> None:
-    """Connect the functions above with Sphinx."""
+    """Connect the functions above with Sphinx and MyST-NB."""
+    render.coalesce_streams = join_streams
     app.connect("autodoc-skip-member", leave_out)
     app.connect("autodoc-process-docstring", mend, priority=400)  # before numpydoc
     app.connect("source-read", prepare)

@@ -38,7 +38,14 @@ PAPERS = {
     "iced2022": "ICED (SDM 2022)",
     "neucrowd2022": "NeuCrowd (KAIS 2022)",
 }
-VERDICTS = ("holds", "undecided", "does not hold", "not run")
+VERDICTS = {
+    "holds": "holds",
+    "does not hold": "does not hold",
+    "undecided": "undecided",
+    "undecided, but excludes the paper's figure": "excludes the paper's figure",
+    "not run": "not run",
+}
+"""Verdict on a claim -> heading of its column."""
 
 _CELL = re.compile(r"(<!-- cell: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 _FORM = re.compile(r" as ((?:[a-z%]+ )*\d)$")
@@ -145,9 +152,10 @@ def claims(paper: str) -> list[list[str]]:
 
 def counts() -> str:
     """Return the table that counts each paper's claims by verdict."""
-    lines = ["| paper | claims | " + " | ".join(VERDICTS) + " |", "|---" * 6 + "|"]
+    names = ["paper", "claims", *VERDICTS.values()]
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for paper, name in PAPERS.items():
-        found = Counter(verdict.split(",")[0] for _, verdict, _ in claims(paper))
+        found = Counter(verdict for _, verdict, _ in claims(paper))
         if unknown := set(found) - set(VERDICTS):
             raise ValueError(f"{paper} has verdicts of another kind: {unknown}")
         cells = [str(found[verdict]) for verdict in VERDICTS]

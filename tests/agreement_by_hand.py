@@ -57,7 +57,7 @@ def weight_matrix(weights, q):
 
 
 def slow_gwet(rows, weights, q, by_chance):
-    """Gwet's framework for any number of annotations an instance."""
+    """Gwet's framework for any number of annotations per instance."""
     w = weight_matrix(weights, q)
     instances = by_instance(rows)
     agreeing = [

@@ -352,7 +352,7 @@ def test_two_annotators_have_the_kappa_of_their_pair():
 
 
 def crowd(n=120, n_annotators=6, seed=0):
-    """Three annotators an instance, right with probability .7."""
+    """Three annotators per instance, right with probability .7."""
     rng = np.random.default_rng(seed)
     annotator = np.argsort(rng.random((n, n_annotators)), axis=1)[:, :3]
     truth = rng.integers(C, size=(n, 1))

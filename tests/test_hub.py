@@ -1,6 +1,7 @@
 """Sharing of models: what is left out, the card, and a hub that is a folder."""
 
 import json
+import pickle
 import shutil
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from manyhands import (
     DASCClassifier,
     DawidSkene,
     DoctorNetClassifier,
+    hub,
 )
 from manyhands.displays import ConfusionDisplay
 from manyhands.encoders import TextEncoder
@@ -196,6 +198,7 @@ class FolderHub:
     def create_repo(self, *, repo_id, private, exist_ok):
         self.calls.append((repo_id, private, exist_ok))
         (self.root / repo_id).mkdir(parents=True, exist_ok=True)
+        return SimpleNamespace(repo_id=repo_id)
 
     def upload_folder(self, *, repo_id, folder_path, delete_patterns, **_):
         for path in (self.root / repo_id).iterdir():
@@ -243,6 +246,68 @@ def test_without_the_client_the_extra_is_named(monkeypatch):
     with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[hub\]'") as caught:
         from_pretrained("typo")
     assert "there is no folder 'typo'; the Hugging Face Hub needs" in str(caught.value)
+
+
+# -- the hub's own mixin --------------------------------------------------------------------------
+
+NO_HUB = "the mixin is that of huggingface_hub: pip install 'manyhands[hub]'"
+
+
+def test_a_model_has_the_methods_of_the_hubs_mixin(tmp_path):
+    package = pytest.importorskip("huggingface_hub", reason=NO_HUB)
+    from manyhands.hub import HubModel
+
+    model = CoNALClassifier(**QUICK).fit(X, TABLE)
+    given = HubModel(model, annotations=TABLE, gold=(X[:9].tolist(), Y[:9].tolist()))
+    assert isinstance(given, package.ModelHubMixin)
+    given.save_pretrained(tmp_path / "model")
+    expect_no_annotators(tmp_path / "model", model)
+    assert "Annotated instances" in (tmp_path / "model" / "README.md").read_text()
+    written = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert written == {"library_name": "manyhands"}
+    shared = HubModel.from_pretrained(tmp_path / "model", device="cpu")
+    np.testing.assert_array_equal(shared.model.predict_proba(X), model.predict_proba(X))
+    assert pickle.loads(pickle.dumps(HubModel)) is HubModel
+
+
+def test_the_mixin_includes_annotators_on_request(tmp_path):
+    pytest.importorskip("huggingface_hub", reason=NO_HUB)
+    from manyhands.hub import HubModel
+
+    model = CrowdStackingClassifier(random_state=0).fit(X, TABLE)
+    HubModel(model, include_annotators=True).save_pretrained(tmp_path / "numbers")
+    numbers = HubModel.from_pretrained(tmp_path / "numbers").model
+    assert numbers.annotators_.tolist() == ["w001", "w002", "w003", "w004", "w005"]
+    assert not [name for name in NAMES if name in contents(tmp_path)]
+    HubModel(model, include_annotators=True, anonymise=False).save_pretrained(tmp_path / "names")
+    assert HubModel.from_pretrained(tmp_path / "names").model.annotators_.tolist() == NAMES
+
+
+def test_the_mixin_pushes_and_fetches_through_the_hubs_client(tmp_path, monkeypatch):
+    pytest.importorskip("huggingface_hub", reason=NO_HUB)
+    from manyhands.hub import HubModel
+
+    place = tmp_path / "me" / "crowd"
+    for module in ("huggingface_hub", "huggingface_hub.hub_mixin"):
+        monkeypatch.setattr(f"{module}.HfApi", lambda token=None: FolderHub(tmp_path, token))
+    fetch = "huggingface_hub.hub_mixin.hf_hub_download"
+    monkeypatch.setattr(fetch, lambda filename, **_: str(place / filename))
+    conal = CoNALClassifier(**QUICK).fit(X, TABLE)
+    HubModel(conal).push_to_hub("me/crowd", private=True)
+    stack = CrowdStackingClassifier(random_state=0).fit(X, TABLE)
+    HubModel(stack).push_to_hub("me/crowd")
+    shared = HubModel.from_pretrained("me/crowd", revision="1").model
+    np.testing.assert_array_equal(shared.predict_proba(X), stack.predict_proba(X))
+    assert len(list(place.glob("weights-*"))) == 1
+
+
+def test_the_mixin_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    hub._hub_model.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"HubModel needs .*pip install 'manyhands\[hub\]'"):
+        hub.HubModel  # noqa: B018
+    with pytest.raises(AttributeError, match="nonsense"):
+        hub.nonsense  # noqa: B018
 
 
 def test_what_is_no_model_is_refused(tmp_path):

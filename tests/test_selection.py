@@ -16,7 +16,10 @@ from manyhands import (
     AnnotationTable,
     AveragedCrowdClassifier,
     CrowdLayerClassifier,
+    CrowdStackingClassifier,
+    DASCClassifier,
     DawidSkene,
+    MaxMIGClassifier,
     cross_predict,
     make_crowd,
     select,
@@ -31,7 +34,7 @@ from manyhands.metrics import (
     vote_information,
 )
 from manyhands.registry import all_classifiers
-from manyhands.selection import deal_instances, instance_units, selecting
+from manyhands.selection import criteria, deal_instances, instance_units, selecting
 from manyhands.selection.criteria import GOLD_TO_SETTLE, earliest_epoch, guarded_epoch
 
 QUICK = {"max_epochs": 2, "backbone": "linear", "device": "cpu"}
@@ -560,6 +563,59 @@ def test_rounds_of_one_em_are_refused_and_priors_warned_of(contest):
     select({"one": Fixed(0, n_rounds=1), "two": Fixed(1, n_rounds=2)}, X, table, cv=2)
     with pytest.warns(ModelChoiceWarning, match="differ only in the class prior"):
         select({"a": Fixed(), "b": Fixed(class_prior=[1, 2, 3])}, X, table, cv=2)
+
+
+@pytest.fixture
+def biased():
+    """A crowd with a shared mistake, and who repeats it, departs from it a little, and much."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 600)
+    seen = np.where((y == 1) & (rng.random(600) < 0.55), 2, y)
+    own, again = noisy(seen, 0.9, rng), noisy(seen, 0.9, rng)
+    departs = [np.where((seen != y) & (rng.random(600) < share), y, again) for share in (0.05, 0.9)]
+    given = np.where(rng.random((600, 3)) < 0.9, seen[:, None], rng.integers(0, 3, (600, 3)))
+    return np.column_stack([own, *departs]), AnnotationTable.from_matrix(given), y
+
+
+def test_a_tie_goes_to_who_holds_class_shares(biased):
+    X, table, y = biased
+    named = {"plain": Fixed(0), "equal": Fixed(1, class_prior=[1 / 3] * 3)}
+    found = select(named, X, table, cv=2)
+    assert [row.candidate for row in found.table_] == ["plain", "equal"]
+    assert found.table_[0].z == 0 < found.table_[1].z <= 1
+    assert accuracy(y, X[:, 1]) > accuracy(y, X[:, 0])
+    assert found.best_ == "equal"
+    assert found.tied_ == ["equal", "plain"]
+    assert [model.column for model in found.estimator_.estimators_] == [1, 1]
+    assert "plain has the higher score" in found.reason_
+    assert found.reason_ in repr(found)
+    assert found.to_dict()["reason"] == found.reason_
+    both = select(named, X, table, cv=2, average=2)
+    assert [model.column for model in both.estimator_.estimators_] == [1, 1, 0, 0]
+
+
+def test_who_holds_class_shares_and_is_behind_is_warned_of(biased):
+    X, table, _ = biased
+    named = {"plain": Fixed(0), "equal": Fixed(2, class_prior="uniform")}
+    with pytest.warns(ModelChoiceWarning, match=r"behind .*: equal \(z = \d+"):
+        found = select(named, X, table, cv=2)
+    assert found.table_[1].z > 1
+    assert (found.best_, found.reason_) == ("plain", None)
+
+
+@pytest.mark.parametrize("prior", [None, "estimated"])
+def test_a_tie_goes_to_the_higher_score_where_shares_are_the_crowd_s(biased, prior):
+    X, table, _ = biased
+    named = {"plain": Fixed(0), "other": Fixed(1, class_prior=prior)}
+    found = select(named, X, table, cv=2)
+    assert (found.best_, found.reason_) == ("plain", None)
+
+
+def test_classifiers_that_hold_class_shares():
+    held = {"CrowdStackingClassifier", "ICEDClassifier"}
+    assert {name for name, kind in all_classifiers() if criteria.holds_shares(kind())} == held
+    assert criteria.holds_shares(DASCClassifier(MaxMIGClassifier(prior="uniform")))
+    assert not criteria.holds_shares(CrowdStackingClassifier(class_prior="estimated"))
 
 
 @pytest.mark.parametrize(

@@ -627,3 +627,18 @@ def test_list_columns_that_are_none_are_refused():
             {"annotators": [["a", "b"]], "annotations": [["x", None]]}
         )
     assert table.annotators.tolist() == ["a", "b"]
+
+
+def test_labels_that_are_the_ids_of_a_column_are_refused():
+    ids = [f"doc {i // 3}" for i in range(60)]
+    frame = pd.DataFrame({"task": ids, "worker": list("abc") * 20, "label": ids})
+    says = "column 'label', read as the labels, equals column 'task' in all 60 rows"
+    with pytest.raises(AnnotationError, match=says):
+        AnnotationTable.from_frame(frame)
+    few = pd.DataFrame({"task": [0, 0, 1], "worker": [0, 1, 0], "label": [0, 0, 1]})
+    assert AnnotationTable.from_frame(few).n_classes == 2  # Small numbers are equal by chance.
+
+
+def test_a_lazy_frame_is_to_be_collected():
+    with pytest.raises(AnnotationError, match=r"LazyFrame.*make one \(df.collect\(\)\)"):
+        AnnotationTable.from_frame(pl.DataFrame({"task": [0]}).lazy())

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from manyhands import all_classifiers
 from manyhands.classifiers import AveragedCrowdClassifier, CrowdLayerClassifier
 from manyhands.estimator_checks import parametrize_with_crowd_checks
+from manyhands.exceptions import LostClassWarning
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.registry import all_wrappers
 
@@ -140,3 +141,36 @@ def test_the_suite_catches_a_class_balance_that_changes_nothing():
 
     with pytest.raises(AssertionError, match="class_balance='resample' changes nothing"):
         check_class_balance(Deaf())
+
+
+def test_the_suite_catches_a_lost_class_without_a_warning():
+    from manyhands.estimator_checks import check_lost_classes
+    from manyhands.fitting.lost_classes import quiet_about_lost_classes
+
+    class Mute(CrowdLayerClassifier):
+        def fit(self, *args, **parameters):
+            with quiet_about_lost_classes():
+                return super().fit(*args, **parameters)
+
+    with pytest.raises(AssertionError, match="fit warns 0 times of lost classes"):
+        check_lost_classes(Mute())
+
+
+def test_the_suite_catches_a_lost_class_that_is_not_named():
+    from manyhands.estimator_checks import check_lost_classes
+
+    class Vague(CrowdLayerClassifier):
+        def fit(self, *args, **parameters):
+            with warnings.catch_warnings(record=True):
+                warnings.simplefilter("always")
+                super().fit(*args, **parameters)
+            warnings.warn("a class is lost; try more epochs", LostClassWarning, stacklevel=2)
+            return self
+
+    with pytest.raises(AssertionError, match=r"lost class \d \(\d+ annotations\) is not named"):
+        check_lost_classes(Vague())
+
+
+@pytest.mark.parametrize("cls", [*CLASSIFIERS, *WRAPPERS], ids=lambda cls: cls.__name__)
+def test_no_class_is_exempt_from_warning_of_lost_classes(cls):
+    assert "check_lost_classes" not in getattr(cls, "_crowd_check_exemptions", {})

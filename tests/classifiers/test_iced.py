@@ -484,7 +484,7 @@ def test_the_decoder_is_refitted_five_times_as_long_before_the_first_round(monke
 
     monkeypatch.setattr(Synthesis, "refit", noted)
     ICEDClassifier(refit_epochs=2, **QUICK).fit(X, table)
-    assert steps == [{3 * 10}, {3 * 12}]  # three batches an epoch
+    assert steps == [{3 * 10}, {3 * 12}]  # three batches per epoch
 
 
 @pytest.mark.parametrize("max_iter", [1, 2])

@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn.pipeline import Pipeline
 from typer.main import get_command
 
-from manyhands import DawidSkene, load, save
+from manyhands import AnnotationStore, DawidSkene, load, save
 from manyhands.cli.app import app
 from manyhands.cli.reading import Reading
 from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
@@ -58,6 +58,17 @@ def test_aggregating_an_export_is_aggregating_its_table(export):
     done("aggregate", "A.csv", *arguments, "b.csv")
     assert read_rows(export.parent / "a.csv") == read_rows(export.parent / "b.csv")
     done("agreement", "project.json", "--question", "mood", "--resamples", "2")
+
+
+def test_a_report_tells_of_gold_labels_that_the_export_holds(home):
+    tasks = [studio(made(1, "good"), made(2, "bad"), number=k) for k in range(4)]
+    tasks[0]["annotations"].append(made(3, "good", ground_truth=True))
+    write(home / "project.json", tasks)
+    done("aggregate", "project.json", "--out", "without")
+    html = (home / "without" / "report.html").read_text(encoding="utf-8")
+    assert "holds 1 gold label that was not used: give it as --gold, too" in html
+    done("aggregate", "project.json", "--gold", "project.json", "--out", "with")
+    assert "--gold" not in (home / "with" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
@@ -182,6 +193,34 @@ def test_raw_inputs_are_encoded_and_the_encoder_is_saved(raw, source, annotation
         given = [f"photos/t{n}.png" for n in range(40)]
     assert (model.predict(given).astype(int) == raw).mean() > 0.9
     done("report", "model")
+
+
+def test_an_export_is_ingested_in_parts_as_it_is_whole(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    lines = [
+        json.dumps(
+            {
+                "text": f"text {n // 3}",
+                "_input_hash": n // 3,
+                "_task_hash": n,
+                "_annotator_id": f"reviews-{'abc'[n % 3]}",
+                "options": [{"id": name} for name in ("bad", "good")],
+                "accept": [["bad", "good"][rng.integers(2)]],
+                "answer": "accept" if n % 7 else "ignore",
+            }
+        )
+        for n in range(60)
+    ]
+    for name, part in (("whole", lines), ("part-0", lines[:30]), ("part-1", lines[30:])):
+        Path(f"{name}.jsonl").write_text("\n".join(part))
+        done("convert", f"{name}.jsonl", f"{name}.parquet")
+    done("ingest", "part-0.parquet", "part-1.parquet", "--out", "parts")
+    done("ingest", "whole.jsonl", "--out", "store")
+    found, expected = (AnnotationStore.open(folder)[:] for folder in ("parts", "store"))
+    for name in ("instance", "annotator", "label", "instances", "annotators", "classes", "passes"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert len(found.passes) == 9
 
 
 def test_a_network_is_saved_with_the_encoder_in_front(raw):

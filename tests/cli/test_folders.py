@@ -17,8 +17,9 @@ import pytest
 
 import manyhands
 from manyhands import CoNALClassifier, CrowdStackingClassifier
-from manyhands.io import read_gold
+from manyhands.io import features, read_gold
 from manyhands.io.files import file_lock
+from manyhands.io.mapped import MappedRows
 from manyhands.training.checkpoint import Checkpoint
 from tests.cli.conftest import (
     done,
@@ -33,6 +34,16 @@ from tests.cli.conftest import (
 )
 
 # -- model folders ----------------------------------------------------------------------------
+
+
+def test_a_fit_that_maps_its_features_gives_the_same_bits(home, monkeypatch):
+    done(*fit_arguments("--gold", "gold.csv", out="read"))
+    monkeypatch.setattr(features, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(MappedRows, "__array__", None)  # Nothing reads all rows at once.
+    done(*fit_arguments("--gold", "gold.csv", out="mapped"))
+    assert weights_digest(Path("mapped")) == weights_digest(Path("read"))
+    found = [done_json("predict", folder, "X.npy") for folder in ("read", "mapped")]
+    assert found[0] == found[1]
 
 
 def weights_of(folder):
@@ -264,7 +275,7 @@ def test_what_messages_recommend_can_be_done_on_the_command_line(home, interrupt
     interrupted(1)
     assert run(*fit_arguments()).exit_code == 130
     result = run(*fit_arguments("--set", "lr=0.5"))
-    assert "on the command line: another --out" in result.stderr
+    assert "on the command line: --restart, or another --out" in result.stderr
     done(*fit_arguments("--set", "lr=0.5", out="elsewhere"))
 
 
@@ -440,7 +451,27 @@ def test_a_checkpoint_of_another_run_is_kept_and_named(home, interrupted):
         assert "another run" in result.stderr
         assert says in result.stderr
         assert "Delete it" in result.stderr
+        assert "(on the command line: --restart, or another --out)" in result.stderr
     done(*fit_arguments())
+
+
+def test_restart_runs_another_fit_over_an_interrupted_one(home, interrupted):
+    interrupted(1)
+    assert run(*fit_arguments("--seeds", "2")).exit_code == 130
+    other = ["--set", "lr=0.05", "--seeds", "2"]
+    refused(5, *fit_arguments(*other), says=["another run", "--restart"])
+    done(*fit_arguments(*other, "--restart"))
+    assert not list((home / "out").glob("*checkpoint*"))
+    done(*fit_arguments(*other, out="fresh"))
+    assert weights_digest(home / "out") == weights_digest(home / "fresh")
+
+
+def test_restart_over_a_damaged_checkpoint(home, interrupted):
+    interrupted(1)
+    assert run(*fit_arguments()).exit_code == 130
+    (home / "out" / "checkpoint.safetensors").write_bytes(b"")
+    refused(5, *fit_arguments(), says=["out/checkpoint.safetensors", "--restart"])
+    done(*fit_arguments("--restart"))
 
 
 @pytest.mark.parametrize("damage", [lambda c: b"", lambda c: c[:50], lambda c: c[: len(c) // 2]])

@@ -20,6 +20,7 @@ from manyhands import (
     NeuCrowdClassifier,
     cross_predict,
 )
+from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
 from manyhands.fitting.embedding import EmbeddingClassifier
@@ -313,3 +314,41 @@ def test_what_computes_with_instances_says_that_sentences_are_none():
             quick(cls, Transformer(), **option).fit(X, data.A)
     with pytest.raises(AnnotationError, match="instances that are dicts"):
         GraphCompleter(max_epochs=1).fit(X, data.A)
+
+
+# -- what is no network ---------------------------------------------------------------------------
+
+LAYERS = [nn.Linear(4, 8), nn.Sequential(nn.ReLU(), nn.Linear(8, 3))]
+
+
+@pytest.mark.parametrize("kind", OWN)
+@pytest.mark.parametrize(
+    ("backbone", "says"),
+    [
+        (LAYERS, "backbone is a list of layers, not a network; give torch.nn.Sequential(*layers)"),
+        (
+            {"first": LAYERS[0], "second": LAYERS[1]},
+            "backbone is a dict of layers, not a network; give torch.nn.Sequential(OrderedDict(...",
+        ),
+        (
+            (16, 8),
+            "backbone is the tuple (16, 8), not a network; give {'name': 'mlp', 'hidden': [16, 8]}",
+        ),
+        (["mlp"], "backbone is ['mlp']; give a torch nn.Module, a name such as 'mlp'"),
+        (3, "backbone is 3; give a torch nn.Module"),
+    ],
+)
+def test_loose_layers_as_a_backbone_are_one_sentence(kind, backbone, says):
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError) as raised:
+        kind(backbone=backbone).fit(X, A)
+    assert str(raised.value).startswith(says)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", OWN)
+def test_a_network_for_other_features_is_named(kind):
+    """Some methods ask it for the width of its output before they are trained."""
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match=r"backbone fails on instances of shape \(4,\)"):
+        kind(backbone=nn.Linear(9, 3)).fit(X, A)

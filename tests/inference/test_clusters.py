@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import time
 from dataclasses import replace
 
@@ -11,10 +12,10 @@ import pytest
 from sklearn.base import clone
 from typer.testing import CliRunner
 
-from manyhands import IBCC, AnnotationStore, DawidSkene
+from manyhands import GLAD, IBCC, AnnotationStore, DawidSkene
 from manyhands.cli.app import app
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import checkpoints, clusters, shard_jobs
+from manyhands.inference import checkpoints, clusters, glad_steps, shard_jobs
 from manyhands.inference.stored_votes import StoredVotes
 from manyhands.io.files import write_atomically
 from tests.inference.test_store import METHODS, crowd
@@ -70,6 +71,34 @@ def test_a_dask_cluster_gives_what_the_table_gives(method, client, tmp_path, mon
     expected = type(method)(**given).fit(table, gold=gold)
     found = type(method)(**given).fit(store, gold=gold, engine=client)
     same(found, expected)
+
+
+def test_workers_alone_read_the_shards_of_glad(client, table, store, tmp_path, monkeypatch):
+    def refuse(_):
+        raise AssertionError("the client reads shards")
+
+    expected = GLAD(max_iter=4).fit(table)
+    monkeypatch.setattr(shard_jobs.ClusterEngine, "__iter__", refuse)
+    with monkeypatch.context() as patch:
+        patch.setattr(glad_steps.RemoteModel, "information", interrupt_third())
+        with pytest.raises(KeyboardInterrupt):
+            GLAD(max_iter=4).fit(store, engine=client, checkpoint=tmp_path / "run")
+    found = GLAD(max_iter=4).fit(store, engine=client, checkpoint=tmp_path / "run")
+    same(found, expected)
+    for name in ("ability_", "difficulty_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-9)
+
+
+def interrupt_third():
+    calls, plain = [], glad_steps.RemoteModel.information
+
+    def information(self, theta):
+        calls.append(theta)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return plain(self, theta)
+
+    return information
 
 
 def test_what_is_no_cluster_is_refused(store):
@@ -202,6 +231,7 @@ def spark():
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not installed")
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # Else workers take any python3.
     builder = sql.SparkSession.builder.master("local[2]")
     for name, value in SPARK.items():
         builder = builder.config(name, value)
@@ -224,6 +254,8 @@ def test_spark_gives_what_the_table_gives(spark, table, store, monkeypatch):
     monkeypatch.setattr(shard_jobs, "FAN", 2)
     found = two_iterations().fit(store, engine=spark)
     same(found, two_iterations().fit(table))
+    glad = GLAD(max_iter=1, dependence=0)
+    same(clone(glad).fit(store, engine=spark), clone(glad).fit(table))
     place = store.folder / "shards" / "00001.label.npy"
     place.write_bytes(place.read_bytes()[:-2] + b"xx")
     with pytest.raises(AnnotationError, match=r"00001.label.npy is damaged"):

@@ -272,7 +272,7 @@ def test_recovers_a_known_crowd():
 
 
 def test_prior_beats_maximum_likelihood_when_annotators_give_few_labels():
-    """2 labels an instance of 8 classes: where plain maximum likelihood loses to votes."""
+    """2 labels per instance of 8 classes: where plain maximum likelihood loses to votes."""
     gains, over_votes = [], []
     for seed in range(5):
         skill = np.random.default_rng(seed).beta(5, 2, 59)

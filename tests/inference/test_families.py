@@ -271,6 +271,73 @@ def test_undeclared_machines_are_warned_of_and_people_not(recwarn):
     assert not recwarn.list
 
 
+def test_declared_people_do_not_silence_the_alarm_about_machines():
+    """Three people of thirty are declared, three machines are not: the machines are warned of."""
+    A, _ = with_machines(0, humans=30, machines=3)
+    keep = np.random.default_rng(0).random((400, 30)) < 0.2
+    A[:, :30] = np.where(keep, A[:, :30], -1)
+    with pytest.warns(SharedMistakesWarning) as told:
+        DawidSkene().fit(A, groups=dict.fromkeys(range(6), "people"))
+    first, second = (str(one.message) for one in told)
+    assert first.startswith("This family shows no shared mistakes: 0, 1, 2, 3, 4, 5 (z = ")
+    assert "Weights of a family that is none cost accuracy" in first
+    assert second.startswith("Annotators 30, 31, 32 agree with one another more")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DawidSkene().fit(A, groups=machine_family(30, 3))
+
+
+def test_families_that_share_no_mistakes_are_told_once():
+    A, _ = independent(0, r=8)
+    families = {r: "ab"[r // 3] for r in range(6)}
+    with pytest.warns(SharedMistakesWarning, match=r"0, 1, 2 \(z = .*The same holds for 1") as told:
+        DawidSkene().fit(A, groups=families)
+    assert len(told) == 1
+
+
+def test_only_two_groups_are_told_with_the_share_on_which_they_differ(recwarn):
+    A, y = with_machines(0)
+    both = {r: "people" if r < 4 else "machines" for r in range(8)}
+    votes = [(A[:, rows] == 1).mean(axis=1) > 0.5 for rows in (slice(4), slice(4, 8))]
+    share = (votes[0] != votes[1]).mean()
+    with pytest.warns(NotIdentifiableWarning) as told:
+        DawidSkene().fit(A, groups=both)
+    assert len(told) == 1
+    assert f"only two groups of annotators, machines and people. On {share:.0%} of" in str(
+        told[0].message
+    )
+    recwarn.clear()
+    DawidSkene().fit(A, groups=both, gold=some_gold(y, 30))
+    DawidSkene().fit(A, groups={**both, 0: None})
+    DawidSkene().fit(A, groups={**both, 0: "third", 1: "third"})
+    assert not recwarn.list
+
+
+def test_accuracies_with_families_and_no_gold_are_said_to_be_estimates(caplog):
+    A, y = with_machines(0)
+    with caplog.at_level("INFO", logger="manyhands"):
+        DawidSkene().fit(A, groups=machine_family(), gold=some_gold(y, 30))
+        DawidSkene().fit(A, groups={})
+        assert not caplog.records
+        DawidSkene().fit(A, groups=machine_family())
+    family, accuracies = (record.getMessage() for record in caplog.records)
+    assert family.startswith("Annotators 4, 5, 6, 7 agree with one another more")
+    assert accuracies.endswith("mistakes that all groups share would make them too high")
+
+
+def test_gold_says_when_it_cannot_choose_families(recwarn):
+    A, y = with_machines(0, humans=13, machines=3)
+    gold = some_gold(y, 30)
+    told = r"among these 16 annotators: that takes at most 15, each .* at least 30%"
+    with pytest.warns(NotIdentifiableWarning, match=told):
+        GoldCorrected().fit(A, gold=gold)
+    recwarn.clear()
+    GoldCorrected().fit(A, gold=gold, groups={})
+    GoldCorrected().fit(A[:, 1:], gold=gold)
+    GoldCorrected().fit(A, gold=some_gold(y, 60), groups=machine_family(13, 3))
+    assert not recwarn.list
+
+
 def test_one_human_an_instance_beside_machines_cannot_be_measured():
     A, _ = with_machines(0, n=300, humans=30, machines=3)
     keep = np.random.default_rng(0).integers(0, 30, 300)

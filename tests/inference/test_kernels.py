@@ -151,7 +151,7 @@ def test_gold_clamps():
     np.testing.assert_allclose(vote_shares(votes), [[0, 0, 1], [0, 1, 0], [0, 1, 0]])
     assert votes.voted.all()
     assert clamp_to_gold(votes, np.full((3, 3), 1 / 3))[1].tolist() == [1 / 3] * 3
-    # Two states a class: gold leaves both states of its class.
+    # Two states per class: gold leaves both states of its class.
     posterior, _ = e_step(votes, np.log(np.full(6, 1 / 6)), np.log(np.full((2, 6, 3), 1 / 3)))
     np.testing.assert_allclose(posterior[0], [0, 0, 0, 0, 0.5, 0.5])
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -107,6 +108,24 @@ def test_a_store_gives_what_its_table_gives(method, weights, known, tmp_path):
         np.testing.assert_allclose(predicted, expected.predict_proba(table), atol=1e-9)
     assert found.n_iter_ == expected.n_iter_
     assert isinstance(found.posterior_, np.memmap)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells resident pages")
+@pytest.mark.parametrize("method", [MajorityVote(), DawidSkene(max_iter=2)], ids=repr)
+def test_a_fit_keeps_no_pages_of_the_arrays_that_it_has_gone_through(method, tmp_path):
+    n = 200_000
+    table = AnnotationTable.from_arrays(np.arange(n).repeat(2), [0, 1] * n, [0, 1, 1, 0] * (n // 2))
+    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=20_000)
+    found = method.fit(store)
+    maps = Path("/proc/self/smaps").read_text().split("\n")
+    held = dict[str, int]()
+    for line in maps:
+        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+            name = line.partition("/")[2]
+        elif line.startswith("Rss:") and str(store.scratch)[1:] in name:
+            held[name] = held.get(name, 0) + int(line.split()[1]) * 1024
+    assert found.posterior_.nbytes == 16 * n
+    assert sum(held.values()) < 2**20
 
 
 def test_annotators_who_never_meet_are_warned_of_in_a_store_too(tmp_path):
@@ -238,6 +257,30 @@ def test_the_checkpoint_of_another_fit_is_refused(table, store, tmp_path):
 
 def first_file(store, name):
     return store.folder / "shards" / f"00000.{name}.npy"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda shards: shards[1:], r"lists 'shards/00001.start.npy' as shard 0, and not"),
+        (lambda shards: shards[:1] + shards[2:], r"'shards/00002.start.npy' as shard 1, and not"),
+        (lambda shards: shards[:-1], "annotations add up to .* a shard is missing. Restore"),
+        (lambda shards: shards[:1] + shards, r"'shards/00000.start.npy' as shard 1, and not"),
+        (lambda shards: [shards[1], shards[0], *shards[2:]], "out of order. Restore the manifest"),
+    ],
+    ids=["first", "middle", "last", "twice", "order"],
+)
+def test_a_manifest_that_lists_other_shards_is_refused(change, says, store):
+    place = store.folder / MANIFEST
+    manifest = json.loads(place.read_text())
+    place.write_text(json.dumps({**manifest, "shards": change(manifest["shards"])}))
+    with pytest.raises(AnnotationError, match=says):
+        AnnotationStore.open(store.folder)
+    for name in ("n_annotations", "n_abstentions"):
+        other = {**manifest, name: manifest[name] + 1}
+        place.write_text(json.dumps(other))
+        with pytest.raises(AnnotationError, match=f"whose {name} add up to {manifest[name]} and"):
+            AnnotationStore.open(store.folder)
 
 
 def test_a_damaged_or_missing_shard_is_named(store):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.inference.families import family_weights
 from manyhands.io import read_aligned, read_annotations, read_export
 from manyhands.io.exports.formats import FORMATS
 
@@ -251,6 +252,24 @@ def test_predictions_are_annotators_only_if_asked(tmp_path):
     export = read_export(path, predictions_as_annotators=True)
     assert export.annotations.annotators.tolist() == ["1", "model:m1"]
     assert reasons(export) == {"the export holds only the number of the prediction": 1}
+
+
+def test_predictions_are_declared_as_one_family(tmp_path):
+    tasks = [studio(made(1, "good"), made(2, "bad"), number=n) for n in (1, 2)]
+    for task in tasks:
+        task["predictions"] = [{"model_version": m, **made(0, "bad")} for m in ("m1", "m2")]
+    path = write(tmp_path / "a.json", tasks)
+    assert read_annotations(path).groups is None
+    table = read_annotations(path, predictions_as_annotators=True)
+    assert table.annotators.tolist() == ["1", "2", "model:m1", "model:m2"]
+    assert table.groups.tolist() == ["", "", "models", "models"]
+    np.testing.assert_allclose(family_weights(table), [1, 1, 1 / 1.8, 1 / 1.8] * 2)
+    anonymous = read_annotations(path, predictions_as_annotators=True, anonymise=True)
+    assert anonymous.groups.tolist() == ["", "", "models", "models"]
+    one = write(tmp_path / "ann.json", [{**tasks[0], "annotations": tasks[0]["annotations"][:1]}])
+    named = read_annotations(one, predictions_as_annotators=True, annotator_from="file")
+    assert named.annotators.tolist() == ["ann", "model:m1", "model:m2"]
+    assert named.groups.tolist() == ["", "models", "models"]
 
 
 def test_classes_of_the_configuration_keep_their_order_and_rare_ones_warn(tmp_path):

@@ -4,10 +4,9 @@ import contextlib
 import copy
 import gzip
 import io
-import sys
 import tracemalloc
 import zipfile
-from types import ModuleType, SimpleNamespace
+from datetime import datetime
 
 import pytest
 
@@ -221,41 +220,38 @@ def test_html_and_formulas_are_labels_like_others(tmp_path):
     assert "<script>" not in table._repr_html_()
 
 
-@pytest.fixture
-def workbook(monkeypatch):
-    """Stand in for openpyxl, of which one function and one method are used."""
-
-    def _workbook(*rows):
-        cells_ = [
-            [
-                SimpleNamespace(
-                    value=value,
-                    coordinate=f"{'ABCDE'[j]}{i}",
-                    data_type="f" if str(value).startswith("=") else "s",
-                )
-                for j, value in enumerate(row)
-            ]
-            for i, row in enumerate(rows, start=1)
-        ]
-        sheet = SimpleNamespace(iter_rows=lambda: iter(cells_))
-        module = ModuleType("openpyxl")
-        book = SimpleNamespace(worksheets=[sheet], close=lambda: None)
-        module.load_workbook = lambda path, **_: book
-        monkeypatch.setitem(sys.modules, "openpyxl", module)
-
-    return _workbook
+def workbook(path, *rows, more=()):
+    """Write a workbook with openpyxl, which makes formulas of what begins with "="."""
+    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    book = openpyxl.Workbook()
+    for sheet, content in ((book.active, rows), (book.create_sheet(), more)):
+        for row in content:
+            sheet.append(row)
+    book.save(path)
+    return path
 
 
-def test_workbooks_are_tables_and_their_formulas_are_refused(tmp_path, workbook, refused):
-    path = tmp_path / "a.xlsx"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("xl/workbook.xml", "<workbook/>")
-    workbook(("task", "worker", "label"), (1.0, "a", "x"), (2.0, "a", None), (3, "b", "y"))
-    export = read_export(path)
-    assert cells(export.annotations) == {("1", "a"): "x", ("3", "b"): "y"}
+HEADER = ("task", "worker", "label")
+
+
+def test_workbooks_are_tables_of_their_first_sheet(tmp_path):
+    day = datetime(2026, 3, 1)
+    rows = [(1.0, "a", "x"), (2.0, "a", None), (), (3, "b", "y"), (4, "b", True), (5, "c", day)]
+    export = read_export(workbook(tmp_path / "a.xlsx", HEADER, *rows, more=[("not", "read")]))
+    assert cells(export.annotations) == {
+        ("1", "a"): "x",
+        ("3", "b"): "y",
+        ("4", "b"): "True",
+        ("5", "c"): "2026-03-01 00:00:00",
+    }
     assert export.left_out[0].where == ("row 3",)
-    workbook(("task", "worker", "label"), (1, "a", "=1+1"))
-    refused(path, r"cell C2 holds a formula.*paste it as values")
+
+
+def test_formulas_in_workbooks_are_refused(tmp_path, refused):
+    says = r"cell C2 holds a formula \('=1\+1'\).*paste it as values"
+    refused(workbook(tmp_path / "a.xlsx", HEADER, (1, "a", "=1+1")), says)
+    empty = workbook(tmp_path / "b.xlsx")
+    refused(empty, "empty|no format is recognised")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 500, b"<html><body/></html>", b"{}", b"[]"])

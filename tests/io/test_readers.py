@@ -18,6 +18,7 @@ from scipy import sparse
 
 from manyhands import AnnotationTable
 from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.io import features as feature_files
 from manyhands.io import read_aligned, read_annotations
 from manyhands.io.features import FeatureFile, read_features
 from manyhands.io.gold import read_gold
@@ -584,6 +585,28 @@ def test_the_place_of_a_gap_in_an_array_is_named(tmp_path):
 def test_malformed_features(write, text, message):
     with pytest.raises(AnnotationError, match=message):
         read_features(write("x.csv", text))
+
+
+def test_a_large_array_is_mapped_and_checked_like_one_in_memory(tmp_path, monkeypatch):
+    X = np.arange(24, dtype=np.float64).reshape(6, 4)
+    np.save(tmp_path / "x.npy", X)
+    monkeypatch.setattr(feature_files, "MAPPED_BYTES", 1)
+    found = read_features(tmp_path / "x.npy").X
+    assert isinstance(found, np.memmap)
+    np.testing.assert_array_equal(found, X)
+    X[4, 1] = np.nan
+    for wrong, says in (
+        (X, r"x\.npy: .*row 4"),
+        (X[0], "shape"),
+        (X[:0], "empty"),
+        (X * 1j, "num"),
+    ):
+        np.save(tmp_path / "x.npy", wrong)
+        with pytest.raises(AnnotationError, match=says):
+            read_features(tmp_path / "x.npy")
+    np.save(tmp_path / "x.npy", np.array([["a", None]], dtype=object), allow_pickle=True)
+    with pytest.raises(AnnotationError, match=r"x\.npy cannot be read as \.npy"):
+        read_features(tmp_path / "x.npy")
 
 
 @pytest.mark.parametrize(

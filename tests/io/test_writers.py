@@ -258,6 +258,25 @@ def test_argilla_gets_suggestions_beside_its_own_fields(tmp_path):
     assert got["fields"]
 
 
+def test_doccano_gets_texts_with_labels_and_the_rest_as_metadata(tmp_path):
+    tasks = [
+        studio(made(1, 3), made(2, 3), text="Fine.", by="ann"),
+        studio(made(1, 3), made(2, 4), number=2, text="So so."),
+    ]
+    export = read_export(write(tmp_path / "p.json", tasks))
+    table = export.annotations
+    options = {"to": "doccano", "export": export, "method": "MV"}
+    path = voted(table, tmp_path / "o.jsonl", labels=np.array([3, None]), **options)
+    got, open_ = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (got["text"], got["label"], got["task"]) == ("Fine.", ["3"], 1)
+    assert (got["by"], got["item.by"], got["action"]) == ("MV", "ann", "accept")
+    assert (open_["text"], open_["label"]) == ("So so.", [])
+    (bare, _) = voted(table, path, to="doccano").read_text().splitlines()
+    assert json.loads(bare)["text"] == "1"
+    with pytest.raises(AnnotationError, match=r"no place for annotators: .* write labels, or a"):
+        write_annotations(tmp_path / "a.jsonl", table, to="doccano")
+
+
 def test_a_data_set_is_a_folder_with_a_card_that_names_its_file(tmp_path):
     export = read_export(
         write(tmp_path / "p.json", [studio(made(1, "<b>x</b>"), text="Fine.", box={"x": 1})])
@@ -281,6 +300,7 @@ def test_sets_of_labels_are_taken_apart_again(tmp_path):
         ("label-studio", "o.json", lambda r: r["predictions"][0]["result"][0]["value"]["choices"]),
         ("prodigy", "o.jsonl", lambda r: r["accept"]),
         ("argilla", "o.json", lambda r: r["suggestions"]["mood"]["value"]),
+        ("doccano", "o.jsonl", lambda r: r["label"]),
     ):
         path = voted(export.annotations, tmp_path / name, to=to, export=export)
         lines = path.read_text().strip().strip("[]").strip().splitlines()

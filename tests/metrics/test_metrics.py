@@ -621,3 +621,9 @@ def test_the_interval_covers_models_whose_mistakes_are_independent(share):
 def test_accuracy_of_one_instance_is_unknown():
     found = estimate_accuracy([0], AnnotationTable.from_matrix([[0, 0]], classes=[0, 1]))
     assert (found.low, found.high) == (0, 1)
+
+
+def test_gold_labels_of_another_type_are_named():
+    for y in (np.array(["0", "1"]), np.array(["0", "1"], dtype=object)):
+        with pytest.raises(AnnotationError, match="y holds '0', and predicted 1: strings and num"):
+            accuracy(y, np.array([1, 1]))

@@ -15,6 +15,7 @@ from manyhands import AggregatedClassifier, CrowdInGClassifier, CrowdLayerClassi
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.nn import BACKBONES, Standardize, make_backbone
+from manyhands.nn.backbones import given
 
 IMAGES = ("cnn", "vgg16", "resnet18")
 
@@ -310,6 +311,26 @@ def test_ids_that_an_embedding_lacks_are_named(tokens):
         CrowdLayerClassifier(Tokens(), **ONE_EPOCH).fit(ids + 25, A)
     with pytest.raises(AnnotationError, match="whole numbers"):
         CrowdLayerClassifier(Tokens(), **ONE_EPOCH).fit(ids + 0.5, A)
+
+
+def test_sequences_of_different_lengths_are_to_be_padded(tokens):
+    ids, A = tokens
+    ragged = [row[: 2 + i % 3] for i, row in enumerate(ids.tolist())]
+    for rows in (ragged, np.array(ragged, dtype=object)):
+        with pytest.raises(AnnotationError, match=r"\(2 to 4 entries\).*pad sequences"):
+            CrowdLayerClassifier().fit(rows, A)
+
+
+def test_ids_beyond_what_is_exact_are_named(tokens, monkeypatch):
+    monkeypatch.setattr(given, "EXACT", 40)
+    ids, A = tokens
+    with pytest.raises(AnnotationError, match="exact up to 39 only; map the tokens"):
+        CrowdLayerClassifier(Tokens(), **ONE_EPOCH).fit(ids, A)
+
+
+def test_grey_images_without_a_channel_are_told_how_to_get_one():
+    with pytest.raises(AnnotationError, match=r"channel by X\[:, None\]"):
+        make_backbone("cnn", (12, 12), 3)
 
 
 @pytest.mark.parametrize("classifier", [CrowdLayerClassifier, CrowdInGClassifier])

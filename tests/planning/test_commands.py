@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.planning.test_planning import annotated, crowd
@@ -75,6 +76,24 @@ def test_features_join(pilot):
     queue = done_json("review", "A.csv", "-n", 5, "--features", "X.npy")
     assert len(queue["queue"]) == 5
     assert queue["classifier_weight"] > 0
+
+
+def test_texts_and_images_join(pilot):
+    classes = np.load("X.npy").argmax(axis=1)
+    texts = [(i, f"about {'abc'[k] * 3}") for i, k in enumerate(classes)]
+    write_csv(Path("texts.csv"), [("task", "text"), *texts])
+    queue = done_json("review", "A.csv", "-n", 5, "--texts", "texts.csv")
+    assert queue["classifier_weight"] > 0
+    assert len(done_json("next", "A.csv", "-n", 4, "--texts", "texts.csv")["pairs"]) == 4
+    Path("photos").mkdir()
+    for i, k in enumerate(classes):
+        pixels = np.zeros((12, 12), dtype=np.uint8)
+        pixels[4 * k : 4 * k + 4] = 200 + i % 50
+        Image.fromarray(pixels).save(f"photos/{i}.png")
+    queue = done_json("review", "A.csv", "-n", 5, "--images", "photos")
+    assert queue["classifier_weight"] > 0
+    result = run("next", "A.csv", "--features", "X.npy", "--texts", "texts.csv")
+    assert (result.exit_code, "2 of --features, --texts and --images" in result.stderr) == (3, True)
 
 
 def test_review_annotators_and_sheets(pilot):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from manyhands import AnnotationTable, DawidSkene
-from manyhands.report import planning, summarize
+from manyhands.report import Contents, planning, summarize
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -33,6 +33,25 @@ EVIL = [
 def short_forecast(monkeypatch):
     """Forecast one world for every report: more of them only narrow the figures."""
     monkeypatch.setattr(planning, "WORLDS", 1)
+
+
+def hundred_times_ten_thousand():
+    """Summary and texts of 100 annotators and 10,000 instances, with gold and times."""
+    rng = np.random.default_rng(0)
+    n, c = 10_000, 10
+    gold = rng.integers(c, size=n)
+    instance = np.repeat(np.arange(n), 3)
+    annotator = np.argsort(rng.random((n, 100)), axis=1)[:, :3].ravel()
+    right = rng.random(3 * n) < rng.uniform(0.4, 0.95, size=100)[annotator]
+    label = np.where(right, gold[instance], rng.integers(c, size=3 * n))
+    table = AnnotationTable.from_arrays(
+        [f"instance-{k:05d}" for k in instance], [f"annotator-{k:03d}" for k in annotator], label
+    )
+    summary = summarize(
+        table, seconds=rng.gamma(2, 5, size=3 * n), ended=1.7e9 + np.arange(3.0 * n), gold=gold
+    )
+    texts = {str(each): "many words " * 50 for each in table.instances.tolist()}
+    return summary, Contents(texts)
 
 
 class FakeClassifier:

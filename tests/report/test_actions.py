@@ -18,7 +18,7 @@ from manyhands.report.html import SECTIONS
 from manyhands.report.items import IMAGE_BYTES
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
-from tests.report.conftest import EVIL, Page, crowd
+from tests.report.conftest import EVIL, Page, crowd, hundred_times_ten_thousand
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.md"
 
@@ -155,6 +155,7 @@ def test_pairs_of_annotators_by_hand():
     assert pairs[0, 1]["instances"] == [3]
     assert pairs[0, 2]["instances"] == [0, 1]
     assert found["matrix_of_pairs"]["counts"] == [[0, 4, 3], [4, 0, 3], [3, 3, 0]]
+    assert found["matrix_of_pairs"]["cells"] == {"1-0": [3], "2-0": [0, 1], "2-1": [0, 1]}
     assert found["n_unanimous"] == 1
     assert summarize(np.array([[0, -1], [-1, 1]]))["agreement"] is None
 
@@ -179,6 +180,10 @@ def test_who_hurries_and_whether_it_gets_worse():
     assert len(windows) == LIMITS["windows"]
     assert sum(row["n"] for row in windows) == 1600
     assert windows[0]["from"] == "2023-11-14 22:13"
+    over_time = {row["id"]: row["instances"] for row in summary["time"]["windows"]["annotators"]}
+    for k, ids in enumerate(over_time[7]):
+        assert ids
+        assert all(A[i, 7] != gold[i] and k * 200 // 6 <= i <= (k + 1) * 200 // 6 for i in ids)
     worse = np.where(later & (table.annotator < 6), (table.label + 1) % 3, table.label)
     turned = AnnotationTable.from_arrays(table.instance, table.annotator, worse)
     times = {"ended": 1.7e9 + table.instance * 60.0}
@@ -187,6 +192,27 @@ def test_who_hurries_and_whether_it_gets_worse():
     with pytest.raises(AnnotationError, match=r"seconds has shape \(3,\)"):
         summarize(table, seconds=[1, 2, 3])
     assert summarize(table, seconds=np.full(1600, np.nan))["time"] is None
+
+
+def test_whose_answers_depend_on_the_class():
+    A, _ = with_spammers()
+    rows = summarize(A, aggregator=DawidSkene().fit(A))["annotators"]["rows"]
+    scores = {row["id"]: row["spammer_score"] for row in rows}
+    assert scores[6] < 0.01 < 0.5 < scores[0]
+    html = render_report(summarize(A, aggregator=DawidSkene().fit(A)))
+    assert "Spammer score" in html
+    assert "Spammer score" not in render_report(summarize(A))  # A vote has no matrices.
+
+
+def test_cells_of_common_confusions_lead_to_the_confusions_of_the_same_labels():
+    A, gold = with_spammers()
+    marked = 'id="table-common-confusions-matrix".*?</table>'
+    html = render_report(summarize(A, gold=gold))
+    links = set(re.findall(r"#cell-\d-\d", re.search(marked, html, flags=re.DOTALL)[0]))
+    assert links == {f"#cell-{i}-{j}" for i in range(3) for j in range(3) if i != j}
+    html = render_report(summarize(A, gold=[*gold[:50], *[None] * 150]))
+    assert "#cell" not in re.search(marked, html, flags=re.DOTALL)[0]
+    assert "Its cells open nothing" in html
 
 
 # -- annotators -----------------------------------------------------------------------------------
@@ -295,22 +321,13 @@ def test_a_summary_from_before_these_sections_has_a_page(full):
 
 
 def test_a_hundred_annotators_and_ten_thousand_instances_fit_into_a_megabyte():
-    rng = np.random.default_rng(0)
-    n, c = 10_000, 10
-    gold = rng.integers(c, size=n)
-    instance = np.repeat(np.arange(n), 3)
-    annotator = (rng.integers(100, size=n)[:, None] + [0, 31, 62]).ravel() % 100
-    right = rng.random(3 * n) < rng.uniform(0.4, 0.95, size=100)[annotator]
-    label = np.where(right, gold[instance], rng.integers(c, size=3 * n))
-    table = AnnotationTable.from_arrays(
-        [f"instance-{k:05d}" for k in instance], [f"annotator-{k:03d}" for k in annotator], label
-    )
-    summary = summarize(
-        table, seconds=rng.gamma(2, 5, size=3 * n), ended=1.7e9 + np.arange(3.0 * n), gold=gold
-    )
-    contents = Contents({str(each): "many words " * 50 for each in table.instances.tolist()})
-    html = render_report(summary, contents)
+    html = render_report(*hundred_times_ten_thousand())
     assert len(html.encode()) < 1_000_000
+    matrix = re.search(r'id="table-agreement-matrix".*?</table>', html, flags=re.DOTALL)[0]
+    cells = re.findall(r"<td class=.*?</td>", matrix)
+    assert len(cells) == 24 * 23
+    dead = [cell for cell in cells if "data-at=" not in cell and "#pair-" not in cell]
+    assert all('class="d v100">100<' in cell for cell in dead)  # These two always agree.
     Page(html).check_harmless()
 
 

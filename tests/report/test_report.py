@@ -298,6 +298,9 @@ def test_passes_are_counted_and_change_nothing_else():
     for kind, n in (("abstentions", 3), ("skips", 7)):
         assert sum(row.pop(kind) for row in passed["annotators"]["rows"]) == n
         assert sum(row.pop(kind) for row in plain["annotators"]["rows"]) == 0
+    rates = [row.pop("pass_rate") for row in passed["annotators"]["rows"]]
+    assert sum(rate > 0 for rate in rates) == len(np.unique(rest[:, 1]))
+    assert not any(row.pop("pass_rate") for row in plain["annotators"]["rows"])
     for summary in (passed, plain):
         del summary["plan"]  # Nobody is asked again who passed.
         del summary["actions"]
@@ -645,11 +648,19 @@ def test_histograms_of_counts_hold_everything():
 
 def test_the_comparison_of_methods_is_shown_with_its_doubts():
     table = np.array([[0, 0, 1], [1, 1, 1], [0, -1, 0]])
-    summary = summarize(table, selection=compared())
+    summary = summarize(table, selection=replace(compared(), reason_="Two holds shares"))
     assert summary["selection"]["candidates"][1]["z"] == 0.5
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     page = render_report(summary)
-    for text in ("Doubt it.", "cannot be trained", '<td class="n">85', "tell it apart from"):
+    del summary["selection"]["reason"]  # As earlier versions saved it.
+    assert "Two holds shares" not in render_report(summary)
+    for text in (
+        "Doubt it.",
+        "Two holds shares.",
+        "cannot be trained",
+        '<td class="n">85',
+        "tell it apart from",
+    ):
         assert text in page
     assert "<b>one</b>" not in page.replace("&lt;b&gt;one&lt;/b&gt;", "")
     assert summarize(table)["selection"] is None

@@ -20,7 +20,7 @@ from manyhands.annotations.encoding import (
 from manyhands.annotations.groups import ALONE, groups_of_rows
 from manyhands.annotations.ids import GIVEN, in_natural_order, sorted_order
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
-from manyhands.annotations.suspicious import check_classes
+from manyhands.annotations.suspicious import check_classes, refuse_copies
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
@@ -104,6 +104,8 @@ def from_frame(
     )
     if classes is None:
         check_classes(vocabulary, codes, f"column {label!r}", matrix=False)
+        for column, ids, own in ((task, instances, instance), (worker, annotators, annotator)):
+            refuse_copies(vocabulary[codes], ids[own[given]], label, column)
     columns = Columns(
         instance[given],
         annotator[given],
@@ -231,9 +233,12 @@ def _as_frame(df: Any) -> Any:
     try:
         return nw.from_native(df, eager_only=True)
     except TypeError as error:
+        how = "pandas.DataFrame(df) takes a list of dicts and a dict of columns"
+        if hasattr(df, "collect"):
+            how = "df.collect()"
         raise AnnotationError(
             f"df is a {type(df).__name__}, not a data frame of pandas, polars or pyarrow; make one "
-            "(pandas.DataFrame(df) takes a list of dicts and a dict of columns), or use from_arrays"
+            f"({how}), or use from_arrays"
         ) from error
 
 

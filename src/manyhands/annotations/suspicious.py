@@ -77,6 +77,21 @@ def _refuse_ids(counts: Counts, argument: str) -> None:
         )
 
 
+def refuse_copies(labels: AnyArray, ids: AnyArray, label: str, column: str) -> None:
+    """Refuse labels that are the ids of a column, row by row.
+
+    Raises
+    ------
+    AnnotationError
+        If there are more than `MANY` of them; a few small numbers may be equal by chance.
+    """
+    if len(labels) > MANY and len(np.unique(labels)) > MANY and np.array_equal(labels, ids):
+        raise AnnotationError(
+            f"column {label!r}, read as the labels, equals column {column!r} in all "
+            f"{len(labels):,} rows; name the column of the labels in label="
+        )
+
+
 def _refuse_wrapped(counts: Counts, largest: int, argument: str) -> None:
     if largest in counts and largest - 1 not in counts:
         raise AnnotationError(

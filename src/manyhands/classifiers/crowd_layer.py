@@ -36,8 +36,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         An annotator's layer: a matrix, class scales, class biases, scales and biases, or a scalar.
     init_scale : float, default=3.0
         Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
-        CrowdInG); scales start at this value. From less than 3, training can lose rare classes:
-        see ``docs/results/noise_layers.md``.
+        CrowdInG); scales start at this value. The lower it is, the more often training loses rare
+        classes: see ``docs/results/noise_layers.md``.
     low_rank : int or None, default=None
         For very many annotators, with "MW": every matrix is the start plus a mixture of so many
         matrices that all annotators share, and an annotator has ``low_rank`` numbers instead of

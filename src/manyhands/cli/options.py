@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Optional
+from typing import Annotated, Any, ClassVar, NamedTuple, Optional
 
 import typer
 
@@ -128,17 +128,27 @@ Annotations = Annotated[
 class Inputs:
     """What a classifier is to be trained on: features, texts or images."""
 
+    least: ClassVar[int] = 1
+    """How many must be given: one, or none."""
+
     features: Features = None
     texts: Texts = None
     images: Images = None
 
     def __post_init__(self) -> None:
-        """Refuse none and several."""
-        given = [value for value in (self.features, self.texts, self.images) if value is not None]
-        if len(given) != 1:
+        """Refuse several, and none where one must be given."""
+        if not self.least <= len(given := self._given) <= 1:
             raise AnnotationError(
                 f"{len(given) or 'none'} of --features, --texts and --images are given; give one"
             )
+
+    @property
+    def _given(self) -> list[Any]:
+        return [value for value in (self.features, self.texts, self.images) if value is not None]
+
+    def __bool__(self) -> bool:
+        """Whether one is given."""
+        return bool(self._given)
 
     @property
     def files(self) -> list[Path]:
@@ -286,24 +296,25 @@ class ReadTable(NamedTuple):
 
 
 def read_planned(
-    tables: list[Path], options: dict[str, Any], features: Path | None, seed: int
+    tables: list[Path], options: dict[str, Any], inputs: Inputs | None, seed: int
 ) -> ReadTable:
-    """Read annotations, and predict their instances out of fold if there are features."""
-    from manyhands.io import read_aligned
+    """Read annotations, and predict their instances out of fold if a classifier can join."""
     from manyhands.io.annotations import read_items, read_with_account
     from manyhands.io.exports.reading import report_losses
 
     path = one_or_all(tables)
-    if features is None:
+    if not inputs:
         table, export = read_with_account(path, **options)
         if export is not None:
             report_losses(export, path)
         return ReadTable(table, export)
     from manyhands import CrowdStackingClassifier, cross_predict
+    from manyhands.jobs.fit import encode_rows
 
-    rows, table = read_aligned(features, path, **options)
+    rows, table = inputs.read(path, options)
+    X = encode_rows(inputs.encoder(seed), rows.X, table)
     model = CrowdStackingClassifier(random_state=seed)
-    proba = cross_predict(model, rows.X, table, random_state=seed, verbose=1).proba
+    proba = cross_predict(model, X, table, random_state=seed, verbose=1).proba
     return ReadTable(table, read_items(path, table, **options), proba)
 
 

@@ -29,7 +29,7 @@ RECOMMENDED = re.compile(
 """Arguments of functions that the library's messages recommend."""
 
 OPTIONS = {
-    "checkpoint": "another --out",
+    "checkpoint": "--restart, or another --out",
     "methods": "--method NAME instead of --compare",
     "anonymise": "--read anonymise=true",
     "annotator_from": "--read annotator_from=file (or folder)",
@@ -134,11 +134,18 @@ def notes_on_stderr() -> Iterator[None]:
 
 
 class _Notes(logging.Handler):
-    """Log records as lines on standard error."""
+    """Log records as lines on standard error, each message once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the message."""
-        note(f"note: {record.getMessage()}")
+        """Print the message, unless it was printed before."""
+        message = record.getMessage()
+        if message not in self.told:
+            self.told.add(message)
+            note(f"note: {message}")
 
 
 def print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:

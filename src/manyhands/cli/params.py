@@ -39,6 +39,7 @@ class Tool(StrEnum):
     label_studio = "label-studio"
     prodigy = "prodigy"
     argilla = "argilla"
+    doccano = "doccano"
     datasets = "datasets"
 
 

@@ -26,8 +26,8 @@ FORMAT = "manyhands embeddings"
 DIGEST = 32
 """Bytes of a SHA-256 digest."""
 
+PLAIN = (int, float, str, os.PathLike, type(None))
 SUFFIXES = (".json", ".digests", ".rows")
-
 AT_ONCE = 1024
 """Rows encoded before they are written."""
 
@@ -322,7 +322,7 @@ class FrozenEncoder(TransformerMixin, BaseEstimator):
     def _description(self) -> dict[str, Any]:
         """All that decides the values, for the cache."""
         used = {
-            name: value if isinstance(value, int | float | str | None) else repr(type(value))
+            name: str(value) if isinstance(value, PLAIN) else repr(type(value))
             for name, value in self.get_params(deep=False).items()
             if name not in ("batch_size", "cache", "fingerprint", "device", "local_files_only")
         }

@@ -20,7 +20,7 @@ from manyhands.estimator_checks.problem import (
     quick_clone,
     quick_fit,
 )
-from manyhands.exceptions import ModelChoiceWarning
+from manyhands.exceptions import LostClassWarning, ModelChoiceWarning
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.metrics import accuracy, vote_agreement
 from manyhands.models import load
@@ -296,6 +296,38 @@ def check_failed_partial_fit_changes_nothing(estimator: BaseCrowdClassifier) -> 
     expect_error("repeated", model.partial_fit, X[20:], table[20:])
     assert set(before) == set(vars(model))
     assert all(before[name] is value for name, value in vars(model).items())
+
+
+def check_lost_classes(estimator: BaseCrowdClassifier) -> None:
+    """A class with annotations that is predicted for no training instance is warned about.
+
+    One is bound to be lost: two classes have the same features.
+    """
+    _, A, y = make_crowd_problem()
+    X = np.eye(4)[np.minimum(y, 1)]
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2])
+    model = quick_clone(estimator)
+    _expect_lost_classes_named(model, "fit", X, table)
+    if hasattr(model, "partial_fit"):
+        model = quick_clone(estimator)
+        _expect_lost_classes_named(model, "partial_fit", X[:24], table[:24])
+        _expect_lost_classes_named(model, "partial_fit", X[24:], table[24:], seen=(X, table))
+
+
+def _expect_lost_classes_named(
+    model: Any, fit: str, X: FloatArray, table: AnnotationTable, seen: Any = None
+) -> None:
+    """Fit, and assert that one warning names the lost classes, their annotations and a mend."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        getattr(model, fit)(X, table)
+    messages = [str(w.message) for w in caught if w.category is LostClassWarning]
+    assert len(messages) == 1, f"{fit} warns {len(messages)} times of lost classes, not once"
+    X, table = seen or (X, table)
+    for code in set(table.label.tolist()) - set(model.predict(X).tolist()):
+        named = f"{code} ({np.count_nonzero(table.label == code)} annotation"
+        assert named in messages[0], f"lost class {named}s) is not named in: {messages[0]}"
+    assert "; try " in messages[0], f"no mend is named in: {messages[0]}"
 
 
 class _Interrupting(torch.utils.data.TensorDataset):

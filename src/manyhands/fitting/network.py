@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -48,7 +50,8 @@ def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdM
     features, annotated = fit.features, fit.batches.instances
     model.input_shape_ = shape = features.input_shape
     classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
-    module: CrowdModule = model._build_module(classifier, shape)
+    with naming_the_backbone(shape):  # Some modules ask the backbone for the width of its output.
+        module: CrowdModule = model._build_module(classifier, shape)
     if model.scaling is not None and not features.is_dataset:
         # Batches of at most 8 MiB in float64.
         size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
@@ -138,22 +141,27 @@ def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tens
 
 
 def _shape_of_output(module: CrowdModule, x: Tensor) -> tuple[int, ...]:
-    """Apply the network to some instances; an error in it names the instances' shape."""
+    """Apply the network to some instances."""
     module.eval()
+    with naming_the_backbone(x.shape[1:]), torch.no_grad():
+        return tuple(module(x).shape)
+
+
+@contextmanager
+def naming_the_backbone(shape: Sequence[int]) -> Iterator[None]:
+    """Turn an error in a network into one that names the backbone and the instances' shape."""
     try:
-        with torch.no_grad():
-            return tuple(module(x).shape)
+        yield
     except AnnotationError:
         raise
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
-        shape = tuple(x.shape[1:])
         hint = ""
         if channels_last(shape):
             hint = ". These look like images with their channels last; torch's layers expect them "
             hint += "first: X.transpose(0, 3, 1, 2)"
         raise AnnotationError(
-            f"backbone fails on instances of shape {shape} ({error}){hint}. It must take a float "
-            "tensor of instances and give a tensor of logits, or an object with .logits"
+            f"backbone fails on instances of shape {tuple(shape)} ({error}){hint}. It must take a "
+            "float tensor of instances and give a tensor of logits, or an object with .logits"
         ) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -53,6 +54,37 @@ def refuse_classes(model: Any) -> None:
             )
 
 
+def refuse_loose_layers(model: Any) -> None:
+    """Refuse a backbone that is neither a name, a network, a factory nor a dict of arguments.
+
+    Raises
+    ------
+    AnnotationError
+        If it is, say, a list of layers or of their sizes. The message does not show the layers,
+        each of which would take several lines.
+    """
+    backbone = getattr(model, "backbone", None)  # A linear method has none.
+    if backbone is None or isinstance(backbone, str) or callable(backbone):
+        return
+    if hasattr(backbone, "fit"):  # A second stage of scikit-learn's, or refused below.
+        return
+    is_dict, kind = isinstance(backbone, dict), type(backbone).__name__
+    is_list = isinstance(backbone, list | tuple)
+    parts = list(backbone.values()) if is_dict else list(backbone) if is_list else []
+    if any(callable(part) for part in parts):
+        layers = "OrderedDict(...)" if is_dict else "*layers"
+        what = f"a {kind} of layers, not a network; give torch.nn.Sequential({layers})"
+    elif is_dict:
+        return
+    elif parts and all(isinstance(part, Integral) for part in parts):
+        sizes = {"name": "mlp", "hidden": [int(part) for part in parts]}
+        what = f"the {kind} {backbone!r}, not a network; give {sizes}"
+    else:
+        shown = shorten(repr(backbone), 60)
+        what = f"{shown}; give a torch nn.Module, a name such as 'mlp', or {{'name': 'mlp', ...}}"
+    raise AnnotationError(f"backbone is {what}")
+
+
 def check_parameters(model: Any) -> None:
     """Refuse unusable parameters before any data are read.
 
@@ -64,6 +96,7 @@ def check_parameters(model: Any) -> None:
         If a name within a value is unknown, or a parameter needs another that is missing.
     """
     refuse_classes(model)
+    refuse_loose_layers(model)
     model._validate_params()
     make_balance(model.class_balance)
     check_rule(model._rule)

@@ -27,7 +27,7 @@ from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.decision.rules import check_rule
 from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.fitting.telling_columns import where_not_finite
+from manyhands.fitting.telling_columns import refused_features
 from manyhands.inference.inputs import check_annotations
 from manyhands.io.mapped import MappedRows, as_mapped
 from manyhands.typing import IntArray
@@ -101,9 +101,7 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     try:
         X = _checked_array(estimator, X, reset)
     except ValueError as error:
-        if "NaN" not in str(error) and "infinity" not in str(error):
-            raise
-        raise AnnotationError(where_not_finite(estimator, given)) from None
+        raise refused_features(estimator, given, error) from None
     if not reset:
         _check_input_shape(estimator, np.shape(X))
     return X

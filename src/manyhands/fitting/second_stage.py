@@ -68,10 +68,9 @@ class SecondStageClassifier(BaseCrowdClassifier):
         return super()._trains_once and not self._second_stage
 
     def _check_parameters(self) -> None:
-        self._validate_params()
+        super()._check_parameters()
         if self._second_stage:
             self._check_second_stage()
-        super()._check_parameters()
 
     def _check_second_stage(self) -> None:
         """Refuse parameters that apply only to networks."""

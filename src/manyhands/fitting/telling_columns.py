@@ -9,7 +9,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.ids import as_frame, base_name, id_column_of, is_id_name
 from manyhands.annotations.target import rows_of
-from manyhands.exceptions import warn_caller
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, FloatArray
 
 LABEL_NAMES = frozenset(
@@ -100,6 +100,20 @@ def _tells(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
     text = values.dtype.kind in "OUT"
     cells = values[:, None] == (classes if numeric or text else np.arange(len(classes)))
     return bool((np.where(cells, votes, -1).max(axis=1) == votes.max(axis=1)).all())
+
+
+def refused_features(estimator: Any, X: Any, error: ValueError) -> ValueError:
+    """Explain why scikit-learn refused X, where its own words say no place or no mend."""
+    if "array element with a sequence" in str(error):
+        sizes = sorted({len(row) for row in X if hasattr(row, "__len__")})
+        found = f" ({sizes[0]} to {sizes[-1]} entries)" if len(sizes) > 1 else ""
+        return AnnotationError(
+            f"X has rows of different lengths{found}; give all of them one: pad sequences of token "
+            "ids, with an id that your network ignores (nn.Embedding(..., padding_idx=0))"
+        )
+    if "NaN" in str(error) or "infinity" in str(error):
+        return AnnotationError(where_not_finite(estimator, X))
+    return error
 
 
 def where_not_finite(estimator: Any, X: Any) -> str:

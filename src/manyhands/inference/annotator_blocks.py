@@ -32,6 +32,7 @@ from scipy.sparse import csr_matrix
 
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.io.files import explain, reserve
+from manyhands.io.mapped import release
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LARGEST = 2**25
@@ -112,21 +113,27 @@ class Blocks:
     def __getitem__(self, key: Any) -> FloatArray:
         """Rows of a block, (r, S, K), or, of ``[annotators, :, responses]``, their (m, S)."""
         if isinstance(key, slice):
-            return np.ascontiguousarray(self.array[key])
+            values = np.array(self.array[key], order="C")
+            release(self._mapped)
+            return values
         annotators, _, responses = key
         return self.at(annotators * np.int64(self.shape[2]) + responses)
 
     def __setitem__(self, rows: slice, values: FloatArray) -> None:
         self.array[rows] = values
+        release(self._mapped)
 
     def at(self, pairs: IntArray) -> FloatArray:
         """Numbers of the pairs ``annotator * K + response``, shape (m, S)."""
-        return np.asarray(self._mapped[pairs])
+        found = np.asarray(self._mapped[pairs])
+        release(self._mapped)
+        return found
 
     def __add__(self, counts: PairCounts | Blocks) -> Blocks:
         """Add counts in place: a total that grows."""
         if isinstance(counts, PairCounts):
             self._mapped[counts.pairs] += counts.sums
+            release(self._mapped)
         else:
             for rows in self.slices():
                 self[rows] = self[rows] + counts[rows]

@@ -26,6 +26,7 @@ from manyhands.exceptions import (
 from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
+from manyhands.inference.family_warnings import warn_of_shared_mistakes
 from manyhands.inference.inputs import (
     check_annotations,
     checked_posterior,
@@ -38,7 +39,6 @@ from manyhands.inference.inputs import (
     warn_of_numbered_rows,
 )
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
 from manyhands.inference.stored_votes import (
     ORDINARY,
     Course,
@@ -274,7 +274,7 @@ class BaseAggregator(BaseEstimator):
             )
             votes = believed(votes)
         elif self._compares_annotators and self._warns_of_shared_mistakes:
-            warn_of_shared_mistakes(table)
+            warn_of_shared_mistakes(table, has_gold=gold is not None)
         first: Any = starting_shares(votes) if start is None else start
         if start is not None and votes.gold is not None:
             clamp_to_gold(votes, start)

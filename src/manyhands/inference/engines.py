@@ -47,6 +47,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from manyhands.io.mapped import release
 from manyhands.typing import AnyArray
 
 CHEAP, LARGE = 16, 1_500_000
@@ -126,6 +127,8 @@ class LocalEngine(Engine):
         for shard in self:
             place = slice(first, first + shard.n_instances)
             yield place, shard, *(rows_at(array, shard, place) for array in arrays)
+            for array in arrays:
+                release(array)
             first = place.stop
 
     def sum(
@@ -148,6 +151,7 @@ class LocalEngine(Engine):
         """See `Engine.fill`."""
         for place, *part in self._with_rows(rows):
             out[place] = rows_of(*part, *parameters)
+            release(out)
 
 
 def total(counts: Iterator[Any]) -> Any:

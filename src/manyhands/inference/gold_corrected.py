@@ -20,6 +20,7 @@ from manyhands.inference.confusion_em import OwnRemoved, Parameters
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
+from manyhands.inference.family_warnings import warn_of_shared_mistakes
 from manyhands.inference.gold_regression import (
     Design,
     features_of,
@@ -27,7 +28,7 @@ from manyhands.inference.gold_regression import (
     priors,
 )
 from manyhands.inference.probability import LOG_FLOOR
-from manyhands.inference.shared_mistakes import partitions, warn_of_shared_mistakes
+from manyhands.inference.shared_mistakes import DENSE, MOST_CUT, partitions
 from manyhands.inference.vote_sums import (
     clamp_to_gold,
 )
@@ -152,8 +153,7 @@ class GoldCorrected(BaseAggregator):
                 "on the command line --known)",
                 NotIdentifiableWarning,
             )
-            if not has_families:
-                warn_of_shared_mistakes(self.table_)
+            warn_of_shared_mistakes(self.table_, has_gold=len(known) > 0)
             return
         self._families = None if families is None or not has_families else family_codes(families)
         self._annotators = np.unique(votes.annotator[np.isin(votes.instance, known)])
@@ -186,6 +186,18 @@ class GoldCorrected(BaseAggregator):
                 rows += one.weight * softmax(one.coefficients[0] * joint + scores, axis=1)
         return out
 
+    def _warn_of_no_choice(self) -> None:
+        """Warn that gold cannot choose families, unless the user says that there are none."""
+        n = np.count_nonzero(self.table_.annotations_per_annotator())
+        if self.table_.groups is None and n > 2:
+            warn_caller(
+                f"gold cannot choose families among these {n} annotators: that takes at most "
+                f"{MOST_CUT}, each with annotations of at least {DENSE:.0%} of the instances. If "
+                "some share mistakes, declare them (groups=; groups={} if nobody does)",
+                NotIdentifiableWarning,
+            )
+            warn_of_shared_mistakes(self.table_)
+
     def _fit_regressions(
         self, votes: Votes, start: FloatArray, known: IntArray
     ) -> list[Regression]:
@@ -196,7 +208,9 @@ class GoldCorrected(BaseAggregator):
                 _weighted_base(votes, start, family, self.annotators_)
                 for family in partitions(self.table_)
             ]
-            if cuts:
+            if not cuts:
+                self._warn_of_no_choice()
+            else:
                 masses = [(1 - CUT_MASS) / len(bases)] * len(bases)
                 masses += [CUT_MASS / len(cuts)] * len(cuts)
             bases += cuts

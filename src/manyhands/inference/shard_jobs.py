@@ -29,6 +29,7 @@ from manyhands.inference.annotator_blocks import n_pieces
 from manyhands.inference.engines import Engine, rows_at, total
 from manyhands.inference.stored_votes import StoredVotes
 from manyhands.inference.votes import Votes
+from manyhands.io.mapped import release
 from manyhands.io.store import AnnotationStore
 from manyhands.typing import AnyArray, IntArray
 
@@ -336,6 +337,7 @@ class ClusterEngine(Engine):
         first = 0
         for part in self.cluster.rows(job, self._parts(rows)):
             out[first : first + len(part)] = part
+            release(out)
             first += len(part)
 
 

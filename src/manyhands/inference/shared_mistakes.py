@@ -24,12 +24,7 @@ from manyhands.agreement.pairs import cohen_kappa
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.sharded import ShardedAnnotations
-from manyhands.exceptions import (
-    AnnotationError,
-    NotIdentifiableWarning,
-    SharedMistakesWarning,
-    warn_caller,
-)
+from manyhands.exceptions import AnnotationError
 from manyhands.inference.families import family_codes
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -38,6 +33,9 @@ DENSE = 0.3
 
 LEAST_Z = 4.0
 """Random sets of human annotators exceed it in 2 % of cases."""
+
+LEAST_DECLARED_Z = 2.0
+"""A declared family below it shows no shared mistakes."""
 
 MOST_ANNOTATORS, MOST_INSTANCES = 30, 2000
 """The search looks at no more than these, so that it costs less than a fit."""
@@ -103,7 +101,7 @@ class SharedMistakes:
                 f"what their skills explain (z = {self.z:.0f}). They share mistakes, or the others "
                 "do: annotations cannot tell which."
             )
-        if self.z < 2:
+        if self.z < LEAST_DECLARED_Z:
             return f"This family shows no shared mistakes: {names} (z = {self.z:.1f})."
         return f"Whether {names} share mistakes is open (z = {self.z:.1f})."
 
@@ -152,55 +150,36 @@ def shared_mistakes(
     >>> found.members, found.z > 4
     ((4, 5, 6), True)
     """
-    centred = _Centred.of(table, np.random.default_rng(random_state))
+    centred = Centred.of(table, np.random.default_rng(random_state))
     if members is not None:
         sets = [_codes(table, given) for given in _as_sets(members)]
-    elif table.groups is not None and table.groups.any():
-        sets = _families(table)
-    else:
-        return _searched(table, centred)
-    return [_measure(table, centred, codes) for codes in sets]
+        return [_measure(table, centred, codes) for codes in sets]
+    if table.groups is not None and table.groups.any():
+        return declared_sets(table, centred)
+    return searched_sets(table, centred)
 
 
-def _searched(
-    table: AnnotationTable | ShardedAnnotations, centred: _Centred
+def declared_sets(table: AnnotationTable, centred: Centred) -> list[SharedMistakes]:
+    """The families of the table with at least two members, in the order of their names."""
+    return [_measure(table, centred, codes) for codes in _families(table)]
+
+
+def searched_sets(
+    table: AnnotationTable | ShardedAnnotations, centred: Centred
 ) -> list[SharedMistakes]:
     """Clusters of annotators of many instances, by falling z; those not measurable are last."""
     found = [_measure(table, centred, codes, searched=True) for codes in _clusters(centred)]
     return sorted(found, key=lambda one: -one.z if one.measurable else np.inf)
 
 
-def warn_of_shared_mistakes(table: AnnotationTable | ShardedAnnotations) -> None:
-    """Warn if annotators of many instances seem to share mistakes and no families are declared."""
-    if table.groups is not None or not _dense(table).any():
-        return
-    centred = _Centred.of(table, np.random.default_rng(0))
-    found = _searched(table, centred)
-    if found and found[0].measurable and found[0].z > LEAST_Z:
-        warn_caller(
-            f"{found[0]} Say who belongs together (groups=; groups={{}} if nobody does), or give "
-            "gold for 20-50 instances drawn at random.",
-            SharedMistakesWarning,
-        )
-        return
-    unmeasured = _unmeasured(table, centred)
-    if unmeasured is not None:
-        warn_caller(
-            f"{unmeasured} They agree with one another more than with the others. Say who belongs "
-            "together (groups=; groups={} if nobody does), or give gold for 20-50 instances drawn "
-            "at random.",
-            NotIdentifiableWarning,
-        )
-
-
-def _unmeasured(
-    table: AnnotationTable | ShardedAnnotations, centred: _Centred
+def not_measured(
+    table: AnnotationTable | ShardedAnnotations, centred: Centred
 ) -> SharedMistakes | None:
     """The annotators of many instances, if the others are too sparse to measure against.
 
     None also if they do not agree with one another more than with the others.
     """
-    dense = np.flatnonzero(_dense(centred.table))
+    dense = np.flatnonzero(dense_annotators(centred.table))
     six = _six_sums(centred, dense)
     n_within, n_others, n_across = (six[3:] > 0).sum(axis=1)
     if n_others >= LEAST_PAIRS or min(n_within, n_across) < LEAST_PAIRS:
@@ -216,7 +195,7 @@ def _unmeasured(
 
 
 @dataclass(frozen=True)
-class _Centred:
+class Centred:
     """Annotations as centred indicators: e = onehot(label) - the annotator's shares of classes.
 
     Attributes
@@ -233,7 +212,8 @@ class _Centred:
     draws: FloatArray
 
     @classmethod
-    def of(cls, table: AnnotationTable | ShardedAnnotations, rng: np.random.Generator) -> _Centred:
+    def of(cls, table: AnnotationTable | ShardedAnnotations, rng: np.random.Generator) -> Centred:
+        """Centre the annotations of instances that have at least two."""
         annotated = np.flatnonzero(table.annotations_per_instance() > 1)
         if len(annotated) > MOST_INSTANCES:
             annotated = np.sort(rng.choice(annotated, MOST_INSTANCES, replace=False))
@@ -262,7 +242,7 @@ class _Centred:
 
 def _measure(
     table: AnnotationTable | ShardedAnnotations,
-    centred: _Centred,
+    centred: Centred,
     codes: IntArray,
     *,
     searched: bool = False,
@@ -278,7 +258,7 @@ def _measure(
     )
 
 
-def _six_sums(centred: _Centred, codes: IntArray) -> FloatArray:
+def _six_sums(centred: Centred, codes: IntArray) -> FloatArray:
     """Products and pairs within A, within B and across, for each instance, shape (6, n)."""
     within = np.isin(centred.table.annotator, codes)
     sums, squares, given = zip(centred.sums(within), centred.sums(~within), strict=True)
@@ -297,7 +277,7 @@ def _excess(six: FloatArray) -> FloatArray:
 # -- sets -----------------------------------------------------------------------------------------
 
 
-def _dense(table: AnnotationTable | ShardedAnnotations) -> BoolArray:
+def dense_annotators(table: AnnotationTable | ShardedAnnotations) -> BoolArray:
     """Mask of the annotators of many instances: two to `MOST_ANNOTATORS` of them, or none."""
     n_annotated = int((table.annotations_per_instance() > 0).sum())
     given = table.annotations_per_annotator()
@@ -307,9 +287,9 @@ def _dense(table: AnnotationTable | ShardedAnnotations) -> BoolArray:
     return dense if dense.sum() > 1 else np.zeros_like(dense)
 
 
-def _clusters(centred: _Centred) -> Iterator[IntArray]:
+def _clusters(centred: Centred) -> Iterator[IntArray]:
     """Clusters of three or more among the annotators of many instances, as annotator codes."""
-    dense = np.flatnonzero(_dense(centred.table))
+    dense = np.flatnonzero(dense_annotators(centred.table))
     n_active = int((centred.table.annotations_per_annotator() > 0).sum())
     for cluster in clusters(centred.table, dense):
         if LEAST_SEARCHED <= len(cluster) < n_active:
@@ -333,7 +313,7 @@ def partitions(table: AnnotationTable) -> list[IntArray]:
     annotators. None if there are more than 15 annotators, or one annotated less than 30 %.
     """
     active = np.flatnonzero(table.annotations_per_annotator())
-    if not 3 <= len(active) <= MOST_CUT or len(active) > _dense(table).sum():
+    if not 3 <= len(active) <= MOST_CUT or len(active) > dense_annotators(table).sum():
         return []
     tree = linkage(squareform(distances(table, active)), "average")
     cuts = [fcluster(tree, k, "maxclust") for k in range(2, min(6, len(active) - 1) + 1)]

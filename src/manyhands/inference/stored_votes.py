@@ -34,6 +34,7 @@ from manyhands.inference.votes import (
     sum_over_shards,
 )
 from manyhands.io.files import explain, reserve
+from manyhands.io.mapped import release
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
 
 
@@ -270,6 +271,7 @@ def filled(votes: AllVotes, width: int, parts: Iterable[FloatArray]) -> FloatArr
     out, first = votes.new_rows(width), 0
     for part in parts:
         out[first : first + len(part)] = part
+        release(out)
         first += len(part)
     return out
 
@@ -375,4 +377,6 @@ def labels_of(
     for first in range(0, votes.n_instances, BLOCK):  # The blocks of `pick`, for equal ties.
         rows = slice(first, first + BLOCK)
         labels[rows] = classes[pick(np.asarray(posterior[rows]), ties, rng)]
+        release(posterior)
+        release(labels)
     return labels

@@ -26,6 +26,7 @@ from manyhands.inference.annotator_blocks import pairs_of
 from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
 from manyhands.inference.engines import Engine, grown, rows_at
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
+from manyhands.io.mapped import release
 from manyhands.typing import FloatArray, IntArray
 
 SHARD = 100_000
@@ -379,6 +380,8 @@ def zip_shards(shards: Shards, *arrays: FloatArray | None) -> Iterator[tuple[Any
     for shard in shards:
         place = slice(first, first + shard.n_instances)
         yield shard, *(rows_at(array, shard, place) for array in arrays)
+        for array in arrays:
+            release(array)
         first = place.stop
 
 

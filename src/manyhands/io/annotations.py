@@ -219,7 +219,8 @@ def read_export(
     drop_rejected : bool
         Leave out work that the requester rejected; it is kept by default.
     predictions_as_annotators : bool
-        Label Studio: models are annotators, too, named "model:<version>".
+        Label Studio: models are annotators, too, named "model:<version>", and together one family,
+        "models" (`AnnotationTable.with_groups`), because they tend to share mistakes.
     annotator_from : {"file", "folder"}, optional
         Every file holds one annotator's work, whose name is the file's without its suffix; or
         every folder or archive does, whose name it is.

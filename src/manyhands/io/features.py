@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
+from numpy.lib.format import open_memmap
 from scipy import sparse
 
 from manyhands.annotations.encoding import make_vocabulary
@@ -18,7 +19,12 @@ from manyhands.io.columns import canonical, preview
 from manyhands.io.csv_files import csv_header, read_csv
 from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
 from manyhands.io.frames import read_parquet
+from manyhands.io.mapped import MappedRows, release
 from manyhands.typing import AnyArray
+
+MAPPED_BYTES = 2**28
+"""Size from which a .npy file is mapped, so that it is never all in memory, and several processes
+of one machine share what they read of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +34,7 @@ class FeatureFile:
     Attributes
     ----------
     X : float32 array of shape (n_samples, ...), or uint8 for images stored as such, or a float32
-        sparse array (CSR)
+        sparse array (CSR), or a large .npy file's memory-mapped array of any numeric type
     tasks : array of shape (n_samples,) or None
         Ids of the rows; None if the file has none.
     columns : tuple of str or None
@@ -60,7 +66,7 @@ def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile
     Parameters
     ----------
     path : str or Path
-        - .npy: only the array;
+        - .npy: only the array; it is memory-mapped from 256 MiB on;
         - .npz: the array ``X``, or the only array; an array ``task`` (``instance``, ``id``, ...)
           holds the ids; or what ``scipy.sparse.save_npz`` wrote;
         - .csv, .tsv (either with .gz), .parquet, .pq: numeric columns; a column ``task``
@@ -87,7 +93,7 @@ def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile
         columns: list[str] | None = None
         ids: Any = None
         if suffix == ".npy":
-            X = read_array(path)
+            X = read_array(path, mapped=path.stat().st_size >= MAPPED_BYTES)
         elif suffix == ".npz":
             X, ids = _from_archive(path)
         else:
@@ -97,8 +103,10 @@ def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile
         return FeatureFile(X, None if ids is None else row_ids_of(ids, X.shape[0]), names)
 
 
-def read_array(path: Path) -> AnyArray:
-    """Read the one array of a .npy file."""
+def read_array(path: Path, *, mapped: bool = False) -> AnyArray:
+    """Read the one array of a .npy file, or map it, read-only."""
+    if mapped:
+        return open_memmap(path, mode="r")
     with path.open("rb") as file:
         content = np.load(file, allow_pickle=False)
         if not isinstance(content, np.ndarray):
@@ -190,6 +198,10 @@ def _checked_features(X: Any, columns: list[str] | None) -> Any:
         )
     if not min(X.shape):
         raise AnnotationError(f"the features are empty: shape {X.shape}; export them again")
+    if isinstance(X, np.memmap):
+        MappedRows(X).check()
+        release(X)
+        return X
     if X.dtype == np.uint8 and X.ndim > 2:
         return X
     with np.errstate(over="ignore"):

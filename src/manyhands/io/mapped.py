@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,6 +88,17 @@ class MappedRows:
                     f"{start + int(bad.argmax())}; fill in missing values, or scale"
                 )
             start += len(block)
+
+
+def release(array: Any) -> None:
+    """Take the pages of a mapped file out of this process's memory; the file keeps what they hold.
+
+    Otherwise a process that goes through a file once seems to need memory for all of it.
+    """
+    mapped = getattr(array, "_mmap", None)
+    # What a mode "c" has written is nowhere else.
+    if mapped is not None and array.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def as_mapped(X: Any) -> Any:

@@ -19,6 +19,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.io import remote
 from manyhands.io.files import PathLike
 from manyhands.io.store_writer import (
+    COUNTS,
     FORMAT,
     MANIFEST,
     SHARD_ANNOTATIONS,
@@ -28,9 +29,12 @@ from manyhands.io.store_writer import (
     check_carried,
     checksum,
     is_store,
+    name_of,
     shards_of,
 )
 from manyhands.typing import AnyArray, IntArray
+
+RESTORE = "Restore the manifest, or ingest the files again"
 
 
 class AnnotationStore(ShardedAnnotations):
@@ -92,6 +96,7 @@ class AnnotationStore(ShardedAnnotations):
         self.n_shards = len(self._shards)
         for name in VOCABULARIES:
             setattr(self, name, self._array(self._manifest["vocabularies"][name]))
+        self._check_shards(f"{folder}/{MANIFEST}")
 
     # -- making and opening ---------------------------------------------------------------------
 
@@ -111,8 +116,9 @@ class AnnotationStore(ShardedAnnotations):
         FileNotFoundError
             If there is no such folder.
         AnnotationError
-            If it is no store, of another version of the format, or incomplete. Contents are checked
-            when they are read for the first time (`verify` checks all of them).
+            If it is no store, of another version of the format, or incomplete, or its manifest does
+            not list every shard once, in order. Contents are checked when they are read for the
+            first time (`verify` checks all of them).
         """
         return cls(folder, scratch=scratch)
 
@@ -204,6 +210,26 @@ class AnnotationStore(ShardedAnnotations):
         """
         for entry in self._files():
             self._check(entry)
+
+    def _check_shards(self, manifest: str) -> None:
+        """Refuse a manifest in which a shard is missing, listed twice or out of place.
+
+        Its other shards would be read as the annotations of other instances.
+        """
+        listed = [entry["files"]["start"]["name"] for entry in self._shards]
+        for number, name in enumerate(listed):
+            if name != (expected := name_of(number, "start")):
+                raise AnnotationError(
+                    f"{manifest} lists {name!r} as shard {number}, and not {expected!r}: a shard "
+                    f"is missing, repeated or out of order. {RESTORE}"
+                )
+        totals = {name: self._manifest[name] for name in COUNTS} | {"n_instances": len(self)}
+        for name, total in totals.items():
+            if total != (found := sum(entry[name] for entry in self._shards)):
+                raise AnnotationError(
+                    f"{manifest} lists {len(listed)} shards, whose {name} add up to {found} and "
+                    f"not to {total}: a shard is missing. {RESTORE}"
+                )
 
     def _files(self) -> Iterator[dict[str, Any]]:
         yield from self._manifest["vocabularies"].values()

@@ -33,6 +33,8 @@ one shard's posterior needs little memory."""
 
 VOCABULARIES = ("instances", "annotators", "classes")
 COLUMNS = ("start", "annotator", "label", "weight", "passes")
+COUNTS = ("n_annotations", "n_abstentions", "n_skips")
+"""What the manifest counts, in every shard and in all of them."""
 
 BLOCK = 2**24
 """Bytes that are read at once for a checksum."""
@@ -102,7 +104,7 @@ class StoreWriter:
         for name in COLUMNS:
             values = getattr(shard, name)
             if values is not None:
-                files[name] = self._write(f"shards/{number:05d}.{name}.npy", values)
+                files[name] = self._write(name_of(number, name), values)
         entry = {
             "n_instances": shard.n_instances,
             "n_annotations": len(shard.label),
@@ -126,10 +128,7 @@ class StoreWriter:
             "format": FORMAT,
             "version": VERSION,
             "manyhands": __version__,
-            **{
-                name: sum(shard[name] for shard in self.shards)
-                for name in ("n_annotations", "n_abstentions", "n_skips")
-            },
+            **{name: sum(shard[name] for shard in self.shards) for name in COUNTS},
             "weighted": any("weight" in shard["files"] for shard in self.shards),
             "vocabularies": files,
             "shards": self.shards,
@@ -139,6 +138,11 @@ class StoreWriter:
     def _write(self, name: str, values: AnyArray) -> dict[str, Any]:
         write_atomically(self.folder / name, lambda file: np.save(file, values, allow_pickle=False))
         return _entry(self.folder, name)
+
+
+def name_of(number: int, column: str) -> str:
+    """Name of a column's file of a shard, below the folder of the store."""
+    return f"shards/{number:05d}.{column}.npy"
 
 
 def _entry(folder: Path, name: str) -> dict[str, Any]:

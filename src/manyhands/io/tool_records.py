@@ -1,7 +1,8 @@
 """Records of labelling tools: their tasks with labels, or with everybody's annotations.
 
 Structures: Label Studio's pre-annotations (labelstud.io/guide/predictions); Prodigy's choice
-interface (prodi.gy/docs/api-interfaces); argilla 2 ``Record.from_dict`` (Apache-2.0).
+interface (prodi.gy/docs/api-interfaces); argilla 2 ``Record.from_dict`` (Apache-2.0); doccano
+``data_import`` (MIT), which keeps what is neither text nor label as metadata.
 """
 
 from __future__ import annotations
@@ -197,6 +198,20 @@ def _argilla_record(task: Any, items: ItemFields) -> Record:
     }
 
 
+def doccano_example(found: Consensus, i: int, items: ItemFields, method: str) -> Record:
+    """Make an example with its label, or with none where the label was left open."""
+    task, label = found.tasks[i].item(), found.labels[i]
+    data = items.of(task)
+    record = {
+        "text": str(data.pop(items.shown, task)),
+        "label": [] if label is None else items.labels(label),
+        "task": task,
+        "score": _score(found, i),
+        "by": method,
+    } | _about(found, i)
+    return record | {f"item.{k}" if k in record else k: value for k, value in data.items()}
+
+
 # -- annotations ---------------------------------------------------------------------------------
 
 
@@ -293,6 +308,7 @@ LABELS: Final = {
     "label-studio": label_studio_prediction,
     "prodigy": prodigy_task,
     "argilla": argilla_suggestion,
+    "doccano": doccano_example,
 }
 """Functions that make the record of one instance with its label."""
 

@@ -17,7 +17,13 @@ from manyhands.io.files import PathLike, refuse_foreign, write_atomically
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.tool_records import ANNOTATIONS, LABELS, ItemFields, Record, by_task
 
-SUFFIXES: Final = {"label-studio": ".json", "prodigy": ".jsonl", "argilla": ".json", "datasets": ""}
+SUFFIXES: Final = {
+    "label-studio": ".json",
+    "prodigy": ".jsonl",
+    "argilla": ".json",
+    "doccano": ".jsonl",
+    "datasets": "",
+}
 """Formats of tools, and how the names of their files end; ``datasets`` is a folder."""
 
 TARGETS: Final = ("table", *SUFFIXES)
@@ -51,6 +57,7 @@ def write_labels(
         "label-studio": tasks with predictions, to import (.json).
         "prodigy": tasks of the choice interface, the least certain first (.jsonl).
         "argilla": records with suggestions, for ``Record.from_dict`` (.json).
+        "doccano": examples with their labels, to import (.jsonl); labels only.
         "datasets": a folder that ``datasets.load_dataset`` reads.
     export : Export, optional
         What `read_export` returned: the items' own data, and the names of the tool's fields.
@@ -181,6 +188,11 @@ def write_annotations(
     ['task,worker,label', '0,0,0', '0,1,1', '1,0,1']
     """
     path = check_target(path, to)
+    if to == "doccano":
+        raise AnnotationError(
+            "to='doccano' has no place for annotators: doccano takes all that is imported for one "
+            "person's; write labels, or a table (.csv, .parquet)"
+        )
     items = ItemFields(export, to)
     if to in ("table", "datasets"):
         columns = _long_columns(table)

@@ -18,7 +18,7 @@ from manyhands.inference.inputs import recode_classes, without_known
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
-from manyhands.jobs.gold import match_gold
+from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.models import load
 from manyhands.report import annotator_columns, summarize
@@ -250,6 +250,7 @@ def _write_folder(
         given = {"labels": found.labels, "posterior": found.posterior}
     given |= times_of(export, table)
     summary = summarize(table, aggregator=aggregator, gold=gold, title=title, **given)
+    note_unused_gold(summary, export)
     seconds = None if export is None else export.seconds
     profiles = annotator_columns(table, found.posterior, seconds=seconds)
     files = keep_labels(

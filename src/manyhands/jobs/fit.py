@@ -24,7 +24,12 @@ from manyhands.jobs.gold import (
 )
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import accuracy, macro_f1
-from manyhands.training.seeding import in_first_process, joined_if_any, working_alone
+from manyhands.training.seeding import (
+    in_first_process,
+    joined_if_any,
+    made_by_first,
+    working_alone,
+)
 from manyhands.typing import LARGEST_SEED, AnyArray
 
 if TYPE_CHECKING:
@@ -47,6 +52,7 @@ def run_job(
     keep_formulas: bool = False,
     encoder: Any = None,
     export: Any = None,
+    restart: bool = False,
     on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Fit with every seed, evaluate each fit, and save the model of the first seed in a folder.
@@ -81,6 +87,8 @@ def run_job(
         in front of the model.
     export : Export, optional
         What the annotations were read from, for the times in the report.
+    restart : bool
+        Whether to start over: checkpoints of an interrupted job in the folder are deleted.
     on_seed : callable
         Called with the record of each seed.
 
@@ -97,7 +105,7 @@ def run_job(
         If ``seeds`` or ``holdout`` is invalid, the classifier takes no known labels, no annotation
         is left to train on, or the model could not be saved.
     ModelFolderError
-        If a checkpoint in the folder belongs to another run.
+        If a checkpoint in the folder belongs to another run, and ``restart`` is False.
     WriteError
         If the folder cannot be written, another job is writing into it, or it holds a
         ``labels.csv`` that is not from manyhands.
@@ -112,6 +120,8 @@ def run_job(
     protocols = _protocols(estimator, holdout, train)
     records: list[dict[str, Any]] = []
     with joined_if_any(estimator), _own_folder(folder) as (place, is_first):
+        if restart:
+            made_by_first(lambda: _clear_checkpoints(place))
         for i, seed in enumerate(seeds):
             record: dict[str, Any] = {"seed": seed, "protocols": {}}
             for j, (protocol, validation) in enumerate(protocols.items()):

@@ -13,7 +13,7 @@ from manyhands.annotations.ids import as_frame, first_and_last
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.telling_columns import equals_class
-from manyhands.io import GoldFile
+from manyhands.io import Export, GoldFile
 from manyhands.typing import AnyArray, IntArray
 
 TRAIN = ["train", "all", ""]
@@ -147,3 +147,9 @@ def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTa
             "Assign the rows to train on to 'train', or leave out the split column"
         )
     return train
+
+
+def note_unused_gold(summary: dict[str, Any], export: Export | None) -> None:
+    """Write into a summary without gold how many gold labels the annotations' export holds."""
+    if export is not None and summary["gold"] is None and len(export.gold):
+        summary["data"]["n_gold_unused"] = len(export.gold)

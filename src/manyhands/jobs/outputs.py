@@ -40,7 +40,7 @@ from manyhands.io import (
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
-from manyhands.jobs.gold import GoldRows
+from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.models import load, save
 from manyhands.report import (
     annotator_columns,
@@ -165,6 +165,7 @@ def keep_model(
         selection=selection,
         **times_of(export, train),
     )
+    note_unused_gold(summary, export)
     described = json.dumps(summary, indent=1, allow_nan=False)
     over_classes = np.zeros((train.n_instances, train.n_classes))
     over_classes[:, class_positions(model, train, "classifier")] = proba

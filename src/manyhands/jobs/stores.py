@@ -16,6 +16,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import GoldFile, consensus, remote
 from manyhands.io.frames import write_parquet_parts, write_table
+from manyhands.io.mapped import release
 from manyhands.io.store import AnnotationStore
 from manyhands.jobs.aggregation import known_codes, measure
 from manyhands.jobs.gold import match_gold
@@ -168,6 +169,7 @@ class _StoreLabels:
                 "agreement": found.agreement,
                 "action": found.actions,
             } | {f"p({name})": rows[:, c] for c, name in enumerate(store.classes.tolist())}
+            release(posterior)
 
     def _places(self) -> Iterator[slice]:
         for first, last in pairwise(self.store.firsts.tolist()):

@@ -250,4 +250,10 @@ def _pair(y: Any, predicted: Any) -> tuple[AnyArray, AnyArray]:
             f"y has shape {y.shape} and predicted {predicted.shape}; both must be "
             "one-dimensional, nonempty and of the same length"
         )
+    first, other = y[:1].tolist()[0], predicted[:1].tolist()[0]
+    if isinstance(first, str) != isinstance(other, str):
+        raise AnnotationError(
+            f"y holds {first!r}, and predicted {other!r}: strings and numbers are different "
+            "classes; give y in the type of the predictions, that of the annotations"
+        )
     return y, predicted

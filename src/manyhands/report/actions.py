@@ -280,6 +280,12 @@ def _trend(s: Mapping[str, Any]) -> Answer:
 
 def _gold_hygiene(s: Mapping[str, Any]) -> Answer:
     doubts = s.get("gold", {}).get("doubts")
+    unused = s["data"].get("n_gold_unused", 0)
+    if not doubts and unused:
+        return None, (
+            f"the export of the annotations holds {count(unused, 'gold label')} that "
+            f"{'was' if unused == 1 else 'were'} not used: give it as --gold, too"
+        )
     if not doubts:
         return None, "there are no gold labels"
     return "gold-doubts", f"{count(doubts['total'], 'gold label')} contradicted by good annotators"

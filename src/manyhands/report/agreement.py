@@ -8,6 +8,7 @@ import numpy as np
 
 from manyhands.agreement import annotator_agreement
 from manyhands.agreement.pairs import agreement_of_pairs, instance_agreement
+from manyhands.annotations import AnnotationTable
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
 from manyhands.typing import FloatArray, IntArray
@@ -55,6 +56,7 @@ def _of_pairs(inputs: Inputs) -> dict[str, Any]:
     busiest = np.argsort(-table.annotations_per_annotator(), kind="stable")[:BUSIEST]
     busiest = busiest[table.annotations_per_annotator()[busiest] > 0]
     agreement, shared = agreement_of_pairs(table, busiest)
+    answers = _Answers(table)
     shown = busiest[: LIMITS["matrix_of_pairs"]]
     m = len(shown)
     off = ~np.eye(m, dtype=bool)
@@ -65,13 +67,29 @@ def _of_pairs(inputs: Inputs) -> dict[str, Any]:
             "total": int((table.annotations_per_annotator() > 0).sum()),
             "shares": matrix.round(4),
             "counts": np.where(off, shared[:m, :m], 0),
+            "cells": _cells(answers, shown.tolist(), shared),
         },
-        "pairs": _listed_pairs(inputs, busiest, agreement, shared),
+        "pairs": _listed_pairs(table, busiest, agreement, shared, answers),
     }
 
 
+def _cells(answers: _Answers, shown: list[int], shared: IntArray) -> dict[str, list[Any]]:
+    """Instances on which two annotators differ, by "row-column" below the diagonal."""
+    found = {
+        f"{i}-{j}": answers.differing(a, b)
+        for i, a in enumerate(shown)
+        for j, b in enumerate(shown[:i])
+        if shared[i, j]
+    }
+    return {cell: ids for cell, ids in found.items() if ids}
+
+
 def _listed_pairs(
-    inputs: Inputs, busiest: IntArray, agreement: FloatArray, shared: IntArray
+    table: AnnotationTable,
+    busiest: IntArray,
+    agreement: FloatArray,
+    shared: IntArray,
+    answers: _Answers,
 ) -> dict[str, Any]:
     """Pairs with enough shared instances, the least agreeing first; of many, both ends."""
     upper = np.triu(np.ones(shared.shape, dtype=bool), 1)
@@ -81,11 +99,10 @@ def _listed_pairs(
     total, half = len(order), LIMITS["pairs_of_annotators"] // 2
     if total > 2 * half:
         order = np.concatenate([order[:half], order[-half:]])
-    answers = _Answers(inputs)
     rows = [
         {
-            "first": inputs.table.annotators[busiest[a]].item(),
-            "second": inputs.table.annotators[busiest[b]].item(),
+            "first": table.annotators[busiest[a]].item(),
+            "second": table.annotators[busiest[b]].item(),
             "share": float(agreement[a, b]),
             "n": int(shared[a, b]),
             "instances": answers.differing(int(busiest[a]), int(busiest[b])),
@@ -98,8 +115,7 @@ def _listed_pairs(
 class _Answers:
     """Answers by annotator, to find where two differ."""
 
-    def __init__(self, inputs: Inputs) -> None:
-        table = inputs.table
+    def __init__(self, table: AnnotationTable) -> None:
         self._table = table
         order = np.lexsort((table.instance, table.annotator))
         ends = np.cumsum(table.annotations_per_annotator())

@@ -12,9 +12,15 @@ from manyhands.metrics import AnnotatorReliability, annotator_reliability
 from manyhands.planning import AnnotatorScreen, Screening
 from manyhands.planning.screening import NOTHING, TOO_FEW
 from manyhands.report.agreement import agreement_with_others
-from manyhands.report.confusions import count_mistakes, matrices_section, top_mistake
+from manyhands.report.confusions import (
+    count_mistakes,
+    matrices_section,
+    spammer_scores,
+    top_mistake,
+)
 from manyhands.report.gold import gold_by_annotator
 from manyhands.report.inputs import Inputs
+from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW, FEW_TIMED, LIMITS
 from manyhands.report.timing import seconds_by_annotator
 from manyhands.report.unexpected import unexpected_by_annotator
@@ -38,12 +44,14 @@ def annotators_section(inputs: Inputs, screening: Screening | None) -> dict[str,
     active = found.n_annotations > 0
     counts = count_mistakes(table, inferred.codes, shown)
     note, matrices = matrices_section(inputs, inferred, shown, counts)
+    scores = spammer_scores(inputs, inferred, shown)
     rows = [profiles[r] for r in shown.tolist()]
     doubtful = most_doubtful(inputs, shown)
     for k, row in enumerate(rows):
         row["mistake"] = top_mistake(table, counts[k])
         row["matrix"] = matrices[k] if k < len(matrices) else None
         row["instances"] = doubtful[k]
+        row["spammer_score"] = None if scores is None else scores[k]
     measured = [row["gold"]["accuracy"] for row in profiles if row["gold"] is not None]
     return {
         "total": table.n_annotators,
@@ -158,6 +166,7 @@ def _profiles(
             "others": others[r],
             "abstentions": int(passes[0][r]),
             "skips": int(passes[1][r]),
+            "pass_rate": _share(int(passes[0][r] + passes[1][r]), int(found.n_annotations[r])),
             "times": None if times is None else times[r],
             "common_proportion": None if proportion is None else float(proportion[r]),
             "unexpected": None if unexpected is None else unexpected[r],
@@ -170,6 +179,10 @@ def _profiles(
     for row in rows:
         row["screen"] = _screen(row, screened.get(row["id"]), median, spent)
     return rows
+
+
+def _share(n: int, others: int) -> float | None:
+    return n / (n + others) if n + others else None
 
 
 def _screen(
@@ -202,22 +215,6 @@ def _screen(
         "evidence": [evidence for evidence, _ in marks.values()],
         "advice": advice,
     }
-
-
-def most_doubtful(inputs: Inputs, shown: IntArray) -> list[list[Any]]:
-    """For each annotator, the instances whose annotations are most probably wrong."""
-    inferred, table = inputs.inferred, inputs.table
-    if inferred is None:
-        return [[] for _ in shown]
-    right = inferred.posterior[table.instance, table.label]
-    order = np.lexsort((right, table.annotator))
-    starts = np.searchsorted(table.annotator[order], shown)
-    stops = np.searchsorted(table.annotator[order], shown, side="right")
-    found = []
-    for low, high in zip(starts.tolist(), stops.tolist(), strict=True):
-        rows = order[low : min(high, low + LIMITS["instances"])]
-        found.append(table.instances[table.instance[rows[right[rows] < 0.5]]].tolist())
-    return found
 
 
 def _rest(

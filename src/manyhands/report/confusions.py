@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from manyhands.agreement import common_confusions
+from manyhands.agreement import common_confusions, spammer_score
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.report.inputs import Inferred, Inputs, class_positions, to_table_classes
@@ -201,6 +201,19 @@ def matrices_section(
         matrix = shares if learnt is None else learnt[k]
         matrices.append({"shares": matrix.round(4), "met": met, "cells": cells[k]})
     return {"source": source, "shown": n, "classes": table.classes.tolist()}, matrices
+
+
+def spammer_scores(
+    inputs: Inputs, inferred: Inferred, shown: IntArray
+) -> list[float | None] | None:
+    """How much each annotator's answer depends on the true class, if a model has matrices."""
+    _, learnt = _learnt(inputs, inferred, shown)
+    if learnt is None or inputs.table.n_classes < 2:
+        return None
+    return [
+        float(spammer_score(matrix[None])[0]) if np.isfinite(matrix).all() else None
+        for matrix in learnt
+    ]
 
 
 def _cells_of(table: AnnotationTable, inferred: Inferred, shown: IntArray) -> list[dict[str, Any]]:

@@ -103,6 +103,7 @@ def render_report(summary: Mapping[str, Any], contents: Contents | None = None) 
     rows = (summary["items"] or {"rows": ()})["rows"]
     shown = (contents or Contents()).of([row["id"] for row in rows])
     pairs = (summary["agreement"] or {}).get("pairs", {"rows": ()})["rows"]
+    confused = (summary["confusions"] or {}).get("pairs", ())
     names = (summary["agreement"] or {}).get("matrix_of_pairs", {"annotators": ()})["annotators"]
     return environment.get_template("report.html").render(
         s=summary,
@@ -115,6 +116,7 @@ def render_report(summary: Mapping[str, Any], contents: Contents | None = None) 
         contents=shown,
         has_contents=any(each["text"] for each in shown),
         pairs=_places_of_pairs(pairs, names),
+        confused={f"{pair['row']}-{pair['column']}" for pair in confused},
     )
 
 

@@ -44,6 +44,7 @@ def _named(summary: Mapping[str, Any]) -> Iterator[Any]:
     annotators, labels = summary["annotators"] or {}, summary["labels"] or {}
     gold, confused = summary["gold"] or {}, summary["confusions"] or {}
     pairs, unexpected = summary["agreement"] or {}, summary["unexpected"] or {}
+    cells = pairs.get("matrix_of_pairs", {}).get("cells", {})
     lists = [
         (gold.get("doubts"), "id"),
         (review.get("labels"), "id"),
@@ -57,6 +58,7 @@ def _named(summary: Mapping[str, Any]) -> Iterator[Any]:
         (labels.get("against_majority"), "id"),
         ({"rows": confused.get("pairs", ())[30:]}, "instances"),
         ({"rows": annotators.get("rows", ())[30:]}, "instances"),
+        *(({"rows": [{"instances": ids}]}, "instances") for ids in cells.values()),
     ]
     for part, key in lists:
         for row in (part or {}).get("rows", ()):

@@ -136,3 +136,26 @@ def _vote_list(inputs: Inputs, label: IntArray, count: IntArray) -> dict[str, An
         "votes": [[inputs.table.classes[label[k]].item(), int(count[k])] for k in order],
         "more_votes": int(count.sum() - count[order].sum()),
     }
+
+
+def most_doubtful(
+    inputs: Inputs, shown: IntArray, among: IntArray | None = None
+) -> list[list[Any]]:
+    """For each annotator, the instances whose annotations are most probably wrong.
+
+    ``among`` limits this to some annotations, by their positions.
+    """
+    inferred, table = inputs.inferred, inputs.table
+    if inferred is None:
+        return [[] for _ in shown]
+    rows = np.arange(table.n_annotations) if among is None else among
+    right = inferred.posterior[table.instance[rows], table.label[rows]]
+    order = np.lexsort((right, table.annotator[rows]))
+    rows, right = rows[order], right[order]
+    starts = np.searchsorted(table.annotator[rows], shown)
+    stops = np.searchsorted(table.annotator[rows], shown, side="right")
+    found = []
+    for low, high in zip(starts.tolist(), stops.tolist(), strict=True):
+        first = slice(low, min(high, low + LIMITS["instances"]))
+        found.append(table.instances[table.instance[rows[first][right[first] < 0.5]]].tolist())
+    return found

@@ -18,7 +18,7 @@ Columns = dict[str, list[Any]]
 
 _NO_SECTIONS = frozenset({"version", "limits"})
 
-_ELSEWHERE = frozenset({"matrix", "matrix_of_pairs", "charts"})
+_ELSEWHERE = frozenset({"matrix", "matrix_of_pairs", "cells", "charts"})
 """Entries that are tables of their own, of another shape."""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.report.inputs import Inputs
+from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW_TIMED, HURRIED, LIMITS
 from manyhands.typing import FloatArray, IntArray
 
@@ -130,7 +131,7 @@ def _date(seconds: float) -> str:
 def _annotators_over_time(
     inputs: Inputs, parts: Sequence[IntArray], right: FloatArray, order: IntArray
 ) -> list[dict[str, Any]]:
-    """Expected accuracy of annotators by window; None where they gave fewer than 5."""
+    """Expected accuracy of annotators by window, None where they gave fewer than 5; mistakes."""
     r = inputs.table.n_annotators
     counts = np.zeros((len(parts), r))
     sums = np.zeros((len(parts), r))
@@ -141,10 +142,12 @@ def _annotators_over_time(
     enough = counts >= 5
     shares = np.where(enough, sums / np.maximum(counts, 1), np.nan)
     shown = order[(enough.sum(axis=0) >= 2)[order]][: LIMITS["annotators_over_time"]]
+    doubtful = [most_doubtful(inputs, shown, np.asarray(rows)) for rows in parts]
     return [
         {
             "id": inputs.table.annotators[a].item(),
             "expected": [None if np.isnan(v) else float(v) for v in shares[:, a]],
+            "instances": [of_window[k] for of_window in doubtful],
         }
-        for a in shown.tolist()
+        for k, a in enumerate(shown.tolist())
     ]

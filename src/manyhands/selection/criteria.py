@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 from typing import Any
 
@@ -28,6 +28,9 @@ Values = Callable[[IntArray], FloatArray]
 """Predicted class codes (n_instances,) to the criterion's values (n_instances,); NaN: no votes."""
 
 CRITERIA = ("agreement", "balanced", "information")
+
+TIED = 1.0
+"""Standard errors behind the best up to which a candidate counts as tied."""
 
 FEWEST_FOR_ALARM = 6
 """Number of candidates from which two rankings can be compared."""
@@ -174,6 +177,64 @@ def refuse_rounds(candidates: Mapping[str, Any]) -> list[str]:
                 "know of the classes' shares"
             )
     return warnings
+
+
+def holds_shares(model: Any) -> bool:
+    """Whether a candidate holds class shares of its own, not those that the crowd suggests.
+
+    A candidate says so by its parameter ``class_prior`` or ``prior``, or that of the ``estimator``
+    within it, if the value is not "estimated".
+    """
+    return any(
+        key.replace("estimator__", "") in PRIORS
+        and value is not None
+        and not (isinstance(value, str) and value == "estimated")
+        for key, value in model.get_params(deep=True).items()
+    )
+
+
+def choose_among(
+    behind: Mapping[str, float], holding: Collection[str]
+) -> tuple[str, str | None, list[str]]:
+    """The best candidate; among tied ones, the first that agreement is known to underrate.
+
+    Agreement prefers the class shares of the crowd's mistakes. So its verdict counts against
+    candidates that hold other shares only where it is clear.
+
+    Parameters
+    ----------
+    behind : dict of name to float
+        Standard errors behind the highest score, the highest first.
+    holding : collection of str
+        Candidates that hold class shares.
+
+    Returns
+    -------
+    chosen : str
+    reason : str or None
+        Why it is not the one with the highest score.
+    warnings : list of str
+    """
+    first, held = next(iter(behind)), [name for name in behind if name in holding]
+    if not held or first in held:
+        return first, None, []
+    if behind[held[0]] <= TIED:
+        reason = (
+            f"{first} has the higher score (by z = {behind[held[0]]:.1f}), but {held[0]} holds "
+            "class shares, which agreement disfavours: it prefers those of the crowd's mistakes. "
+            "So a tie goes to it"
+        )
+        return held[0], reason, []
+    shown = ", ".join(f"{name} (z = {behind[name]:.1f})" for name in held)
+    return (
+        first,
+        None,
+        [
+            f"agreement disfavours candidates that hold class shares, because it prefers those of "
+            f"the crowd's mistakes; behind the best for that or other reasons: {shown}. If you "
+            "believe in their shares, compare them by some gold labels"
+        ],
+    )
 
 
 def _described(model: Any) -> dict[str, str]:

@@ -35,8 +35,8 @@ class CandidateScore:
         The criterion, and its standard error over instances. None if training failed, as for all
         figures.
     z : float or None
-        How far the candidate is behind the best: the mean paired difference of the criterion by
-        its standard error. The best has 0; those up to 1 are tied with it.
+        How far the candidate is behind the highest score: the mean paired difference of the
+        criterion by its standard error. The highest has 0; those up to 1 are tied with it.
     agreement, corrected, information : float or None
         `manyhands.metrics.vote_agreement` (A), `corrected_vote_agreement` (B) and
         `vote_information` (MI, in nats).
@@ -66,7 +66,7 @@ class CandidateScore:
 
 
 class CandidateTable(BaseScoreTable[CandidateScore]):
-    """The candidates, best first; those that could not be trained are last."""
+    """The candidates, highest score first; those that could not be trained are last."""
 
     _row = CandidateScore
     _headings = HEADINGS
@@ -80,7 +80,7 @@ class Selection:
     Attributes
     ----------
     best_ : str
-        Name of the candidate with the highest score.
+        Name of the chosen candidate: the one with the highest score, or tied with it.
     estimator_ : fitted classifier
         The fold models of the best candidates, averaged (an `AveragedCrowdClassifier`), or what
         ``refit`` asked for.
@@ -88,10 +88,12 @@ class Selection:
         Probabilities out of fold, by the best candidate, or the mean of the best ``average``.
     table_ : CandidateTable
     tied_ : list of str
-        Candidates with z <= 1, the best first: the annotations do not tell them apart.
+        Candidates with z <= 1, the chosen one first: the annotations do not tell them apart.
     warnings_ : list of str
         Reasons to doubt the choice.
     criterion_ : str
+    reason_ : str or None
+        Why the chosen candidate is not the one with the highest score.
     """
 
     best_: str
@@ -101,12 +103,14 @@ class Selection:
     tied_: list[str]
     warnings_: list[str]
     criterion_: str
+    reason_: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain values, such as for ``json.dumps`` and `summarize`."""
         return {
             "best": self.best_,
             "criterion": self.criterion_,
+            "reason": self.reason_,
             "tied": list(self.tied_),
             "warnings": list(self.warnings_),
             "candidates": [asdict(row) for row in self.table_],
@@ -116,4 +120,6 @@ class Selection:
         lines = [repr(self.table_), f"best by {self.criterion_}: {self.best_}"]
         if len(self.tied_) > 1:
             lines.append(f"tied with it (z <= 1): {', '.join(self.tied_[1:])}")
+        if self.reason_ is not None:
+            lines.append(self.reason_)
         return "\n".join([*lines, *(f"! {text}" for text in self.warnings_)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
@@ -32,11 +32,14 @@ from manyhands.metrics import (
 )
 from manyhands.registry import find_classifier, get, short_name
 from manyhands.selection.criteria import (
+    TIED,
     Values,
     check_options,
+    choose_among,
     doubts,
     earliest_epoch,
     guarded_epoch,
+    holds_shares,
     make_criterion,
     never_predicted,
     refuse_rounds,
@@ -61,9 +64,6 @@ SHORT_LIST = (
 )
 """Candidates if none are given: quick, and unlike one another."""
 
-TIED = 1.0
-"""Standard errors behind the best up to which a candidate counts as tied."""
-
 
 def select(
     candidates: Mapping[str, Any] | Iterable[Any] | None,
@@ -84,8 +84,9 @@ def select(
     """Choose among classifiers without gold labels, and estimate how accurate the choice is.
 
     Every candidate predicts every instance by a model that saw neither the instance nor its
-    annotations (`cross_predict`). The candidate is chosen whose predictions agree best with the
-    annotations. Its fold models, which are trained already, are averaged.
+    annotations (`cross_predict`). Chosen is the candidate whose predictions agree best with them,
+    or a tied one that holds class shares (a ``class_prior`` or ``prior`` other than "estimated"):
+    agreement prefers the shares of the crowd's mistakes. Its fold models are averaged.
 
     Parameters
     ----------
@@ -99,14 +100,14 @@ def select(
     criterion : {"agreement", "balanced", "information"}, default="agreement"
         "agreement": the mean of `vote_agreement` (A) and `corrected_vote_agreement` (B).
         "balanced": `vote_recall` against majority votes, in place of balanced accuracy.
-        "information": `vote_information` (MI), which a shared mistake of most annotators does not
-        deceive, and which cannot tell two swapped classes.
+        "information": `vote_information` (MI): a shared mistake of most annotators does not deceive
+        it, but it cannot tell two swapped classes.
     epochs : {"guarded", "last"}, default="guarded"
-        "guarded": train for fewer epochs if that is better by more than one standard error of the
-        paired differences. The shorter training is run, and must be better itself. With "auto" as
-        ``max_epochs``, the number is found as a fit finds it (`manyhands.fitting.length`), but
-        once, by the predictions of all folds. Both concern candidates that are one network trained
-        in one stage. "last", and the others: every fold's fit goes by ``max_epochs``.
+        "guarded": train for fewer epochs if that is better by paired z > 1; the shorter training is
+        run, and must be better itself. With "auto" as ``max_epochs``, the number is found as a fit
+        finds it (`manyhands.fitting.length`), but once, by the predictions of all folds. Both
+        concern candidates that are one network trained in one stage. "last", and the others: every
+        fold's fit goes by ``max_epochs``.
     average : int, default=1
         Number of best candidates that are averaged.
     refit : bool, default=False
@@ -132,7 +133,8 @@ def select(
     ModelChoiceWarning
         If there are fewer than 200 annotated instances; if agreement and information order six or
         more candidates differently (most annotators may share a mistake); if a class is never
-        predicted; if candidates differ only in the class prior; if a candidate fails.
+        predicted; if candidates differ only in the class prior, or those that hold class shares
+        are behind; if a candidate fails.
 
     Notes
     -----
@@ -166,7 +168,8 @@ def select(
         posterior = DawidSkene().fit_predict_proba(table)
         values = make_criterion(criterion, table, posterior)
         options = {"n_jobs": n_jobs, "folder": folder, "verbose": verbose}
-        contest = _Contest(X, table, folds, seed, posterior, values, average, options)
+        holding = {n for n, m in named.items() if criterion == "agreement" and holds_shares(m)}
+        contest = _Contest(X, table, folds, seed, posterior, values, holding, average, options)
         with quiet_about_lost_classes():
             for name, estimator in named.items():
                 contest.enter(name, estimator, epochs == "guarded")
@@ -213,8 +216,7 @@ def name_candidates(candidates: Mapping[str, Any] | Iterable[Any] | None) -> dic
 class _Entry:
     """A candidate after its training.
 
-    ``found`` is None for those that do not lead, and where a longer training has shown what the
-    candidate predicts.
+    ``found`` is None for those that do not lead, and where a longer training stands for it.
     """
 
     estimator: Any
@@ -224,25 +226,21 @@ class _Entry:
     score: CandidateScore
 
 
+@dataclass
 class _Contest:
     """Trains candidates one after another, and keeps the models of the best."""
 
-    def __init__(
-        self,
-        X: Any,
-        table: AnnotationTable,
-        folds: IntArray,
-        seed: int,
-        posterior: FloatArray,
-        values: Values,
-        average: int,
-        options: dict[str, Any],
-    ) -> None:
-        self.X, self.table, self.folds, self.seed = X, table, folds, seed
-        self.posterior, self.values, self.average = posterior, values, average
-        self.options = options
-        self.entries: dict[str, _Entry] = {}
-        self.failures: dict[str, str] = {}
+    X: Any
+    table: AnnotationTable
+    folds: IntArray
+    seed: int
+    posterior: FloatArray
+    values: Values
+    holding: set[str]
+    average: int
+    options: dict[str, Any]
+    entries: dict[str, _Entry] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
 
     def enter(self, name: str, estimator: Any, guarded: bool) -> None:
         """Train a candidate, and let go of models that no longer lead."""
@@ -255,7 +253,7 @@ class _Contest:
         except (AnnotationError, DivergenceError) as error:
             self.failures[name] = str(error)
             return
-        for other in self._ranked()[self.average :]:
+        for other in {*self.entries} - {*self._chosen()[0]}:
             self.entries[other] = replace(self.entries[other], found=None)
 
     def _training_size(self) -> int:
@@ -264,9 +262,17 @@ class _Contest:
         n = len(np.unique(self.table.instances[annotated]))
         return int(n * (1 - 1 / (self.folds.max() + 1)))
 
-    def _ranked(self) -> list[str]:
-        """Names, best first."""
-        return sorted(self.entries, key=lambda name: -_mean(self.entries[name].values))
+    def _behind(self) -> dict[str, float]:
+        """Standard errors behind the highest score, the highest first."""
+        ranked = sorted(self.entries, key=lambda name: -_mean(self.entries[name].values))
+        best = self.entries[ranked[0]].values
+        return {name: paired_z(best - self.entries[name].values) for name in ranked}
+
+    def _chosen(self) -> tuple[list[str], str | None, list[str]]:
+        """Names of those to average, why the first is first, and warnings."""
+        best, reason, warnings = choose_among(self._behind(), self.holding)
+        others = [name for name in self._behind() if name != best]
+        return [best, *others][: self.average], reason, warnings
 
     def _judge(self, name: str, estimator: Any, guarded: bool) -> _Entry:
         """Train a candidate as it is, and for fewer epochs if that is better."""
@@ -347,39 +353,33 @@ class _Contest:
         failed = [f"{name} cannot be trained: {error}" for name, error in self.failures.items()]
         if not self.entries:
             raise AnnotationError(f"no candidate can be trained; {failed[0]}")
-        ranked = self._ranked()
-        chosen = ranked[: self.average]
-        found = [self._train(name) for name in chosen]
-        scores = self._scores(ranked)
-        entries = [self.entries[name] for name in ranked]
+        chosen, reason, underrated = self._chosen()
+        best, found = chosen[0], [self._train(name) for name in chosen]
+        scores = [replace(self.entries[name].score, z=z) for name, z in self._behind().items()]
+        tied = [row.candidate for row in scores if row.z is not None and row.z <= TIED]
         warnings = [
             *warnings,
             *failed,
+            *underrated,
             *doubts(
                 {name: self.entries[name].codes for name in self.entries},
                 {row.candidate: (row.agreement or 0) + (row.corrected or 0) for row in scores},
                 {row.candidate: row.information or 0.0 for row in scores},
                 self.table,
             ),
-            *never_predicted(entries[0].codes, self.table),
+            *never_predicted(self.entries[best].codes, self.table),
         ]
         failures = [CandidateScore(name, error=text) for name, text in self.failures.items()]
         return Selection(
-            best_=ranked[0],
+            best_=best,
             estimator_=self._refit(chosen) if refit else _averaged(found),
             oof_proba_=np.mean([each.proba for each in found], axis=0),
             table_=CandidateTable((*scores, *failures)),
-            tied_=[row.candidate for row in scores if row.z is not None and row.z <= TIED],
+            tied_=[best, *(name for name in tied if name != best)],
             warnings_=warnings,
             criterion_=criterion,
+            reason_=reason,
         )
-
-    def _scores(self, ranked: list[str]) -> list[CandidateScore]:
-        best = self.entries[ranked[0]].values
-        return [
-            replace(entry.score, z=paired_z(best - entry.values))
-            for entry in (self.entries[name] for name in ranked)
-        ]
 
     def _refit(self, chosen: list[str]) -> Any:
         rng = np.random.default_rng(self.seed)

@@ -183,7 +183,9 @@ def _load(path: Path) -> Any:
     try:
         return load_tree(path)
     except ModelFolderError as error:
-        raise ModelFolderError(f"{error}, or delete it to start over") from error
+        raise ModelFolderError(
+            f"{error}, delete it to start over, or choose another checkpoint="
+        ) from error
 
 
 _TENSOR = "__tensor__"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -22,14 +23,19 @@ def draw_seed(random_state: Any) -> int:
     def draw() -> int:
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
-    ranks = sys.modules.get("manyhands.functional.ranks")
-    return draw() if ranks is None else int(ranks.from_first(draw))
+    return int(made_by_first(draw))
 
 
 def in_first_process() -> bool:
     """Whether this process writes files: of those that train together, the first."""
     ranks = sys.modules.get("manyhands.functional.ranks")
     return True if ranks is None else bool(ranks.in_first_process())
+
+
+def made_by_first(make: Callable[[], Any]) -> Any:
+    """Make something in the first process, for all of those that train together."""
+    ranks = sys.modules.get("manyhands.functional.ranks")
+    return make() if ranks is None else ranks.from_first(make)
 
 
 def working_alone() -> AbstractContextManager[Any]:

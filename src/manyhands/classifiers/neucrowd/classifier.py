@@ -182,7 +182,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     batch_size: int = 256
 
     def _make_data(self, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets) -> TupletData:
-        return TupletData(self, fit, targets)
+        return TupletData(self, fit, targets, self.tuplet_size)
 
     def _step(self, data: TupletData) -> TupletStep:
         return TupletStep(self, data, self._assurance(data))

@@ -6,21 +6,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from manyhands.fitting.context import Fit
-from manyhands.fitting.embedding import EmbeddingData
+from manyhands.fitting.embedding import EmbeddingClassifier, EmbeddingData
 from manyhands.fitting.latent import SoftTargets
 from manyhands.nn import FixedConfusionModule, SamplingNetwork
 from manyhands.objectives import TupletLoss, hardness_error
 from manyhands.sampling import TupletSampler
-from manyhands.typing import FloatArray
+from manyhands.typing import AnyArray, FloatArray
 
-if TYPE_CHECKING:
-    from manyhands.classifiers.neucrowd.classifier import NeuCrowdClassifier
+
+class TupletModel(Protocol):
+    """What the training reads of its classifier (`NeuCrowdClassifier` says what it means)."""
+
+    classes_: AnyArray
+    tuplet_size: int
+    robust_anchor: bool
+    normalize_anchor: bool
+    sampling_network: bool
+    n_candidates: int
+    sampler_lr: float
+    softmax: str
+    eta: float
+    similarity_constant: float
+    reset_optimizer: bool
+
+    def _make_optimizer(self, module: torch.nn.Module, /) -> torch.optim.Optimizer: ...
 
 
 class TupletData(EmbeddingData):
@@ -32,10 +47,14 @@ class TupletData(EmbeddingData):
     """
 
     def __init__(
-        self, model: NeuCrowdClassifier, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets
+        self,
+        model: EmbeddingClassifier,
+        fit: Fit[FixedConfusionModule, Any],
+        targets: SoftTargets,
+        tuplet_size: int,
     ) -> None:
         super().__init__(model, fit, targets)
-        self.tuplets = TupletSampler(self.labels, model.tuplet_size)
+        self.tuplets = TupletSampler(self.labels, tuplet_size)
 
 
 class Candidates(NamedTuple):
@@ -50,14 +69,12 @@ class TupletStep:
 
     Parameters
     ----------
-    model : NeuCrowdClassifier
+    model : TupletModel
     data : EmbeddingData
     assurance : array of shape (n,)
     """
 
-    def __init__(
-        self, model: NeuCrowdClassifier, data: EmbeddingData, assurance: FloatArray
-    ) -> None:
+    def __init__(self, model: TupletModel, data: EmbeddingData, assurance: FloatArray) -> None:
         self.model = model
         self.data = data
         device = data.features.device

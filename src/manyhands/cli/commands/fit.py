@@ -77,6 +77,13 @@ Holdout = Annotated[
         "epoch; the model kept is still the other.",
     ),
 ]
+Restart = Annotated[
+    bool,
+    typer.Option(
+        "--restart",
+        help="Delete what an interrupted run has left in --out, and start over.",
+    ),
+]
 Continue = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
@@ -101,6 +108,7 @@ class Training:
     seed: Seed = 0
     seeds: Seeds = 1
     holdout: Holdout = None
+    restart: Restart = False
 
     @property
     def from_the_start(self) -> dict[str, Any]:
@@ -111,6 +119,7 @@ class Training:
             "--set": self.settings,
             "--known": self.known,
             "--holdout": self.holdout,
+            "--restart": self.restart,
         }
 
     def estimator(self, on: DeviceOptions, *, quiet: bool) -> Any:
@@ -147,7 +156,7 @@ def fit(
     Row i of the features and task i of the annotations belong together; with ids in the features'
     file (task), tasks are matched by them. Where --gold has a split column, annotations of rows
     outside 'train' are left out, and every split is evaluated. An interrupted run of a network
-    goes on when the same command is given again.
+    goes on when the same command is given again; to run another one instead, add --restart.
 
     Example: manyhands fit --features X.npy --annotations A.csv --out model
     Example: manyhands fit --texts text --annotations project.json --out model
@@ -223,6 +232,7 @@ def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> Non
             keep_formulas=files.keep_formulas,
             encoder=encoder,
             export=files.export(),
+            restart=how.restart,
         )
     except KeyboardInterrupt:
         resumes = "checkpoint" in estimator.get_params(deep=False)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json as json_format
 import warnings
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, ClassVar, Optional
 
 import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
+    FEATURES,
+    Inputs,
     Json,
     KeepFormulas,
     OutFile,
@@ -81,7 +84,7 @@ Gold = Annotated[OptionalPath, _file("Table task,label of known labels; nobody i
 PilotGold = Annotated[OptionalPath, _file("Table task,label: replay on the recorded annotations.")]
 Audit = Annotated[OptionalPath, _file("Table task,label of randomly drawn, checked labels.")]
 Rows = Annotated[
-    OptionalPath, _file("Features: .npy, .npz, CSV or Parquet; a classifier joins, out of fold.")
+    OptionalPath, _file(FEATURES + " A classifier joins, out of fold. Or --texts, or --images.")
 ]
 Size = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of pairs, or of rows.")]
 To = Annotated[Batch, typer.Option("--to", help="label-studio: tasks with meta.assignees.")]
@@ -103,6 +106,14 @@ Folder = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Joining(Inputs):
+    """What a classifier is trained on that joins the annotators; nothing, and none does."""
+
+    least: ClassVar[int] = 0
+    features: Rows = None
+
+
 @reported
 @grouped
 def next_(
@@ -119,7 +130,7 @@ def next_(
     known: Gold = None,
     audit: Audit = None,
     min_gain: MinGain = 0.02,
-    features: Rows = None,
+    inputs: Joining,
     out: OutFile = None,
     to: To = Batch.table,
     seed: Seed = 0,
@@ -137,11 +148,11 @@ def next_(
     from manyhands import AnnotationPlanner
     from manyhands.planning.pool import counted
 
-    refuse_overwriting([out], [*tables, cost, pairs, known, audit, features])
+    refuse_overwriting([out], [*tables, cost, pairs, known, audit, *inputs.files])
     if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
         raise AnnotationError("--to label-studio writes tasks; name a .json file with --out")
     options = reading.arguments()
-    read = read_planned(tables, options, features, seed)
+    read = read_planned(tables, options, inputs, seed)
     planner = AnnotationPlanner(
         criterion=criterion.value,
         annotators=annotators.value,
@@ -207,7 +218,7 @@ def review(
     tables: TablePaths,
     by: ByOption = By.label,
     n: Size = 100,
-    features: Rows = None,
+    inputs: Joining,
     known: Gold = None,
     out: OutFile = None,
     seed: Seed = 0,
@@ -218,13 +229,14 @@ def review(
     """List the labels, or annotations, that are most probably wrong.
 
     Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
+    Example: manyhands review project-1.json --texts text
     """
     from manyhands import DawidSkene, review_queue
     from manyhands.planning.pool import counted
 
-    refuse_overwriting([out], [*tables, features, known])
+    refuse_overwriting([out], [*tables, *inputs.files, known])
     options = reading.arguments()
-    read = read_planned(tables, options, features, seed)
+    read = read_planned(tables, options, inputs, seed)
     gold = read_known(known, read.table, options, "--known")
     model = DawidSkene().fit(read.table, gold=gold)
     queue = review_queue(model, read.table, read.proba, by=by.value, n=n)

@@ -154,6 +154,8 @@ def _print_selection(result: dict[str, Any]) -> None:
         [_cells(row) for row in chosen["candidates"]],
     )
     say(f"chosen: {visible(chosen['best'])}")
+    if chosen["reason"] is not None:
+        say(visible(chosen["reason"]))
     if len(chosen["tied"]) > 1:
         say(f"tied with it (z at most 1): {visible(', '.join(chosen['tied'][1:]))}")
     say("accuracy is estimated for rows like the annotated ones; shared mistakes are not seen")

@@ -75,7 +75,7 @@ def origin_section(
     ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
     if lines:
-        header = ["row", "seeds", "seconds a run", "peak MB", "data", "code", "commit", "run on"]
+        header = ["row", "seeds", "seconds per run", "peak MB", "data", "code", "commit", "run on"]
         blocks.append(Table(header, lines))
         versions = {f"{name} {v}" for run in all_runs for name, v in run.versions.items()}
         blocks.append(Items("Versions:", sorted(versions)))

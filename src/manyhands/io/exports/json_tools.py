@@ -279,7 +279,7 @@ def is_labelbox(document: Document) -> bool:
 
 
 def read_labelbox(document: Document, into: Gathered, asked: Asked) -> None:
-    """Read NDJSON of the export v2: one data row a line, with labels of every project."""
+    """Read NDJSON of the export v2: one data row per line, with the labels of all projects."""
 
     def read(record: dict[str, Any], at: str) -> None:
         row = mapping(record.get("data_row"), "data_row", at)

@@ -137,7 +137,7 @@ def _read_predictions(task: dict[str, Any], at: str, into: Gathered) -> None:
             continue
         worker = f"model:{made.get('model_version') or 'unknown'}"
         for question, labels in _answers(made.get("result"), where):
-            into.answer(task["id"], worker, question, labels, where)
+            into.answer(task["id"], worker, question, labels, where, is_predicted=True)
 
 
 def _answers(result: Any, at: str) -> Iterator[tuple[str, list[Any]]]:

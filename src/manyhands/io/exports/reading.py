@@ -52,6 +52,9 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 _LOG = logging.getLogger("manyhands")
 
+MODELS = "models"
+"""Family of the models whose predictions are read as annotations."""
+
 
 @dataclass(frozen=True)
 class Choices:
@@ -154,6 +157,8 @@ def _name_annotator(
         raise AnnotationError(f"annotator_from={source!r} is unknown; use 'file' or 'folder'")
     worker = document.stem if source == "file" else document.folder
     for answer in made:
+        if answer.is_predicted:
+            continue  # It names its model.
         answer.worker = worker
         first = owners.setdefault((worker, answer.task), document.name)
         if source == "file" and first != document.name:
@@ -260,6 +265,11 @@ def _table(
         passes=np.column_stack([rows[n:], columns[n:], kinds]) if passed else None,
         instance_order=sorted_order(instances),
     )
+    codes_of_models = columns[[row for row, a in enumerate(ordered) if a.is_predicted]]
+    if len(codes_of_models):
+        models = annotators[np.unique(codes_of_models)].tolist()
+        table = table.with_groups(dict.fromkeys(models, MODELS))
+        gathered.note(f"{len(models)} models are one family, {MODELS!r}; with_groups() changes it")
     return table, given
 
 

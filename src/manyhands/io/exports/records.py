@@ -42,6 +42,8 @@ class Answer:
         When it was given (seconds since 1970), and how long it took.
     rejected : bool
         Whether the one who asked rejected the work.
+    is_predicted : bool
+        Whether a model gave it.
     """
 
     task: Any
@@ -53,6 +55,7 @@ class Answer:
     ended: float | None = None
     seconds: float | None = None
     rejected: bool = False
+    is_predicted: bool = False
 
 
 @dataclass(slots=True)

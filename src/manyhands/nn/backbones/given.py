@@ -179,7 +179,12 @@ def _as_ids(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             f"ids), and X holds {x[ids.to(x.dtype) != x][0].item()!r}; give the ids, or another "
             "backbone"
         )
-    if ids.numel() and not (int(ids.min()) >= 0 and int(ids.max()) < min(size, EXACT)):
+    if ids.numel() and EXACT <= int(ids.max()) < size:
+        raise AnnotationError(
+            f"X holds the token id {int(ids.max())}, and ids are exact up to {EXACT - 1:,} only; "
+            "map the tokens that occur to smaller ids"
+        )
+    if ids.numel() and not (int(ids.min()) >= 0 and int(ids.max()) < size):
         raise AnnotationError(
             f"X holds the token ids {int(ids.min())} to {int(ids.max())}, but the embedding of "
             f"backbone has {size:,} rows, for the ids from 0; raise num_embeddings, or map "

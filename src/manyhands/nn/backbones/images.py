@@ -216,8 +216,9 @@ def _image_shape(
     if channels_last(sizes):
         sizes = [sizes[2], *sizes[:2]]
     if len(sizes) != 3 or not all(least <= side < below for side in sizes[1:]):
+        grey = " Grey images get their channel by X[:, None]" if len(sizes) == 2 else ""
         raise ValueError(
             f"an instance has shape {tuple(input_shape)}; it must be an image (channels, height, "
-            f"width), or (height, width, channels) with 1 or 3 channels, of {wanted} pixels"
+            f"width), or (height, width, channels) with 1 or 3 channels, of {wanted} pixels.{grey}"
         )
     return sizes

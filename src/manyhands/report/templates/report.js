@@ -19,7 +19,7 @@
   /* -- texts of cells: whole names, and numbers without signs of grouping -- */
   const text = (cell) => {
     const copy = cell.cloneNode(true);
-    all(".hidden, .scale, svg", copy).forEach((node) => node.remove());
+    all(".hidden, .scale, .scripted, small, svg", copy).forEach((node) => node.remove());
     all("[title]", copy).forEach((node) => { node.textContent = node.title; });
     return copy.textContent.replace(/\s+%/g, "%").replace(/\s+/g, " ").trim();
   };
@@ -47,10 +47,17 @@
   };
   const csv = (table) => {
     const plotted = new Set(all("thead th", table).flatMap((th, k) => th.matches(".bar") ? [k] : []));
-    const lines = all("tr", table).map((row) =>
-      [...row.cells].flatMap((cell, k) => plotted.has(k) ? [] : [field(text(cell))]).join(","));
-    save(table.id.replace(/^table-/, ""), lines);
+    const counted = all("small", table).length > 0;  // Their counts are columns of their own.
+    const lines = all("tr", table).map((row, r) => {
+      const cells = [...row.cells].filter((_, k) => !plotted.has(k));
+      const counts = counted ? cells.slice(1).map((cell) =>
+        r ? all("small", cell).map((each) => each.textContent).join("") : text(cell) + ", n") : [];
+      return [...cells.map(text), ...counts].map(field).join(",");
+    });
+    save((table.id || table.closest("[id]").id).replace(/^table-/, ""), lines);
   };
+  const saver = (table) => button("CSV", () => csv(table),
+    { class: "csv", "aria-label": "CSV: " + (table.caption ? text(table.caption) : "table") });
 
   /* -- tables -- */
   const sortBy = (table, column, ascending) => {
@@ -115,7 +122,7 @@
       label();
       scroll.after(fold);
     }
-    bar.append(button("CSV", () => csv(table), { class: "csv", "aria-label": "CSV: " + caption }));
+    bar.append(saver(table));
     scroll.before(bar);
     return { show, fold };
   };
@@ -184,20 +191,28 @@
       if (cards.length) { event.preventDefault(); open(row.dataset.title || text(row.cells[0]), cards); }
     }
   });
-  /* Cells of one annotator's matrix become buttons when their matrix is first looked at. */
+  /* Cells that name instances become buttons, in folded tables when they are first looked at. */
   const openCell = (cell) => {
     const table = cell.closest("table"), head = table.tHead.rows[0].cells[cell.cellIndex];
-    const title = [text(table.caption), text(cell.parentNode.cells[0]), "labelled", text(head)];
+    const [row, column] = [text(cell.parentNode.cells[0]), text(head)];
+    const title = table.id === "table-agreement-matrix" ? row + " and " + column + " differ"
+      : table.id ? row + ", window " + column
+      : text(table.caption) + " " + row + " labelled " + column;
     const cards = cell.dataset.at.split("\t").map((one) =>
       one[0] === "#" ? card("item-" + one.slice(1)) : make("p", one.slice(1)));
-    open(title.join(" "), cards.filter(Boolean));
+    open(title, cards.filter(Boolean));
   };
+  const heat = (table) => {
+    const scroll = table.closest(".scroll"), bar = make("div", "", { class: "tools" });
+    if (scroll.previousElementSibling && scroll.previousElementSibling.matches(".tools")) return;
+    all("td[data-at]", table).forEach((cell) => cell.firstChild.replaceWith(
+      button(cell.firstChild.textContent, () => openCell(cell), { class: "cell" })));
+    bar.append(saver(table));
+    scroll.before(bar);
+  };
+  all("table.heat").filter((table) => !table.closest("details")).forEach(heat);
   all("details").forEach((part) => part.addEventListener("toggle", () =>
-    all("td[data-at]", part).forEach((cell) => {
-      if (!cell.firstElementChild) {
-        cell.replaceChildren(button(cell.textContent, () => openCell(cell), { class: "cell" }));
-      }
-    })));
+    all("table.heat", part).forEach(heat)));
   const reveal = () => {
     const target = location.hash && doc.getElementById(location.hash.slice(1));
     if (!target) return;
@@ -227,7 +242,7 @@
   }
   const everything = doc.getElementById("all-tables");
   if (everything) {
-    everything.replaceChildren(...all("table.list").map((table) => {
+    everything.replaceChildren(...all("table.list, table.heat[id]").map((table) => {
       const name = table.caption ? text(table.caption) : table.id;
       const item = make("li");
       item.append(button(name, () => csv(table), { class: "link" }));

@@ -8,11 +8,9 @@ kernel's landmarks, in `manyhands.CrowdStackingClassifier`, are rows of the trai
 
 from __future__ import annotations
 
-import inspect
-import re
-import sys
 import warnings
 from copy import copy
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,11 +19,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands._version import __version__
-from manyhands.agreement import krippendorff_alpha, percent_agreement
-from manyhands.annotations import as_table
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.fitting.folders import describe_parameter
+from manyhands.hub.card import MARK, accuracy_on_card, card
 from manyhands.inference.base import BaseAggregator
 from manyhands.io.files import refuse_foreign, write_atomically
 from manyhands.models import load, save
@@ -34,11 +30,6 @@ CROWD = {"pooled_confusion_", "class_prior_", "common_confusion_", "C_", "coef_"
 CROWD |= {"forget_rates_", "classes_", "feature_names_in_"}
 """Fitted arrays that say nothing of a single annotator or instance; all others are left out."""
 
-MARK = "library_name: manyhands"
-FRONT = f"""---
-{MARK}
-tags: [crowdsourcing, learning-from-crowds, noisy-labels]
----"""
 WEIGHTS = ("weights-*.safetensors", "members-*/**")
 """What a model folder holds beside ``model.json``."""
 
@@ -92,10 +83,10 @@ def save_pretrained(
         raise AnnotationError(f"a {type(last).__name__} holds annotations; share a classifier")
     change = _renamed if include_annotators else _without_annotators
     shared = _replaced(model, change) if anonymise or not include_annotators else model
-    card = _card(last, include_annotators, anonymise, annotations)
-    card += _accuracy(model, gold, estimate)
+    text = card(last, include_annotators, anonymise, annotations)
+    text += accuracy_on_card(model, gold, estimate)
     written = save(shared, folder)
-    write_atomically(written / "README.md", card)
+    write_atomically(written / "README.md", text)
     return written
 
 
@@ -156,8 +147,10 @@ def from_pretrained(
     device: str = "auto",
     backbone: Any = None,
     revision: str | None = None,
-    token: str | None = None,
+    token: str | bool | None = None,
     cache_dir: str | Path | None = None,
+    force_download: bool = False,
+    local_files_only: bool = False,
     api: Any = None,
 ) -> Any:
     """Load a model from a folder or from the Hugging Face Hub. No code in it is executed.
@@ -168,7 +161,7 @@ def from_pretrained(
         A folder, if there is one of this name; else a repository such as "me/crowd-sentiment".
     device, backbone
         See `manyhands.load`.
-    revision, token, cache_dir
+    revision, token, cache_dir, force_download, local_files_only
         See ``huggingface_hub.snapshot_download``. Name a commit as revision, and a repository that
         changes later does not change the model.
     api : huggingface_hub.HfApi, optional
@@ -188,18 +181,81 @@ def from_pretrained(
                 repo_id=str(repo_or_folder),
                 revision=revision,
                 cache_dir=cache_dir,
+                force_download=force_download,
+                local_files_only=local_files_only,
                 allow_patterns=["model.json", *WEIGHTS],
             )
         )
     return load(folder, device=device, backbone=backbone)
 
 
-def _api(token: str | None, before: str = "") -> Any:
+def _api(token: str | bool | None, before: str = "") -> Any:
     try:
         from huggingface_hub import HfApi
     except ImportError as error:
         raise_missing_extra(f"{before}the Hugging Face Hub", "hub", error)
     return HfApi(token=token)
+
+
+@cache
+def _hub_model() -> type:
+    """Make the class `HubModel`, whose base is a class of the hub's own package."""
+    try:
+        from huggingface_hub import ModelHubMixin
+    except ImportError as error:
+        raise_missing_extra("HubModel", "hub", error)
+
+    class HubModel(ModelHubMixin):
+        """A fitted classifier with the methods of ``huggingface_hub.ModelHubMixin``.
+
+        Parameters
+        ----------
+        model : fitted classifier, or Pipeline that ends in one
+        options : see `save_pretrained`
+            Annotators are left out, unless ``include_annotators=True``.
+        """
+
+        # A fixed one: else the mixin writes into config.json what it is given, such as labels.
+        _hub_mixin_config = {"library_name": "manyhands"}
+
+        def __init__(
+            self,
+            model: Any,
+            *,
+            include_annotators: bool = False,
+            anonymise: bool = True,
+            annotations: Any = None,
+            gold: tuple[Any, Any] | None = None,
+            estimate: Any = None,
+        ) -> None:
+            self.model = model
+            self.options = {
+                "include_annotators": include_annotators,
+                "anonymise": anonymise,
+                "annotations": annotations,
+                "gold": gold,
+                "estimate": estimate,
+            }
+
+        def _save_pretrained(self, save_directory: Path) -> None:
+            save_pretrained(self.model, save_directory, **self.options)
+
+        @classmethod
+        def _from_pretrained(cls, *, model_id: str, **options: Any) -> Any:
+            return cls(from_pretrained(model_id, **options))
+
+        def push_to_hub(self, repo_id: str, **options: Any) -> Any:
+            """Upload the model; weights of an earlier one are removed, except from the history."""
+            return super().push_to_hub(repo_id, **{"delete_patterns": list(WEIGHTS)} | options)
+
+    HubModel.__qualname__ = "HubModel"
+    return HubModel
+
+
+def __getattr__(name: str) -> Any:
+    if name == "HubModel":
+        return _hub_model()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 # -- what is left out -----------------------------------------------------------------------------
@@ -299,102 +355,3 @@ def _predict_alike(module: Any, whole: Any, symbolic: bool, shape: tuple[int, ..
         except (RuntimeError, ArithmeticError, LookupError):  # It computes with its annotators.
             return False
     return ours.shape == theirs.shape and torch.allclose(ours, theirs, atol=1e-5, equal_nan=True)
-
-
-# -- the card -------------------------------------------------------------------------------------
-
-
-def _card(model: Any, include_annotators: bool, anonymise: bool, annotations: Any) -> str:
-    """Describe a classifier, its training data, and what is said of annotators."""
-    while hasattr(vars(model).get("estimator_"), "annotators_"):
-        model = model.estimator_
-    summary, papers = _method(type(model))
-    classes = ", ".join(_code(value) for value in model.classes_[:50].tolist())
-    more = f", ... ({len(model.classes_)})" if len(model.classes_) > 50 else ""
-    if include_annotators:
-        names = "numbers in place of their ids" if anonymise else "their ids"
-        n = len(model.annotators_)
-        profiles = f"The profiles of the {n} annotators are included, under {names}."
-    else:
-        profiles = (
-            "Ids and profiles of annotators are left out. `predict_annotation_proba` answers for "
-            "new annotators, of whom it expects what the crowd as a whole does."
-        )
-    return "\n".join(
-        [
-            FRONT,
-            f"# {type(model).__name__}",
-            "",
-            f"{summary} Trained with manyhands {__version__} on the annotations of fallible people "
-            "rather than on gold labels.",
-            "",
-            *(f"Method: {paper}" for paper in papers),
-            "",
-            "```python",
-            "from manyhands.hub import from_pretrained",
-            "",
-            f'model = from_pretrained("<repository or folder>"{_own_network(model)})',
-            "model.predict_proba(X)",
-            "```",
-            "",
-            "## Data",
-            "",
-            f"- Classes: {classes}{more}",
-            *_counts(model, annotations),
-            "",
-            "## Annotators",
-            "",
-            profiles,
-            "",
-            "## Accuracy",
-            "",
-            "",
-        ]
-    )
-
-
-def _own_network(model: Any) -> str:
-    """Argument that passes a network of the user's own, which the folder does not hold."""
-    described = describe_parameter(getattr(model, "backbone", None))
-    is_own = isinstance(described, dict) and "__object__" in described
-    return f", backbone={described['__object__']}(...)" if is_own else ""
-
-
-def _method(cls: type) -> tuple[str, list[str]]:
-    """First sentence of a class's documentation, and its references."""
-    text = inspect.getdoc(cls) or ""
-    module = inspect.getdoc(sys.modules[cls.__module__]) or ""
-    pattern = r"^\.\. \[(\d+)\] ((?:.+\n?)(?:[ ]{3}.+\n?)*)"
-    found = re.findall(pattern, module, re.M) or re.findall(pattern, text, re.M)
-    summary = re.sub(r"\s*\[\d+\]_|`", "", " ".join(text.split("\n\n")[0].split()))
-    return summary, [" ".join(paper.split()) for _, paper in found]
-
-
-def _counts(model: Any, annotations: Any) -> list[str]:
-    if annotations is None:
-        return [f"- Annotators: {len(model.annotators_)}"]
-    table = as_table(annotations).observed
-    n, annotated = table.n_annotations, int((table.annotations_per_instance() > 0).sum())
-    alpha = f"Krippendorff's alpha {krippendorff_alpha(table):.2f}"
-    return [
-        f"- Annotators: {int((table.annotations_per_annotator() > 0).sum())}",
-        f"- Annotated instances: {annotated:,}",
-        f"- Annotations: {n:,} ({n / annotated:.1f} per instance)",
-        f"- Agreement: {percent_agreement(table):.0%} of pairs; {alpha}",
-    ]
-
-
-def _accuracy(model: Any, gold: tuple[Any, Any] | None, estimate: Any) -> str:
-    lines = []
-    if gold is not None:
-        n = len(np.asarray(gold[1]))
-        lines.append(f"- With gold labels: {model.score(*gold):.1%} of {n:,} instances.")
-    if estimate is not None:
-        interval = f"(interval {estimate.low:.1%} to {estimate.high:.1%})"
-        lines.append(f"- Estimated from annotations alone: {estimate.value:.1%} {interval}.")
-    return "\n".join(lines or ["Not measured."]) + "\n"
-
-
-def _code(value: Any) -> str:
-    """Show a class as code, in which nothing of it acts as Markdown."""
-    return "`" + " ".join(str(value).replace("`", "'").split()) + "`"

@@ -1,0 +1,118 @@
+"""The model card: what a shared classifier is, of which data, and how good."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from typing import Any
+
+import numpy as np
+
+from manyhands._version import __version__
+from manyhands.agreement import krippendorff_alpha, percent_agreement
+from manyhands.annotations import as_table
+from manyhands.fitting.folders import describe_parameter
+
+MARK = "library_name: manyhands"
+FRONT = f"""---
+{MARK}
+tags: [crowdsourcing, learning-from-crowds, noisy-labels]
+---"""
+
+
+def card(model: Any, include_annotators: bool, anonymise: bool, annotations: Any) -> str:
+    """Describe a classifier, its training data, and what is said of annotators."""
+    while hasattr(vars(model).get("estimator_"), "annotators_"):
+        model = model.estimator_
+    summary, papers = _method(type(model))
+    classes = ", ".join(_code(value) for value in model.classes_[:50].tolist())
+    more = f", ... ({len(model.classes_)})" if len(model.classes_) > 50 else ""
+    if include_annotators:
+        names = "numbers in place of their ids" if anonymise else "their ids"
+        n = len(model.annotators_)
+        profiles = f"The profiles of the {n} annotators are included, under {names}."
+    else:
+        profiles = (
+            "Ids and profiles of annotators are left out. `predict_annotation_proba` answers for "
+            "new annotators, of whom it expects what the crowd as a whole does."
+        )
+    return "\n".join(
+        [
+            FRONT,
+            f"# {type(model).__name__}",
+            "",
+            f"{summary} Trained with manyhands {__version__} on the annotations of fallible people "
+            "rather than on gold labels.",
+            "",
+            *(f"Method: {paper}" for paper in papers),
+            "",
+            "```python",
+            "from manyhands.hub import from_pretrained",
+            "",
+            f'model = from_pretrained("<repository or folder>"{_own_network(model)})',
+            "model.predict_proba(X)",
+            "```",
+            "",
+            "## Data",
+            "",
+            f"- Classes: {classes}{more}",
+            *_counts(model, annotations),
+            "",
+            "## Annotators",
+            "",
+            profiles,
+            "",
+            "## Accuracy",
+            "",
+            "",
+        ]
+    )
+
+
+def _own_network(model: Any) -> str:
+    """Argument that passes a network of the user's own, which the folder does not hold."""
+    described = describe_parameter(getattr(model, "backbone", None))
+    is_own = isinstance(described, dict) and "__object__" in described
+    return f", backbone={described['__object__']}(...)" if is_own else ""
+
+
+def _method(cls: type) -> tuple[str, list[str]]:
+    """First sentence of a class's documentation, and its references."""
+    text = inspect.getdoc(cls) or ""
+    module = inspect.getdoc(sys.modules[cls.__module__]) or ""
+    pattern = r"^\.\. \[(\d+)\] ((?:.+\n?)(?:[ ]{3}.+\n?)*)"
+    found = re.findall(pattern, module, re.M) or re.findall(pattern, text, re.M)
+    summary = re.sub(r"\s*\[\d+\]_|`", "", " ".join(text.split("\n\n")[0].split()))
+    return summary, [" ".join(paper.split()) for _, paper in found]
+
+
+def _counts(model: Any, annotations: Any) -> list[str]:
+    if annotations is None:
+        return [f"- Annotators: {len(model.annotators_)}"]
+    table = as_table(annotations).observed
+    n, annotated = table.n_annotations, int((table.annotations_per_instance() > 0).sum())
+    alpha = f"Krippendorff's alpha {krippendorff_alpha(table):.2f}"
+    return [
+        f"- Annotators: {int((table.annotations_per_annotator() > 0).sum())}",
+        f"- Annotated instances: {annotated:,}",
+        f"- Annotations: {n:,} ({n / annotated:.1f} per instance)",
+        f"- Agreement: {percent_agreement(table):.0%} of pairs; {alpha}",
+    ]
+
+
+def accuracy_on_card(model: Any, gold: tuple[Any, Any] | None, estimate: Any) -> str:
+    """Say how good a model is, from gold labels and from annotations alone."""
+    lines = []
+    if gold is not None:
+        n = len(np.asarray(gold[1]))
+        lines.append(f"- With gold labels: {model.score(*gold):.1%} of {n:,} instances.")
+    if estimate is not None:
+        interval = f"(interval {estimate.low:.1%} to {estimate.high:.1%})"
+        lines.append(f"- Estimated from annotations alone: {estimate.value:.1%} {interval}.")
+    return "\n".join(lines or ["Not measured."]) + "\n"
+
+
+def _code(value: Any) -> str:
+    """Show a class as code, in which nothing of it acts as Markdown."""
+    return "`" + " ".join(str(value).replace("`", "'").split()) + "`"
