@@ -451,12 +451,28 @@ def test_the_explorer_is_accessible_and_fits(browser, explorer, scheme, size):
     with Watched(browser, home, viewport=size, color_scheme=scheme) as page:
         page.goto(explorer)
         decide(page, "1")
-        for name, path in (("review", ""), ("people", "people"), ("random", "?order=random")):
+        for name, path in (
+            ("review", ""), ("people", "people"), ("random", "?order=random"),
+            ("next", "next"), ("sheet", "sheet/0"),
+        ):  # fmt: skip
             page.goto(home + path)
+            if name == "next":  # It fetches its second half by itself.
+                expect(page.locator("#ahead")).to_contain_text("simulated run")
             expect(page.locator("#main h1")).to_be_visible()
             check_width(page)
             check_access(page)
             keep(page, f"explorer-{name}-{size['width']}-{scheme}")
+
+
+def test_annotators_lead_to_their_sheets_and_to_the_items_on_it(browser, explorer):
+    with Watched(browser, home_of(explorer)) as page:
+        page.goto(explorer)
+        page.get_by_role("link", name="Annotators").click()
+        page.get_by_role("link", name="Teaching sheet of b", exact=True).click()
+        expect(page.locator("#main h1")).to_have_text("What to teach b")
+        task = page.locator(".shown a").first.inner_text()
+        page.locator(".shown a").first.click()
+        expect(page.locator("#item")).to_contain_text(task)
 
 
 def test_downloads_hold_the_corrections(browser, explorer):

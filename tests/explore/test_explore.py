@@ -3,9 +3,11 @@
 import asyncio
 import errno
 import hashlib
+import html
 import json
 import os
 import re
+import shlex
 import sys
 from importlib.resources import files
 from urllib.parse import urlencode
@@ -21,6 +23,7 @@ from manyhands.explore.guard import HEADERS
 from manyhands.explore.inputs import open_desk
 from manyhands.io import corrections, read_gold
 from manyhands.io.corrections import Correction, Standing, open_journal, read_corrections
+from manyhands.report import planning
 from tests.cli.conftest import done, done_json, run, write_csv
 
 CLASSES = ["cat", "dog", "<b>eel</b>"]
@@ -353,7 +356,7 @@ OWN = {"host": f"127.0.0.1:{PORT}", "cookie": f"manyhands-{PORT}={TOKEN}"}
 WRITING = OWN | {"origin": f"http://127.0.0.1:{PORT}", "sec-fetch-site": "same-origin"}
 
 
-def ask(desk, path, method="GET", headers=OWN, **form):
+def ask(desk, path, method="GET", headers=OWN, *, app=None, **form):
     """Send a request to the application, without a server."""
     path, _, query = path.partition("?")
     scope = {
@@ -375,7 +378,7 @@ def ask(desk, path, method="GET", headers=OWN, **form):
     async def send(message):
         sent.append(message)
 
-    asyncio.run(make_app(desk, TOKEN, PORT)(scope, receive, send))
+    asyncio.run((app or make_app(desk, TOKEN, PORT))(scope, receive, send))
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     body = b"".join(message.get("body", b"") for message in sent[1:])
     return sent[0]["status"], found, body.decode(errors="replace")
@@ -513,12 +516,12 @@ def test_images_are_sent_as_images_and_only_from_their_folder(desk, home):
 
 
 def test_hostile_names_and_texts_are_only_shown(desk):
-    for path in ("/", "/people", "/?state=all&annotator=5"):
+    for path in ("/", "/people", "/next", "/sheet/0", "/?state=all&annotator=5"):
         body = ask(desk, path)[2]
         assert "<script>alert" not in body
         assert "<b>eel" not in body
         assert "\u202e" not in body
-        assert "&lt;b&gt;eel" in body
+        assert "&lt;b&gt;eel" in body or path == "/next"  # It names no class.
         assert " style=" not in body  # The policy would refuse it.
         assert "<script>" not in body
     assert "&lt;script&gt;alert(1)&lt;/script&gt;\\u202e text" in ask(desk, "/item/2")[2]
@@ -551,7 +554,7 @@ def test_downloads_hold_what_was_decided(desk):
 
 def test_the_page_says_when_figures_are_old(desk, monkeypatch):
     assert "include everything that was decided" in ask(desk, "/")[2]
-    monkeypatch.setattr(desk.model, "posterior", lambda known: 1 / 0)
+    monkeypatch.setattr(desk.model, "posterior", lambda *_: 1 / 0)
     desk.decide(0, 0, 1, shown=0)
     assert not desk.settle(60)
     assert "ZeroDivisionError" in ask(desk, "/")[2]
@@ -560,6 +563,112 @@ def test_the_page_says_when_figures_are_old(desk, monkeypatch):
     desk.decide(1, 0, 1, shown=0)
     assert desk.settle(60)
     assert "include everything that was decided" in ask(desk, "/status")[2]
+
+
+def next_command(body):
+    """The command on the page, as a shell would read it."""
+    return shlex.split(html.unescape(re.search(r"<pre[^>]*><code>(.*?)</code>", body)[1]))
+
+
+def test_the_next_annotations_are_those_of_the_command(desk, home):
+    for row in desk.rows(Choice())[:4].tolist():
+        desk.decide(row, 0, 1, shown=desk.item(row).code)
+    assert desk.settle(60)
+    status, _, body = ask(desk, "/next")
+    program, *arguments = next_command(body)
+    assert (status, program) == (200, "manyhands")
+    assert arguments[arguments.index("--known") + 1] == str(desk.journal.path)
+    pairs = done_json(*arguments[:-2])["pairs"]
+    assert len(pairs) == int(arguments[arguments.index("-n") + 1])
+    found = re.findall(r'<tr><th scope="row"><a href="/item/(\d+)\?state=all">', body)
+    assert len(found) == len(pairs)
+    assert {desk.table.instances[int(row)] for row in found} == {row["task"] for row in pairs}
+    known = desk.known
+    assert not any(known[int(row)] for row in found)
+
+
+def test_a_forecast_is_made_when_it_is_asked_for(desk, monkeypatch):
+    made = []
+    forecast = planning.forecast
+    monkeypatch.setattr(planning, "forecast", lambda *a, **k: made.append(1) or forecast(*a, **k))
+    app = make_app(desk, TOKEN, PORT)
+    body = ask(desk, "/next", app=app)[2]
+    assert "/next?ahead=1" in body
+    assert "simulated runs" not in body
+    assert not made
+    for _ in range(2):
+        body = ask(desk, "/next?ahead=1", app=app)[2]
+        assert "3\u00a0simulated runs" in body
+        assert "/next?ahead=1" not in body
+        assert len(made) == 1  # Kept for these figures.
+    desk.decide(0, 0, 1, shown=0)
+    assert desk.settle(60)
+    ask(desk, "/next?ahead=1", app=app)
+    assert len(made) == 2
+
+
+def test_nothing_is_planned_where_every_label_is_known(desk):
+    for row in range(40):
+        desk.decide(row, 0, 0, shown=0)
+    assert desk.settle(60)
+    status, _, body = ask(desk, "/next")
+    assert status == 200
+    assert "There is nothing to ask" in body
+
+
+@pytest.fixture
+def poor(tmp_path, monkeypatch):
+    """A desk of 60 tasks, whom all of six annotate; one of them answers at random."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    truth = np.arange(60) % 2
+    rows = [("task", "worker", "label")]
+    for name in "abcde":
+        wrong = rng.random(60) < 0.05
+        rows += [(f"t{i}", name, "xy"[c]) for i, c in enumerate(truth ^ wrong)]
+    rows += [(f"t{i}", "<i>poor</i>", "xy"[c]) for i, c in enumerate(rng.integers(2, size=60))]
+    write_csv(tmp_path / "A.csv", rows)
+    done("aggregate", "A.csv", "--out", "labels")
+    with open_desk(tmp_path / "labels", tmp_path / "A.csv", by="a") as desk:
+        yield desk
+
+
+def test_annotators_have_their_flags_and_advice_and_a_sheet(poor):
+    body = ask(poor, "/people")[2]
+    first, why = re.findall(r"<tr.*?</tr>", body.partition("<tbody>")[2], re.DOTALL)[:2]
+    assert "&lt;i&gt;poor&lt;/i&gt;" in first
+    screens = {row["annotator"]: row for row in done_json("annotators", "A.csv")["annotators"]}
+    said = html.unescape(why)
+    for text in (*screens["<i>poor</i>"]["flags"], *screens["<i>poor</i>"]["evidence"]):
+        assert text in said
+    assert screens["<i>poor</i>"]["advice"][1:] in said
+    assert body.count('class="why"') == sum(bool(row["flags"]) for row in screens.values())
+    (link,) = re.findall(r'href="(/sheet/\d+)"', first)
+    status, _, sheet = ask(poor, link)
+    assert status == 200
+    assert "<i>poor" not in sheet
+    found = done_json("annotators", "A.csv", "--sheet", "<i>poor</i>")["pairs"]
+    titles = [f"{row['true']} taken for {row['given']}" for row in found]
+    heads = re.findall(r"<h2.*?>(.*?) <span", sheet)
+    assert [re.sub("<.*?>", "", head) for head in heads] == titles
+    assert ask(poor, "/sheet/99")[0] == 404
+
+
+def test_an_example_that_an_expert_looked_at_says_so(poor):
+    r = poor.table.annotators.tolist().index("<i>poor</i>")
+    sheet = ask(poor, f"/sheet/{r}")[2]
+    assert "reviewed</span>" not in sheet
+    clear = sheet.partition("Clear items of")[2].partition("</ul>")[0]
+    right, wrong = (int(row) for row in re.findall(r"/item/(\d+)", clear)[:2])
+    code = poor.item(right).code
+    poor.decide(right, 0, code, shown=code)
+    poor.decide(wrong, 0, 1 - code, shown=code)
+    assert poor.settle(60)
+    clear = ask(poor, f"/sheet/{r}")[2].partition("Clear items of")[2].partition("</ul>")[0]
+    shown = re.findall(r"/item/(\d+)\?state=all.*?</span>", clear)
+    assert str(wrong) not in shown
+    assert re.search(rf"/item/{right}\?state=all.*?reviewed</span>", clear)
+    assert "needs an expert’s look" in clear
 
 
 def test_htmx_is_the_published_file_with_its_licence():

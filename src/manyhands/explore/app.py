@@ -17,6 +17,7 @@ from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.explore.desk import STATES, Choice, Conflict, Desk
 from manyhands.explore.guard import Guard
 from manyhands.explore.inputs import SHOWN, reviewed
+from manyhands.explore.plans import Plans
 from manyhands.io.corrections import FIELDS
 from manyhands.io.frames import write_table
 from manyhands.io.writers import write_consensus
@@ -68,6 +69,8 @@ def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
         Route("/", pages.review),
         Route("/item/{row:int}", pages.review),
         Route("/people", pages.people),
+        Route("/sheet/{r:int}", pages.sheet),
+        Route("/next", pages.next),
         Route("/status", pages.status),
         Route("/image/{row:int}", pages.image),
         Route("/export/{name}", pages.export),
@@ -133,7 +136,7 @@ class _Pages:
     """Answers to requests. Functions that are not coroutines run in threads."""
 
     def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+        self._desk, self._plans = desk, Plans(desk)
 
     def review(self, request: Request) -> Response:
         """Show an item: the one that is named, or the first of those chosen."""
@@ -178,20 +181,35 @@ class _Pages:
         return HTMLResponse(page, status_code=status, headers=headers)
 
     def people(self, request: Request) -> Response:
-        """Show annotators, the least trusted first, and which classes are confused."""
+        """Show annotators, those who need a look first, and which classes are confused."""
         found = self._desk.figures
-        order = found.high.argsort(kind="stable")
-        order = order[found.n_annotations[order] > 0]
+        order = found.high.argsort(kind="stable").tolist()
+        order = [r for r in order if found.n_annotations[r] > 0]
+        order.sort(key=lambda r: not (r in found.screens and found.screens[r].flags))
         shown = order if request.query_params.get("all") else order[:MANY]
         pairs = found.pairs.copy()
         pairs[range(len(pairs)), range(len(pairs))] = 0
         top = [divmod(int(cell), len(pairs)) for cell in (-pairs).argsort(axis=None)[:20]]
         return self._render(
             "people",
-            people=shown.tolist(),
+            people=shown,
             n_people=len(order),
             top=[(a, b, int(pairs[a, b])) for a, b in top if pairs[a, b]],
         )
+
+    def sheet(self, request: Request) -> Response:
+        """Show what an annotator confuses, with items that an expert must look at first."""
+        r = request.path_params["r"]
+        if r >= self._desk.table.n_annotators:
+            raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no annotator {r}")
+        return self._render("sheet", r=r, sheet=self._plans.sheet(r))
+
+    def next(self, request: Request) -> Response:
+        """Show what to ask next, and what more rounds would bring if this is asked for."""
+        ahead = bool(request.query_params.get("ahead"))
+        plan = self._plans.next(ahead=ahead)
+        command = None if plan is None else self._plans.command(plan["n"])
+        return self._render("next", plan=plan, ahead=ahead, command=command)
 
     def status(self, request: Request) -> Response:
         """Say whether the figures include every correction."""

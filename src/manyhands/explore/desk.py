@@ -80,12 +80,14 @@ class Contents:
     images : dict {row: Path}
     export : Export or None
         What the annotations were read from, for writing labels back.
+    annotations : tuple of Path
     """
 
     texts: dict[int, str] = field(default_factory=dict)
     fields: dict[int, dict[str, Any]] = field(default_factory=dict)
     images: dict[int, Path] = field(default_factory=dict)
     export: Export | None = None
+    annotations: tuple[Path, ...] = ()
 
 
 class Desk:
@@ -119,7 +121,7 @@ class Desk:
         self._by_row = np.argsort(self._observed.instance, kind="stable")
         ends = np.cumsum(np.bincount(self._observed.instance, minlength=table.n_instances))
         self._starts = np.concatenate([[0], ends])
-        self._row_of = {task: row for row, task in enumerate(table.instances.tolist())}
+        self.row_of = {task: row for row, task in enumerate(table.instances.tolist())}
         self._code_of = {value: code for code, value in enumerate(table.classes.tolist())}
         self._shuffled = np.random.default_rng(0).permutation(table.n_instances)
         self._lock = threading.RLock()
@@ -128,7 +130,7 @@ class Desk:
         self._states = np.full(table.n_instances, OPEN)
         self.standing = Standing()
         self._replay(journal)
-        self.figures = self._compute(self._known, len(self.standing.records))
+        self.figures = compute(table, model, self._known, len(self.standing.records))
         self._tried, self._closed = self.figures.n_records, False
         self._worker = threading.Thread(target=self._work, name="figures", daemon=True)
         self._worker.start()
@@ -262,8 +264,8 @@ class Desk:
         """Return the item that was acted upon last and still is; None if nothing stands."""
         with self._lock:
             for record in reversed(self.standing.records):
-                if record.task in self._row_of and self.standing.of(record.task) is not None:
-                    return self.item(self._row_of[record.task])
+                if record.task in self.row_of and self.standing.of(record.task) is not None:
+                    return self.item(self.row_of[record.task])
             return None
 
     # -- what a person decides ---------------------------------------------------------------------
@@ -343,8 +345,8 @@ class Desk:
         for task in {record.task for record in journal.records}:
             found = self.standing.of(task)
             fits = found is None or found.label is None or found.label in self._code_of
-            if task in self._row_of and fits:
-                self._apply(self._row_of[task])
+            if task in self.row_of and fits:
+                self._apply(self.row_of[task])
             else:
                 strange += 1
         if journal.torn:
@@ -360,9 +362,6 @@ class Desk:
 
     # -- figures -----------------------------------------------------------------------------------
 
-    def _compute(self, known: IntArray, n_records: int) -> Figures:
-        return compute(self.table, self.model.posterior(known), known, n_records)
-
     def _work(self) -> None:
         """Compute the figures again whenever something was decided, always of the latest state."""
         while True:
@@ -376,7 +375,7 @@ class Desk:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # They were shown at the first fit.
-                    found, failure = self._compute(known, n_records), None
+                    found, failure = compute(self.table, self.model, known, n_records), None
             except Exception as error:
                 found, failure = None, f"{type(error).__name__}: {error}"
             with self._changed:

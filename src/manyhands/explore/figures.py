@@ -1,11 +1,11 @@
-"""What the page shows of labels and annotators, computed anew after corrections."""
+"""What the pages show of labels and annotators, computed anew after corrections."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.metrics import annotator_reliability
-from manyhands.planning import review_queue
+from manyhands.planning import AnnotatorScreen, review_queue
 from manyhands.registry import find_aggregator
+from manyhands.report.inputs import Inferred, Inputs
+from manyhands.report.planning import Basis, basis_of, screening_of
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 LEVEL = 0.9
@@ -46,6 +48,15 @@ class Figures:
         Annotations of labels that a person gave or confirmed, and how many of them were the same.
     pairs : integer array of shape (C, C)
         Annotations by [label, given].
+    gold : dict {id: class}
+        The known labels.
+    aggregator : BaseAggregator
+        What the annotations and the known labels say without a classifier.
+    inputs : Inputs
+    basis : Basis or None
+        What plans rest on; None without two classes.
+    screens : dict {code: AnnotatorScreen}
+        Who needs a look and why, of the annotators with annotations.
     """
 
     n_records: int
@@ -59,6 +70,11 @@ class Figures:
     n_checked: IntArray
     n_right: IntArray
     pairs: IntArray
+    gold: dict[Any, Any]
+    aggregator: BaseAggregator
+    inputs: Inputs
+    basis: Basis | None
+    screens: dict[int, AnnotatorScreen]
 
 
 class Model:
@@ -76,6 +92,8 @@ class Model:
         Posterior in the folder.
     described : dict
         ``methods`` of the folder's summary.
+    ended : array of shape (n_annotations,), optional
+        When each annotation was given.
 
     Attributes
     ----------
@@ -85,12 +103,17 @@ class Model:
     """
 
     def __init__(
-        self, table: AnnotationTable, saved: FloatArray, described: dict[str, Any]
+        self,
+        table: AnnotationTable,
+        saved: FloatArray,
+        described: dict[str, Any],
+        ended: FloatArray | None = None,
     ) -> None:
         self.notes: list[str] = []
-        self._table = table
+        self._table, self._ended = table, ended
         self._make = self._maker(described.get("aggregator"))
-        self._alone = self._make().fit(table).posterior_
+        self._fitted = self._make().fit(table)
+        self._alone = self._fitted.posterior_
         classifier = described.get("classifier")
         self._saved = saved if classifier else None
         self.name = str((classifier or described.get("aggregator") or {}).get("name", "DawidSkene"))
@@ -119,13 +142,17 @@ class Model:
                 self.notes.append(f"{kind.__name__}({name}={text}) is not repeated: its default is")
         return lambda: kind(**given)
 
-    def posterior(self, known: IntArray) -> FloatArray:
-        """Posterior given known classes (-1 unknown), shape (n, C)."""
-        table, found = self._table, self._alone
-        if (known >= 0).any():
-            values = np.array([*table.classes.tolist(), None], dtype=object)
-            # From the same start always: what is undone leaves no trace.
-            found = self._make().fit(table, gold=values[known], start=self._alone).posterior_
+    def aggregate(self, known: IntArray) -> BaseAggregator:
+        """What annotations and known classes (-1 unknown) say without a classifier."""
+        if not (known >= 0).any():
+            return self._fitted
+        values = np.array([*self._table.classes.tolist(), None], dtype=object)
+        # From the same start always: what is undone leaves no trace.
+        return self._make().fit(self._table, gold=values[known], start=self._alone)
+
+    def posterior(self, aggregator: BaseAggregator, known: IntArray) -> FloatArray:
+        """Class probabilities, shape (n, C), given what `aggregate` found."""
+        found = aggregator.posterior_
         if self._saved is not None:
             logs = [np.log(np.maximum(each, FLOOR)) for each in (self._saved, found, self._alone)]
             found = softmax(logs[0] + logs[1] - logs[2], axis=1)
@@ -135,11 +162,27 @@ class Model:
         found[rows, known[rows]] = 1.0
         return found
 
+    def inputs(self, aggregator: BaseAggregator, posterior: FloatArray) -> Inputs:
+        """The same as the functions of the report take it."""
+        kind = "aggregator" if self._saved is None else "classifier"
+        inferred = Inferred(self.name, kind, posterior.argmax(axis=1), posterior)
+        own = aggregator if self._saved is None else None
+        table = replace(self._table.observed, weights=None)
+        return Inputs(self._table, table, inferred, own, ended=self._ended)
 
-def compute(
-    table: AnnotationTable, posterior: FloatArray, known: IntArray, n_records: int
-) -> Figures:
-    """Compute what is shown, from a posterior and known classes (-1 unknown)."""
+
+def compute(table: AnnotationTable, model: Model, known: IntArray, n_records: int) -> Figures:
+    """Compute what is shown, from annotations and known classes (-1 unknown)."""
+    aggregator = model.aggregate(known)
+    posterior = model.posterior(aggregator, known)
+    rows = np.flatnonzero(known >= 0)
+    gold = dict(
+        zip(table.instances[rows].tolist(), table.classes[known[rows]].tolist(), strict=True)
+    )
+    inputs = model.inputs(aggregator, posterior)
+    basis = basis_of(inputs, gold)
+    screening = () if basis is None else screening_of(inputs, basis)
+    place = {annotator: r for r, annotator in enumerate(table.annotators.tolist())}
     queue = review_queue(posterior, table)
     row_of = {task: row for row, task in enumerate(table.instances.tolist())}
     code_of = {value: code for code, value in enumerate(table.classes.tolist())}
@@ -163,6 +206,11 @@ def compute(
         _count(observed, checked),
         _count(observed, right),
         np.bincount(cells, minlength=table.n_classes**2).reshape(table.n_classes, -1),
+        gold,
+        aggregator,
+        inputs,
+        basis,
+        {place[each.annotator]: each for each in screening if each.n_annotations},
     )
 
 

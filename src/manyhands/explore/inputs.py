@@ -20,7 +20,7 @@ from manyhands.io.corrections import Journal, open_journal
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
 from manyhands.io.tables import over_tasks
-from manyhands.jobs.outputs import LABELS, SUMMARY
+from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.report.summary import UNTITLED
 
 SHOWN = dict(zip((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"),
@@ -86,7 +86,8 @@ def _desk(
     described: dict[str, Any],
     by: str,
 ) -> Desk:
-    model = Model(table, found.posterior, described["methods"])
+    times = times_of(contents.export, table.observed)
+    model = Model(table, found.posterior, described["methods"], times.get("ended"))
     title = described.get("title", UNTITLED)
     title = "Labels" if title == UNTITLED else str(title)
     desk = Desk(table, model, journal, contents, title=title, by=by)
@@ -125,7 +126,8 @@ def _contents(
     """Read what the items are: texts, images, or else their own data in the annotations."""
     row_of = {str(task): row for row, task in enumerate(table.instances.tolist())}
     items = export if export is not None else _items(annotations, table, options)
-    contents = Contents(export=items)
+    files = (annotations,) if isinstance(annotations, Path) else tuple(annotations)
+    contents = Contents(export=items, annotations=files)
     if texts is not None:
         found = _read("texts", texts, annotations, options)
         contents.texts.update({row_of[t]: text for t, text in found if t in row_of})

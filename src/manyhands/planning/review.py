@@ -225,7 +225,7 @@ def teaching_sheet(
         [annotator], table.annotators, argument="annotator", vocabulary_name="annotators"
     )
     rate = found.prior[:, None] * found.confusion[r] * (1 - np.eye(table.n_classes))
-    clear = _clear(model, table, int(r))
+    clear = _clear(model, table, int(r)) & (found.posterior > 0.5)  # Not what is known better.
     own = table.annotator == r
     pairs = []
     for cell in np.argsort(-rate, axis=None, kind="stable")[:n_pairs].tolist():

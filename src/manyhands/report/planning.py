@@ -59,8 +59,11 @@ class Basis:
     codes: IntArray | None = None
 
 
-def basis_of(inputs: Inputs) -> Basis | None:
-    """Probabilities to plan with; None with fewer than two classes or without annotations."""
+def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | None:
+    """Probabilities to plan with; None with fewer than two classes or without annotations.
+
+    Labels that are ``known`` are those that the inferred ones include already.
+    """
     inferred, table = inputs.inferred, inputs.table
     if inferred is None or table.n_classes < 2:
         return None
@@ -77,7 +80,7 @@ def basis_of(inputs: Inputs) -> Basis | None:
         # The report has warnings of its own.
         warnings.simplefilter("ignore")
         try:
-            model = DawidSkene().fit(table)
+            model = DawidSkene().fit(table, gold=known or None)
         except AnnotationError:
             return None
     return Basis("DawidSkene", model, None if shares else inferred.codes)
@@ -135,8 +138,18 @@ def _queue_rows(queue: ReviewQueue, total: int) -> dict[str, Any]:
     return {"total": total, "shown": shown, "rows": rows}
 
 
-def plan_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
-    """The next annotations to buy, from whom, and what each is expected to add."""
+def plan_section(
+    inputs: Inputs,
+    basis: Basis | None,
+    known: dict[Any, Any] | None = None,
+    *,
+    ahead: bool = True,
+) -> dict[str, Any] | None:
+    """The next annotations to buy, from whom, and what each is expected to add.
+
+    Nobody is asked about a label that is ``known``. ``ahead`` forecasts several rounds, which
+    takes seconds.
+    """
     if basis is None:
         return None
     table = inputs.table
@@ -146,7 +159,7 @@ def plan_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
     planner = AnnotationPlanner(random_state=0, warm_up=warm_up, load=MOST)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        planner.fit(table, model=basis.model)
+        planner.fit(table, gold=known or None, model=basis.model)
         newcomer = None
         try:
             batch = planner.suggest(n)
@@ -166,7 +179,7 @@ def plan_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
         "stop": bool(gain < MIN_GAIN and not batch.n_warm_up),
         "per_right_label": 1 / gain if gain > 1e-6 else None,
         "curve": curve,
-        "rounds": None if newcomer is not None else _rounds(table),
+        "rounds": _rounds(table) if ahead and newcomer is None else None,
         "next": _next_rows(batch, newcomer),
         "annotators": _per_annotator(batch, newcomer),
     }
