@@ -485,8 +485,9 @@ def alarm_part(by_set: dict[str, list[Any]]) -> list[str]:
         "clearly in opposite ways, and warns if the smaller of the two z is above "
         f"{PARTED:g}. The threshold lies between LabelMe and Music as they are, and those drawn "
         "again. The sets marked as seen were looked at meanwhile, and parts of CIFAR-10N and "
-        "Hotel. The paired z of MI between the two choices alone does not do: it was .4 on Music, common, "
-        "drawn again, and 1.9 on Reports. *Spearman* is the correlation of A+B with MI over the "
+        "Hotel. The paired z of MI between the two choices alone does not do: it was .4 on Music, "
+        "common, drawn again, and 1.9 on Reports. *Spearman* is the correlation of A+B with MI "
+        "over the "
         "candidates: the former rule was that it is below .5.",
         "",
         *table_lines([*heading, "regret of A+B", "regret of MI"], rows),

@@ -425,6 +425,8 @@ def test_judgebench():
     assert (table.n_annotations, len(table.abstentions)) == (2406, 44)
     kinds = {a: "judge" if "o1" in a else "reward" for a in table.annotators.tolist()}
     assert (MajorityVote().fit(table, groups=kinds).labels_ == crowd.y_train).mean() > 0.7
-    assert (DawidSkene().fit(table, groups=kinds).labels_ == crowd.y_train).mean() > 0.77
+    with pytest.warns(NotIdentifiableWarning, match="only two groups"):
+        found = DawidSkene().fit(table, groups=kinds)
+    assert (found.labels_ == crowd.y_train).mean() > 0.77
     with pytest.warns(SharedMistakesWarning):
         assert (DawidSkene().fit(table).labels_ == crowd.y_train).mean() < 0.68
