@@ -533,6 +533,19 @@ def test_another_ingest_is_not_resumed_and_nothing_uncarried_is_lost(tmp_path, m
     assert not any((tmp_path / "mine").iterdir())
 
 
+@pytest.mark.parametrize("name", ["n_annotations", "weighted", "vocabularies", "shards"])
+@pytest.mark.parametrize("value", ["x", None, ["x"]])
+def test_a_manifest_that_somebody_edited_is_refused(tmp_path, name, value):
+    store = AnnotationStore.create(tmp_path / "store", crowd()[0])
+    place = store.folder / MANIFEST
+    place.write_text(json.dumps({**json.loads(place.read_text()), name: value}))
+    with pytest.raises(AnnotationError, match=r"manifest\.json (has no usable|lists shards that)"):
+        AnnotationStore.open(store.folder)
+    place.write_text("[]")
+    with pytest.raises(AnnotationError, match="is not the manifest"):
+        AnnotationStore.open(store.folder)
+
+
 @pytest.mark.slow
 def test_a_killed_ingest_resumes(tmp_path):
     path, folder = tmp_path / "a.csv", tmp_path / "store"

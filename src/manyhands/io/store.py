@@ -34,6 +34,16 @@ from manyhands.io.store_writer import (
 )
 from manyhands.typing import AnyArray, IntArray
 
+FIELDS: dict[str, type] = {
+    "n_annotations": int,
+    "n_abstentions": int,
+    "n_skips": int,
+    "weighted": bool,
+    "vocabularies": dict,
+    "shards": list,
+}
+"""What a manifest must hold."""
+
 RESTORE = "Restore the manifest, or ingest the files again"
 
 
@@ -309,7 +319,7 @@ def _checked_manifest(text: str, place: str) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(text)
     except ValueError as error:
         raise AnnotationError(f"{place} is damaged ({error}); ingest the files again") from error
-    if manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise AnnotationError(f"{place} is not the manifest of an annotation store")
     if manifest.get("version") != VERSION:
         raise AnnotationError(
@@ -317,6 +327,11 @@ def _checked_manifest(text: str, place: str) -> dict[str, Any]:
             f"manyhands {manifest.get('manyhands')}; this is manyhands {__version__}, which reads "
             f"version {VERSION}. Ingest the files again, or install the other version"
         )
+    for name, kind in FIELDS.items():
+        if not isinstance(manifest.get(name), kind):
+            raise AnnotationError(f"{place} has no usable {name!r}. {RESTORE}")
+    if not all(isinstance(shard, dict) for shard in manifest["shards"]):
+        raise AnnotationError(f"{place} lists shards that are none. {RESTORE}")
     return manifest
 
 
