@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands import AggregatedClassifier, AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError, MissingExtraError
 from manyhands.report import render_report, summarize, write_report
 from manyhands.report.charts import count_bars, curves, log_ticks, nice_ticks
@@ -223,21 +223,23 @@ def test_gold_section(full):
 def test_the_prediction_is_judged_as_the_classifier_decides():
     table, gold, rng = crowd()
     plain = FakeClassifier(table, rng)
-    second = plain.proba.argsort(axis=1)[:, -2]
-    ruled = copy.copy(plain)
-    ruled._decide = lambda proba: proba.argsort(axis=1)[:, -2]
+    X = rng.normal(size=(len(table), 2)).astype(np.float32)
+    costs = 1.0 - np.eye(table.n_classes)
+    costs[0] *= 10  # To miss the first class is dearest.
+    ruled = AggregatedClassifier(backbone="linear", decision=costs, max_epochs=1, random_state=0)
+    ruled.fit(X, table)
+    most_probable = table.classes[ruled.predict_proba(X).argmax(axis=1)]
+    assert (ruled.predict(X) != most_probable).any()
     annotated = table.annotations_per_instance() > 0
-    for classifier, codes in ((plain, plain.proba.argmax(axis=1)), (ruled, second)):
-        summary = summarize(
-            table,
-            aggregator=DawidSkene().fit(table),
-            classifier=classifier,
-            X=numbered(table),
-            gold=gold,
-        )
+    for classifier, x, labels in (
+        (plain, numbered(table), table.classes[plain.proba.argmax(axis=1)]),
+        (ruled, X, ruled.predict(X)),
+    ):
+        aggregator = DawidSkene().fit(table)
+        summary = summarize(table, aggregator=aggregator, classifier=classifier, X=x, gold=gold)
         row = summary["gold"]["rows"][-1]
-        assert row["name"] == "FakeClassifier (prediction)"
-        right = (table.classes[codes] == gold)[annotated]
+        assert row["name"] == f"{type(classifier).__name__} (prediction)"
+        right = (labels == gold)[annotated]
         assert row["accuracy"] == pytest.approx(right.mean())
 
 
