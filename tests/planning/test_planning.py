@@ -584,14 +584,14 @@ def test_a_killed_replay_goes_on_and_gives_the_same_curves(tmp_path, monkeypatch
 
 def test_a_forecast_follows_the_pilot():
     _y, table = crowd(80, 3, 2, n_annotators=10)
-    found = forecast(table, budget=6, batch=1, n_runs=3)
+    found = forecast(table, budget=6, batch=1, n_runs=2)
     pilot = table.n_annotations / 80
     np.testing.assert_allclose(found.sizes, [*np.arange(pilot, 6), 6])
     mean = found.curves["plan"].accuracy.mean(axis=0)
     assert mean[-1] > mean[0]
     start = DawidSkene().fit(table).posterior_.max(axis=1).mean()
     assert mean[0] == pytest.approx(start, abs=0.06)
-    again = forecast(table, budget=6, batch=1, n_runs=3)
+    again = forecast(table, budget=6, batch=1, n_runs=2)
     assert (again.curves["plan"].accuracy == found.curves["plan"].accuracy).all()
 
 
