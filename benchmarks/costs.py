@@ -107,7 +107,7 @@ def fit_rows(case: str) -> dict[str, Any]:
     n = int(rows)
     rng = np.random.default_rng(0)
     y = rng.integers(CLASSES, size=n + NEW_ROWS)
-    # Three clusters a class: no linear classifier suffices.
+    # Three clusters per class: no linear classifier suffices.
     centres = rng.normal(scale=0.6, size=(3, CLASSES, FEATURES)).astype(np.float32)
     X = rng.standard_normal((n + NEW_ROWS, FEATURES), dtype=np.float32)
     X += centres[rng.integers(3, size=n + NEW_ROWS), y]
@@ -157,7 +157,7 @@ def stacking(records: Path) -> str:
         f"{min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores, so compare CPU seconds.",
         "",
         f"{FEATURES} features, {CLASSES} classes of three clusters each, {ANNOTATORS} annotators, "
-        f"{GIVEN} annotations an instance, 40 % of them at random; defaults. Accuracy is that of "
+        f"{GIVEN} annotations per instance, 40 % of them at random; defaults. Accuracy is that of "
         f"{NEW_ROWS:,} new instances; the clusters are drawn anew for each size, so it compares "
         "classifiers, not sizes. Before the fit, the memory holds the features, the annotations, "
         "and what is imported.",
@@ -313,8 +313,8 @@ def self_training() -> str:
         "",
         f"{made_by('self-training')}, one thread, a process each.",
         "",
-        f"CIFAR-10H with {PER_IMAGE} annotations an image (10,000 images, 20,000 annotations, "
-        "2,567 annotators, 10 classes, 256 features); 5 epochs a training, two trainings, 2,000 "
+        f"CIFAR-10H with {PER_IMAGE} annotations per image (10,000 images, 20,000 annotations, "
+        "2,567 annotators, 10 classes, 256 features); 5 epochs per training, two trainings, 2,000 "
         "annotations added between them. All predicted annotations at once would be 1,027 MB in "
         f"single precision. Limit: {LIMIT_MB:,.0f} MB. *Selecting*: predicting every cell, and "
         "choosing among them. Annotators without any annotation get none.",

@@ -162,7 +162,7 @@ def machines(
 
 
 def beside(name: str, humans: int, seed: int, *, n_train: int, n_machines: int = 3) -> Problem:
-    """Machines that learnt from other instances, beside so many humans an instance."""
+    """Machines that learnt from other instances, beside so many humans per instance."""
     table, y, named = machines(name, seed, n_train, n_machines)
     table = thinned(table, humans, np.random.default_rng(seed))
     n = table.n_instances

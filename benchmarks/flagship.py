@@ -443,7 +443,7 @@ def ablation() -> Iterator[Cell]:
 
 
 def robustness() -> Iterator[Cell]:
-    """Worse annotations; DASC, which takes a minute a fit, has one seed."""
+    """Worse annotations; DASC, which takes a minute per fit, has one seed."""
     compared = (STACK, REGRESSION, "Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL")
     for seed in SEEDS:
         for name in ("music", "labelme"):

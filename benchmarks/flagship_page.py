@@ -621,7 +621,7 @@ def page(found: Found) -> list[str]:
         ),
         *optional(
             "## Many classes",
-            "Simulated: Gaussian clusters in 20 dimensions, 15 training instances a class, 30 "
+            "Simulated: Gaussian clusters in 20 dimensions, 15 training instances per class, 30 "
             'annotators who are wrong in 10 to 60 % of their annotations; seeds 1 to 3. "Labels": '
             'inferred classes of the training instances. "Test": new instances. Of classes with '
             "equally many votes, majority vote takes the first one, if ties are not shared (the "

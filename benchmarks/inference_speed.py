@@ -150,7 +150,7 @@ TARGETS = (  # What, figure, bound, rows, sizes, classes; the worst cell counts.
     ("CPU of crowd-kit's Krippendorff's alpha", "ratio", 100, ("ck_alpha",), ALL, (2, 10)),
     ("Dawid-Skene, one-coin, alpha: equal results", "equal", 1, SAME, ALL, (2, 10)),
 )
-BOUNDS = {"ratio": "≥ {} × ours", "bytes": "≤ {} bytes an annotation", "equal": "{}"}
+BOUNDS = {"ratio": "≥ {} × ours", "bytes": "≤ {} bytes per annotation", "equal": "{}"}
 
 
 # -- one measurement, in its own process -----------------------------------------------------------
@@ -406,7 +406,7 @@ def cell_row(system: System, n: int, c: int, cell: dict[str, Any], figures: Any)
 
 COLUMNS = (
     *("annotations", "classes", "system", "iterations", "CPU s (min–max)"),
-    *("ns an annotation (and iteration)", "× floor", "× reference", "bytes an annotation"),
+    *("ns per annotation (and iteration)", "× floor", "× reference", "bytes per annotation"),
     "equal results",
 )
 

@@ -65,7 +65,7 @@ def mixed(values: Any) -> Any:
 
 
 def annotations(numbers: Any, annotators: int) -> tuple[Any, Any, Any]:
-    """Instance, annotator and label of annotations; five distinct annotators an instance."""
+    """Instance, annotator and label of annotations; five distinct annotators per instance."""
     import numpy as np
 
     instance, slot = numbers // PER_INSTANCE, numbers % PER_INSTANCE
@@ -551,7 +551,7 @@ def _on_paper(measured: list[dict[str, Any]]) -> list[str]:
         f"- Iteration: {m:.0e} x {second * 1e6:.2f} microseconds = {work:,.0f} core-seconds, "
         f"{work / CORES:,.0f} s on {CORES} cores.",
         f"- Counts: {annotators:.0e} x {CLASSES} x {CLASSES} x 8 bytes = {counts / 1e6:,.0f} MB; "
-        f"each machine sends them and receives as many parameters, {traffic:.1f} s an iteration.",
+        f"each machine sends them and receives as many parameters, {traffic:.1f} s per iteration.",
         f"- In all: {ROUNDS_ON_PAPER} x {work / CORES + traffic:,.0f} s = "
         f"{ROUNDS_ON_PAPER * (work / CORES + traffic) / 60:,.0f} minutes of EM; with the ingest "
         f"{total:,.0f} core-hours, {total * DOLLARS:,.2f} dollars.",

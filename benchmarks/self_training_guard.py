@@ -160,7 +160,7 @@ AS_PUBLISHED = "LabelMe, DASC's protocol"
 SETS: dict[str, tuple[str, Callable[[int], Problem]]] = {
     "LabelMe": ("all 1,000 instances", real(load_labelme)),
     AS_PUBLISHED: (
-        "all 1,000 instances; 25 epochs, batches of 512, 10,000 annotations a round",
+        "all 1,000 instances; 25 epochs, batches of 512, 10,000 annotations per round",
         real(load_labelme),
     ),
     "Music": ("all 700", real(load_music)),

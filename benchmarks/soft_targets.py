@@ -35,7 +35,7 @@ from manyhands.io import write_atomically
 ROOT = Path(__file__).parents[1]
 SETS = ("labelme", "music", "sentiment", "product", "colposcopy", "reports")
 SEEDS = {"DL-DS, hard targets": 3, "DL-DS, soft targets": 3, "ICED": 2}
-"""Number of seeds per method; ICED takes up to a minute a run."""
+"""Number of seeds per method; ICED takes up to a minute per run."""
 
 BEFORE = {"class": "DawidSkene", "params": {"dependence": 0, "accelerate": False, "tol": 1e-5}}
 AFTER = {"class": "DawidSkene", "params": {}}

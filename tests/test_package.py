@@ -58,7 +58,7 @@ def test_every_parameter_is_documented_validated_and_only_stored(name, cls):
     documented = inspect.getdoc(cls)
     for parameter in parameters:
         assert re.search(rf"\b{parameter}\b", documented), f"{name}: {parameter} is undocumented"
-    assert set(parameters) == set(cls._parameter_constraints)
+    assert set(parameters) == set(cls._parameter_constraints)  # scikit-learn's name for them
     made = cls()
     for parameter, default in inspect.signature(cls).parameters.items():
         assert getattr(made, parameter) is default.default

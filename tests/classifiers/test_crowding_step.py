@@ -58,12 +58,9 @@ class Step:
         table = AnnotationTable.from_matrix(A)
         short = {"batch_size": 48, "adversarial_epochs": 1}
         model = CrowdInGClassifier(**QUICK | short | options)
-        kept = {}
-        finish = model._set_fitted
-        model._set_fitted = lambda *given: (kept.update(batches=given[0].batches), finish(*given))
         model.fit(X, table)
         self.table, self.module = table, model.module_
-        self.batches = kept["batches"]
+        self.batches = AnnotationBatches(Features(X.astype(np.float32), CPU), table, 48)
         cells = Cells(table, model.annotators_per_instance, CPU)
         self.step = AdversarialStep(
             self.module, AdversarialSettings.of(model), cells, generate=generate

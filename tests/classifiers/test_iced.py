@@ -593,29 +593,25 @@ def test_instances_without_annotations_are_no_part_of_the_prior(targets):
     assert abs(plain.class_prior_[0] - 0.5) > 0.1
 
 
-def test_the_history_decides_by_the_prior_of_its_epoch(monkeypatch):
+def test_the_history_decides_by_the_prior_of_its_epoch():
     X, table, y = imbalanced()
-    options = {**QUICK, "max_epochs": 3, "decision": "balanced", "synthesis": None}
-    priors = []
-    decide = ICEDClassifier._decide
+    options = {**QUICK, "max_epochs": 3, "synthesis": None}
 
-    def noted(self, proba):
-        priors.append(self.class_prior_.copy())
-        return decide(self, proba)
+    def accuracies(decision):
+        model = ICEDClassifier(decision=decision, **options)
+        return model.fit(X, table, watch=Watch(test=(X, y))).history_.column("test_accuracy")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ICEDClassifier, "_decide", noted)
-        model = ICEDClassifier(**options).fit(X, table, watch=Watch(test=(X, y)))
-    # The last decision is that of the search for lost classes.
-    warm_up, train = priors[:3], priors[3:-1]
+    balanced = accuracies("balanced")
     # In the warm-up, the shares of the votes; then those of what is inferred.
-    np.testing.assert_allclose(warm_up, np.tile(table.vote_counts().mean(axis=0) / 9, (3, 1)))
-    assert len(train) == 3
-    for epoch, row in enumerate(model.history_[-3:], start=1):
-        short = ICEDClassifier(**options | {"max_epochs": epoch}).fit(X, table)
-        np.testing.assert_array_equal(train[epoch - 1], short.class_prior_)
-        assert row["test_accuracy"] == (short.predict(X) == y).mean()
-    assert not np.allclose(train[0], warm_up[0])
+    shares = table.vote_counts().mean(axis=0) / 9
+    by_votes = accuracies((1 - np.eye(2)) / shares[:, None])
+    np.testing.assert_array_equal(balanced[:3], by_votes[:3])
+    for epoch, accuracy in enumerate(balanced[3:], start=1):
+        fewer = options | {"max_epochs": epoch, "decision": "balanced"}
+        short = ICEDClassifier(**fewer).fit(X, table)
+        assert accuracy == (short.predict(X) == y).mean()
+        assert not np.allclose(short.class_prior_, shares)
+    assert (balanced[3:] != by_votes[3:]).any()
 
 
 def test_the_history_follows_the_prior_of_every_round():

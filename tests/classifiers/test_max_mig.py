@@ -234,11 +234,11 @@ def test_balancing_weighs_instances(option):
 
 
 def test_instance_weights_are_means_of_annotation_weights():
-    X, A, _ = make_crowd_problem()
-    model = MaxMIGClassifier(class_balance="reweight", **QUICK).fit(X, A)
-    table = AnnotationTable.from_matrix(np.array([[0, 0], [0, 1], [-1, -1]]))
-    weights = model._weigh_instances(table, np.random.default_rng(0))
-    np.testing.assert_allclose(weights, [1.0, 2.0, 0.0])  # Of weights 1, 1; 1, 3; none.
+    A = np.array([[0, 0], [0, 1], [-1, -1]])
+    model = MaxMIGClassifier(class_balance="reweight", **QUICK).fit(np.eye(3), A)
+    weights = [1.0, 2.0, 0.0]  # Of weights 1, 1; 1, 3; none.
+    shares = weights @ np.array([[1.0, 0.0], [0.5, 0.5], [0.5, 0.5]]) + 1
+    np.testing.assert_allclose(model.module_.prior, shares / shares.sum(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("option", ["focal", "cb_focal"])

@@ -172,11 +172,12 @@ def test_every_row_gets_one_annotation_more_as_the_crowd_would_give_it():
     truth = np.array([0, 0, 1, 1])
 
     class Told(MajorityVote):
-        def _infer(self, votes, start, rng):
-            super()._infer(votes, start, rng)
+        def fit(self, table):
+            super().fit(table)
             self.posterior_ = np.eye(2)[truth]
             sure, wrong = np.eye(2), np.array([[0.0, 1.0], [0.5, 0.5]])
             self.confusion_ = np.array([sure, sure, wrong, np.full((2, 2), 0.5)])
+            return self
 
     model = AggregatedClassifier(Told(), max_epochs=1, random_state=0)
     model.fit(X, AnnotationTable.from_matrix(np.hstack([A, np.full((4, 1), -1)])))

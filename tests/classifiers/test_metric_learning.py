@@ -186,7 +186,7 @@ def test_centers_are_learnt_by_their_own_rate():
     seen = {}
     for rate in (1e-9, 0.5):
 
-        class Kept(MetricLearningClassifier):
+        class Kept(MetricLearningClassifier):  # Nothing public shows the centers.
             def _step(self, data):
                 seen[self.loss_lr] = step = super()._step(data)
                 return step
@@ -269,7 +269,7 @@ def test_ties_are_not_compared():
     A = np.where(np.arange(len(A))[:, None] < 6, [0, 1, -1, -1, -1], A)
     seen = []
 
-    class Noting(MetricLearningClassifier):
+    class Noting(MetricLearningClassifier):  # Nothing public shows the batches.
         def _batches(self, data, epoch):
             for part in super()._batches(data, epoch):
                 seen.append(data.order[part.numpy()])

@@ -16,10 +16,11 @@ from manyhands import (
     NeuCrowdEmbedding,
     load,
 )
+from manyhands.classifiers.neucrowd import classifier as neucrowd
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting import embedding
-from manyhands.fitting.latent import balancing_rng
 from manyhands.fitting.monitors import AnnotationMonitor, GoldMonitor
+from manyhands.objectives import TupletLoss
 from manyhands.training import Checkpoint
 
 SMALL = {
@@ -291,16 +292,17 @@ def test_the_probe_is_the_same_for_all_variants_and_by_hand(monkeypatch):
         {"softmax": "code"},
     )
     drawn, embedded = [], []
-    monkeypatch.setattr("manyhands.classifiers.neucrowd.classifier.PROBE_TUPLETS", 3)
+    monkeypatch.setattr(neucrowd, "PROBE_TUPLETS", 3)
 
-    class Probed(NeuCrowdClassifier):
-        def _probe_loss(self, data):
-            drawn.append(data.tuplets.draw(3, balancing_rng(0, 3)))
-            embedded.append((data.embedded().numpy(), self._assurance(data)))
-            return super()._probe_loss(data)
+    class Probe(TupletLoss):
+        def __call__(self, z, tuplets, assurance, labels):
+            drawn.append(tuplets.numpy())
+            embedded.append((z.numpy(), assurance.numpy()))
+            return super().__call__(z, tuplets, assurance, labels)
 
+    monkeypatch.setattr(neucrowd, "TupletLoss", Probe)
     for variant in variants:
-        model = Probed(**(SMALL | variant)).fit(X, A)
+        model = NeuCrowdClassifier(**(SMALL | variant)).fit(X, A)
         z, assurance = embedded[-1]
         losses = []
         for anchor, *rest in drawn[-1].tolist():

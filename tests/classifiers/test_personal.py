@@ -247,43 +247,38 @@ def test_the_objective_falls_to_its_limit_and_has_three_terms():
     assert len(loss) < 3000
 
 
-def test_a_new_step_size_leaves_differences_and_multipliers():
+def test_a_new_step_size_leaves_differences_and_multipliers(monkeypatch):
     """Scaled multipliers change with rho, the differences U and the multipliers rho Phi do not."""
     X, A = noisy_problem(3)
-    model = PersonalClassifier(max_epochs=1, tol=1e-9)
     steps = []
-    set_fitted = PersonalClassifier._set_fitted
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            PersonalClassifier,
-            "_set_fitted",
-            lambda self, fit: (steps.append(fit.state), set_fitted(self, fit))[1],
-        )
-        model.fit(X, A)
-    (step,) = steps
 
-    def split():
+    class Kept(admm.ADMMStep):
+        def __init__(self, *given, rho, **options):
+            super().__init__(*given, rho=rho, **options)
+            self.first_rho = self.rho
+            steps.append(self)
+
+    def split(step):
         differences = group_soft_threshold(step.pairs, step.fusion / step.rho)
         multipliers = step.pairs - differences
         pull = torch.zeros_like(step.pull)
-        for i, _ in step._blocks():
-            start = sum(len(pull) - 1 - k for k in range(i))
-            part = (differences - multipliers)[start : start + len(pull) - 1 - i]
-            pull[i] += part.sum(dim=0)
-            pull[i + 1 :] -= part
+        first, second = torch.triu_indices(len(pull), len(pull), 1)
+        pull.index_add_(0, first, differences - multipliers)
+        pull.index_add_(0, second, multipliers - differences)
         return differences, step.rho * multipliers, pull
 
-    before = split()
-    assert_close(step.pull, before[2])
-    multiplier = torch.zeros_like(step.pull)
-    for i, pairs in step._blocks():
-        own = pairs - group_soft_threshold(pairs, step.fusion / step.rho)
-        admm.add_pairs(multiplier, i, own)
-    step._balance_step_size(1.0, 0.01, multiplier)
-    after = split()
+    monkeypatch.setattr(classifier, "ADMMStep", Kept)
+    options = {"max_epochs": 1, "tol": 1e-9}
+    PersonalClassifier(**options).fit(X, A)
+    (balanced,) = steps
+    PersonalClassifier(rho=balanced.first_rho, **options).fit(X, A)
+    fixed = steps[1]
+    assert balanced.rho != balanced.first_rho == fixed.rho
+    before, after = split(fixed), split(balanced)
+    assert_close(fixed.pull, before[2])
     assert_close(after[0], before[0])
     assert_close(after[1], before[1])
-    assert_close(step.pull, after[2])
+    assert_close(balanced.pull, after[2])
 
 
 # -- the classifier ---------------------------------------------------------------------------
@@ -388,11 +383,15 @@ def test_transform_gives_the_scaled_features():
     np.testing.assert_allclose(model.transform(X).std(axis=0), 1, rtol=1e-5)
 
 
+FOUND = ("coef_", "intercept_", "annotator_coef_", "annotator_intercept_")
+FOUND += ("residuals_", "confusion_")
+
+
 def test_fitted_weights_survive_saving(tmp_path):
     X, A, _ = make_crowd_problem()
     model = PersonalClassifier().fit(X, A)
     loaded = load(model.save(tmp_path))
-    for name in model._fitted_arrays:
+    for name in FOUND:
         np.testing.assert_array_equal(getattr(model, name), getattr(loaded, name))
 
 
@@ -420,6 +419,6 @@ def test_resume_ends_in_the_same_weights(options, epoch, tmp_path, monkeypatch):
         with pytest.raises(Killed):
             PersonalClassifier(checkpoint=file, **parameters).fit(X, A)
     resumed = PersonalClassifier(checkpoint=file, **parameters).fit(X, A)
-    for name in resumed._fitted_arrays:
+    for name in FOUND:
         np.testing.assert_array_equal(getattr(whole, name), getattr(resumed, name), err_msg=name)
     assert len(resumed.history_) == len(whole.history_)

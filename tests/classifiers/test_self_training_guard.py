@@ -1,6 +1,6 @@
 """Self-training's guard against rounds that spoil, and annotations by another model."""
 
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 
 import numpy as np
 import pytest
@@ -57,9 +57,11 @@ def augmented():
 class Spoiling(RandomSelector):
     """Every cell it adds is of one and the same class."""
 
-    def _judge(self, distribution, rng):
-        label, rank = super()._judge(distribution, rng)
-        return np.zeros_like(label), rank
+    def select(self, predictions, table, n_select, rng, **options):
+        chosen = super().select(predictions, table, n_select, rng, **options)
+        spoilt = replace(chosen.table, label=np.zeros_like(chosen.table.label))
+        n_selected = np.bincount(spoilt.label, minlength=table.n_classes)
+        return replace(chosen, table=spoilt, n_selected=n_selected)
 
 
 def voter():

@@ -1,11 +1,15 @@
 """Known labels in crowd-calibrated stacking, in Python and on the command line."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from manyhands import AnnotationTable, CrowdStackingClassifier, load, load_demo, save
+from manyhands.classifiers.stacking.crowd import joint_log_proba
+from manyhands.classifiers.stacking.members import Option
 from manyhands.classifiers.stacking.rounds import Rounds, Settings
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.votes import make_votes
@@ -90,13 +94,14 @@ def test_class_shares_hold_among_the_unknown():
     table = AnnotationTable.from_matrix(A)
     settings = Settings(2.0, 5.0, np.full(3, 1 / 3), "auto")
     votes = make_votes(table, gold=np.array([0, 0, -1, -1, -1, -1]))
-    rounds = Rounds(votes, [], settings, np.random.default_rng(0))
-    joint = np.log(np.random.default_rng(1).dirichlet(np.ones(3), 6))
-    posterior, free = rounds._posterior(joint)
-    np.testing.assert_array_equal(posterior[:2], np.eye(3)[[0, 0]])
-    np.testing.assert_allclose(posterior[2:].mean(axis=0), 1 / 3, atol=1e-3)
-    expected = np.concatenate([np.eye(3)[[0, 0]], np.exp(joint[2:])]).mean(axis=0)
-    np.testing.assert_allclose(free, expected)
+    log_proba = np.log(np.random.default_rng(1).dirichlet(np.ones(3), 6))
+    member = SimpleNamespace(options=lambda targets: [Option(log_proba, None)])
+    found = Rounds(votes, [member], settings, np.random.default_rng(0)).run()
+    np.testing.assert_array_equal(found.posterior[:2], np.eye(3)[[0, 0]])
+    np.testing.assert_allclose(found.posterior[2:].mean(axis=0), 1 / 3, atol=1e-3)
+    told = joint_log_proba(votes, found.log_proba, found.confusion, settings.classifier_weight)
+    expected = np.concatenate([np.eye(3)[[0, 0]], softmax(told[2:], axis=1)]).mean(axis=0)
+    np.testing.assert_allclose(found.free_shares, expected)
 
 
 @pytest.mark.parametrize(

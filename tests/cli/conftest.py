@@ -39,8 +39,9 @@ def one_command_tree():
 
 @pytest.fixture(autouse=True)
 def short_forecast(monkeypatch):
-    """Forecast one world for every report: more of them only narrow the figures."""
+    """Forecast two rounds of one world for every report: more worlds only narrow the figures."""
     monkeypatch.setattr(planning, "WORLDS", 1)
+    monkeypatch.setattr(planning, "ROUNDS", 2)
 
 
 PROGRESS = re.compile(r"━|: \d+/\d+, .* left")

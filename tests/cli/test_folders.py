@@ -554,7 +554,8 @@ def test_method_auto_selects_over_the_short_list(home, monkeypatch):
     from manyhands.selection import selecting
 
     monkeypatch.setattr(selecting, "SHORT_LIST", ("CoNALClassifier", "CrowdLayerClassifier"))
-    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 60)
+    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 20)
+    monkeypatch.setattr("manyhands.fitting.length.LEAST_EPOCHS", 4)
     files = ("--features", "X.npy", "--annotations", "A.csv", "--out", "out")
     result = done_json("fit", *files, "--method", "auto")
     assert len(result["selection"]["candidates"]) == 2

@@ -33,7 +33,7 @@ from manyhands.encoders import (
     TransformersEncoder,
 )
 from manyhands.encoders import images as images_module
-from manyhands.encoders.inputs import Images, raw_kind, resized
+from manyhands.encoders.inputs import raw_kind, resized
 from manyhands.exceptions import AnnotationError, MissingExtraError
 
 TEXTS = ["a good film", "a bad film", "good good acting", "nothing bad"]
@@ -199,31 +199,36 @@ def test_resizing_averages_areas():
     np.testing.assert_allclose(resized(image, (8, 4))[0, :, 0, 0], [0, 0, 4, 4, 8, 8, 12, 12])
 
 
+def normalised(patches):
+    """Patches (n, 36) of mean 0 and, unless they are flat, variance 1."""
+    patches = patches - patches.mean(axis=1, keepdims=True)
+    return patches / np.sqrt(patches.var(axis=1, keepdims=True) + 10 / 255**2)
+
+
 def test_features_of_one_centre_by_hand():
     """How much nearer than on average a centre is, summed over every quarter of the image."""
-    X = stripes(n=2, side=8, channels=1)[0]
+    X = stripes(n=30, side=8, channels=1)[0]
     encoder = ImageEncoder(**SMALL | {"n_centroids": 2}).fit(X)
+    assert np.linalg.matrix_rank(encoder.components_) == 8, "of so many features none is lost"
     image = X[0, ..., 0].astype(np.float64) / 255
     expected = np.zeros((2, 2, 2))
     for row in range(3):
         for column in range(3):
-            patch = image[row : row + 6, column : column + 6].ravel()
-            patch = patch - patch.mean()
-            patch = patch / np.sqrt(patch.var() + 10 / 255**2)
+            (patch,) = normalised(image[row : row + 6, column : column + 6].reshape(1, -1))
             white = (patch - encoder.patch_mean_) @ encoder.whitening_
             distance = np.linalg.norm(encoder.centroids_ - white, axis=1)
             near = np.maximum(distance.mean() - distance, 0)
             expected[int(row >= 1), int(column >= 1)] += near
-    pooled = encoder._pool(next(Images(X[:1]).batches((8, 8), 1, 1)))
-    np.testing.assert_allclose(pooled[0], expected.ravel(), rtol=1e-3, atol=1e-4)
+    components = (expected.ravel() - encoder.feature_mean_) @ encoder.components_.T
+    found = encoder.transform(X[:1])[0]
+    np.testing.assert_allclose(found, components - encoder.component_mean_, rtol=1e-3, atol=1e-3)
 
 
 def test_whitened_patches_have_unit_variance_where_they_vary():
     X = np.random.default_rng(0).integers(0, 255, size=(200, 9, 9), dtype=np.uint8)
     encoder = ImageEncoder(**SMALL).fit(X)
     windows = np.lib.stride_tricks.sliding_window_view(X / 255.0, (6, 6), axis=(1, 2))
-    patches = images_module._normalised(windows.reshape(-1, 36).astype(np.float32))
-    white = (patches - encoder.patch_mean_) @ encoder.whitening_
+    white = (normalised(windows.reshape(-1, 36)) - encoder.patch_mean_) @ encoder.whitening_
     variances = np.linalg.eigvalsh(np.cov(white, rowvar=False))
     # Noise has variance 1 in 35 directions, regularised by .1; the mean has been removed.
     assert variances[0] < 1e-6

@@ -54,6 +54,7 @@ def by_id(mine):
 
 WARM = """
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet
 import torch
@@ -63,7 +64,7 @@ import manyhands.evidence.data.variants
 import manyhands.evidence.running.worker
 from manyhands.evidence.running import cells, code
 
-code._code_hash(("MajorityVote",), Path())
+code.code_hash(SimpleNamespace(classes=["MajorityVote"], extra=[], folder=Path()))
 """
 """What a worker process imports and parses before its first run."""
 

@@ -436,7 +436,7 @@ class Place:
 
     def write(self, name, source):
         (self.folder / f"{self.modules[name]}.py").write_text(source, encoding="utf-8")
-        code._code_hash.cache_clear()
+        code._code_hash.cache_clear()  # As in a new process: one reads the code once.
 
     def row(self, name, seeds=(0, 1, 2)):
         module = self.modules[name]

@@ -50,7 +50,7 @@ QUICK = {"max_epochs": 3, "batch_size": 48, "random_state": 0, "device": "cpu"}
 
 
 class Told(CrowdLayerClassifier):
-    """Notes the epochs its objective is told, and what is in the context."""
+    """Notes the epochs its objective is told, and what is in the context, in a method's hooks."""
 
     def _prepare(self, fit):
         self.fits_ = [fit]
@@ -355,7 +355,7 @@ def test_every_network_takes_every_protocol(_, cls, name):
         with pytest.raises(AnnotationError, match=f"protocol='{name}' is for training networks"):
             with_protocol(cls(), name)
         return
-    with_protocol(cls(), name)._validate_params()
+    with_protocol(cls(), name)._validate_params()  # scikit-learn's; the public way is a fit
 
 
 @pytest.mark.parametrize("name", [name for name in PROTOCOLS if name != "dasc_cifar10h"])

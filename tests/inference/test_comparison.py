@@ -55,9 +55,10 @@ def test_held_out_likelihood_by_hand():
     held_out = AnnotationTable.from_arrays([0], [0], [0], classes=[0, 1], n_annotators=2)
 
     class Certain(MajorityVote):
-        def _infer(self, votes, start, rng):
-            super()._infer(votes, start, rng)
-            self.posterior_ = np.tile([1.0, 0.0], (votes.n_instances, 1))
+        def fit(self, table):
+            super().fit(table)
+            self.posterior_ = np.tile([1.0, 0.0], (table.n_instances, 1))
+            return self
 
     pooled = (5 + 0.5) / 7
     expected = np.log((3 + 5 * pooled) / 8)

@@ -209,9 +209,14 @@ def test_full_steps_are_iterated_weighted_majority_votes():
 
 
 def test_the_rate_shrinks_on_schedule():
-    model = ZeroBasedSkill(lr=0.8, lr_decay=0.5, lr_decay_every=20)
-    rates = [model._rate(iteration) for iteration in (1, 19, 20, 39, 40, 100)]
-    np.testing.assert_allclose(rates, [0.8, 0.8, 0.4, 0.4, 0.2, 0.8 / 32])
+    """Where all agree, a step closes that share of the gap between a skill and 1."""
+
+    def gap(n):
+        model = ZeroBasedSkill(max_iter=n, tol=0.0, lr=0.08, lr_decay=0.5, lr_decay_every=20)
+        return 1 - model.fit([[0, 0], [1, 1]]).skill_[0] if n else 0.5
+
+    rates = [1 - gap(iteration) / gap(iteration - 1) for iteration in (1, 19, 20, 39, 40, 100)]
+    np.testing.assert_allclose(rates, [0.08, 0.08, 0.04, 0.04, 0.02, 0.08 / 32])
 
 
 def test_it_stops_when_no_skill_moves():

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from manyhands import CrowdStackingClassifier
+from manyhands.encoders import ImageEncoder
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.planning.test_planning import annotated, crowd
 
@@ -78,7 +80,9 @@ def test_features_join(pilot):
     assert queue["classifier_weight"] > 0
 
 
-def test_texts_and_images_join(pilot):
+def test_texts_and_images_join(pilot, monkeypatch):
+    monkeypatch.setitem(ImageEncoder.__init__.__kwdefaults__, "n_centroids", 40)
+    monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, "n_rounds", 2)
     classes = np.load("X.npy").argmax(axis=1)
     texts = [(i, f"about {'abc'[k] * 3}") for i, k in enumerate(classes)]
     write_csv(Path("texts.csv"), [("task", "text"), *texts])

@@ -31,8 +31,9 @@ EVIL = [
 
 @pytest.fixture(autouse=True)
 def short_forecast(monkeypatch):
-    """Forecast one world for every report: more of them only narrow the figures."""
+    """Forecast two rounds of one world for every report: more worlds only narrow the figures."""
     monkeypatch.setattr(planning, "WORLDS", 1)
+    monkeypatch.setattr(planning, "ROUNDS", 2)
 
 
 def hundred_times_ten_thousand():

@@ -12,7 +12,14 @@ import pytest
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError
-from manyhands.report import Contents, read_contents, render_report, summarize, summary_tables
+from manyhands.report import (
+    Contents,
+    planning,
+    read_contents,
+    render_report,
+    summarize,
+    summary_tables,
+)
 from manyhands.report.actions import find_answers
 from manyhands.report.html import SECTIONS
 from manyhands.report.items import IMAGE_BYTES
@@ -348,13 +355,14 @@ def test_the_plan_looks_several_rounds_ahead(monkeypatch, caplog):
     caplog.set_level("INFO", "manyhands")
     A, _ = with_spammers(n=60)
     A = np.where(np.random.default_rng(0).random(A.shape) < 0.5, A, -1)
-    rounds = summarize(A)["plan"]["rounds"]
-    rows = rounds["rows"]
+    monkeypatch.setattr(planning, "ROUNDS", 4)
+    summary = summarize(A)
+    rows = summary["plan"]["rounds"]["rows"]
     assert [row["annotations"] for row in rows] == [30, 60, 90, 120]
     assert all(row["low"] <= row["gain"] <= row["high"] for row in rows)
     assert rows[-1]["gain"] > 0.05
     assert not caplog.records
-    assert "Several rounds ahead" in render_report(summarize(A))
+    assert "Several rounds ahead" in render_report(summary)
     monkeypatch.setitem(FORESEEN, "annotators", 7)
     assert summarize(A)["plan"]["rounds"] is None
 
