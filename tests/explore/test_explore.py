@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from importlib.resources import files
 from urllib.parse import urlencode
@@ -22,6 +23,7 @@ from manyhands.explore.desk import Choice, Conflict
 from manyhands.explore.guard import HEADERS
 from manyhands.explore.inputs import open_desk
 from manyhands.io import corrections, read_gold
+from manyhands.io.consensus_labels import read_consensus
 from manyhands.io.corrections import Correction, Standing, open_journal, read_corrections
 from manyhands.report import planning
 from tests.cli.conftest import done, done_json, run, write_csv
@@ -333,6 +335,32 @@ def test_labels_of_a_classifier_keep_what_its_features_say(home, tmp_path):
         found = desk.figures.posterior
         np.testing.assert_allclose(found[others], slow[others], atol=1e-5)
         assert np.abs(found[others] - names).max() > 0.01
+
+
+def test_labels_that_already_rest_on_corrections_take_them_in_once(corrected, tmp_path):
+    done("aggregate", "A.csv", "--known", corrected, "--out", tmp_path)
+    shutil.copy(corrected, tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    for methods in (summary["methods"], {"classifier": {"name": "CrowdStackingClassifier"}}):
+        (tmp_path / "summary.json").write_text(json.dumps(summary | {"methods": methods}))
+        with open_desk(tmp_path, "A.csv", by="anna") as desk:
+            assert not desk.notes  # None says that labels differ.
+            made = read_consensus(tmp_path / "labels.csv", desk.table).posterior
+            np.testing.assert_allclose(desk.figures.posterior, made, atol=0.002)
+
+
+def test_an_id_that_somebody_typed_as_text_is_the_number_that_it_reads(tmp_path):
+    rows = [(k, r, 10 + k % 2) for k in range(12) for r in "abc"]
+    write_csv(tmp_path / "A.csv", [("task", "worker", "label"), *rows])
+    done("aggregate", tmp_path / "A.csv", "--out", tmp_path / "labels")
+    path = tmp_path / "labels" / "corrections.jsonl"
+    typed = (record("3", "10"), record("03", 10), record(4, 11), record("4", None, "undo"))
+    path.write_text("".join(json.dumps(vars(each)) + "\n" for each in typed))
+    again = open_desk(tmp_path / "labels", tmp_path / "A.csv", by="anna")
+    with pytest.warns(UserWarning, match="1 of the tasks"), again as desk:  # "03" is no 3.
+        assert desk.known.nonzero()[0].tolist() == [3]
+        assert desk.item(3).code == 0
+    assert read_gold(path).tasks.tolist() == ["3", "03"]
 
 
 def test_passes_and_the_items_own_data_are_shown(tmp_path, monkeypatch):
