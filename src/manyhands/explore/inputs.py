@@ -106,9 +106,7 @@ def _known_before(found: Consensus, records: Sequence[Correction]) -> IntArray:
     Corrections that were undone since count, too.
     """
     tasks, classes = found.tasks.tolist(), found.classes.tolist()
-    row_of, code_of = (
-        {value: k for k, value in enumerate(values)} for values in (tasks, classes)
-    )
+    row_of, code_of = ({value: k for k, value in enumerate(values)} for values in (tasks, classes))
     known = np.full(len(tasks), -1)
     for record in matched(records, tasks, classes):
         row, code = row_of.get(record.task), code_of.get(record.label)
