@@ -674,7 +674,7 @@ def test_annotators_have_their_flags_and_advice_and_a_sheet(poor):
     said = html.unescape(why)
     for text in (*screens["<i>poor</i>"]["flags"], *screens["<i>poor</i>"]["evidence"]):
         assert text in said
-    assert html.unescape(body).count(screens["<i>poor</i>"]["advice"]) == 1
+    assert html.unescape(body).count(screens["<i>poor</i>"]["advice"]) == 1  # Not per person.
     assert body.count('class="why"') == sum(bool(row["flags"]) for row in screens.values())
     (link,) = re.findall(r'href="(/sheet/\d+)"', first)
     status, _, sheet = ask(poor, link)
