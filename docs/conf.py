@@ -142,6 +142,8 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
     up = re.escape(f"../{root}")
     source[0] = re.sub(rf"\({up}CONTRIBUTING\.md", f"({root}contributing.md", source[0])
     source[0] = re.sub(rf"\[([^\]]*)\]\({up}[^).][^)]*\)", r"\1", source[0])
+    # A mean stays with its deviation: lines of narrow cells would break between them.
+    source[0] = re.sub(r"(?<=\d) ± (?=\.?\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", source[0])
     if page == "what_holds":
         source[0] = re.sub(r"<!-- claims: .*-->", lambda _: all_claims(), source[0])
     if page == "jobs":
@@ -186,11 +188,12 @@ def other_pages() -> str:
 
 
 def all_claims() -> str:
-    """Return the claims of all papers as tables, each with a link to its page."""
+    """Return the claims of all papers as tables that a click opens, with links to their pages."""
     parts = []
     for paper, name in refresh.PAPERS.items():
         parts += [f"## {name}", f"[Tables and figures](results/{paper}.md)."]
-        parts += [refresh.claims_table(paper)]
+        parts += [f"<details><summary>All {len(refresh.claims(paper))} claims</summary>"]
+        parts += [refresh.claims_table(paper), "</details>"]
     return "\n\n".join(parts)
 
 

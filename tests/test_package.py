@@ -113,6 +113,12 @@ def test_quoted_figures_are_those_of_the_records():
     assert refresh.refreshed(page) == page.replace("20", "21")
 
 
+def test_no_line_begins_with_a_comment_which_would_end_its_paragraph():
+    for page in import_file(ROOT / "docs" / "refresh.py").pages():
+        found = re.findall(r"^ *<!-- cell: .+", page.read_text(encoding="utf-8"), re.MULTILINE)
+        assert not found, f"{page.name}: put a word before {found[0]}"
+
+
 def test_figures_with_a_deviation_on_pages_of_methods_are_quoted_from_records():
     for page in [*(ROOT / "docs" / "methods").glob("*.md"), ROOT / "docs" / "planning.md"]:
         own = re.sub(r"<!-- cell: .+? -->.*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)

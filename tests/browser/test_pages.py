@@ -215,6 +215,7 @@ def test_thirty_corrections_by_keyboard_survive_a_kill(browser, job):
         assert not watched.wrong
         stop(process, signal.SIGKILL)
         expect(page.locator("#trouble")).to_contain_text("nothing was saved")
+        page.goto("about:blank")  # The page may still ask for figures.
         watched.wrong.clear()  # The browser says that nobody answers.
     with (job / "labels" / "corrections.jsonl").open("ab") as file:
         file.write(b'{"task": "t1", "label": "c')  # As a power failure leaves it.

@@ -579,6 +579,10 @@ def test_without_a_method_there_is_stacking(home):
     done("predict", "out", "ids.npz", "--out", "predicted.csv")
     assert [row[0] for row in read_rows(home / "predicted.csv")[1:3]] == ["t0", "t1"]
     done("report", "out")
+    told = done("fit", *files, "--known", "gold.csv").stdout
+    n_train = sum(row[2] == "train" for row in read_rows(home / "gold.csv"))
+    assert f"known: {n_train} labels" in told  # Those of test rows are left out.
+    assert "annotators.csv" in told
     for more, says in (
         (("--holdout", "0.1"), "holdout=0.1 chooses an epoch"),
         (("--protocol", "conal_music"), "protocol='conal_music' is for training networks"),

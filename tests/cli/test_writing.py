@@ -363,6 +363,7 @@ def test_items_are_read_beside_any_table(project):
     assert read_items("A.npy", read_annotations("A.npy")) is None
 
 
+@pytest.mark.filterwarnings("default:class 'bad' of the annotations")
 def test_labels_of_any_command_go_back_to_the_tool(project):
     """As a classifier's: labels.csv, with an instance that nobody annotated."""
     done("aggregate", "project.json", "--out", "own.json", "--to", "label-studio")
@@ -377,6 +378,10 @@ def test_labels_of_any_command_go_back_to_the_tool(project):
     Path("more.csv").write_text(text + "4,bad,0.9,0,,collect more,0.9,0.1\n")
     done("convert", "project.json", "more.tsv", "--labels", "more.csv")
     assert pd.read_csv("more.tsv", sep="\t")["n_annotations"].tolist() == [3, 3, 1, 0]
+    Path("one.csv").write_text("task,label,p(good)\n" + "".join(f"{k},good,1\n" for k in (1, 2, 3)))
+    said = done("convert", *arguments, "one.csv", "one.json").stderr
+    assert "class 'bad' of the annotations has no probability" in said
+    assert "--abstain" in said
     rows = text.splitlines(keepends=True)
     Path("less.csv").write_text("".join(rows[:2]))
     Path("other.csv").write_text(text.replace("p(good)", "p(ugly)"))

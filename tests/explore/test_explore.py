@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from importlib.resources import files
 from urllib.parse import urlencode
@@ -22,6 +23,7 @@ from manyhands.explore.desk import Choice, Conflict
 from manyhands.explore.guard import HEADERS
 from manyhands.explore.inputs import open_desk
 from manyhands.io import corrections, read_gold
+from manyhands.io.consensus_labels import read_consensus
 from manyhands.io.corrections import Correction, Standing, open_journal, read_corrections
 from manyhands.report import planning
 from tests.cli.conftest import done, done_json, run, write_csv
@@ -335,6 +337,34 @@ def test_labels_of_a_classifier_keep_what_its_features_say(home, tmp_path):
         assert np.abs(found[others] - names).max() > 0.01
 
 
+def test_labels_that_already_rest_on_corrections_take_them_in_once(corrected, tmp_path):
+    done("aggregate", "A.csv", "--known", corrected, "--out", tmp_path)
+    shutil.copy(corrected, tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    for methods in (summary["methods"], {"classifier": {"name": "CrowdStackingClassifier"}}):
+        (tmp_path / "summary.json").write_text(json.dumps(summary | {"methods": methods}))
+        with open_desk(tmp_path, "A.csv", by="anna") as desk:
+            assert not desk.notes  # None says that labels differ.
+            made = read_consensus(tmp_path / "labels.csv", desk.table).posterior
+            np.testing.assert_allclose(desk.figures.posterior, made, atol=0.002)
+
+
+def test_an_id_that_somebody_typed_as_text_is_the_number_that_it_reads(tmp_path):
+    rows = [(k, r, 10 + k % 2) for k in range(12) for r in "abc"]
+    write_csv(tmp_path / "A.csv", [("task", "worker", "label"), *rows])
+    done("aggregate", tmp_path / "A.csv", "--out", tmp_path / "labels")
+    path = tmp_path / "labels" / "corrections.jsonl"
+    typed = (record("3", "10"), record("03", 10), record(4, 11), record("4", None, "undo"))
+    path.write_text("".join(json.dumps(vars(each)) + "\n" for each in typed))
+    again = open_desk(tmp_path / "labels", tmp_path / "A.csv", by="anna")
+    with pytest.warns(UserWarning, match="1 of the tasks"):  # "03" is no 3.
+        desk = again.__enter__()
+    assert desk.known.nonzero()[0].tolist() == [3]
+    assert desk.item(3).code == 0
+    again.__exit__(None, None, None)
+    assert read_gold(path).tasks.tolist() == ["3", "03"]
+
+
 def test_passes_and_the_items_own_data_are_shown(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [(f"t{i}", r, "xy"[i % 2], f"line {i}") for i in range(12) for r in "abc"]
@@ -614,6 +644,8 @@ def test_nothing_is_planned_where_every_label_is_known(desk):
     status, _, body = ask(desk, "/next")
     assert status == 200
     assert "There is nothing to ask" in body
+    known = f"manyhands aggregate … --known {desk.journal.path}"  # What to do when all is done.
+    assert known in html.unescape(ask(desk, "/")[2])
 
 
 @pytest.fixture
@@ -622,11 +654,12 @@ def poor(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     truth = np.arange(60) % 2
-    rows = [("task", "worker", "label")]
+    rows = [("task", "worker", "label", "text")]
     for name in "abcde":
         wrong = rng.random(60) < 0.05
-        rows += [(f"t{i}", name, "xy"[c]) for i, c in enumerate(truth ^ wrong)]
-    rows += [(f"t{i}", "<i>poor</i>", "xy"[c]) for i, c in enumerate(rng.integers(2, size=60))]
+        rows += [(f"t{i}", name, "xy"[c], f"line {i}") for i, c in enumerate(truth ^ wrong)]
+    guesses = enumerate(rng.integers(2, size=60))
+    rows += [(f"t{i}", "<i>poor</i>", "xy"[c], f"line {i}") for i, c in guesses]
     write_csv(tmp_path / "A.csv", rows)
     done("aggregate", "A.csv", "--out", "labels")
     with open_desk(tmp_path / "labels", tmp_path / "A.csv", by="a") as desk:
@@ -641,12 +674,13 @@ def test_annotators_have_their_flags_and_advice_and_a_sheet(poor):
     said = html.unescape(why)
     for text in (*screens["<i>poor</i>"]["flags"], *screens["<i>poor</i>"]["evidence"]):
         assert text in said
-    assert screens["<i>poor</i>"]["advice"][1:] in said
+    assert html.unescape(body).count(screens["<i>poor</i>"]["advice"]) == 1  # Not per person.
     assert body.count('class="why"') == sum(bool(row["flags"]) for row in screens.values())
     (link,) = re.findall(r'href="(/sheet/\d+)"', first)
     status, _, sheet = ask(poor, link)
     assert status == 200
     assert "<i>poor" not in sheet
+    assert ">line " in sheet
     found = done_json("annotators", "A.csv", "--sheet", "<i>poor</i>")["pairs"]
     titles = [f"{row['true']} taken for {row['given']}" for row in found]
     heads = re.findall(r"<h2.*?>(.*?) <span", sheet)

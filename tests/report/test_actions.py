@@ -300,6 +300,31 @@ def test_each_question_is_answered_with_an_anchor_that_exists(full):
     assert {each["anchor"] for each in bare} >= {None, "tables"}
 
 
+def test_answers_count_whom_the_page_flags_and_compare_two_windows(full):
+    summary = json.loads(json.dumps(full))
+    rows = summary["annotators"]["rows"]
+    for row in rows:
+        row["flags"], row["screen"]["flags"] = [], []
+
+    def said(question):
+        return next(each for each in find_answers(summary) if each["question"] == question)
+
+    same, trend = "Who answers at random, or always the same?", "Is it getting better or worse?"
+    assert said(same)["answer"] == "nobody with such a flag"
+    rows[0]["flags"], rows[1]["screen"]["flags"] = ["always the same class"], ["one label"]
+    assert said(same)["answer"].startswith("2 annotators")
+    assert said(trend)["anchor"] == "time-windows"
+    del summary["time"]["windows"]["rows"][1:]
+    assert said(trend)["anchor"] is None
+
+
+def test_steps_say_how_to_go_on(full):
+    assert "manyhands explore" in step(full, "check")["advice"][0]
+    text, rows = step(full, "explain")["text"], step(full, "explain")["rows"]
+    n, n_wrong = sum(row["n"] for row in rows), full["confusions"]["n_wrong"]
+    assert (f"all {n}" if n == n_wrong else f"{n} of the {n_wrong}") in text
+
+
 def test_the_guide_names_every_question_and_anchors_that_exist(full):
     text = DOCS.read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+\?) \| [^|]*`#([\w-]+)`", text, flags=re.MULTILINE)

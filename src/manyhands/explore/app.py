@@ -187,12 +187,14 @@ class _Pages:
         order = [r for r in order if found.n_annotations[r] > 0]
         order.sort(key=lambda r: not (r in found.screens and found.screens[r].flags))
         shown = order if request.query_params.get("all") else order[:MANY]
+        screens = [found.screens[r] for r in shown if r in found.screens and found.screens[r].flags]
         pairs = found.pairs.copy()
         pairs[range(len(pairs)), range(len(pairs))] = 0
         top = [divmod(int(cell), len(pairs)) for cell in (-pairs).argsort(axis=None)[:20]]
         return self._render(
             "people",
             people=shown,
+            advice=[*dict.fromkeys(f"{each.flags[0]}: {each.advice}" for each in screens)],
             n_people=len(order),
             top=[(a, b, int(pairs[a, b])) for a, b in top if pairs[a, b]],
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from manyhands.annotations import PASSES, AnnotationTable
 from manyhands.explore.figures import Figures, Model, compute
-from manyhands.io.corrections import Correction, Journal, Standing
+from manyhands.io.corrections import Correction, Journal, Standing, matched
 from manyhands.io.exports.records import Export
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
@@ -339,10 +339,10 @@ class Desk:
 
     def _replay(self, journal: Journal) -> None:
         """Take up what was decided in earlier runs."""
-        for record in journal.records:
+        for record in matched(journal.records, [*self.row_of], [*self._code_of]):
             self.standing.add(record)
         strange = 0
-        for task in {record.task for record in journal.records}:
+        for task in {record.task for record in self.standing.records}:
             found = self.standing.of(task)
             fits = found is None or found.label is None or found.label in self._code_of
             if task in self.row_of and fits:

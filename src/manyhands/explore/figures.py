@@ -82,8 +82,8 @@ class Model:
 
     A folder of ``aggregate`` names its method, which is fitted again with the known labels. The
     labels of a classifier rest on features, too. Their share of the evidence is kept: with p the
-    classifier's posterior and a, b that of the annotations alone before and after the corrections,
-    the new posterior is proportional to p b / a.
+    classifier's posterior and a, b that of the annotations alone, given the labels that were known
+    to the classifier and those that are known now, the new posterior is proportional to p b / a.
 
     Parameters
     ----------
@@ -94,10 +94,14 @@ class Model:
         ``methods`` of the folder's summary.
     ended : array of shape (n_annotations,), optional
         When each annotation was given.
+    known : integer array of shape (n,), optional
+        Classes that the posterior in the folder already takes as known; -1 elsewhere.
 
     Attributes
     ----------
     name : str
+    command : {"fit", "aggregate"}
+        What made the folder.
     notes : list of str
         What a reader should know.
     """
@@ -108,13 +112,17 @@ class Model:
         saved: FloatArray,
         described: dict[str, Any],
         ended: FloatArray | None = None,
+        known: IntArray | None = None,
     ) -> None:
         self.notes: list[str] = []
         self._table, self._ended = table, ended
         self._make = self._maker(described.get("aggregator"))
         self._fitted = self._make().fit(table)
-        self._alone = self._fitted.posterior_
+        # What the folder's labels say is compared with the same corrections, or they count twice.
+        before = self._fitted if known is None else self.aggregate(known)
+        self._alone = before.posterior_
         classifier = described.get("classifier")
+        self.command = "fit" if classifier else "aggregate"
         self._saved = saved if classifier else None
         self.name = str((classifier or described.get("aggregator") or {}).get("name", "DawidSkene"))
         if classifier is None:
@@ -148,7 +156,8 @@ class Model:
             return self._fitted
         values = np.array([*self._table.classes.tolist(), None], dtype=object)
         # From the same start always: what is undone leaves no trace.
-        return self._make().fit(self._table, gold=values[known], start=self._alone)
+        start = self._fitted.posterior_
+        return self._make().fit(self._table, gold=values[known], start=start)
 
     def posterior(self, aggregator: BaseAggregator, known: IntArray) -> FloatArray:
         """Class probabilities, shape (n, C), given what `aggregate` found."""

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, ModelFolderError, warn_caller
 from manyhands.explore.desk import Contents, Desk
@@ -16,12 +18,13 @@ from manyhands.explore.figures import Model
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.annotations import read_items, read_with_account
 from manyhands.io.consensus_labels import Consensus, consensus, read_consensus
-from manyhands.io.corrections import Journal, open_journal
+from manyhands.io.corrections import Correction, Journal, matched, open_journal
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
 from manyhands.io.tables import over_tasks
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.report.summary import UNTITLED
+from manyhands.typing import IntArray
 
 SHOWN = dict(zip((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"),
                  ("png", "jpeg", "jpeg", "gif", "webp", "bmp"), strict=True))  # fmt: skip
@@ -87,13 +90,29 @@ def _desk(
     by: str,
 ) -> Desk:
     times = times_of(contents.export, table.observed)
-    model = Model(table, found.posterior, described["methods"], times.get("ended"))
+    known = _known_before(found, journal.records)
+    model = Model(table, found.posterior, described["methods"], times.get("ended"), known)
     title = described.get("title", UNTITLED)
     title = "Labels" if title == UNTITLED else str(title)
     desk = Desk(table, model, journal, contents, title=title, by=by)
     for note in desk.notes:
         warn_caller(note)
     return desk
+
+
+def _known_before(found: Consensus, records: Sequence[Correction]) -> IntArray:
+    """Classes that the folder's labels took as known: those corrected to what is certain there.
+
+    Corrections that were undone since count, too.
+    """
+    tasks, classes = found.tasks.tolist(), found.classes.tolist()
+    row_of, code_of = ({value: k for k, value in enumerate(values)} for values in (tasks, classes))
+    known = np.full(len(tasks), -1)
+    for record in matched(records, tasks, classes):
+        row, code = row_of.get(record.task), code_of.get(record.label)
+        if row is not None and code is not None and found.posterior[row, code] == 1:
+            known[row] = code
+    return known
 
 
 def _described(folder: Path) -> dict[str, Any]:

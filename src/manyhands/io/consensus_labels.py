@@ -12,7 +12,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.decision.labels import as_posterior
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import Frame, preview, with_types
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
@@ -197,7 +197,8 @@ def read_consensus(path: PathLike, table: AnnotationTable, **options: Any) -> Co
         ``labels.csv`` of ``manyhands fit`` or ``aggregate``, or what ``predict`` wrote: .csv, .tsv
         or .parquet, with the columns ``task``, ``label`` and ``p(<class>)``.
     table : AnnotationTable
-        Instances of the file that have no annotations are added.
+        Instances of the file that have no annotations are added. A class without a column has no
+        probability, and a warning.
     **options
         ``accept`` and ``enough`` of `consensus`.
 
@@ -243,6 +244,12 @@ def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:
         raise AnnotationError(
             f"class {unknown[0]!r} of the labels is none of the annotations, which have "
             f"{preview(names)}; give the same --classes to both"
+        )
+    new = [name for name in names if name not in shares]
+    if new:
+        warn_caller(
+            f"class {new[0]!r} of the annotations has no probability in the labels; if it means "
+            "that somebody abstained or skipped, give abstain= or skip= as for the labels"
         )
     posterior = np.zeros((len(frame), len(names)))
     for name, column in shares.items():

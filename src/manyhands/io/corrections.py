@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,6 +98,32 @@ class Standing:
     def decisions(self) -> list[Correction]:
         """Return the corrections that make labels known, in the order of their tasks' first."""
         return [stack[-1] for stack in self._stacks.values() if stack and stack[-1].known]
+
+
+def matched(
+    records: Iterable[Correction], tasks: Sequence[Any], classes: Sequence[Any]
+) -> list[Correction]:
+    """Give records the ids and classes of a table where these read the same.
+
+    Who types a line may write "12" for 12, or the reverse. "012" is another id.
+    """
+    own_task = {str(task): task for task in tasks}
+    own_class = {str(label): label for label in classes}
+    return [
+        replace(
+            record,
+            task=own_task.get(str(record.task), record.task),
+            label=None if record.label is None else own_class.get(str(record.label), record.label),
+        )
+        for record in records
+    ]
+
+
+def of_one_kind(records: list[Correction]) -> list[Correction]:
+    """Give records texts as ids if some are texts, so that "12" and 12 are one task."""
+    if len({isinstance(record.task, str) for record in records}) < 2:
+        return records
+    return [replace(record, task=str(record.task)) for record in records]
 
 
 def read_corrections(path: PathLike) -> list[Correction]:

@@ -175,8 +175,9 @@ def _from_columns(
     other = [c for c in columns if c not in numeric]
     if other:
         raise AnnotationError(
-            f"{len(other)} of {len(columns)} columns are not numeric: {preview(other)}. Drop or "
-            "encode them; put ids into a column named 'task'"
+            f"{len(other)} of {len(columns)} columns are not numeric: {preview(other)}. Encode "
+            "or drop them, or fit a data frame in Python, which may hold them; put ids into a "
+            "column named 'task'"
         )
     if not columns:
         raise AnnotationError("there are no feature columns; store one numeric column per feature")

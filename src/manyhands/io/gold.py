@@ -18,7 +18,7 @@ from manyhands.io.columns import (
     with_missing,
     with_types,
 )
-from manyhands.io.corrections import Standing, read_corrections
+from manyhands.io.corrections import Standing, of_one_kind, read_corrections
 from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import label_values
@@ -107,7 +107,7 @@ def read_gold(
 
 def _read_corrections(path: Path, classes: Any) -> GoldFile:
     """Known labels of a file of corrections."""
-    found = Standing(read_corrections(path)).decisions()
+    found = Standing(of_one_kind(read_corrections(path))).decisions()
     with naming(path):
         if not found:
             raise AnnotationError("no correction in this file stands, so no label is known")

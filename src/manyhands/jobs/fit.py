@@ -96,7 +96,8 @@ def run_job(
     -------
     dict
         ``method``, ``data`` (counts of the training data), ``seeds``, ``left_out`` (number of
-        annotations of rows outside the train split), ``records`` (one dict per seed: protocol ->
+        annotations of rows outside the train split), ``known`` (number of known labels, if there
+        are some), ``records`` (one dict per seed: protocol ->
         split -> metrics) and ``table`` (protocol -> split -> mean and sd over seeds).
 
     Raises
@@ -152,7 +153,8 @@ def run_job(
             publish(place)
             # Cleared only at the end, so that a job killed after some seeds resumes from them.
             _clear_checkpoints(place)
-    return _result(estimator, table, train, records)
+    counts = {} if known is None else {"known": sum(label is not None for label in options["gold"])}
+    return _result(estimator, table, train, records) | counts
 
 
 def continue_job(

@@ -7,6 +7,7 @@ from typing import Any
 
 from manyhands.report.limits import LIMITS
 from manyhands.report.warnings import count, shorten
+from manyhands.report.words import percent
 
 Step = dict[str, Any]
 
@@ -81,6 +82,10 @@ def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
         f"Half of the wrong labels that {found['source']} itself expects are there: "
         f"{found['n_expected_wrong']:,.1f} in all among {found['n']:,}. Nobody measured it.",
         rows,
+        [
+            "correct them on the page of 'manyhands explore', a key each; what you decide goes "
+            "into the next fit or aggregate as --known"
+        ],
     )
 
 
@@ -90,12 +95,13 @@ def _explain(summary: Mapping[str, Any]) -> Iterator[Step]:
         return
     rows = found["pairs"][: LIMITS["actions"]]
     most = sum(row["n"] for row in rows)
+    of = f"all {most:,}" if most == found["n_wrong"] else f"{most:,} of the {found['n_wrong']:,}"
     truth = "gold labels" if found["truth"] == "gold" else "the inferred labels"
     yield _step(
         "confusions",
         "Explain these classes better" if len(rows) > 1 else "Explain this class better",
-        f"{'These confusions are' if len(rows) > 1 else 'This confusion is'} {most:,} of the "
-        f"{found['n_wrong']:,} annotations that differ from {truth}.",
+        f"{'These confusions are' if len(rows) > 1 else 'This confusion is'} {of} annotations that "
+        f"differ from {truth}.",
         rows,
     )
 
@@ -190,7 +196,7 @@ def _agree(s: Mapping[str, Any]) -> Answer:
     found = s["data"].get("agreement", {})
     if not s.get("agreement") or found.get("percent") is None:
         return None, "no instance has two annotations"
-    text = f"{found['percent']:.0%} of pairs of annotations agree"
+    text = f"{percent(found['percent'])} of pairs of annotations agree"
     alpha = found["alpha"]
     return "agreement", text if alpha is None else f"{text}, Krippendorff’s alpha {alpha:.2f}"
 
@@ -200,16 +206,18 @@ def _pairs(s: Mapping[str, Any]) -> Answer:
     if not rows:
         return None, "no two annotators share instances"
     low, high = rows[0]["share"], rows[-1]["share"]
-    return "agreement-pairs", f"pairs of annotators agree in {low:.0%} to {high:.0%}"
+    share = f"{percent(low)} to {percent(high)}"
+    return "agreement-pairs", f"pairs of annotators agree in {share} of cases"
 
 
 def _right(s: Mapping[str, Any]) -> Answer:
     found = s.get("annotators")
     if not found:
         return None, "there are no annotations"
-    if found.get("median_gold") is not None:
-        return "annotators", f"the median annotator in {found['median_gold']:.0%}, measured on gold"
-    return "annotators", f"the median annotator in {found['median_accuracy']:.0%}, as expected"
+    measured = found.get("median_gold")
+    share = found["median_accuracy"] if measured is None else measured
+    how = "expected by the model, not measured" if measured is None else "measured on gold"
+    return "annotators", f"the median annotator in {percent(share)} of cases, {how}"
 
 
 def _confused(s: Mapping[str, Any]) -> Answer:
@@ -227,7 +235,7 @@ def _hurries(s: Mapping[str, Any]) -> Answer:
     if not s["time"].get("speed"):
         return None, "the annotations have no durations"
     fast = sum(bool((row.get("times") or {}).get("too_fast")) for row in s["annotators"]["rows"])
-    return "time-speed", f"{count(fast, 'annotator')} below a third of the crowd’s median time"
+    return "time-speed", f"{_nobody(fast)} below a third of the crowd’s median time"
 
 
 def _skips(s: Mapping[str, Any]) -> Answer:
@@ -241,16 +249,20 @@ def _spams(s: Mapping[str, Any]) -> Answer:
     rows = s.get("annotators", {}).get("rows")
     if not rows or "screen" not in rows[0]:
         return None, "there are no annotators to screen"
-    kinds = {"no better than chance", "one label", "repeating pattern"}
-    n = sum(bool(kinds & {*row["screen"]["flags"]}) for row in rows)
-    return "annotators-each", f"{count(n, 'annotator')} with such a flag"
+    kinds = {"no better than chance", "one label", "repeating pattern", "always the same class"}
+    n = sum(bool(kinds & {*row["flags"], *row["screen"]["flags"]}) for row in rows)
+    return "annotators-each", f"{_nobody(n)} with such a flag"
+
+
+def _nobody(n: int) -> str:
+    return count(n, "annotator") if n else "nobody"
 
 
 def _review(s: Mapping[str, Any]) -> Answer:
     found = s.get("review")
     if not found:
         return None, "there is one class only"
-    wrong = f"about {found['n_expected_wrong']:,.0f} of {found['n']:,}"
+    wrong = f"{found['n_expected_wrong']:,.1f} of {found['n']:,}"
     return "review", f"{wrong} are expected to be wrong; the most doubtful come first"
 
 
@@ -261,20 +273,23 @@ def _more(s: Mapping[str, Any]) -> Answer:
     price = plan["per_right_label"]
     if plan["n_warm_up"]:
         return "plan", "more: there are too few per instance to judge"
-    verdict = "stop" if plan["stop"] else "go on"
-    return "plan", verdict + ("" if price is None else f": one right label per {price:,.0f}")
+    rate = "" if price is None else f": one right label per {price:,.0f} annotations"
+    return "plan", ("stop" if plan["stop"] else "go on") + rate
 
 
 def _trend(s: Mapping[str, Any]) -> Answer:
     windows = s["time"].get("windows")
     if not windows:
         return None, "the annotations have no times"
-    first, last = windows["rows"][0], windows["rows"][-1]
+    first, *later = windows["rows"]
+    if not later:
+        return None, "there are too few annotations with times to compare two windows"
+    last = later[-1]
     measured = first["gold"] is not None and last["gold"] is not None
     key, how = ("gold", "right by gold") if measured else ("expected", "expected right")
     return (
         "time-windows",
-        f"{first[key]:.0%} {how} in the first window, {last[key]:.0%} in the last",
+        f"{percent(first[key])} {how} in the first window, {percent(last[key])} in the last",
     )
 
 

@@ -66,7 +66,7 @@ def explore(
     """Review and correct labels on a page of this machine.
 
     Every decision is in DIR/corrections.jsonl before it is acknowledged. The file is a table of
-    known labels: aggregate, review and next take it as --known.
+    known labels: fit, aggregate, review and next take it as --known.
 
     Example: manyhands explore labels --annotations A.csv --texts texts.csv
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio
@@ -102,7 +102,9 @@ def explore(
             serve(desk, port, lambda address: _announce(address, open_, json))
         n = int(desk.known.sum())
         verb = "is" if n == 1 else "are"
-        say(f"{counted(n, 'reviewed label')} {verb} in {desk.journal.path}")
+        path = desk.journal.path
+        then = f"  (next: manyhands {desk.model.command} ... --known {path})" if n else ""
+        say(f"{counted(n, 'reviewed label')} {verb} in {path}{then}")
 
 
 def _announce(address: str, open_: bool, json: bool) -> None:

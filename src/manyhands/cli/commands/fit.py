@@ -8,7 +8,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from manyhands.cli.commands.select import choose, say_data
+from manyhands.cli.commands.select import choose, say_data, say_written
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     Annotations,
@@ -247,7 +247,7 @@ def _say_job(result: dict[str, Any], out: Path, *, json: bool) -> None:
         print_json(result)
         return
     _print_job(result)
-    say(f"model, labels.csv, summary.json: {out}  (next: manyhands report {out})")
+    say_written(out)
 
 
 def _refuse_beside(given: dict[str, Any], why: str) -> None:

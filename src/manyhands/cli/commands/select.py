@@ -131,7 +131,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
         print_json(result)
         return
     _print_selection(result)
-    say(f"model, labels.csv, summary.json: {files.out}  (next: manyhands report {files.out})")
+    say_written(files.out)
 
 
 def say_data(name: str, result: dict[str, Any]) -> None:
@@ -143,6 +143,13 @@ def say_data(name: str, result: dict[str, Any]) -> None:
     say(f"{name}: {given} of {of} by {by}")
     if result["left_out"]:
         say(f"left out: {result['left_out']:,} annotations of rows outside the train split")
+    if "known" in result:
+        say(f"known: {counted(result['known'], 'label')}")
+
+
+def say_written(out: Path) -> None:
+    """Print where a job's files are, and what to do with them."""
+    say(f"model, labels.csv, annotators.csv, summary.json: {out}  (next: manyhands report {out})")
 
 
 def _print_selection(result: dict[str, Any]) -> None:
