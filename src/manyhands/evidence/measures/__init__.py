@@ -1,5 +1,6 @@
 """Measures that rows ask for: functions of a fitted model and its data."""
 
+from manyhands.evidence.measures.classes import recall_by_class
 from manyhands.evidence.measures.confusions import (
     common_confusion_error,
     common_confusion_matrices,
@@ -22,6 +23,7 @@ __all__ = [
     "individual_confusion_error",
     "individual_confusion_matrices",
     "inference",
+    "recall_by_class",
     "start_accuracy",
     "stopping_rule",
     "warm_up",
