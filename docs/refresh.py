@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 PAPERS = {
@@ -165,9 +166,33 @@ def counts() -> str:
 
 
 def claims_table(paper: str) -> str:
-    """Return all claims of a paper as a table."""
-    head = ["| claim | verdict | why |", "|---|---|---|"]
-    return "\n".join(head + [f"| {' | '.join(row)} |" for row in claims(paper)])
+    """Return all claims of a paper as a table, each with a link to the runs that it compares."""
+    head = ["| claim | verdict | why | the runs |", "|---|---|---|---|"]
+    linked = zip(claims(paper), links(paper), strict=True)
+    return "\n".join(head + [f"| {' | '.join([*row, link])} |" for row, link in linked])
+
+
+def links(paper: str) -> list[str]:
+    """Return, per claim of a paper, a link to the table or figure of the first row it names."""
+    rows, papers = experiments()
+    of_paper = (*papers[paper].tables, *papers[paper].figures)
+    plans = {f"{paper}/{plan.id}": plan.title for plan in of_paper}
+    found = []
+    for claim in papers[paper].claims:
+        titles = [plans[table] for name in claim.rows[:1] if (table := rows[name].table) in plans]
+        # The anchors that MyST gives to headings.
+        anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+        found.append(f"[{titles[0].split(':')[0]}](results/{paper}.md#{anchors[0]})" if titles else "–")
+    return found
+
+
+@cache
+def experiments() -> tuple[dict[str, Any], Any]:
+    """Return the rows by their ids, and the papers."""
+    from manyhands.evidence.experiments.loading import load_experiments
+
+    rows, papers = load_experiments(DOCS.parent / "experiments")
+    return {row.id: row for row in rows}, papers
 
 
 def refreshed(text: str) -> str:
