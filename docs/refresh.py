@@ -107,8 +107,9 @@ _FORM = re.compile(r" as ((?:[a-z%]+ )*\d)$")
 _CHANGE = re.compile(
     r": ([+-]?[\d.]+)( points)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
 )
-_COUNTS = re.compile(
-    r"(<!-- counts of claims(?: of (\w+))? -->\n\n)(.*?)(<!-- end -->)", re.DOTALL
+_MADE = re.compile(
+    r"(<!-- (counts of claims|hours of all runs)(?: of (\w+))? -->\n\n)(.*?)(<!-- end -->)",
+    re.DOTALL,
 )
 
 
@@ -250,7 +251,9 @@ def links(paper: str) -> list[str]:
         titles = [plans[table] for name in claim.rows[:1] if (table := rows[name].table) in plans]
         # The anchors that MyST gives to headings.
         anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
-        found.append(f"[{titles[0].split(':')[0]}](results/{paper}.md#{anchors[0]})" if titles else "–")
+        found.append(
+            f"[{titles[0].split(':')[0]}](results/{paper}.md#{anchors[0]})" if titles else "–"
+        )
     return found
 
 
@@ -263,10 +266,30 @@ def experiments() -> tuple[dict[str, Any], Any]:
     return {row.id: row for row in rows}, papers
 
 
+def hours() -> str:
+    """Return the table of what all runs took, as the papers' pages say it."""
+    lines = ["| page | runs | hours |", "|---|---|---|"]
+    total = [0.0, 0.0]
+    for key in experiments()[1]:
+        text = (DOCS / "results" / f"{key}.md").read_text(encoding="utf-8")
+        match = re.search(r"The (\d+) different runs took ([\d.]+) hours", text)
+        if match is None:
+            raise ValueError(f"docs/results/{key}.md does not say what its runs took")
+        total = [total[0] + int(match[1]), total[1] + float(match[2])]
+        lines.append(f"| [{key}](results/{key}.md) | {match[1]} | {match[2]} |")
+    lines.append(f"| all | {total[0]:.0f} | {total[1]:.1f} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def made(match: re.Match[str]) -> str:
+    """Return the table that a comment stands for."""
+    return counts(match[3]) if match[2] == "counts of claims" else hours()
+
+
 def refreshed(text: str) -> str:
     """Return a page's text with every quoted figure as its record has it."""
     text = _CELL.sub(lambda m: m[1] + figure(m[2]) + m[4], text)
-    return _COUNTS.sub(lambda m: m[1] + counts(m[2]) + m[4], text)
+    return _MADE.sub(lambda m: m[1] + made(m) + m[5], text)
 
 
 def pages() -> Iterator[Path]:
@@ -287,7 +310,7 @@ def stale() -> list[str]:
             for m in _CELL.finditer(text)
             if m[3] != figure(m[2])
         ]
-        found += [f"{page.name}: {m[1]}" for m in _COUNTS.finditer(text) if m[3] != counts(m[2])]
+        found += [f"{page.name}: {m[1]}" for m in _MADE.finditer(text) if m[4] != made(m)]
     return found
 
 
