@@ -40,8 +40,8 @@ def crowd_statistics(model: Any, data: Data) -> dict[str, Any]:
     """
     if data.y_train is None:
         raise AnnotationError(
-            "y_train is None, but the accuracy of annotators needs true classes; leave this measure "
-            "out of its row"
+            "y_train is None, but the accuracy of annotators needs true classes; leave this "
+            "measure out of its row"
         )
     table = data.annotations
     gold, _ = encode(
