@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 PAPERS = {
@@ -46,13 +47,70 @@ VERDICTS = {
     "not run": "not run",
 }
 """Verdict on a claim -> heading of its column."""
+THEMES = {
+    "chu2021": {
+        "annotators share mistakes": "common-mistake",
+        "CoNAL beats a network on majority votes": "better-than-majority-vote",
+        "CoNAL beats Crowd Layer on real annotations": "better-than-crowd-layer|open-country",
+        "the separation term helps": "separation",
+        "where common noise is simulated, CoNAL beats Crowd Layer": "helps",
+        "where there is none, CoNAL does no harm": "does-not-hurt",
+        "CoNAL recovers the simulated common confusion": "recovers",
+    },
+    "crowding2021": {
+        "the adversarial phase improves the classifier it starts from": "gains|open-country",
+        "it does no harm, and is stable": "keeps|watchdog|stable",
+        "CrowdInG beats methods that are trained as long": ".*trained-as-long",
+        "CrowdInG beats other ways to fill in annotations": "beats-(dl_cl|doctor_net)",
+        "each of its parts helps": "beats-crowd|two-steps|one-step",
+        "generated annotations teach another classifier": "generated",
+        "CrowdInG holds up where annotations are few": "sparse",
+        "λ = .5 and t = .5 are the best": "lambda|t-",
+        "instances of low entropy are classified well": "entropy",
+        "the library's forms are as good as the paper's": "form",
+    },
+    "dasc2023": {
+        "DASC improves its base": "dasc-helps|labelme-90",
+        "DASC beats class balancing alone": "dasc-beats-(resampling|reweighting|focal)",
+        "DASC beats other selections of pseudo-annotations": "dasc-beats|.*focal_self_c",
+        "selection by confidence unbalances the annotations, DASC balances them": "imbalance",
+        "confidence can ruin a base": "labelme-confidence|confidence",
+        "what DASC adds is more precise and finds more of the rare": "majority|minority",
+        "DASC holds up where annotations are few": "sparse",
+        "DASC improves heavily imbalanced tasks": "dasc",
+        "held-out likelihood ranks the rounds (our question)": "stopping",
+    },
+    "iced2022": {
+        "ICED is the best of all": "best",
+        "ICED beats each baseline": "beats",
+        "labels by majority vote beat those by Dawid-Skene": "mv-labels",
+        "synthesis lifts the inferred labels": "lifts|hard-estimated",
+        "its warm-up beats plain training": "warm-up",
+        "each of its parts helps": "part",
+        "ICED reaches the aim of this project": "target|reaches",
+        "the figures of MBEM": "mbem",
+    },
+    "neucrowd2022": {
+        "NeuCrowd keeps up with metric learning, or beats it": ".*metric-learning",
+        "NeuCrowd keeps up with logistic regression on the features, or beats it": ".*regression",
+        "NeuCrowd beats the same network on vote shares (our question)": "network",
+        "EM helps metric learning": "em-helps",
+        "each of its parts helps": "part",
+        "NeuCrowd keeps up with both at every number of labelled instances": "curve",
+        "NeuCrowd is the best on the official split of Hotel": "",
+    },
+}
+"""Paper -> what its claims say -> the beginning of their ids, as a pattern; the first counts."""
 
 _CELL = re.compile(r"(<!-- cell: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 _FORM = re.compile(r" as ((?:[a-z%]+ )*\d)$")
 _CHANGE = re.compile(
     r": ([+-]?[\d.]+)( points)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
 )
-_COUNTS = re.compile(r"(<!-- counts of claims -->\n\n)(.*?)(<!-- end -->)", re.DOTALL)
+_MADE = re.compile(
+    r"(<!-- (counts of claims|hours of all runs)(?: of (\w+))? -->\n\n)(.*?)(<!-- end -->)",
+    re.DOTALL,
+)
 
 
 class Table:
@@ -150,30 +208,88 @@ def claims(paper: str) -> list[list[str]]:
     return [row for table in tables(f"{paper}.md") if table.columns == wanted for row in table.rows]
 
 
-def counts() -> str:
-    """Return the table that counts each paper's claims by verdict."""
-    names = ["paper", "claims", *VERDICTS.values()]
+def counts(paper: str | None = None) -> str:
+    """Return the table that counts claims by verdict: per paper, or per theme of one paper."""
+    found: dict[str, Counter[str]] = {}
+    for key in PAPERS if paper is None else [paper]:
+        own = experiments()[1][key].claims
+        for claim, (_, verdict, _) in zip(own, claims(key), strict=True):
+            name = theme(key, claim.id) if paper else f"[{PAPERS[key]}](results/{key}.md#claims)"
+            found.setdefault(name, Counter())[verdict] += 1
+    names = ["what is claimed" if paper else "paper", "claims", *VERDICTS.values()]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for paper, name in PAPERS.items():
-        found = Counter(verdict for _, verdict, _ in claims(paper))
-        if unknown := set(found) - set(VERDICTS):
-            raise ValueError(f"{paper} has verdicts of another kind: {unknown}")
-        cells = [str(found[verdict]) for verdict in VERDICTS]
-        link = f"[{name}](results/{paper}.md#claims)"
-        lines.append(f"| {link} | {found.total()} | " + " | ".join(cells) + " |")
+    for name, verdicts in found.items():
+        if unknown := set(verdicts) - set(VERDICTS):
+            raise ValueError(f"{name} has verdicts of another kind: {unknown}")
+        cells = [str(verdicts[verdict]) for verdict in VERDICTS]
+        lines.append(f"| {name} | {verdicts.total()} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n\n"
 
 
+def theme(paper: str, claim: str) -> str:
+    """Return what a claim is about; KeyError if no theme of its paper fits its id."""
+    for words, pattern in THEMES[paper].items():
+        if re.match(pattern, claim):
+            return words
+    raise KeyError(f"no theme of {paper} fits the claim {claim!r}; add one to THEMES")
+
+
 def claims_table(paper: str) -> str:
-    """Return all claims of a paper as a table."""
-    head = ["| claim | verdict | why |", "|---|---|---|"]
-    return "\n".join(head + [f"| {' | '.join(row)} |" for row in claims(paper)])
+    """Return all claims of a paper as a table, each with a link to the runs that it compares."""
+    head = ["| claim | verdict | why | the runs |", "|---|---|---|---|"]
+    linked = zip(claims(paper), links(paper), strict=True)
+    return "\n".join(head + [f"| {' | '.join([*row, link])} |" for row, link in linked])
+
+
+def links(paper: str) -> list[str]:
+    """Return, per claim of a paper, a link to the table or figure of the first row it names."""
+    rows, papers = experiments()
+    of_paper = (*papers[paper].tables, *papers[paper].figures)
+    plans = {f"{paper}/{plan.id}": plan.title for plan in of_paper}
+    found = []
+    for claim in papers[paper].claims:
+        titles = [plans[table] for name in claim.rows[:1] if (table := rows[name].table) in plans]
+        # The anchors that MyST gives to headings.
+        anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+        found.append(
+            f"[{titles[0].split(':')[0]}](results/{paper}.md#{anchors[0]})" if titles else "–"
+        )
+    return found
+
+
+@cache
+def experiments() -> tuple[dict[str, Any], Any]:
+    """Return the rows by their ids, and the papers."""
+    from manyhands.evidence.experiments.loading import load_experiments
+
+    rows, papers = load_experiments(DOCS.parent / "experiments")
+    return {row.id: row for row in rows}, papers
+
+
+def hours() -> str:
+    """Return the table of what all runs took, as the papers' pages say it."""
+    lines = ["| page | runs | hours |", "|---|---|---|"]
+    total = [0.0, 0.0]
+    for key in experiments()[1]:
+        text = (DOCS / "results" / f"{key}.md").read_text(encoding="utf-8")
+        match = re.search(r"The (\d+) different runs took ([\d.]+) hours", text)
+        if match is None:
+            raise ValueError(f"docs/results/{key}.md does not say what its runs took")
+        total = [total[0] + int(match[1]), total[1] + float(match[2])]
+        lines.append(f"| [{key}](results/{key}.md) | {match[1]} | {match[2]} |")
+    lines.append(f"| all | {total[0]:.0f} | {total[1]:.1f} |")
+    return "\n".join(lines) + "\n\n"
+
+
+def made(match: re.Match[str]) -> str:
+    """Return the table that a comment stands for."""
+    return counts(match[3]) if match[2] == "counts of claims" else hours()
 
 
 def refreshed(text: str) -> str:
     """Return a page's text with every quoted figure as its record has it."""
     text = _CELL.sub(lambda m: m[1] + figure(m[2]) + m[4], text)
-    return _COUNTS.sub(lambda m: m[1] + counts() + m[3], text)
+    return _MADE.sub(lambda m: m[1] + made(m) + m[5], text)
 
 
 def pages() -> Iterator[Path]:
@@ -194,7 +310,7 @@ def stale() -> list[str]:
             for m in _CELL.finditer(text)
             if m[3] != figure(m[2])
         ]
-        found += [f"{page.name}: {m[1]}" for m in _COUNTS.finditer(text) if m[2] != counts()]
+        found += [f"{page.name}: {m[1]}" for m in _MADE.finditer(text) if m[4] != made(m)]
     return found
 
 

@@ -1,5 +1,6 @@
 """Measures that rows ask for: functions of a fitted model and its data."""
 
+from manyhands.evidence.measures.classes import recall_by_class
 from manyhands.evidence.measures.confusions import (
     common_confusion_error,
     common_confusion_matrices,
@@ -7,6 +8,7 @@ from manyhands.evidence.measures.confusions import (
     individual_confusion_error,
     individual_confusion_matrices,
 )
+from manyhands.evidence.measures.crowds import crowd_statistics
 from manyhands.evidence.measures.imbalance import by_class, class_imbalance, inference, warm_up
 from manyhands.evidence.measures.probabilities import accuracy_by_entropy, auc
 from manyhands.evidence.measures.training import start_accuracy, stopping_rule, watchdog
@@ -19,9 +21,11 @@ __all__ = [
     "common_confusion_error",
     "common_confusion_matrices",
     "common_mistakes",
+    "crowd_statistics",
     "individual_confusion_error",
     "individual_confusion_matrices",
     "inference",
+    "recall_by_class",
     "start_accuracy",
     "stopping_rule",
     "warm_up",

@@ -66,11 +66,15 @@ def origin_section(
 ) -> Section:
     """Name the records that the page is made from, their code, data and versions."""
     all_runs = [run for row in rows for run in runs.get(row.id, [])]
+    # Rows that differ only in name share their runs.
+    seconds = {run.key: run.seconds for run in all_runs}
     command = f"manyhands reproduce {paper.key} && manyhands results {paper.key}"
     blocks: list[Block] = [
         Paragraph(
-            f"Made from {len(all_runs)} records by: {command}. All runs of a row are of one code "
-            "and, unless a crowd is simulated anew with every seed, of the same data."
+            f"Made from {len(all_runs)} records by: {command}. The {len(seconds)} different runs "
+            f"took {sum(seconds.values()) / 3600:.2f} hours, each on one core. All runs of a row "
+            "are of one code and, unless a crowd is simulated anew with every seed, of the same "
+            "data."
         )
     ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
