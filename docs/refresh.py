@@ -75,7 +75,7 @@ THEMES = {
         "DASC beats other selections of pseudo-annotations": "dasc-beats|.*focal_self_c",
         "selection by confidence unbalances the annotations, DASC balances them": "imbalance",
         "confidence can ruin a base": "labelme-confidence|confidence",
-        "what DASC adds is more precise and finds more of the rare": "majority|minority",
+        "what DASC adds is more precise, and names more of the rare classes": "majority|minority",
         "DASC holds up where annotations are few": "sparse",
         "DASC improves heavily imbalanced tasks": "dasc",
         "held-out likelihood ranks the rounds (our question)": "stopping",
@@ -97,7 +97,7 @@ THEMES = {
         "EM helps metric learning": "em-helps",
         "each of its parts helps": "part",
         "NeuCrowd keeps up with both at every number of labelled instances": "curve",
-        "NeuCrowd is the best on the official split of Hotel": "",
+        "NeuCrowd is the best on the official split of Hotel": "hotel$",
     },
 }
 """Paper -> what its claims say -> the beginning of their ids, as a pattern; the first counts."""

@@ -22,9 +22,11 @@ from manyhands.evidence.measures import (
     common_confusion_error,
     common_confusion_matrices,
     common_mistakes,
+    crowd_statistics,
     individual_confusion_error,
     individual_confusion_matrices,
     inference,
+    recall_by_class,
     start_accuracy,
     stopping_rule,
     warm_up,
@@ -100,6 +102,8 @@ def test_mistakes_by_hand():
         (common_confusion_error, data(truth(from_common=(False, False))), "common"),
         (individual_confusion_error, data(), "truth"),
         (common_mistakes, data(y_train=None), "y_train"),
+        (crowd_statistics, data(y_train=None), "y_train"),
+        (recall_by_class, data(), "y_test"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(measure, of, match):
@@ -138,6 +142,36 @@ def test_ceilings_of_named_classes(data_home):
     ceiling = labelled_by_gold({"name": "music"})
     table = ceiling.annotations
     np.testing.assert_array_equal(table.classes[table.label], ceiling.y_train[table.instance])
+
+
+def test_crowd_by_hand():
+    """x is right in 1 of 3, y in 1 of 1, z in 0 of 1; a is the class of 2 of 3 instances."""
+    found = crowd_statistics(None, replace(data(), X_test=np.zeros((2, 1)), y_test=["a", "b"]))
+    assert (found["training_instances"], found["test_instances"]) == (3, 2)
+    assert (found["annotators"], found["annotations_per_annotator"]) == (3, 5 / 3)
+    right = [1 / 3 * 2, 1, 0]
+    assert found["annotator_accuracy"] == pytest.approx(np.mean(right))
+    assert found["annotator_accuracy_sd"] == pytest.approx(np.std(right))
+    ends = [0, 10, 20]  # of the quantiles: least, median, most
+    assert found["annotations_at_quantile"][ends].tolist() == [1, 1, 3]
+    assert found["share_annotated_at_quantile"][ends] == pytest.approx([1 / 3, 1 / 3, 1])
+    assert found["accuracy_at_quantile"][ends] == pytest.approx(sorted(right))
+    assert found["gold_class_share"] == pytest.approx([2 / 3, 1 / 3])
+    assert found["annotation_class_share"] == pytest.approx([2 / 5, 3 / 5])
+
+
+def test_a_crowd_is_counted_where_gold_is_known():
+    found = crowd_statistics(None, data(y_train=("a", None, "a")))
+    assert (found["training_instances"], found["annotators"]) == (2, 3)
+    assert found["annotations_per_annotator"] == 4 / 3
+    assert found["gold_class_share"] == pytest.approx([1, 0])
+
+
+def test_recall_by_class_by_hand():
+    gold = np.array(["a", "a", "a", "b"])
+    model = SimpleNamespace(predict=lambda X: np.array(["a", "b", "a", "a"]))
+    found = recall_by_class(model, replace(data(), X_test=np.zeros((4, 1)), y_test=gold))
+    assert found == {"recall_of_a": pytest.approx(2 / 3), "recall_of_b": 0}
 
 
 def test_imbalance_by_hand():

@@ -219,9 +219,9 @@ def encode(
     if values.size and vocabulary.size and text != expected:
         kind = {True: "strings", False: "numbers"}
         raise AnnotationError(
-            f"there are {kind[text]} (such as {values.ravel()[0]!r}) in {argument} but "
-            f"{kind[expected]} (such as {vocabulary[0]!r}) in {vocabulary_name}; convert one to "
-            "the other's type"
+            f"there are {kind[text]} (such as {values.ravel()[:1].tolist()[0]!r}) in {argument} "
+            f"but {kind[expected]} (such as {vocabulary[:1].tolist()[0]!r}) in {vocabulary_name}; "
+            "convert one to the other's type"
         )
     if not len(vocabulary):
         known = np.zeros(values.shape, dtype=bool)

@@ -148,7 +148,7 @@ def _parse(content: bytes) -> tuple[list[Correction], bytes]:
                 records.append(_record(line))
             except (ValueError, TypeError, KeyError) as error:
                 raise AnnotationError(
-                    f"line {number} is no correction ({error!r}); mend or remove this line. It "
+                    f"line {number} is no correction ({error}); mend or remove this line. It "
                     f"must have the fields {', '.join(FIELDS)}"
                 ) from error
     if rest:

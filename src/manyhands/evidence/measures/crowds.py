@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.encoding import encode
 from manyhands.evidence.data.sets import Data
 from manyhands.exceptions import AnnotationError
+from manyhands.inference.inputs import gold_codes
 
 QUANTILES = np.linspace(0, 1, 21)
 """Shares of the annotators at which their numbers and accuracies are read, as a box plot does."""
@@ -22,12 +22,11 @@ def crowd_statistics(model: Any, data: Data) -> dict[str, Any]:
     dict
         ``training_instances``, ``test_instances``, ``annotators``; ``annotations_per_annotator``
         (mean); ``annotator_accuracy`` and ``annotator_accuracy_sd`` (mean and standard deviation
-        over annotators, each with the same weight); ``annotation_imbalance`` (R) and
-        ``gold_imbalance`` (R_g), the largest class over the smallest. At every ``quantile`` of the
-        annotators: ``annotations_at_quantile``, ``share_annotated_at_quantile`` (of all training
-        instances) and ``accuracy_at_quantile``. For the classes in the order of their gold shares,
-        ``class_rank`` with ``gold_class_share`` and ``annotation_class_share``. Only instances with
-        a gold label count.
+        over annotators, each with the same weight). At every ``quantile`` of the annotators:
+        ``annotations_at_quantile``, ``share_annotated_at_quantile`` (of all training instances) and
+        ``accuracy_at_quantile``. For the classes in the order of their gold shares, ``class_rank``
+        with ``gold_class_share`` and ``annotation_class_share``. Only instances with a gold label
+        count.
 
     Raises
     ------
@@ -44,30 +43,27 @@ def crowd_statistics(model: Any, data: Data) -> dict[str, Any]:
             "measure out of its row"
         )
     table = data.annotations
-    gold, _ = encode(
-        data.y_train, table.classes, argument="y_train", vocabulary_name="annotations.classes"
-    )
+    gold = gold_codes(data.y_train, table)
     known = gold[table.instance] >= 0
     annotator, given = table.annotator[known], table.label[known]
     right = given == gold[table.instance[known]]
     number = np.bincount(annotator, minlength=table.n_annotators)
     active = number > 0
     accuracy = np.bincount(annotator, right, table.n_annotators)[active] / number[active]
+    known_instances = int((gold >= 0).sum())
     truth = np.bincount(gold[gold >= 0], minlength=table.n_classes)
     votes = np.bincount(given, minlength=table.n_classes)
     order = np.argsort(-truth, kind="stable")
     return {
-        "training_instances": float((gold >= 0).sum()),
+        "training_instances": float(known_instances),
         "test_instances": float(0 if data.y_test is None else len(data.y_test)),
         "annotators": float(active.sum()),
         "annotations_per_annotator": float(number[active].mean()),
         "annotator_accuracy": float(accuracy.mean()),
         "annotator_accuracy_sd": float(accuracy.std()),
-        "annotation_imbalance": float(votes.max() / votes[votes > 0].min()),
-        "gold_imbalance": float(truth.max() / truth[truth > 0].min()),
         "quantile": QUANTILES,
         "annotations_at_quantile": np.quantile(number[active], QUANTILES),
-        "share_annotated_at_quantile": np.quantile(number[active], QUANTILES) / table.n_instances,
+        "share_annotated_at_quantile": np.quantile(number[active], QUANTILES) / known_instances,
         "accuracy_at_quantile": np.quantile(accuracy, QUANTILES),
         "class_rank": np.arange(1.0, table.n_classes + 1),
         "gold_class_share": truth[order] / truth.sum(),
