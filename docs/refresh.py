@@ -216,13 +216,15 @@ def counts(paper: str | None = None) -> str:
         for claim, (_, verdict, _) in zip(own, claims(key), strict=True):
             name = theme(key, claim.id) if paper else f"[{PAPERS[key]}](results/{key}.md#claims)"
             found.setdefault(name, Counter())[verdict] += 1
-    names = ["what is claimed" if paper else "paper", "claims", *VERDICTS.values()]
+    first = ["what is claimed"] if paper else ["paper", "claims"]
+    names = [*first, *VERDICTS.values()]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for name, verdicts in found.items():
         if unknown := set(verdicts) - set(VERDICTS):
             raise ValueError(f"{name} has verdicts of another kind: {unknown}")
-        cells = [str(verdicts[verdict]) for verdict in VERDICTS]
-        lines.append(f"| {name} | {verdicts.total()} | " + " | ".join(cells) + " |")
+        total = [] if paper else [verdicts.total()]
+        cells = [name, *map(str, total), *(str(verdicts[verdict]) for verdict in VERDICTS)]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n\n"
 
 
