@@ -7,11 +7,12 @@ line breaks) from reordering or hiding text. `name` clips and isolates names.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 DASH, MINUS = "\u2013", "\u2212"
 
@@ -34,6 +35,18 @@ def visible(value: Any) -> str:
     'a\\nb\\u200b'
     """
     return "".join(repr(c)[1:-1] if unicodedata.category(c) in HIDDEN else c for c in str(value))
+
+
+def sentence(text: str) -> Markup:
+    """Write a text as a sentence: a capital, a full stop, and no line break within an option.
+
+    Examples
+    --------
+    >>> print(sentence("take it back as --known"))
+    Take it back as <span class="whole">--known</span>.
+    """
+    safe = str(escape(visible(text[:1].upper() + text[1:])))
+    return Markup(re.sub(r"--\w[\w-]*", r'<span class="whole">\g<0></span>', safe) + ".")
 
 
 def clipped(value: Any, limit: int = CLIP) -> str:
@@ -150,6 +163,7 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
 
 FILTERS = {
     "visible": visible,
+    "sentence": sentence,
     "clipped": clipped,
     "name": name,
     "number": number,
