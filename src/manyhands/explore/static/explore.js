@@ -5,10 +5,13 @@
   const live = document.getElementById("live");
   const trouble = document.getElementById("trouble");
   const keys = document.getElementById("keys");
-  let busy = true; // Until htmx has taken the forms over, right before this listener runs.
-  document.addEventListener("DOMContentLoaded", () => {
-    busy = false;
-  });
+  let busy = false;
+  const setBusy = (on) => {
+    busy = on;
+    root.setAttribute("aria-busy", on);
+  };
+  setBusy(true); // Until htmx has taken the forms over, right before this listener runs.
+  document.addEventListener("DOMContentLoaded", () => setBusy(false));
   let focused = "";
 
   const remember = (value) => {
@@ -79,7 +82,7 @@
 
   document.addEventListener("htmx:before:request", (event) => {
     if (!isMain(event)) return;
-    busy = true;
+    setBusy(true);
     trouble.hidden = true;
     focused = document.activeElement?.closest("#filters") ? document.activeElement.id : "item";
   });
@@ -90,7 +93,7 @@
   });
   document.addEventListener("htmx:finally:request", (event) => {
     if (!isMain(event)) return;
-    busy = false;
+    setBusy(false);
     const said = document.querySelector("#main [role=alert]") ?? document.querySelector("#main [data-said]");
     if (event.detail.ctx.status !== "swapped") return;
     live.textContent = `${said ? said.textContent.trim() : ""} ${document.querySelector("#main h1")?.textContent ?? ""}`;
