@@ -45,6 +45,15 @@ COPIES = 3
 """Copies of the real table, which has half a million annotations."""
 
 PLAIN = {"dependence": 0, "n_subtypes": 1}
+TWENTY = {
+    "max_iter": 20,
+    "tol": 0.0,
+    "confusion_prior": None,
+    "dependence": 0,
+    "n_subtypes": 1,
+    "accelerate": False,
+}
+"""The published model with 20 iterations, by which `inference_speed.py` and `costs.py` measure."""
 TIMED = {"max_iter": ROUNDS, "tol": 0.0, "accelerate": False}
 SHORT = {"max_iter": 2}
 """Of the fit whose parameters give the posterior of a prefix once more, in memory."""
@@ -235,7 +244,7 @@ def real(how: list[str], store: Path, place: Path) -> dict[str, Any]:
     copies = AnnotationTable.from_arrays(
         instance, annotator, label, classes=range(table.n_classes), n_instances=COPIES * n
     )
-    options = PLAIN if "plain" in how else {}
+    options = TWENTY if "twenty" in how else PLAIN if "plain" in how else {}
     source: Any = copies
     if "memory" not in how:
         shutil.rmtree(store, ignore_errors=True)
@@ -340,6 +349,7 @@ CELLS = (
     "real-cifar10h-memory-default",
     "real-cifar10h-store-default",
     "real-cifar10h-store-plain",
+    "real-cifar10h-store-twenty",
     "compare-real",
     "generate-1e8",
     "ingest-1e8",
@@ -367,8 +377,9 @@ second; *resident* adds the pages of mapped files, which the system may drop. *C
 seconds, and *load* is the machine's load average before and after: compare CPU seconds, because the
 other processes on the machine slow wall seconds down, and to a lesser degree CPU seconds too.
 *Annotations per CPU second* are those of one iteration, or of the whole ingest. *Plain* is
-`dependence=0, n_subtypes=1`; *timed* runs are unaccelerated and have a fixed number of iterations,
-whose median is given.
+`dependence=0, n_subtypes=1`, which stops after a few iterations; *twenty* is the published model,
+with 20 iterations, no prior and no acceleration; *timed* runs are unaccelerated and have a fixed
+number of iterations, whose median is given.
 """
 
 
@@ -443,6 +454,7 @@ def _findings(records: dict[str, dict[str, Any]]) -> list[str]:
     default, plain = "real-cifar10h-store-default", "real-cifar10h-store-plain"
     ratio(default, plain, "cpu", "CPU of the default fit over the plain one, store, CIFAR-10H")
     lines += _profile(records.get(default, {}), records.get(plain, {}))
+    lines += _target(records.get(default, {}), records.get("real-cifar10h-store-twenty", {}))
     for name, what in (("compare-1e7", "1e7 annotations"), ("compare-real", "CIFAR-10H")):
         if name in records:
             found = records[name]
@@ -484,7 +496,19 @@ def _scale(records: dict[str, dict[str, Any]]) -> list[str]:
 
 
 TARGET = 1.5
-"""The most that the default may cost, as a multiple of the plain fit."""
+"""The most that the default may cost, as a multiple of 20 iterations of the published model."""
+
+
+def _target(default: dict[str, Any], twenty: dict[str, Any]) -> list[str]:
+    """Whether the default's cost stays within the target."""
+    if "cpu" not in default or "cpu" not in twenty:
+        return []
+    ratio = default["cpu"] / twenty["cpu"]
+    verdict = "missed" if ratio > TARGET else "met"
+    return [
+        f"- CPU of the default fit over 20 iterations of the published model, store, CIFAR-10H: "
+        f"{ratio:.2f} times. The target of {TARGET} times is {verdict}."
+    ]
 
 
 def _profile(default: dict[str, Any], plain: dict[str, Any]) -> list[str]:
@@ -493,7 +517,6 @@ def _profile(default: dict[str, Any], plain: dict[str, Any]) -> list[str]:
         return []
     own = plain["cpu"]
     first, *second = (seconds / own for seconds in default["parts"]["EM"])
-    verdict = "missed" if default["cpu"] > TARGET * own else "met"
     words = [f"the first EM {first:.2f}"]
     words += [
         f"{what} {sum(default['parts'].get(name, [])) / own:.2f}"
@@ -501,8 +524,7 @@ def _profile(default: dict[str, Any], plain: dict[str, Any]) -> list[str]:
     ]
     words += [f"the second EM, of two kinds of instances per class, {each:.2f}" for each in second]
     return [
-        f"- The target of {TARGET} times is {verdict} on CIFAR-10H. In multiples of the plain fit: "
-        f"{'; '.join(words)}."
+        f"- Where the default's time goes there, in multiples of the plain fit: {'; '.join(words)}."
     ]
 
 
