@@ -34,7 +34,12 @@ RESULTS = HERE.parent / "docs" / "results"
 RECORDS, PAGE = RESULTS / "out_of_core.jsonl", RESULTS / "out_of_core.md"
 E7, E8 = 10**7, 10**8
 PER_INSTANCE, CLASSES = 5, 10
-SIZES = {"1e7": (E7, 100_000), "1e8": (E8, 100_000), "million": (E7, 1_000_000)}
+SIZES = {
+    "1e7": (E7, 100_000),
+    "1e8": (E8, 100_000),
+    "export": (E7 // 2, 100_000),
+    "million": (E7, 1_000_000),
+}
 """Annotations and annotators of the synthetic tables."""
 
 LIMIT = 2 * 2**30
@@ -106,6 +111,34 @@ def generate(folder: Path, m: int, annotators: int) -> dict[str, Any]:
                 columns = [pa.array(values) for values in annotations(numbers, annotators)]
                 file.write_table(pa.table(columns, schema=SCHEMA()))
     return {"bytes": sum(p.stat().st_size for p in folder.glob("*.parquet"))}
+
+
+def generate_export(file: Path, m: int, annotators: int) -> dict[str, Any]:
+    """Write m annotations as Label Studio exports them: one JSON array of tasks."""
+    import numpy as np
+
+    head = '"was_cancelled":false,"ground_truth":false,"created_at":"2026-01-01T00:00:00.000000Z"'
+    result = (
+        '"id":"a1b2c3d4e5","from_name":"label","to_name":"text","type":"choices","origin":"manual"'
+    )
+    with file.open("w", encoding="utf-8") as out:
+        out.write("[")
+        for start in range(0, m, 10**5):
+            columns = annotations(np.arange(start, start + 10**5, dtype=np.int64), annotators)
+            rows = list(zip(*(column.tolist() for column in columns), strict=True))
+            for first in range(0, len(rows), PER_INSTANCE):
+                made = ",".join(
+                    f'{{"id":{start + first + k},"completed_by":{worker},{head},"lead_time":3.21,'
+                    f'"result":[{{"value":{{"choices":["class {label}"]}},{result}}}]}}'
+                    for k, (_, worker, label) in enumerate(rows[first : first + PER_INSTANCE])
+                )
+                task = rows[first][0]
+                out.write("," if start + first else "")
+                out.write(
+                    f'{{"id":{task},"annotations":[{made}],"data":{{"text":"Text {task}."}}}}\n'
+                )
+        out.write("]")
+    return {"bytes": file.stat().st_size}
 
 
 def SCHEMA() -> Any:
@@ -197,6 +230,8 @@ def in_child(name: str, work: Path) -> dict[str, Any]:
         return real(how, work / f"store-{name}", work / f"{name}.npy")
     m, annotators = SIZES[size]
     files, store = work / f"files-{size}", work / f"store-{size}"
+    if kind == "generate" and size == "export":
+        return generate_export(work / "export.json", m, annotators)
     if kind == "generate":
         return generate(files, m, annotators)
     if kind == "ingest":
@@ -204,7 +239,8 @@ def in_child(name: str, work: Path) -> dict[str, Any]:
 
         limit_data()
         shutil.rmtree(store, ignore_errors=True)
-        ingest(sorted(files.glob("*.parquet")), store, memory=2**30)
+        paths = [work / "export.json"] if size == "export" else sorted(files.glob("*.parquet"))
+        ingest(paths, store, memory=2**30)
         return {"bytes": sum(p.stat().st_size for p in store.rglob("*") if p.is_file())}
     options = {**(PLAIN if "plain" in how else {}), **(TIMED if "timed" in how else {})}
     options |= SHORT if "short" in how else {}
@@ -357,6 +393,8 @@ CELLS = (
     "store-1e8-default-timed",
     "store-1e8-plain-short",
     "compare-prefix-1e8",
+    "generate-export",
+    "ingest-export",
     "generate-million",
     "ingest-million",
     "store-million-plain-timed",
@@ -371,15 +409,16 @@ Written by `OMP_NUM_THREADS=1 python benchmarks/out_of_core.py --work FOLDER`, w
 
 Synthetic annotations: five per instance, 100,000 annotators (1,000,000 in the runs named *million*,
 of 1e7 annotations) whose accuracies lie between .35 and .95, ten classes. Rows are in scrambled
-order, in Parquet files. Processes that ingest, or fit a store, run under a limit of 2 GiB of
-private memory (`RLIMIT_DATA`). *Anonymous* is the most private memory that was seen, ten times a
-second; *resident* adds the pages of mapped files, which the system may drop. *CPU* and *wall* are
-seconds, and *load* is the machine's load average before and after: compare CPU seconds, because the
-other processes on the machine slow wall seconds down, and to a lesser degree CPU seconds too.
-*Annotations per CPU second* are those of one iteration, or of the whole ingest. *Plain* is
-`dependence=0, n_subtypes=1`, which stops after a few iterations; *twenty* is the published model,
-with 20 iterations, no prior and no acceleration; *timed* runs are unaccelerated and have a fixed
-number of iterations, whose median is given.
+order, in Parquet files; those named *export* (5e6 annotations) are one JSON file of Label Studio.
+Processes that ingest, or fit a store, run under a limit of 2 GiB of private memory (`RLIMIT_DATA`).
+*Anonymous* is the most private memory that was seen, ten times a second; *resident* adds the pages
+of mapped files, which the system may drop. *CPU* and *wall* are seconds, and *load* is the
+machine's load average before and after: compare CPU seconds, because the other processes on the
+machine slow wall seconds down, and to a lesser degree CPU seconds too. *Annotations per CPU second*
+are those of one iteration, or of the whole ingest. *Plain* is `dependence=0, n_subtypes=1`, which
+stops after a few iterations; *twenty* is the published model, with 20 iterations, no prior and no
+acceleration; *timed* runs are unaccelerated and have a fixed number of iterations, whose median is
+given.
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any, Literal
 
@@ -252,36 +253,49 @@ def read_export(
     >>> export.items.columns["text"]
     ['Fine.']
     """
-    switches = {
-        "drop_rejected": drop_rejected,
-        "predictions_as_annotators": predictions_as_annotators,
-        "anonymise": anonymise,
-    }
-    for name, value in switches.items():
-        if not isinstance(value, bool):
-            raise AnnotationError(f"{name}={value!r} is neither True nor False")
-    asked = Asked(
-        question,
-        None if task == "task" else task,
-        None if worker == "worker" else worker,
-        None if label == "label" else label,
-        items,
-        tuple(fields),
-        predictions_as_annotators,
-    )
-    choices = Choices(
-        None if task == "task" else task,
-        classes,
-        abstain,
-        skip,
-        duplicates,
-        multilabel,
-        drop_rejected,
-        annotator_from,
-        anonymise,
-        label_config,
+    asked, choices = requested(
+        question=question,
+        task=task,
+        worker=worker,
+        label=label,
+        classes=classes,
+        abstain=abstain,
+        skip=skip,
+        duplicates=duplicates,
+        multilabel=multilabel,
+        items=items,
+        fields=fields,
+        drop_rejected=drop_rejected,
+        predictions_as_annotators=predictions_as_annotators,
+        annotator_from=annotator_from,
+        anonymise=anonymise,
+        label_config=label_config,
     )
     return read_documents(path, format, asked, choices)
+
+
+def requested(**options: Any) -> tuple[Asked, Choices]:
+    """Sort the options of `read_export`: those of readers, and those of what was read.
+
+    Raises
+    ------
+    AnnotationError
+        If a switch is neither True nor False.
+    TypeError
+        If an option is unknown.
+    """
+    for name in ("drop_rejected", "predictions_as_annotators", "anonymise"):
+        if not isinstance(options.get(name, False), bool):
+            raise AnnotationError(f"{name}={options[name]!r} is neither True nor False")
+    for name in ("task", "worker", "label"):
+        if options.get(name) == name:  # The default's name may be absent.
+            options[name] = None
+    asked = {each.name: options[each.name] for each in fields_of(Asked) if each.name in options}
+    asked["fields"] = tuple(asked.get("fields", ()))
+    choices = {name: value for name, value in options.items() if name not in asked}
+    if "task" in options:
+        choices["task"] = options["task"]
+    return Asked(**asked), Choices(**choices)
 
 
 _OWN = frozenset(

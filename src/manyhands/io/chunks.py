@@ -175,6 +175,7 @@ def _parquet_tables(
 
 
 def _chunk(table: Any, names: dict[str, str], end: int, share: float, *, is_text: bool) -> Chunk:
+    import pyarrow as pa
     import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     if "source" in names:
@@ -185,6 +186,8 @@ def _chunk(table: Any, names: dict[str, str], end: int, share: float, *, is_text
     task, tasks, task_kind = _encoded(table[names["task"]], is_text=is_text)
     worker, workers, worker_kind = _encoded(table[names["worker"]], is_text=is_text)
     label, classes, label_kind = _encoded(labels, is_text=is_text, numbers=not is_text)
+    if label_kind == "text" and pa.types.is_integer(table[names["label"]].type):
+        label_kind = "csv"  # Numbers that became text beside the passes.
     for argument, codes in (("task", task), ("worker", worker)):
         gaps = np.flatnonzero(codes < 0)
         if len(gaps):

@@ -31,8 +31,9 @@ from manyhands.io import remote
 from manyhands.io.annotations import is_plain, read_annotations
 from manyhands.io.chunks import PASS
 from manyhands.io.columns import canonical
+from manyhands.io.exports.pieces import COLUMNS, Conversion, is_large
 from manyhands.io.files import PathLike, existing_file, explain, write_atomically
-from manyhands.io.sorted_runs import Progress, Runs, keys_of, sorted_ids
+from manyhands.io.sorted_runs import PLAN, Progress, Runs, keys_of, sorted_ids
 from manyhands.io.store import AnnotationStore, upload_store
 from manyhands.io.store_writer import SHARD_ANNOTATIONS, StoreWriter, is_store, shards_of
 from manyhands.io.tables import table_of_frame
@@ -40,11 +41,10 @@ from manyhands.typing import AnyArray, IntArray
 
 MEMORY = 2**30
 """Bytes of memory that an ingest may use, about."""
-
 MERGED_ROW = 160
 """Bytes of memory that a row takes while its part is merged."""
 
-WORK, IDS = ".ingest", "instances.raw"
+WORK, PIECES, IDS = ".ingest", ".pieces", "instances.raw"
 
 SAMPLES = 256
 """Ids of each run, evenly spaced, among which the bounds of the parts are chosen."""
@@ -76,8 +76,10 @@ def ingest(
     ----------
     paths : str, Path or sequence of these
         Long tables (.csv, .tsv, either with .gz, .parquet, .pq), together as large as the disk
-        allows; or anything else that `read_annotations` reads, which must fit in memory. URLs such
-        as ``s3://bucket/part.parquet`` are copied to the system's temporary folder first.
+        allows; or exports that `read_annotations` reads. Large files of JSON, JSON Lines, CSV or
+        Parquet are read in pieces (`manyhands.io.exports.pieces`); folders, archives, workbooks and
+        XML must fit in memory. URLs such as ``s3://bucket/part.parquet`` are copied to the system's
+        temporary folder first.
     folder : str or Path
         New or empty, or what an interrupted run with the same arguments left. A store for a URL is
         made in the system's temporary folder, and copied.
@@ -114,21 +116,32 @@ def ingest(
     if any(remote.url_of(path) is not None for path in (folder, *listed)):
         return _ingest_remotely(listed, folder, {**columns, **reading, **rest}, progress)
     folder, listed = remote.local_path(folder), [remote.local_path(path) for path in listed]
+    conversion = None
     if not all(_is_long(path, columns, options) for path in listed):
-        one: Any = listed[0] if len(listed) == 1 else listed
-        if duplicates == "error":  # Which also lets an export's own policy hold.
-            del reading["duplicates"]
         given: dict[str, Any] = {**columns, **reading, **options}
-        table = read_annotations(one, **given)
-        return AnnotationStore.create(folder, table, shard_annotations=shard_annotations)
-    files = [existing_file(path) for path in listed]
-    with StoreWriter.locked(folder, keep=(WORK,)) as writer:
-        work = Runs(writer.folder / WORK, files, columns, reading, max(memory, 2**20), progress)
+        if duplicates == "error":  # Which also lets an export's own policy hold.
+            del given["duplicates"]
+        if not is_large(listed, memory):
+            table = read_annotations(listed[0] if len(listed) == 1 else listed, **given)
+            return AnnotationStore.create(folder, table, shard_annotations=shard_annotations)
+        conversion = Conversion.of(listed, folder / PIECES, given, memory, progress)
+    elif options.get("question") is not None:
+        columns["label"] = options["question"]
+    files = [existing_file(path) for path in listed] if conversion is None else []
+    with StoreWriter.locked(folder, keep=(WORK, PIECES)) as writer:
+        works = writer.folder / WORK, writer.folder / PIECES
+        if conversion is not None:
+            conversion.check_plan()
+            with _resumable(works):
+                found = conversion.run()
+            files, columns, reading = found.tables, dict(COLUMNS), found.reading
+        work = Runs(works[0], files, columns, reading, max(memory, 2**20), progress)
         work.check_plan(shard_annotations)
-        with _resumable(work):
+        with _resumable(works):
             work.read()
             _Merge(work, writer, shard_annotations).run()
-            shutil.rmtree(work.folder)
+            for place in works:
+                shutil.rmtree(place, ignore_errors=True)
     return AnnotationStore(folder)
 
 
@@ -165,17 +178,18 @@ def _is_long(path: PathLike, columns: dict[str, Any], options: dict[str, Any]) -
 
 
 @contextmanager
-def _resumable(work: Runs) -> Iterator[None]:
+def _resumable(works: tuple[Path, ...]) -> Iterator[None]:
     """Keep the work if the same command can go on with it, and say so in errors of the disk."""
     try:
         yield
     except BaseException as error:
         refused = isinstance(error, AnnotationError)  # Other files or options begin anew.
-        if refused or not any(work.folder.glob("run-*/meta.json")):
-            for place in (work.folder, work.folder.parent / "shards"):
+        done = (path for work in works for path in work.rglob("*.json") if path.name != PLAN)
+        if refused or not any(done):
+            for place in (*works, works[0].parent / "shards"):
                 shutil.rmtree(place, ignore_errors=True)
         if isinstance(error, OSError) and not isinstance(error, WriteError):
-            reason = f"{explain(error, work.folder.parent)}; the same command resumes"
+            reason = f"{explain(error, works[0].parent)}; the same command resumes"
             raise WriteError(error.errno, reason) from error
         raise
 

@@ -32,6 +32,30 @@ Progress = Callable[[str, float], None]
 """Told what is being done, and which fraction of it is done."""
 
 
+def check_plan(folder: Path, files: list[Path], about: dict[str, Any]) -> None:
+    """Note in a folder of work which files and options it is for; refuse it if it is for others.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    plan = {
+        "manyhands": __version__,
+        "files": [[str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in files],
+        **about,
+    }
+    place = folder / PLAN
+    if not place.exists():
+        write_atomically(place, json.dumps(plan, indent=1))
+    elif (found := json.loads(place.read_text())) != plan:
+        name = next(name for name in plan if found.get(name) != plan[name])
+        raise AnnotationError(
+            f"{folder.parent} holds an interrupted ingest with other {name} "
+            f"({found.get(name)!r}, now {plan[name]!r}); repeat it as it was, remove the "
+            "folder, or choose another"
+        )
+
+
 @dataclass
 class Runs:
     """Runs in a folder, which become more as `read` reads the files.
@@ -61,26 +85,13 @@ class Runs:
 
     def check_plan(self, shard_annotations: int) -> None:
         """Refuse to resume what other files or options began."""
-        plan = {
-            "manyhands": __version__,
-            "files": [
-                [str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in self.files
-            ],
+        about = {
             "columns": self.columns,
             "reading": {name: repr(value) for name, value in self.reading.items()},
             "shard_annotations": shard_annotations,
             "memory": self.memory,
         }
-        place = self.folder / PLAN
-        if not place.exists():
-            write_atomically(place, json.dumps(plan, indent=1))
-        elif (found := json.loads(place.read_text())) != plan:
-            name = next(name for name in plan if found.get(name) != plan[name])
-            raise AnnotationError(
-                f"{self.folder.parent} holds an interrupted ingest with other {name} "
-                f"({found.get(name)!r}, now {plan[name]!r}); repeat it as it was, remove the "
-                "folder, or choose another"
-            )
+        check_plan(self.folder, self.files, about)
 
     def read(self) -> None:
         """Make the runs that are not there yet."""

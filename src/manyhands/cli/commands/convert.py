@@ -70,8 +70,8 @@ def ingest(
 ) -> None:
     """Make a store of annotations larger than memory, which other commands read like a table.
 
-    CSV and Parquet files may be of any size. Run again after an interruption, the same command
-    resumes.
+    CSV and Parquet files, and exports of one file of JSON or JSON Lines, may be of any size. Run
+    again after an interruption, the same command resumes.
 
     Example: manyhands ingest part-*.parquet --out store
     Example: manyhands aggregate store --out labels.parquet

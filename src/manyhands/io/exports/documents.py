@@ -9,11 +9,19 @@ import gzip
 import io
 import math
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.exports.parsing import INCEPTION, LARGEST_DOCUMENT, MIB, Document, as_table, parse
+from manyhands.io.exports.parsing import (
+    INCEPTION,
+    LARGEST_DOCUMENT,
+    MIB,
+    Document,
+    as_table,
+    parse,
+)
 from manyhands.io.files import PathLike, existing_file, naming
 
 LARGEST_RATIO = 200
@@ -191,19 +199,48 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Do
 
 def _parquet(path: Path, most: int | None) -> Document:
     """Read the rows of a Parquet file as records."""
+    document = Document(str(path), PurePosixPath(path.name), "records", beside=path.parent)
+    for share, _, add in parquet_pieces(path, rows=most or 65_536):
+        add(document)
+        if most is not None:
+            document.complete = share == 1.0
+            break
+    return document
+
+
+def parquet_pieces(
+    path: Path, size: int = 0, *, rows: int | None = None
+) -> Iterator[tuple[float, int, Callable[[Document], None]]]:
+    """Pieces of a Parquet file, of a number of rows or of about ``size`` bytes.
+
+    Yields
+    ------
+    share : float
+        The part of the file up to the end of the piece.
+    before : int
+        Number of rows before it.
+    add : function
+        Adds its rows to a document.
+    """
     try:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
     except ImportError as error:
         raise_missing_extra("Reading a parquet file", "io", error)
-    document = Document(str(path), PurePosixPath(path.name), "records", beside=path.parent)
     with naming(path), pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=most or 65_536):
-            for row in batch.to_pylist():
-                document.records.append((f"row {len(document.records) + 1:,}", _as_json(row)))
-            if most is not None:
-                document.complete = len(document.records) == file.metadata.num_rows
-                break
-    return document
+        n, groups = file.metadata.num_rows, range(file.metadata.num_row_groups)
+        if rows is None:
+            length = sum(file.metadata.row_group(i).total_byte_size for i in groups)
+            rows = max(size * n // max(length, 1), 1)
+        before = 0
+        for batch in file.iter_batches(batch_size=rows):
+
+            def add(document: Document, batch: Any = batch, before: int = before) -> None:
+                document.kind = "records"
+                for number, row in enumerate(batch.to_pylist(), start=before + 1):
+                    document.records.append((f"row {number:,}", _as_json(row)))
+
+            yield (before + len(batch)) / n, before, add
+            before += len(batch)
 
 
 def _as_json(value: Any) -> Any:

@@ -128,7 +128,7 @@ def read_triples(document: Document, into: Gathered, asked: Asked) -> None:
 
 
 def _headless(document: Document) -> list[tuple[str, list[str]]]:
-    return [("row 1", document.header), *document.rows]
+    return [(f"row {document.before + 1:,}", document.header), *document.rows]
 
 
 def is_mace(document: Document) -> bool:
@@ -142,7 +142,7 @@ def is_mace(document: Document) -> bool:
 
 def read_mace(document: Document, into: Gathered, asked: Asked) -> None:
     """Read a matrix: rows are items, columns annotators, both by number from 0."""
-    for task, (at, row) in enumerate(_headless(document)):
+    for task, (at, row) in enumerate(_headless(document), start=document.earlier):
         if len(row) == len(document.header):
             for worker, cell in enumerate(row):
                 if cell.strip():
@@ -286,7 +286,8 @@ def read_lists(document: Document, into: Gathered, asked: Asked) -> None:
         )
     worker_list, label_list = pair
     name = next((n for n in (asked.task, *TASKS) if n in document.first), None)
-    numbers = {at: number for number, (at, _) in enumerate(document.records)}
+    numbered = enumerate(document.records, start=document.earlier)
+    numbers = {at: number for number, (at, _) in numbered}
 
     def read(record: dict[str, Any], at: str) -> None:
         task = numbers[at] if name is None else record.get(name)

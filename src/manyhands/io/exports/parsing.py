@@ -10,6 +10,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -61,6 +62,9 @@ class Document:
         Name of the archive without its suffix, if the document is a member of one.
     most : int or None
         Read only so many lines or rows, to recognise the format; `complete` says if it was all.
+    before, earlier : int
+        Of a piece of a file: number of lines, rows or elements before it, and of those that were
+        read as records.
     """
 
     name: str
@@ -77,6 +81,8 @@ class Document:
     archive: str = ""
     most: int | None = None
     complete: bool = True
+    before: int = 0
+    earlier: int = 0
 
     @property
     def stem(self) -> str:
@@ -120,10 +126,8 @@ def parse(file: IO[bytes], document: Document) -> None:
     """
     start = file.read(4096)
     file.seek(0)
-    encoding = "utf-8-sig"
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        encoding = "utf-16"
-    elif b"\0" in start or start[:4] == b"PAR1":
+    encoding = encoding_of(start)
+    if encoding is None:
         return
     text = io.TextIOWrapper(file, encoding=encoding, newline="")
     try:
@@ -144,6 +148,13 @@ def parse(file: IO[bytes], document: Document) -> None:
         text.detach()
 
 
+def encoding_of(start: bytes) -> str | None:
+    """Encoding of a file that begins so; None if it is no text."""
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    return None if b"\0" in start or start[:4] == b"PAR1" else "utf-8-sig"
+
+
 def _undecodable_line(file: IO[bytes], encoding: str) -> str:
     if encoding == "utf-16":
         return "1 or a later one"
@@ -156,7 +167,7 @@ def _undecodable_line(file: IO[bytes], encoding: str) -> str:
     return "1 or a later one"
 
 
-def _lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
+def limited_lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
     """Lines of limited length."""
     for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
         if len(line) > LONGEST_LINE:
@@ -169,10 +180,10 @@ def _lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
 
 def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
     if first == "{":
-        lines = _lines(text, document.name)
+        lines = limited_lines(text, document.name)
         numbered = enumerate(lines, start=1)
         number, line = next((n, line) for n, line in numbered if line.strip())
-        if line.strip() != "{" and line.rstrip().endswith("}"):
+        if is_json_line(line):
             _parse_line(document, number, line)
             for number, line in numbered:
                 if document.most is not None and number > document.most:
@@ -202,10 +213,16 @@ def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
         raise AnnotationError(f"{document.name}: {_why(error)}. Export it again") from error
     if isinstance(value, list):
         document.kind = "records"
-        document.records = [(f"item {i:,}", v) for i, v in enumerate(value, start=1)]
+        numbered = enumerate(value, start=document.before + 1)
+        document.records = [(f"item {i:,}", v) for i, v in numbered]
     else:
         document.kind, document.whole = "object", value
         document.records = [("item 1", value)]
+
+
+def is_json_line(line: str) -> bool:
+    """Whether a line is an object of its own, so that the file is JSON Lines."""
+    return line.lstrip()[:1] == "{" != line.strip() and line.rstrip().endswith("}")
 
 
 def _whole(text: io.TextIOWrapper, document: Document) -> str:
@@ -220,7 +237,7 @@ def _whole(text: io.TextIOWrapper, document: Document) -> str:
 
 
 def _parse_line(document: Document, number: int, line: str) -> None:
-    at = f"line {number:,}"
+    at = f"line {document.before + number:,}"
     try:
         document.records.append((at, _loads(line)))
     except json.JSONDecodeError as error:
@@ -282,35 +299,49 @@ def parse_xml(content: str, name: str) -> ElementTree.Element:
         raise AnnotationError(f"{name} is not XML ({error}); export it again") from error
 
 
-_BRAT = re.compile(r"(T\d+\t\S+ \d+ \d+|#\d*\t\S+ \w\d+|A\d+\t\S+ \w\d+)")
+BRAT = re.compile(r"(T\d+\t\S+ \d+ \d+|#\d*\t\S+ \w\d+|A\d+\t\S+ \w\d+)")
 
 
 def _parse_table(text: io.TextIOWrapper, document: Document) -> None:
-    lines = _lines(text, document.name)
+    lines = limited_lines(text, document.name)
     head = next((line for line in lines if line.strip()), "")
-    if _BRAT.match(head):
+    if BRAT.match(head):
         document.kind, document.root = "records", "brat"
         for number, line in enumerate(_after(head, lines), start=1):
             document.records.append((f"line {number:,}", line.rstrip("\r\n").split("\t")))
         return
-    document.separator = max(SEPARATORS, key=lambda mark: _width(head, mark))
-    before = csv.field_size_limit(LONGEST_LINE)
+    document.separator = separator_of(head)
     try:
-        rows = csv.reader(_after(head, lines), delimiter=document.separator, strict=True)
-        for row in rows:
-            if document.most is not None and len(document.rows) > document.most:
-                document.complete = False
-                break
-            if any(row):
-                document.rows.append((f"row {len(document.rows) + 1:,}", row))
+        with long_fields():
+            rows = csv.reader(_after(head, lines), delimiter=document.separator, strict=True)
+            for row in rows:
+                if document.most is not None and len(document.rows) > document.most:
+                    document.complete = False
+                    break
+                if any(row):
+                    number = document.before + len(document.rows) + 1
+                    document.rows.append((f"row {number:,}", row))
     except csv.Error as error:
         raise AnnotationError(
             f"{document.name}: after row {len(document.rows):,}: {error}; a quotation mark is not "
             "closed, or the file is damaged. Export it again"
         ) from error
+    as_table(document)
+
+
+def separator_of(head: str) -> str:
+    """Separator of a table with this first line: the one that cuts it most often."""
+    return max(SEPARATORS, key=lambda mark: _width(head, mark))
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Let the csv module read cells as long as the longest line."""
+    before = csv.field_size_limit(LONGEST_LINE)
+    try:
+        yield
     finally:
         csv.field_size_limit(before)
-    as_table(document)
 
 
 def _width(line: str, mark: str) -> int:

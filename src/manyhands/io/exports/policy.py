@@ -16,6 +16,18 @@ Multilabel = Literal["error", "join", "split"]
 Repeats = Literal["auto", "error", "last", "keep"]
 
 
+class NoAnswers(AnnotationError):
+    """Nothing answers the question; ``lost`` is what was left out, as in `Gathered`."""
+
+    def __init__(self, message: str, lost: dict[str, list[str]]) -> None:
+        super().__init__(message)
+        self.lost = lost
+
+    def of(self, name: str) -> NoAnswers:
+        """Return the same error, which names a file."""
+        return NoAnswers(f"{name}: {self}", self.lost)
+
+
 def _both(answers: list[Answer], gold: list[Gold]) -> list[Answer | Gold]:
     return [*answers, *gold]
 
@@ -37,7 +49,7 @@ def choose_question(gathered: Gathered, asked: str | None) -> str:
         if asked in counts:
             return asked
         there = shown or ", ".join(map(repr, gathered.candidates)) or "none at all"
-        raise AnnotationError(f"question={asked!r} is not among the questions: {there}")
+        raise NoAnswers(f"question={asked!r} is not among the questions: {there}", gathered.lost)
     if len(counts) == 1:
         return next(iter(counts))
     if gathered.default_question in counts:
@@ -51,13 +63,12 @@ def choose_question(gathered: Gathered, asked: str | None) -> str:
         raise AnnotationError(
             f"there are {len(counts)} questions; choose one with question=: {shown}"
         )
-    columns = ", ".join(map(repr, gathered.candidates))
     lost = "; ".join(f"{len(w):,} times: {reason}" for reason, w in gathered.lost.items())
-    raise AnnotationError(
-        "no annotations are found"
-        + (f" ({lost})" if lost else "")
-        + (f"; name the column of answers with question=, one of {columns}" if columns else "")
-    )
+    message = "no annotations are found" + (f" ({lost})" if lost else "")
+    if not gathered.candidates:
+        raise NoAnswers(message, gathered.lost)
+    columns = ", ".join(map(repr, gathered.candidates))
+    raise AnnotationError(f"{message}; name the column of answers with question=, one of {columns}")
 
 
 def _counted(values: Counter[Any]) -> str:

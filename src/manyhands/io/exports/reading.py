@@ -24,6 +24,7 @@ from manyhands.io.exports.label_studio import read_config
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import (
     Multilabel,
+    NoAnswers,
     Repeats,
     accepted,
     anonymised,
@@ -82,14 +83,23 @@ def read_documents(
     if form != "auto":
         named(form)
     documents = [document for path in listed for document in open_documents(path)]
+    name = str(listed[0]) if len(listed) == 1 else f"{len(listed)} paths"
+    return read_opened(documents, name, form, asked, choices)
+
+
+def read_opened(
+    documents: list[Document], name: str, form: str, asked: Asked, choices: Choices
+) -> Export:
+    """Recognise, read and tabulate documents, which errors call ``name``."""
     found = recognise(documents, form)
     gathered = _gather(found, asked, choices, several=len(documents) > 1)
     if choices.label_config is not None:
         gathered.classes |= read_config(choices.label_config)
     try:
         return _export(gathered, found, asked, choices)
+    except NoAnswers as error:
+        raise error.of(name) from error
     except AnnotationError as error:
-        name = listed[0] if len(listed) == 1 else f"{len(listed)} paths"
         raise AnnotationError(f"{name}: {error}") from error
 
 

@@ -1,0 +1,290 @@
+"""Exports that do not fit in memory: pieces of whole records, each read as an export of its own.
+
+What is judged from all records together (the format, the question, the classes) must come out alike
+in every piece, or is put together from what the pieces hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.io.annotations import requested
+from manyhands.io.exports.cutting import Cutting, Piece
+from manyhands.io.exports.documents import open_documents
+from manyhands.io.exports.formats import SIMPLE, matching, named
+from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.policy import NoAnswers
+from manyhands.io.exports.reading import Choices, read_opened
+from manyhands.io.exports.records import Asked, Export
+from manyhands.io.files import PathLike, write_atomically
+from manyhands.io.sorted_runs import check_plan
+from manyhands.io.writers import write_annotations
+
+EXPANSION = 32
+"""Bytes of memory that reading takes per byte of an export, at most."""
+
+HEADLESS = ("mace", "get-another-label")
+"""Formats of tables without a header."""
+
+KEYED = ("lewidi", "peerannot")
+"""Formats of one JSON object whose members are records; other objects are read whole."""
+
+COLUMNS = {"task": "task", "worker": "worker", "label": "label", "weight": None}
+"""Columns of the tables that pieces become."""
+
+SHOWN = 3
+"""Positions of left out records that are kept per reason and piece."""
+
+
+def is_large(paths: Sequence[PathLike], memory: int) -> bool:
+    """Whether exports are too large to be read whole within this memory, in bytes."""
+    files = [Path(path) for path in paths if Path(path).is_file()]
+    zipped = {".gz": 8, ".parquet": 8, ".pq": 8}
+    size = sum(file.stat().st_size * zipped.get(file.suffix.lower(), 1) for file in files)
+    return size * EXPANSION > 2 * memory
+
+
+@dataclass
+class Converted:
+    """What is known of exports once all their pieces are tables.
+
+    Attributes
+    ----------
+    tables : list of Path
+        Long tables, in the order of the pieces.
+    reading : dict
+        How to read them: the classes, if their order is not that of sorting, and the policy for
+        pairs that are repeated in different pieces.
+    """
+
+    tables: list[Path]
+    reading: dict[str, Any]
+
+
+@dataclass
+class Conversion:
+    """Conversion of exports, piece by piece, to long tables in a folder.
+
+    Run again, it goes on after the last piece that is complete.
+    """
+
+    paths: list[Path]
+    folder: Path
+    form: str
+    asked: Asked
+    choices: Choices
+    size: int
+    progress: Callable[[str, float], None]
+    about: dict[str, Any] = field(default_factory=dict)
+    done: list[dict[str, Any]] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+    nothing: NoAnswers | None = None
+
+    @classmethod
+    def of(
+        cls,
+        paths: Sequence[PathLike],
+        folder: Path,
+        options: dict[str, Any],
+        memory: int,
+        progress: Callable[[str, float], None],
+    ) -> Conversion:
+        """Conversion with the options of `manyhands.io.read_export`.
+
+        Raises
+        ------
+        AnnotationError
+            If an option is for other files.
+        """
+        given = dict(options)
+        form, weight = given.pop("format", "auto"), given.pop("weight", None)
+        if weight is not None:
+            raise AnnotationError(
+                f"weight={weight!r} names a column, which only a long table has; leave it out"
+            )
+        if given.get("multilabel") == "split":
+            raise AnnotationError("multilabel='split' makes one table per label, not a store")
+        if form != "auto":
+            named(form)
+        asked, choices = requested(**given)
+        files = [Path(path) for path in paths]
+        size = max(memory // EXPANSION, 1)
+        about = {"options": repr(options), "memory": memory}
+        return cls(files, folder, form, asked, choices, size, progress, about)
+
+    def check_plan(self) -> None:
+        """Refuse to resume what other files or options began."""
+        check_plan(self.folder, self.paths, self.about)
+
+    def run(self) -> Converted:
+        """Make the tables that are not there yet.
+
+        Raises
+        ------
+        AnnotationError
+            As in `manyhands.io.read_export`; also if pieces differ in what must be one for all.
+        """
+        self._check_paths()
+        found = sorted(self.folder.glob("[0-9]*.json"))
+        self.done = [json.loads(place.read_text()) for place in found]
+        self.names = dict(self.done[-1]["names"]) if self.done else {}
+        number = 0
+        for file, path in enumerate(self.paths):
+            cutting, earlier = Cutting(path, self.size), 0
+            with closing(cutting.pieces()) as cut:
+                for piece in cut:
+                    if number == len(self.done):
+                        self._convert(number, path, piece, earlier)
+                    earlier += self.done[number]["records"]
+                    cutting.headed = self.done[number]["format"] not in HEADLESS
+                    number += 1
+                    self.progress("converting", (file + piece.share) / len(self.paths))
+                    if self.done[number - 1]["whole"]:
+                        break
+        if all(meta["question"] is None for meta in self.done) and self.nothing is not None:
+            raise self.nothing
+        self._report()
+        repeats: str = self.choices.duplicates
+        if repeats == "auto":
+            repeats = "error" if self.done[0]["format"] in SIMPLE else "last"
+        tables = [self._place(i) for i, meta in enumerate(self.done) if meta["rows"]]
+        reading = {"classes": self._classes(), "abstain": None, "skip": None}
+        return Converted(tables, {**reading, "duplicates": repeats})
+
+    def _place(self, number: int) -> Path:
+        return self.folder / f"{number:06d}.csv"
+
+    def _check_paths(self) -> None:
+        """Refuse several files whose ids or names could be confused, as nothing compares them."""
+        if len(self.paths) == 1:
+            return
+        names = [path.name.split(".")[0] for path in self.paths]
+        if self.choices.annotator_from == "file" and len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise AnnotationError(
+                f"annotator_from='file': two files are called {twice!r}, and together the files "
+                "are too large to see whether they are one annotator's; rename one"
+            )
+
+    def _convert(self, number: int, path: Path, piece: Piece, earlier: int) -> None:
+        """Make a table of a piece; what later pieces need to know of it is written last."""
+        form = self.done[0]["format"] if self.done else self.form
+        documents, is_whole = self._documents(path, piece, earlier, form)
+        choices = replace(self.choices, anonymise=False)
+        meta: dict[str, Any] = {"format": form, "question": None, "rows": 0, "classes": []}
+        try:
+            export = read_opened(documents, str(path), form, self.asked, choices)
+        except NoAnswers as error:
+            self.nothing = self.nothing or error
+            lost = error.lost
+        except AnnotationError as error:
+            if not piece.before:
+                raise
+            reason = str(error).removeprefix(f"{path}: ")
+            raise AnnotationError(f"{path}, after {piece.before:,} records: {reason}") from error
+        else:
+            lost = {each.reason: list(each.where) for each in export.left_out}
+            meta |= _facts(export)
+            if meta["rows"]:
+                self._check_alike(path, piece, meta)
+                write_annotations(self._place(number), self._named(export))
+        meta["lost"] = {reason: [len(where), where[:SHOWN]] for reason, where in lost.items()}
+        first = documents[0]
+        meta["records"] = len(first.records) or len(first.rows) + (meta["format"] in HEADLESS)
+        meta |= {"whole": is_whole, "names": self.names}
+        write_atomically(self.folder / f"{number:06d}.json", json.dumps(meta))
+        self.done.append(meta)
+
+    def _documents(
+        self, path: Path, piece: Piece, earlier: int, form: str
+    ) -> tuple[list[Document], bool]:
+        """The document of a piece, or those of the whole file if that must not be cut."""
+        if piece.parse is None:
+            return open_documents(path), True
+        name = PurePosixPath(path.name)
+        document = Document(str(path), name, beside=path.parent)
+        document.before, document.earlier = piece.before, earlier
+        piece.parse(document)
+        if form == "auto":
+            form = next((found.name for found in matching(document)), form)
+        if (piece.keyed and form not in KEYED) or form == "wide":
+            return open_documents(path), True
+        if document.kind == "object" and not piece.keyed:  # A single line of many.
+            document.kind, document.whole = "records", {}
+        return [document], False
+
+    def _check_alike(self, path: Path, piece: Piece, meta: dict[str, Any]) -> None:
+        first = next((other for other in self.done if other["rows"]), meta)
+        if first["question"] != meta["question"]:
+            raise AnnotationError(
+                f"{path}: the records up to {piece.before:,} ask {first['question']!r}, and later "
+                f"ones {meta['question']!r}; choose one with question="
+            )
+        own_ids = self.choices.task is not None or meta["format"] in SIMPLE
+        if len(self.paths) > 1 and not own_ids:
+            raise AnnotationError(
+                f"{len(self.paths)} exports are too large to be read together, and {path.name} "
+                "has ids of its platform, which may be those of other items in another file. Name "
+                "the field with your own ids by task=, or ingest one file"
+            )
+
+    def _named(self, export: Export) -> AnnotationTable:
+        """Return the table, with its annotators numbered in order of appearance if asked."""
+        table = export.annotations
+        if table.groups is not None:
+            raise AnnotationError(
+                "a store holds no families of annotators; leave predictions_as_annotators out"
+            )
+        if not self.choices.anonymise:
+            return table
+        seen, first = np.unique(table.annotator, return_index=True)
+        order = [*seen[np.argsort(first)].tolist(), *range(table.n_annotators)]
+        for code in dict.fromkeys(order):
+            name = str(table.annotators[code])
+            self.names.setdefault(name, f"w{len(self.names) + 1:03d}")
+        new = np.array([self.names[str(name)] for name in table.annotators.tolist()])
+        return replace(table, annotators=new)
+
+    def _classes(self) -> list[Any] | None:
+        """Classes of all pieces, in the order of the configuration; None if they are sorted."""
+        found = [meta["classes"] for meta in self.done]
+        kinds = {type(value) for classes in found for value in classes}
+        if len(kinds) != 1 or all(classes == sorted(classes) for classes in found):
+            return None
+        return list(dict.fromkeys(value for classes in found for value in classes))
+
+    def _report(self) -> None:
+        """Warn about what was left out of all pieces."""
+        lost: dict[str, tuple[int, list[str]]] = {}
+        for meta in self.done:
+            for reason, (count, where) in meta["lost"].items():
+                n, shown = lost.get(reason, (0, []))
+                lost[reason] = n + count, [*shown, *where][:SHOWN]
+        if lost:
+            said = [
+                f"{count:,}: {reason}"
+                + ("" if self.choices.anonymise else f" ({'; '.join(where)})")
+                for reason, (count, where) in lost.items()
+            ]
+            name = self.paths[0].name if len(self.paths) == 1 else f"{len(self.paths)} paths"
+            warn_caller(f"{name}: left out: {'. '.join(said)}")
+
+
+def _facts(export: Export) -> dict[str, Any]:
+    """What later pieces need to know of a piece."""
+    table = export.annotations
+    return {
+        "format": export.format,
+        "question": export.question,
+        "rows": table.n_annotations + (0 if table.passes is None else len(table.passes)),
+        "classes": table.classes.tolist(),
+    }

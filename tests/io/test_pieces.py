@@ -1,0 +1,332 @@
+"""Exports that do not fit in memory: pieces say together what the whole export says."""
+
+import gzip
+import io
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.io import ingest as ingesting
+from manyhands.io import read_annotations, read_export
+from manyhands.io.exports import cutting, documents, pieces
+from manyhands.io.exports.cutting import Cutting, elements, rows
+from manyhands.io.ingest import ingest
+from tests.io.test_exports import SAMPLES, cells, made, studio, write
+
+BLOCK = 64
+"""Characters that the scanner of JSON reads at once, in these tests."""
+
+
+@pytest.fixture
+def cut(tmp_path, monkeypatch):
+    """Ingest in pieces of so many bytes; return the table of the store."""
+    monkeypatch.setattr(ingesting, "is_large", lambda paths, memory: True)
+
+    def _cut(paths, size, **options):
+        shutil.rmtree(tmp_path / "store", ignore_errors=True)
+        memory = size * pieces.EXPANSION
+        store = ingest(paths, tmp_path / "store", memory=memory, **options)
+        assert {p.name for p in (tmp_path / "store").iterdir()} & {".ingest", ".pieces"} == set()
+        return store[np.arange(store.n_instances)]
+
+    return _cut
+
+
+def assert_same(table, whole):
+    """Same cells, passes, and vocabularies."""
+    assert cells(table) == cells(whole)
+    for name in ("instances", "annotators", "classes"):
+        assert getattr(table, name).tolist() == getattr(whole, name).tolist()
+    passes = [
+        sorted(map(tuple, np.asarray(t.passes if t.passes is not None else []).tolist()))
+        for t in (table, whole)
+    ]
+    assert passes[0] == passes[1]
+
+
+# -- cutting --------------------------------------------------------------------------------------
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(values), st.sampled_from([None, 1]), st.booleans(), st.integers(1, 40))
+def test_elements_of_an_array_are_those_that_json_reads(array, indent, escaped, block):
+    text = json.dumps(array, indent=indent, ensure_ascii=escaped)
+    assert [json.loads(e) for e in elements(io.StringIO(text), "a", block)] == array
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text(), values), st.integers(1, 40))
+def test_members_of_an_object_are_those_that_json_reads(record, block):
+    found = [
+        json.loads("{" + e + "}") for e in elements(io.StringIO(json.dumps(record)), "a", block)
+    ]
+    assert {name: value for member in found for name, value in member.items()} == record
+    assert len(found) == len(record)
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1}, {"b": ', "[1, 2", '["a", nul]', '{"a": 1, "b"'])
+def test_what_is_cut_off_or_no_json_is_named(text):
+    with pytest.raises(AnnotationError, match=r"a\.json: item 2 is cut off, is not JSON"):
+        list(elements(io.StringIO(text), "a.json", 4))
+
+
+def test_an_element_without_end_does_not_fill_the_memory(monkeypatch):
+    monkeypatch.setattr(cutting, "LONGEST_LINE", 1000)
+    endless = io.StringIO('["' + "x" * 100_000)
+    with pytest.raises(AnnotationError, match="item 1 is cut off"):
+        list(elements(endless, "a.json", 100))
+    assert endless.tell() < 5000
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(st.text(alphabet='a",\n\r é', max_size=5), min_size=2, max_size=2).filter(any),
+        min_size=1,
+    )
+)
+def test_rows_keep_line_breaks_in_quotes(table):
+    import csv
+
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(table)
+    lines = io.StringIO(text.getvalue(), newline="").readlines()
+    found = list(rows(iter(lines), ","))
+    assert "".join(found) == text.getvalue()
+    assert [next(csv.reader(io.StringIO(row, newline=""), strict=True)) for row in found] == table
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def project(n=40):
+    """Label Studio tasks with skips, unlabelled tasks and one class that comes late."""
+    rng = np.random.default_rng(0)
+    tasks = []
+    for k in range(1, n + 1):
+        given_by = [made(w, "good" if rng.random() < 0.7 else "bad") for w in (1, 2, 3)]
+        if k % 7 == 0:
+            given_by[1] = made(2, was_cancelled=True)
+        if k % 11 == 0:
+            given_by = []
+        if k == n - 1 and given_by:
+            given_by[2] = made(3, "awful")
+        tasks.append(studio(*given_by, number=k, item=f"r{k}"))
+    return tasks
+
+
+SIZES = [60, 400, 3000, 10**6]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", ["json", "json.gz", "utf-16"])
+@pytest.mark.filterwarnings("ignore:.*left out")
+def test_pieces_of_label_studio_say_what_the_whole_says(tmp_path, cut, kind, size, monkeypatch):
+    text = json.dumps(project(), indent=1)
+    content = (
+        gzip.compress(text.encode())
+        if kind == "json.gz"
+        else text.encode("utf-16" if kind == "utf-16" else "utf-8")
+    )
+    path = write(tmp_path / ("a.json.gz" if kind == "json.gz" else "a.json"), content)
+    assert_same(cut(path, size), read_annotations(path))
+    by_item = read_annotations(path, task="data.item", multilabel="join")
+    assert_same(cut(path, size, task="data.item", multilabel="join"), by_item)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_pieces_of_tables_and_lines(tmp_path, cut, size):
+    mturk = [["HITId", "WorkerId", "Input.text", "Answer.mood"]]
+    mturk += [
+        [f"h{k}", f"w{w}", "two\nlines", "good" if (k + w) % 3 else ""]
+        for k in range(9)
+        for w in range(3)
+    ]
+    triples = [
+        [f"w{w}", f"i{k}", "yes" if (k * w) % 2 else "no"] for k in range(9) for w in range(3)
+    ]
+    matrix = [[str((k * w) % 2) for w in range(4)] for k in range(12)]
+    lists = [{"annotators": ["a", "b"], "labels": ["x", "y" if k % 2 else "x"]} for k in range(9)]
+    lewidi = {
+        str(k): {"number of annotations": 2, "annotators": "Ann1,Ann2", "text": "Fine."}
+        | {"annotations": f"{k % 2},0"}
+        for k in range(9)
+    }
+    for name, content in (
+        ("mturk.csv", mturk),
+        ("triples.tsv", triples),
+        ("matrix.csv", matrix),
+        ("lists.jsonl", lists),
+        ("lewidi.json", lewidi),
+    ):
+        path = write(tmp_path / name, content)
+        assert_same(cut(path, size), read_annotations(path))
+
+
+def test_positions_are_those_in_the_file(tmp_path, cut):
+    tasks = project(12)
+    tasks[10] = studio(made(1), number=11)
+    path = write(tmp_path / "a.json", tasks)
+    with pytest.warns(
+        UserWarning, match=r"left out: 1: no answer.*item 11 \(task 11\), annotation 1"
+    ):
+        cut(path, 300)
+    tasks[9] = studio(made(1, "good", "bad"), number=10)
+    with pytest.raises(AnnotationError, match=r"a\.json, after \d records: .*item 10 \(task 10\)"):
+        cut(write(tmp_path / "a.json", tasks), 300)
+
+
+def test_pieces_that_differ_in_what_must_be_one_are_refused(tmp_path, cut):
+    tasks = [
+        studio(made(1, "good", question="mood" if k < 5 else "size"), number=k) for k in range(1, 9)
+    ]
+    path = write(tmp_path / "a.json", tasks)
+    with pytest.raises(AnnotationError, match=r"ask 'mood', and later ones 'size'; choose one"):
+        cut(path, 200)
+    assert cut(path, 200, question="size").n_annotations == 4
+    with pytest.raises(AnnotationError, match="question='colour' is not among"):
+        cut(path, 200, question="colour")
+    with pytest.raises(AnnotationError, match="no annotations are found"):
+        cut(write(tmp_path / "b.json", [studio(number=k) for k in range(9)]), 100)
+    # In JSON-MIN only records of one task show which column holds the answers.
+    minimal = [
+        {"id": k // 2, "annotator": k % 2, "text": "Fine.", "mood": "b" if k % 3 else "a"}
+        | {"annotation_id": k, "created_at": "", "updated_at": "", "lead_time": 1}
+        for k in range(12)
+    ]
+    path = write(tmp_path / "min.json", minimal)
+    with pytest.raises(AnnotationError, match="name the column of answers with question="):
+        cut(path, 10)
+    assert_same(cut(path, 10, question="mood"), read_annotations(path))
+
+
+def test_several_exports_are_not_confused(tmp_path, cut):
+    tasks = project(8)
+    parts = [
+        write(tmp_path / name / "a.json", tasks[s])
+        for name, s in (("x", slice(0, 4)), ("y", slice(4, 8)))
+    ]
+    with pytest.raises(AnnotationError, match=r"2 exports.*ids of its platform.*task="):
+        cut(parts, 300)
+    assert_same(cut(parts, 300, task="data.item"), read_annotations(parts, task="data.item"))
+    with pytest.raises(AnnotationError, match="two files are called 'a'"):
+        cut(parts, 300, task="data.item", annotator_from="file")
+
+
+def test_one_annotator_asked_twice_in_two_pieces(tmp_path, cut):
+    tasks = [*project(5), studio(made(1, "bad"), number=1)]
+    path = write(tmp_path / "a.json", tasks)
+    with pytest.warns(UserWarning, match="last is kept|left out") as caught:
+        whole = read_annotations(path)
+    assert caught
+    assert cells(cut(path, 200))["1", "1"] == cells(whole)["1", "1"] == "bad"
+    with pytest.raises(AnnotationError, match="repeated"):
+        read_export(path, duplicates="error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert cut(path, 200, duplicates="keep").n_annotations == whole.n_annotations + 1
+
+
+def test_anonymised_annotators_have_one_name_in_all_pieces(tmp_path, cut):
+    path = write(tmp_path / "a.json", project(20))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole = read_annotations(path, anonymise=True)
+        assert_same(cut(path, 300, anonymise=True), whole)
+    assert whole.annotators.tolist() == ["w001", "w002", "w003"]
+
+
+def test_classes_come_in_the_order_of_the_configuration(tmp_path, cut):
+    path = write(tmp_path / "a.json", project(20))
+    config = write(
+        tmp_path / "config.xml",
+        '<View><Choices name="mood" toName="text"><Choice value="good"/><Choice value="bad"/>'
+        '<Choice value="awful"/></Choices><Text name="text" value="$text"/></View>',
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert cut(path, 300, label_config=config).classes.tolist() == ["good", "bad", "awful"]
+        assert cut(path, 300).classes.tolist() == ["awful", "bad", "good"]
+        assert cut(path, 300, classes=["good", "bad", "awful"]).classes[0] == "good"
+
+
+@pytest.mark.filterwarnings("ignore:.*left out")
+def test_an_interrupted_conversion_goes_on(tmp_path, cut, monkeypatch):
+    path, written = write(tmp_path / "a.json", project()), []
+    original = pieces.write_annotations
+
+    def full(place, table):
+        if len(written) == 5:
+            raise OSError(28, "No space left on device")
+        written.append(place.name)
+        return original(place, table)
+
+    monkeypatch.setattr(pieces, "write_annotations", full)
+    memory = 1000 * pieces.EXPANSION
+    with pytest.raises(WriteError, match="the same command resumes"):
+        ingest(path, tmp_path / "s", memory=memory)
+    with pytest.raises(AnnotationError, match="interrupted ingest with other options"):
+        ingest(path, tmp_path / "s", memory=memory, question="mood")
+    monkeypatch.setattr(pieces, "write_annotations", lambda *a: written.append(a) or original(*a))
+    store = ingest(path, tmp_path / "s", memory=memory)
+    whole = ingest(path, tmp_path / "whole", memory=memory)
+    again = len(list(Cutting(path, 1000).pieces())) - 5
+    assert len(written) == 5 + again + len(list(Cutting(path, 1000).pieces()))
+    assert store.digest == whole.digest
+
+
+def test_what_is_refused(tmp_path, cut):
+    path = write(tmp_path / "a.json", project(8))
+    with pytest.raises(AnnotationError, match="weight='w' names a column"):
+        cut(path, 300, weight="w")
+    with pytest.raises(AnnotationError, match="multilabel='split'"):
+        cut(path, 300, multilabel="split")
+    with pytest.raises(AnnotationError, match="format='odd' is unknown"):
+        cut(path, 300, format="odd")
+    with pytest.raises(TypeError, match="colour"):
+        cut(path, 300, colour="red")
+    write(tmp_path / "b.json.gz", gzip.compress(json.dumps(project(8)).encode())[:-20])
+    with pytest.raises(AnnotationError, match="the archive is damaged"):
+        cut(tmp_path / "b.json.gz", 300)
+
+
+def test_what_cannot_be_cut_is_read_whole(tmp_path, cut, monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        pieces, "open_documents", lambda path: opened.append(path) or documents.open_documents(path)
+    )
+    wide = [["id", "a", "b", "c"], *[[f"i{k}", "1", str(k % 2), "0"] for k in range(9)]]
+    path = write(tmp_path / "wide.csv", wide)
+    assert_same(cut(path, 20, format="wide"), read_annotations(path, format="wide"))
+    assert opened == [path]
+
+
+def test_a_large_export_is_recognised_by_its_size(tmp_path):
+    path = write(tmp_path / "a.json", "x" * 1000)
+    assert not pieces.is_large([path], 1000 * pieces.EXPANSION)
+    assert pieces.is_large([path] * 3, 1000 * pieces.EXPANSION)
+    assert not pieces.is_large([tmp_path], 1)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("name", "options", "counts"), SAMPLES, ids=[s[0] for s in SAMPLES])
+@pytest.mark.filterwarnings("ignore")
+def test_samples_in_pieces_are_the_samples(data_home, cut, name, options, counts):
+    path = data_home.parent / "exports" / name
+    whole = read_export(path, **options)
+    size = 10**6 if path.is_dir() else max(path.stat().st_size // 5, 1)
+    # Few records do not show which column holds the answers.
+    question = {"question": whole.question} if path.suffix != ".zip" else {}
+    assert_same(cut(path, size, **{**options, **question}), whole.annotations)
