@@ -336,6 +336,9 @@ def _make_estimator(model: Any, fit: SelfTraining, number: int) -> Any:
     if parameters.get("max_epochs") == AUTO and hasattr(fit.estimator, "n_epochs_"):
         # Added annotations agree with the model that made them: they say nothing about its length.
         estimator.set_params(max_epochs=fit.estimator.n_epochs_)
+    if parameters.get("init_scale") == AUTO and hasattr(fit.estimator, "init_scale_"):
+        # The start that the first round found: otherwise, each could be trained several times.
+        estimator.set_params(init_scale=fit.estimator.init_scale_)
     if model.checkpoint is not None and "checkpoint" in parameters:
         path = Path(model.checkpoint)
         estimator.set_params(checkpoint=path.with_stem(f"{path.stem}-{fit.name}{number}"))
