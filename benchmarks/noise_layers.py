@@ -201,7 +201,8 @@ SETS = {
 CHECKED = ("LabelMe", "CIFAR10-H", "LabelMe, DASC")
 
 LAYERS = {
-    cls.__name__: cls for cls in (CrowdLayerClassifier, CrowdInGClassifier, TraceRegClassifier)
+    cls.__name__: cls
+    for cls in (CrowdLayerClassifier, CoNALClassifier, CrowdInGClassifier, TraceRegClassifier)
 }
 """Classifiers with a layer per annotator that have an ``init_scale``."""
 
