@@ -166,8 +166,8 @@ def test_pilots_do_not_train_the_module_that_a_factory_keeps(problem):
     X, A = problem
     kept = torch.nn.Linear(X.shape[1], 10)
     same = copy.deepcopy(kept)
-    model = CrowdLayerClassifier(**{**QUICK, "backbone": lambda *_: kept}).fit(X, A)
-    given = CrowdLayerClassifier(**{**QUICK, "backbone": lambda *_: same})
+    model = CrowdLayerClassifier(**{**QUICK, **ONE_FIT, "backbone": lambda *_: kept}).fit(X, A)
+    given = CrowdLayerClassifier(**{**QUICK, **ONE_FIT, "backbone": lambda *_: same})
     given.set_params(max_epochs=model.n_epochs_).fit(X, A)
     np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
 
