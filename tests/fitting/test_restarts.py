@@ -168,6 +168,14 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was():
     assert vars(fresh).keys() == vars(network()).keys()
 
 
+def test_further_fits_leave_the_network_that_is_kept_as_it_was():
+    """Where a factory returns the same network again, which they train on."""
+    kept = zeros((3,), 3)
+    model = quietly(network(2).set_params(backbone=lambda *_: kept), X, A)
+    assert model.init_scale_ == 3.0
+    assert_same(model, quietly(network(2, init_scale=3.0), X, A))
+
+
 def test_what_is_followed_is_that_of_the_fit_that_is_kept():
     for n_epochs in (7, 5):
         watch = Watch(followed=Followed(X))
