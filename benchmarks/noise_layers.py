@@ -19,9 +19,9 @@ accuracy too, which chose nothing.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/noise_layers.py rates`` and ``... start --jobs 2``. Each
 writes its part of the page. With ``rates --method CrowdLayerClassifier``, only its rows are run,
-and the others of the page stay. With ``start --check 3``, only the 40 seeds of that start are run,
-and their rows are added to the page; ``--method TraceRegClassifier`` checks another classifier, and
-``--set CIFAR10-H`` one set.
+and the others of the page stay. With ``start --check auto`` (or a number), only the 40 seeds of
+that start are run, and their rows are added to the page; ``--method TraceRegClassifier`` checks
+another classifier, and ``--set CIFAR10-H`` one set.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ from manyhands.datasets import (
     make_long_tailed_cifar10h,
 )
 from manyhands.exceptions import LostClassWarning
+from manyhands.fitting.length import AUTO
 from manyhands.io import write_atomically
 
 OUT = Path("docs/results/noise_layers.md")
@@ -200,7 +201,8 @@ SETS = {
 CHECKED = ("LabelMe", "CIFAR10-H", "LabelMe, DASC")
 
 LAYERS = {
-    cls.__name__: cls for cls in (CrowdLayerClassifier, CrowdInGClassifier, TraceRegClassifier)
+    cls.__name__: cls
+    for cls in (CrowdLayerClassifier, CoNALClassifier, CrowdInGClassifier, TraceRegClassifier)
 }
 """Classifiers with a layer per annotator that have an ``init_scale``."""
 
@@ -215,7 +217,10 @@ class Found(NamedTuple):
     lost: int
 
 
-Start = tuple[str, str, float]
+Scale = float | str
+"""An ``init_scale``: a number or "auto"."""
+
+Start = tuple[str, str, Scale]
 """Set, classifier and ``init_scale``."""
 
 
@@ -236,7 +241,7 @@ def load(name: str) -> tuple[Any, AnnotationTable]:
 
 def fitted(
     name: str,
-    init_scale: float,
+    init_scale: Scale,
     seed: int,
     X: Any,
     table: AnnotationTable,
@@ -265,7 +270,7 @@ def measure(name: str, init_scale: float, repeat: int) -> Found:
     return Found(float(agreement), len(lost))
 
 
-def check(name: str, method: str, init_scale: float, seed: int) -> Checked:
+def check(name: str, method: str, init_scale: Scale, seed: int) -> Checked:
     """Fit on the whole training part; CIFAR10-H draws another crowd with every seed."""
     loader = SETS[name].load
     data = loader(random_state=seed) if isinstance(loader, partial) else loader()
@@ -285,7 +290,7 @@ def start_part(
     return [
         f"Made by `OMP_NUM_THREADS=1 python benchmarks/noise_layers.py start --jobs 2` on "
         f"{today}, manyhands {manyhands.__version__} (the rows of other dates in the last table: "
-        "`start --check 3`, and `--check` with `--method`). The matrices of "
+        "`start --check 3` or `auto`, and `--check` with `--method`). The matrices of "
         "Crowd Layer start at `init_scale` times the identity. "
         f"{N_FOLDS}-fold cross-validation over the annotated instances of the training parts: "
         "a fold is left out with all its annotations, five times with new folds (twice on "
@@ -314,9 +319,9 @@ def start_part(
         "Test accuracy is mean ± sd in %; it chose nothing. Parameters that are not named have "
         "their defaults of the date: until 2026-11-22 standardised features and 50 epochs, since "
         "then what suits the data. LabelMe, DASC is DASC's protocol throughout. Where there are "
-        "fewer seeds, computing time ran out; CrowdInG, half an hour, was not run. The "
-        "default, 3, was chosen because no seed lost a class with the former defaults; with the "
-        "present ones, some on CIFAR10-H do.",
+        "fewer seeds, computing time ran out; CrowdInG, half an hour, was not run. 3 was chosen "
+        "because no seed lost a class with the former defaults; with the present ones, some on "
+        "CIFAR10-H do. `auto`, the default, is 3, and fits those seeds again, from 6 and 12.",
         "",
         "| set | classifier | init_scale | test accuracy | seeds that lose a class | lost (seeds) "
         "| date |",
@@ -339,9 +344,10 @@ def with_rows(text: str, checked: dict[Start, list[Checked]]) -> str:
 
 
 def _place(row: str) -> tuple[int, int, float]:
-    """Place of a row in the table, by its set, classifier and start."""
+    """Place of a row in the table, by its set, classifier and start; "auto" comes last."""
     name, method, scale = (cell.strip() for cell in row.split("|")[1:4])
-    return CHECKED.index(name), list(LAYERS).index(method), float(scale)
+    value = float("inf") if scale == AUTO else float(scale)
+    return CHECKED.index(name), list(LAYERS).index(method), value
 
 
 def _checked_rows(checked: dict[Start, list[Checked]]) -> list[str]:
@@ -369,8 +375,9 @@ def _checked_row(start: Start, runs: list[Checked]) -> str:
     named = ", ".join(f"{label} ({lost.count(label)})" for label in sorted(set(lost))) or "none"
     losing = sum(bool(run.lost) for run in runs)
     spread = f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}"
+    shown = scale if isinstance(scale, str) else f"{scale:g}"
     return (
-        f"| {name} | {method} | {scale:g} | {spread} | {losing} of {len(runs)} | {named} | "
+        f"| {name} | {method} | {shown} | {spread} | {losing} of {len(runs)} | {named} | "
         f"{datetime.date.today()} |"
     )
 
@@ -379,11 +386,11 @@ def _measure(task: tuple[str, float, int]) -> Found:
     return measure(*task)
 
 
-def _check(task: tuple[str, str, float, int]) -> Checked:
+def _check(task: tuple[str, str, Scale, int]) -> Checked:
     return check(*task)
 
 
-def _check_all(seeds: list[tuple[str, str, float, int]], jobs: int) -> dict[Start, list[Checked]]:
+def _check_all(seeds: list[tuple[str, str, Scale, int]], jobs: int) -> dict[Start, list[Checked]]:
     checked: dict[Start, list[Checked]] = {}
     with ProcessPoolExecutor(jobs) as pool:
         for (*start, _), one in zip(seeds, pool.map(_check, seeds), strict=True):
@@ -392,7 +399,7 @@ def _check_all(seeds: list[tuple[str, str, float, int]], jobs: int) -> dict[Star
     return checked
 
 
-def write_start(out: Path, jobs: int, start: float | None, method: str, only: str | None) -> None:
+def write_start(out: Path, jobs: int, start: Scale | None, method: str, only: str | None) -> None:
     """Measure everything and replace the part of the page, or add the 40 seeds of one start."""
     if start is not None:
         names = CHECKED if method == OWN else CHECKED[:2]
@@ -402,13 +409,16 @@ def write_start(out: Path, jobs: int, start: float | None, method: str, only: st
         write_atomically(out, with_rows(out.read_text(encoding="utf-8"), checked))
         return
     tried = [(n, s, k) for n in SETS for s in CANDIDATES for k in range(SETS[n].repeats)]
-    scales = sorted({1.0, 2.0, float(CrowdLayerClassifier().init_scale)})
-    seeds = list(product(CHECKED, [OWN], scales, range(N_SEEDS)))
+    seeds = list(product(CHECKED, [OWN], [1.0, 2.0, 3.0, AUTO], range(N_SEEDS)))
     found: dict[tuple[str, float], list[Found]] = {}
     with ProcessPoolExecutor(jobs) as pool:
         for (name, scale, _), run in zip(tried, pool.map(_measure, tried), strict=True):
             found.setdefault((name, scale), []).append(run)
     write_part(out, TITLE, START, start_part(found, _check_all(seeds, jobs)))
+
+
+def _scale(given: str) -> Scale:
+    return AUTO if given == AUTO else float(given)
 
 
 def main() -> None:
@@ -423,7 +433,7 @@ def main() -> None:
         help="run the rates of this method alone, or check its start",
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes, of the start")
-    parser.add_argument("--check", type=float, help="add the 40 seeds of this start alone")
+    parser.add_argument("--check", type=_scale, help="add the 40 seeds of this start alone")
     parser.add_argument("--set", choices=CHECKED, help="check the start on this set alone")
     arguments = parser.parse_args()
     if arguments.part == "rates":

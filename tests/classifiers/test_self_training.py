@@ -511,8 +511,9 @@ def test_a_warm_start_needs_weights():
 def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     options = {"n_rounds": 2, "n_select": 20, "random_state": 0}
-    whole = DASCClassifier(base(), **options).fit(X, A)
-    model = DASCClassifier(base(), checkpoint=tmp_path / "run.safetensors", **options)
+    whole = DASCClassifier(base(init_scale=3.0), **options).fit(X, A)
+    model = DASCClassifier(base(init_scale=3.0), **options)
+    model.set_params(checkpoint=tmp_path / "run.safetensors")
     predict = CrowdLayerClassifier.predict_annotation_proba
 
     def killed(self, X, annotators=None):

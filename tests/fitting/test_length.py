@@ -24,6 +24,7 @@ from manyhands.registry import all_classifiers
 from manyhands.training import Checkpoint
 
 QUICK = {"backbone": "linear", "random_state": 0, "device": "cpu"}
+ONE_FIT = {"init_scale": 3.0}  # Four epochs lose classes, for which "auto" would fit again.
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_pilots_neither_train_on_nor_miss_an_instance(
         return length.chosen_length(model, table, rng, watched, start)
 
     monkeypatch.setattr("manyhands.fitting.template.chosen_length", spy)
-    CrowdLayerClassifier(**QUICK).fit(X, A)
+    CrowdLayerClassifier(**QUICK, **ONE_FIT).fit(X, A)
     annotated = np.flatnonzero(A.annotations_per_instance())
     assert len(seen) == n_pilots
     assert len(set(np.concatenate([held for _, held in seen]))) == n_predicted
@@ -140,7 +141,7 @@ def test_later_rounds_of_self_training_have_the_number_of_the_first(problem, mon
     calls = []
     plain = length.earliest
     monkeypatch.setattr(length, "earliest", lambda *a: calls.append(a) or plain(*a))
-    base = CrowdLayerClassifier(backbone="linear", device="cpu")
+    base = CrowdLayerClassifier(backbone="linear", device="cpu", **ONE_FIT)
     DASCClassifier(base, n_rounds=2, guard=False, random_state=0).fit(*problem)
     assert len(calls) == 1
 
@@ -165,8 +166,8 @@ def test_pilots_do_not_train_the_module_that_a_factory_keeps(problem):
     X, A = problem
     kept = torch.nn.Linear(X.shape[1], 10)
     same = copy.deepcopy(kept)
-    model = CrowdLayerClassifier(**{**QUICK, "backbone": lambda *_: kept}).fit(X, A)
-    given = CrowdLayerClassifier(**{**QUICK, "backbone": lambda *_: same})
+    model = CrowdLayerClassifier(**{**QUICK, **ONE_FIT, "backbone": lambda *_: kept}).fit(X, A)
+    given = CrowdLayerClassifier(**{**QUICK, **ONE_FIT, "backbone": lambda *_: same})
     given.set_params(max_epochs=model.n_epochs_).fit(X, A)
     np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
 
@@ -183,8 +184,9 @@ def test_a_killed_run_that_resumes_keeps_its_number_and_runs_no_pilot(
     problem, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(length, "earliest", lambda *_: 3)
-    whole = CrowdLayerClassifier(**QUICK).fit(*problem)
-    model = CrowdLayerClassifier(**QUICK, checkpoint=tmp_path / "checkpoint.safetensors")
+    whole = CrowdLayerClassifier(**QUICK, **ONE_FIT).fit(*problem)
+    model = CrowdLayerClassifier(**QUICK, **ONE_FIT)
+    model.set_params(checkpoint=tmp_path / "checkpoint.safetensors")
     write = Checkpoint.on_epoch_end
 
     def killed(self, number, row):

@@ -112,6 +112,7 @@ def paths(n, folder):
         patch.setattr(length, "PILOT_STEPS", 4)
         patch.setattr(length, "LEAST_EPOCHS", 4)
         fit("length", max_epochs="auto", batch_size=128)
+    again = fit("fitted again", X=np.zeros_like(X), scaling=None)
     stops = Stops()
     fit("callbacks", callbacks=[stops])
     model = CrowdLayerClassifier(**{**OWN, "device": device})
@@ -120,7 +121,7 @@ def paths(n, folder):
     found["self-training"] = {"proba": wrapper.predict_proba(X).tolist()}
     with device.joined():
         found["grid"] = {"proba": wrapper.predict_annotation_proba(X).tolist()}
-    found["own"] = {"read": own, "heard": stops.heard}
+    found["own"] = {"read": own, "heard": stops.heard, "start": again.init_scale_}
     return found
 
 
@@ -222,6 +223,7 @@ def test_two_processes_equal_one_on_every_path(tmp_path):
         # Of a Dataset, every process reads its part; a user's callback is heard in the first only.
         assert parts["read"] < 0.7 * own["read"]
         assert parts["heard"] == (own["heard"] if rank == 0 else 0)
+        assert parts["start"] == own["start"]
 
 
 @pytest.mark.slow

@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.context import Fit
+from manyhands.fitting.context import Earlier, Fit, Watch
+from manyhands.fitting.length import AUTO
+from manyhands.fitting.restarts import fewest_lost
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
+
+SCALES = (3.0, 6.0, 12.0)
+"""Starts that ``init_scale="auto"`` tries while classes are lost."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -34,10 +40,14 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         See `BaseCrowdClassifier`.
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
         An annotator's layer: a matrix, class scales, class biases, scales and biases, or a scalar.
-    init_scale : float, default=3.0
+    init_scale : float or "auto", default="auto"
         Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
         CrowdInG); scales start at this value. The lower it is, the more often training loses rare
-        classes: see ``docs/results/noise_layers.md``.
+        classes: see ``docs/results/noise_layers.md``. "auto" is 3. If that fit loses a class, there
+        is another from 6, and one from 12 if that does, too; of all, the one that loses the fewest
+        is kept, the first among equals. Each is the fit that its number would give, at the same
+        cost, and ``callbacks`` hear of each. A number, and weights to start from (``start``, or
+        those of a partial fit that goes on), allow one fit.
     low_rank : int or None, default=None
         For very many annotators, with "MW": every matrix is the start plus a mixture of so many
         matrices that all annotators share, and an annotator has ``low_rank`` numbers instead of
@@ -52,6 +62,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given]: the annotator's softmax output for an instance that is certainly
         of the true class.
+    init_scale_ : float
+        ``init_scale``, or the start that "auto" has found.
 
     References
     ----------
@@ -69,14 +81,14 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "connection": [StrOptions(set(CONNECTIONS))],
-        "init_scale": [Interval(Real, 0, None, closed="neither")],
+        "init_scale": [StrOptions({AUTO}), Interval(Real, 0, None, closed="neither")],
         "low_rank": [None, Interval(Integral, 1, None, closed="left")],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     connection: str = "MW"
-    init_scale: float = 3.0
+    init_scale: float | str = AUTO
     low_rank: int | None = None
     noise_lr: float | None = 1e-2
 
@@ -88,7 +100,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             len(self.classes_),
             self.n_annotators_,
             connection=self.connection,
-            init_scale=self.init_scale,
+            init_scale=_scale_of(self),
             low_rank=self.low_rank,
         )
 
@@ -100,5 +112,36 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
                 "none; leave low_rank out, or use connection='MW'"
             )
 
+    @property
+    def _title(self) -> str:
+        """Name on the progress bar; further starts are named."""
+        is_further = self.init_scale == AUTO and _scale_of(self) > SCALES[0]
+        return super()._title + (f" from {_scale_of(self):g}" if is_further else "")
+
+    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+        fit = super()._fit
+
+        def fit_from(scale: float) -> AnnotationTable:
+            self._scale = scale  # Of this fit, which discards what an earlier one has found.
+            table = fit(X, y, watch, start)
+            del self._scale
+            return table
+
+        if self.init_scale != AUTO:
+            return fit_from(float(self.init_scale))
+        if start is None:
+            scales = SCALES[:1] if self.connection == "VB" else SCALES  # Biases start at 0.
+            return fewest_lost(self, scales, fit_from, X, watch)
+        # The weights are given; those of low rank are added to the start that they were found with.
+        before = start.model if isinstance(start, Earlier) else start
+        return fit_from(_scale_of(before))
+
     def _set_fitted(self, fit: Fit[CrowdLayerModule, None]) -> None:
+        self.init_scale_ = self._scale
         self.confusion_ = fit.module.confusion().double().cpu().numpy()
+
+
+def _scale_of(model: Any) -> float:
+    """Return where a classifier's matrices start, or started; old folders only have numbers."""
+    own = getattr(model, "init_scale_", getattr(model, "init_scale", SCALES[0]))
+    return cast(float, getattr(model, "_scale", own))

@@ -12,6 +12,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import LostClassWarning, warn_caller
+from manyhands.fitting.length import AUTO
 from manyhands.fitting.reading import take_rows
 from manyhands.typing import IntArray
 
@@ -32,10 +33,8 @@ def warn_of_lost_classes(model: Any, X: Any, table: AnnotationTable) -> None:
     table : AnnotationTable
         What the model was trained on; pseudo-annotations do not count.
     """
-    observed = table.observed
-    counts = np.bincount(observed.label, minlength=table.n_classes)
-    with _torch_undisturbed():  # A Dataset may draw random numbers.
-        lost = _lost_classes(model, X, table, np.flatnonzero(counts))
+    counts = np.bincount(table.observed.label, minlength=table.n_classes)
+    lost = lost_classes(model, X, table)
     if not len(lost):
         return
     named = [f"{table.classes[code].item()!r} ({_times(counts[code])})" for code in lost]
@@ -65,17 +64,25 @@ def _times(count: int) -> str:
     return f"{count:,} annotation{'s' if count > 1 else ''}"
 
 
-def _lost_classes(model: Any, X: Any, table: AnnotationTable, awaited: IntArray) -> IntArray:
-    """Predict X in batches until all awaited class codes have occurred; return those that do not.
+def lost_classes(model: Any, X: Any, table: AnnotationTable) -> IntArray:
+    """Return the codes of observed classes that a fitted classifier never predicts for X.
 
-    Only a lost class thus costs a pass over the whole training set.
+    X is predicted in batches until all have occurred. Only a lost class thus costs a pass over the
+    whole training set.
+
+    Parameters
+    ----------
+    model, X, table
+        See `warn_of_lost_classes`.
     """
-    for start in range(0, table.n_instances, BATCH):
-        rows = np.arange(start, min(start + BATCH, table.n_instances))
-        predicted = model.predict(take_rows(X, rows))
-        awaited = awaited[~np.isin(table.classes[awaited], predicted)]
-        if not len(awaited):
-            break
+    awaited = np.unique(table.observed.label)
+    with _torch_undisturbed():  # A Dataset may draw random numbers.
+        for start in range(0, table.n_instances, BATCH):
+            rows = np.arange(start, min(start + BATCH, table.n_instances))
+            predicted = model.predict(take_rows(X, rows))
+            awaited = awaited[~np.isin(table.classes[awaited], predicted)]
+            if not len(awaited):
+                break
     return awaited
 
 
@@ -85,7 +92,7 @@ def _mends(model: Any) -> str:
     mends = []
     if parameters.get("class_balance", "") is None:
         mends.append("class_balance='reweight'")
-    if "init_scale" in parameters:
+    if parameters.get("init_scale", AUTO) != AUTO:  # "auto" has tried larger ones.
         mends.append(f"an init_scale above {parameters['init_scale']:g}")
     if "class_prior" in parameters and "n_rounds" in parameters:
         return "try class_prior= with the shares you know, or decision='balanced'"

@@ -55,7 +55,7 @@ def read_model(
             model.n_features_in_ = description["n_features_in"]
         if description["feature_names_in"] is not None:
             model.feature_names_in_ = np.array(description["feature_names_in"], dtype=object)
-        for name in ("n_epochs", "n_annotations"):
+        for name in ("n_epochs", "n_annotations", "init_scale"):
             if description.get(name) is not None:
                 setattr(model, f"{name}_", description[name])
         if description["best_epoch"] is not None:

@@ -333,9 +333,10 @@ def _make_estimator(model: Any, fit: SelfTraining, number: int) -> Any:
         estimator.set_params(random_state=seed)
     if model.verbose and parameters.get("verbose") == 0:
         estimator.set_params(verbose=model.verbose)
-    if parameters.get("max_epochs") == AUTO and hasattr(fit.estimator, "n_epochs_"):
-        # Added annotations agree with the model that made them: they say nothing about its length.
-        estimator.set_params(max_epochs=fit.estimator.n_epochs_)
+    for name, found in (("max_epochs", "n_epochs_"), ("init_scale", "init_scale_")):
+        if parameters.get(name) == AUTO and hasattr(fit.estimator, found):
+            # Added annotations agree with the model that made them: they say nothing about either.
+            estimator.set_params(**{name: getattr(fit.estimator, found)})
     if model.checkpoint is not None and "checkpoint" in parameters:
         path = Path(model.checkpoint)
         estimator.set_params(checkpoint=path.with_stem(f"{path.stem}-{fit.name}{number}"))

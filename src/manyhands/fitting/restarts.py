@@ -1,0 +1,103 @@
+"""Fits from further starts, while classes are lost."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils import check_random_state
+
+from manyhands.annotations import AnnotationTable
+from manyhands.fitting.context import Watch
+from manyhands.fitting.lost_classes import lost_classes
+from manyhands.training import joined
+
+_LOG = logging.getLogger("manyhands")
+
+
+def fewest_lost(
+    model: Any,
+    starts: Sequence[float],
+    fit_from: Callable[[float], AnnotationTable],
+    X: Any,
+    watch: Watch,
+) -> AnnotationTable:
+    """Fit from one start after another until no class is lost; keep the fit that loses the fewest.
+
+    Of several, the first is kept: a class that no start brings back, such as one with a single
+    annotation, changes nothing. All have the same random numbers.
+
+    Parameters
+    ----------
+    model : BaseCrowdClassifier
+        A further fit keeps a checkpoint of its own, beside ``checkpoint``.
+    starts : sequence of float
+    fit_from : callable (start) -> AnnotationTable
+        Fits the model and returns the annotations with a positive weight.
+    X, watch
+        See `BaseCrowdClassifier.fit`. The codes of what is followed are those of the kept fit.
+
+    Returns
+    -------
+    AnnotationTable
+        That of the kept fit.
+    """
+    given = {name: getattr(model, name) for name in ("random_state", "checkpoint")}
+    codes = [] if watch.followed is None else watch.followed.codes
+    before, again = list(codes), _copied(model.random_state)
+    fits: list[tuple[int, dict[str, Any], AnnotationTable, list[Any]]] = []
+    try:
+        with joined(model):
+            for start, following in zip(starts, [*starts[1:], None], strict=True):
+                with _quiet_unless(not fits):
+                    table = fit_from(start)
+                lost = lost_classes(model, X, table)
+                fits.append((len(lost), dict(vars(model)), table, list(codes)))
+                if not len(lost) or following is None:
+                    break
+                _LOG.info(
+                    "%s started from %g predicts for no training instance: %s; it is fitted "
+                    "again, from %g",
+                    type(model).__name__,
+                    start,
+                    ", ".join(map(repr, table.classes[lost].tolist())),
+                    following,
+                )
+                # A factory may return a network that it keeps, which the next fit would train.
+                fits[-1][1]["module_"] = deepcopy(model.module_)
+                model.random_state = _copied(again)
+                model.checkpoint = _beside(given["checkpoint"], following)
+                codes[:] = before
+        _, fitted, table, codes[:] = min(fits, key=lambda fit: fit[0])
+        vars(model).clear()
+        vars(model).update(fitted)
+    finally:
+        vars(model).update(given)
+    return table
+
+
+@contextmanager
+def _quiet_unless(is_first: bool) -> Iterator[None]:
+    """Suppress warnings, which the first fit has given."""
+    with warnings.catch_warnings():
+        if not is_first:
+            warnings.simplefilter("ignore")
+        yield
+
+
+def _copied(random_state: Any) -> Any:
+    """Copy a random state, so that it can be drawn from again."""
+    is_seed = isinstance(random_state, Integral)
+    return random_state if is_seed else deepcopy(check_random_state(random_state))
+
+
+def _beside(checkpoint: str | Path | None, start: float) -> Path | None:
+    """Return the checkpoint of a further fit."""
+    path = None if checkpoint is None else Path(checkpoint)
+    return path and path.with_stem(f"{path.stem}-from{start:g}")
