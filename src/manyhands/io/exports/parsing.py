@@ -230,8 +230,8 @@ def _whole(text: io.TextIOWrapper, document: Document) -> str:
     if len(content) > LARGEST_DOCUMENT:
         raise AnnotationError(
             f"{document.name} is one JSON document of more than {LARGEST_DOCUMENT // MIB} MiB (or "
-            "one of XML); export JSON Lines or CSV, which are read line by line, or export it in "
-            "parts"
+            "one of XML); manyhands ingest makes a store of JSON, piece by piece. Or export JSON "
+            "Lines or CSV, which are read line by line, or export it in parts"
         )
     return content
 
