@@ -291,7 +291,7 @@ def start_part(
         f"Made by `OMP_NUM_THREADS=1 python benchmarks/noise_layers.py start --jobs 2` on "
         f"{today}, manyhands {manyhands.__version__} (the rows of other dates in the last table: "
         "`start --check 3` or `auto`, and `--check` with `--method`). The matrices of "
-        "Crowd Layer start at `init_scale` times the identity. "
+        "Crowd Layer, and both layers of CoNAL, start at `init_scale` times the identity. "
         f"{N_FOLDS}-fold cross-validation over the annotated instances of the training parts: "
         "a fold is left out with all its annotations, five times with new folds (twice on "
         "large sets, once on the last). The columns use the library's defaults (10, 20 and 15 "
