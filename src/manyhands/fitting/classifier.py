@@ -135,6 +135,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported."""
     _continue_refusal: ClassVar[str | None] = None
     """Why there is no ``partial_fit``. None: there is."""
+    _repeats_training: ClassVar[bool] = False
+    """Whether a partial fit trains anew, for as many epochs as pilots found (if they did)."""
     _devices_refusal: ClassVar[str | None] = None
     """Why several `Devices` are refused. None: they divide the network."""
     _validates_last_stage_only: ClassVar[bool] = False

@@ -1,10 +1,10 @@
 """``partial_fit`` of classifiers: annotations that come later, and what is kept until then.
 
-A partial fit trains on everything seen, from the parameters found so far. Training on the new
-annotations alone is cheaper, but what was learnt before is then forgotten
-(``docs/results/partial_fit.md``). When the annotations have doubled since the last training from
-scratch, there is another, so that what a small first piece decided is decided again. Torch is
-imported only for what needs it: tensors and Datasets.
+A partial fit trains on everything seen, from the parameters found so far or, where that costs
+little more, anew. Training on the new annotations alone is cheaper, but what was learnt before is
+then forgotten (``docs/results/partial_fit.md``). When the annotations have doubled since the last
+fit of everything, there is another, so that what a small first piece decided is decided again.
+Torch is imported only for what needs it: tensors and Datasets.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def partial_fit(
 ) -> T:
     """Add annotations, of new instances or of old ones, and go on with the training.
 
-    The first call equals `fit`. Later ones train on everything seen, from the parameters found
-    so far, for fewer epochs, the smaller the share of new annotations. Parameters of new
-    annotators start from the crowd's as a whole. When the annotations have doubled since the last
+    The first call equals `fit`. Later ones train on everything seen, most methods from the
+    parameters found so far, for fewer epochs, the smaller the share of new annotations. Parameters
+    of new annotators start from the crowd's as a whole. When the annotations have doubled since the last
     training from scratch, the model is trained from scratch again. ``validation`` and
     ``checkpoint`` are for the first call. A call that fails leaves the estimator as it was.
 
@@ -161,11 +161,13 @@ where further ones learn the annotators' mistakes, which going on would do.
 def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
     """Train a network on everything seen, from the parameters of an earlier fit.
 
-    If pilots found that a few epochs are enough, it is trained from scratch, for as many.
+    If pilots have found its length, a short training, or one of a method that infers labels, is
+    repeated from scratch for as many epochs. On held-out instances, a few further epochs of such a
+    method ended below a new training, and enough of them cost about as much.
     """
     model._check_parameters()
     n_epochs = whole_length(model, earlier.model)
-    if model.max_epochs == AUTO and n_epochs <= SHORT:
+    if model.max_epochs == AUTO and (n_epochs <= SHORT or model._repeats_training):
         options = {} if watch is None else {"watch": watch}
         _fit_from_scratch(model, seen, options, max_epochs=n_epochs)
         return
