@@ -79,8 +79,8 @@ def partial_fit(
 
     The first call equals `fit`. Later ones train on everything seen, most methods from the
     parameters found so far, for fewer epochs, the smaller the share of new annotations. Parameters
-    of new annotators start from the crowd's as a whole. When the annotations have doubled since the last
-    training from scratch, the model is trained from scratch again. ``validation`` and
+    of new annotators start from the crowd's as a whole. When the annotations have doubled since the
+    last training from scratch, the model is trained from scratch again. ``validation`` and
     ``checkpoint`` are for the first call. A call that fails leaves the estimator as it was.
 
     Parameters
@@ -162,8 +162,7 @@ def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) 
     """Train a network on everything seen, from the parameters of an earlier fit.
 
     If pilots have found its length, a short training, or one of a method that infers labels, is
-    repeated from scratch for as many epochs. On held-out instances, a few further epochs of such a
-    method ended below a new training, and enough of them cost about as much.
+    repeated from scratch for as many epochs.
     """
     model._check_parameters()
     n_epochs = whole_length(model, earlier.model)
