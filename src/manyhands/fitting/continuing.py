@@ -1,9 +1,9 @@
 """``partial_fit`` of classifiers: annotations that come later, and what is kept until then.
 
 A partial fit trains on everything seen, from the parameters found so far or, where that costs
-little more, anew. Training on the new annotations alone is cheaper, but what was learnt before is
-then forgotten (``docs/results/partial_fit.md``). When the annotations have doubled since the last
-fit of everything, there is another, so that what a small first piece decided is decided again.
+little more, anew. Training on the new annotations alone would forget what was learnt before
+(``docs/results/partial_fit.md``). When the annotations have doubled since the last training from
+scratch, there is another, so that what a small first piece decided is decided again.
 Torch is imported only for what needs it: tensors and Datasets.
 """
 
@@ -161,8 +161,7 @@ where further ones learn the annotators' mistakes, which going on would do.
 def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
     """Train a network on everything seen, from the parameters of an earlier fit.
 
-    If pilots have found its length, a short training, or one of a method that infers labels, is
-    repeated from scratch for as many epochs.
+    Where pilots found its length, a short training is repeated, and one that infers labels.
     """
     model._check_parameters()
     n_epochs = whole_length(model, earlier.model)
