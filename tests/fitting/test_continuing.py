@@ -29,9 +29,8 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting import length
+from manyhands.fitting import continuing, length
 from manyhands.fitting.context import Earlier
-from manyhands.fitting.continuing import SHORT
 from manyhands.registry import all_aggregators, all_wrappers
 
 pytestmark = pytest.mark.filterwarnings("ignore:the votes do not say whether")
@@ -77,16 +76,18 @@ def test_a_short_training_is_repeated_rather_than_continued(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [AggNetClassifier, MaxMIGClassifier])
-def test_methods_that_infer_labels_train_anew_for_as_long_as_pilots_found(kind, monkeypatch):
-    """They begin with the votes again, which a few epochs do not get beyond."""
+def test_methods_that_infer_labels_repeat_small_trainings(kind, monkeypatch):
     monkeypatch.setattr(length, "PLAIN_STEPS", 6)
     model = continued(kind(random_state=0, device="cpu"))
-    assert len(model.history_) == model.n_epochs_ == 6 > SHORT
+    assert len(model.history_) == model.n_epochs_ == 6 > continuing.SHORT
     scratch = kind(max_epochs=6, random_state=0, device="cpu").fit(X, TABLE)
     np.testing.assert_array_equal(model.predict_proba(X), scratch.predict_proba(X))
     # Where the number was given, no pilots are saved, so it goes on.
     given = continued(kind(max_epochs=6, random_state=0, device="cpu"))
     assert len(given.history_) < 6
+    monkeypatch.setattr(continuing, "ENOUGH", 59)
+    large = continued(kind(random_state=0, device="cpu"))
+    np.testing.assert_array_equal(large.predict_proba(X), given.predict_proba(X))
 
 
 def test_twice_the_annotations_are_fitted_from_scratch():
