@@ -33,7 +33,7 @@ from manyhands.io import write_atomically
 from manyhands.metrics import accuracy
 
 SEEDS = range(3)
-STRENGTHS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+STRENGTHS = (0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 PATIENCE = 2
 """Values of C after the best one, none of which is as good, that end the search."""
 

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 
 from manyhands import (
+    AggNetClassifier,
     AggregatedClassifier,
     AnnotationTable,
     AveragedCrowdClassifier,
@@ -20,6 +21,7 @@ from manyhands import (
     DASCClassifier,
     DawidSkene,
     ICEDClassifier,
+    MaxMIGClassifier,
     MBEMClassifier,
     PersonalClassifier,
     all_classifiers,
@@ -27,7 +29,7 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting import length
+from manyhands.fitting import continuing, length
 from manyhands.fitting.context import Earlier
 from manyhands.registry import all_aggregators, all_wrappers
 
@@ -71,6 +73,21 @@ def test_a_short_training_is_repeated_rather_than_continued(monkeypatch):
     np.testing.assert_array_equal(model.predict_proba(X), scratch.predict_proba(X))
     assert model.n_epochs_ == 3
     assert model.seen_.from_scratch == TABLE[:40].n_annotations  # Its length was not sought.
+
+
+@pytest.mark.parametrize("kind", [AggNetClassifier, MaxMIGClassifier])
+def test_methods_that_infer_labels_repeat_small_trainings(kind, monkeypatch):
+    monkeypatch.setattr(length, "PLAIN_STEPS", 6)
+    model = continued(kind(random_state=0, device="cpu"))
+    assert len(model.history_) == model.n_epochs_ == 6 > continuing.SHORT
+    scratch = kind(max_epochs=6, random_state=0, device="cpu").fit(X, TABLE)
+    np.testing.assert_array_equal(model.predict_proba(X), scratch.predict_proba(X))
+    # Where the number was given, no pilots are saved, so it goes on.
+    given = continued(kind(max_epochs=6, random_state=0, device="cpu"))
+    assert len(given.history_) < 6
+    monkeypatch.setattr(continuing, "ENOUGH", 59)
+    large = continued(kind(random_state=0, device="cpu"))
+    np.testing.assert_array_equal(large.predict_proba(X), given.predict_proba(X))
 
 
 def test_twice_the_annotations_are_fitted_from_scratch():

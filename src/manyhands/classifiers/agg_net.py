@@ -87,6 +87,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     """
 
     _start_refusal = "begins with the shares of the votes"
+    _repeats_small_trainings = True
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="left")],

@@ -112,6 +112,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     _balances_annotations = False  # Weights would change the evidence, so instances are balanced.
     _start_refusal = "begins with counts of the votes"
+    _repeats_small_trainings = True
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "prior": [StrOptions({"uniform", "estimated"}), "array-like"],

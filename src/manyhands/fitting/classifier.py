@@ -135,6 +135,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported."""
     _continue_refusal: ClassVar[str | None] = None
     """Why there is no ``partial_fit``. None: there is."""
+    _repeats_small_trainings: ClassVar[bool] = False
+    """Whether a partial fit trains anew, for as many epochs as pilots found, where they cost most:
+    up to a thousand instances. Going on for a few epochs ended lower on held-out instances."""
     _devices_refusal: ClassVar[str | None] = None
     """Why several `Devices` are refused. None: they divide the network."""
     _validates_last_stage_only: ClassVar[bool] = False

@@ -1,10 +1,9 @@
 """``partial_fit`` of classifiers: annotations that come later, and what is kept until then.
 
-A partial fit trains on everything seen, from the parameters found so far. Training on the new
-annotations alone is cheaper, but what was learnt before is then forgotten
-(``docs/results/partial_fit.md``). When the annotations have doubled since the last training from
-scratch, there is another, so that what a small first piece decided is decided again. Torch is
-imported only for what needs it: tensors and Datasets.
+A partial fit trains on everything seen, mostly from the parameters found so far. Training on the
+new annotations alone would forget what was learnt before (``docs/results/partial_fit.md``). When
+the annotations have doubled since the last training from scratch, there is another, so that what a
+small first piece decided is decided again. Torch is imported only for tensors and Datasets.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from manyhands.annotations.ids import GIVEN, as_frame, row_ids
 from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.fitting.context import Earlier, Watch
-from manyhands.fitting.length import AUTO, whole_length
+from manyhands.fitting.length import AUTO, ENOUGH, whole_length
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.reading import as_target, check_rows, is_dataset, read_features, take_rows
 from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
@@ -77,10 +76,10 @@ def partial_fit(
 ) -> T:
     """Add annotations, of new instances or of old ones, and go on with the training.
 
-    The first call equals `fit`. Later ones train on everything seen, from the parameters found
-    so far, for fewer epochs, the smaller the share of new annotations. Parameters of new
-    annotators start from the crowd's as a whole. When the annotations have doubled since the last
-    training from scratch, the model is trained from scratch again. ``validation`` and
+    The first call equals `fit`. Later ones train on everything seen, most methods from the
+    parameters found so far, for fewer epochs, the smaller the share of new annotations. Parameters
+    of new annotators start from the crowd's as a whole. When the annotations have doubled since the
+    last training from scratch, the model is trained from scratch again. ``validation`` and
     ``checkpoint`` are for the first call. A call that fails leaves the estimator as it was.
 
     Parameters
@@ -161,11 +160,12 @@ where further ones learn the annotators' mistakes, which going on would do.
 def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
     """Train a network on everything seen, from the parameters of an earlier fit.
 
-    If pilots found that a few epochs are enough, it is trained from scratch, for as many.
+    Where pilots found its length, a short training is repeated, and one on few instances may be.
     """
     model._check_parameters()
     n_epochs = whole_length(model, earlier.model)
-    if model.max_epochs == AUTO and n_epochs <= SHORT:
+    repeats = model._repeats_small_trainings and seen.table.n_instances <= ENOUGH
+    if model.max_epochs == AUTO and (n_epochs <= SHORT or repeats):
         options = {} if watch is None else {"watch": watch}
         _fit_from_scratch(model, seen, options, max_epochs=n_epochs)
         return
