@@ -471,7 +471,7 @@ def texts_of(name):
 
 NO_TEXTS = ("mace", "zooniverse", "peerannot", "get_another_label", "truth_inference", "crowdkit")
 NO_TEXTS += ("cleanlab", "potato", "label_studio_sdk", "labelbox", "sagemaker", "superannotate")
-NO_TEXTS += ("popquorn",)  # A table like any other, of 1,499 texts: a fit takes minutes.
+NO_TEXTS += ("popquorn",)  # A table like any other, of 1,499 texts: a fit takes a minute.
 WITH_TEXTS = [sample for sample in SAMPLES if not sample[0].startswith(NO_TEXTS)]
 
 
