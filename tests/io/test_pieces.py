@@ -103,7 +103,7 @@ def test_rows_keep_line_breaks_in_quotes(table):
     text = io.StringIO(newline="")
     csv.writer(text).writerows(table)
     lines = io.StringIO(text.getvalue(), newline="").readlines()
-    found = list(rows(iter(lines), ","))
+    found = list(rows(iter(lines), ",", "a.csv"))
     assert "".join(found) == text.getvalue()
     assert [next(csv.reader(io.StringIO(row, newline=""), strict=True)) for row in found] == table
 
