@@ -228,10 +228,10 @@ def test_several_exports_are_not_confused(tmp_path, cut):
 def test_one_annotator_asked_twice_in_two_pieces(tmp_path, cut):
     tasks = [*project(5), studio(made(1, "bad"), number=1)]
     path = write(tmp_path / "a.json", tasks)
-    with pytest.warns(UserWarning, match="last is kept|left out") as caught:
+    with pytest.warns(UserWarning, match="last is kept"):
         whole = read_annotations(path)
-    assert caught
-    assert cells(cut(path, 200))["1", "1"] == cells(whole)["1", "1"] == "bad"
+    with pytest.warns(UserWarning, match="left out: 1: an annotator answered .*in another piece"):
+        assert cells(cut(path, 200))["1", "1"] == cells(whole)["1", "1"] == "bad"
     with pytest.raises(AnnotationError, match="repeated"):
         read_export(path, duplicates="error")
     with warnings.catch_warnings():
@@ -311,6 +311,8 @@ def test_what_cannot_be_cut_is_read_whole(tmp_path, cut, monkeypatch):
     path = write(tmp_path / "wide.csv", wide)
     assert_same(cut(path, 20, format="wide"), read_annotations(path, format="wide"))
     assert opened == [path]
+    with pytest.raises(AnnotationError, match="pass format='wide' if it is"):
+        cut(path, 20)
 
 
 def test_a_large_export_is_recognised_by_its_size(tmp_path):
@@ -383,6 +385,20 @@ def test_a_warning_is_given_once_and_of_all_pieces(tmp_path, cut):
         cut(write(tmp_path / "a.jsonl", records), 20)
     assert len(caught) == 1
     assert "'Yes' (8)" in str(caught[0].message)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out")
+def test_the_first_answer_counts_in_zooniverse(tmp_path, cut):
+    header = ["classification_id", "user_name", "subject_ids", "annotations", "created_at"]
+    answers = [("ann", 1, "Yes"), ("bob", 1, "No"), ("ann", 2, "No"), ("ann", 1, "No")]
+    table = [
+        [str(k), user, str(subject), json.dumps([{"task": "T0", "value": value}]), ""]
+        for k, (user, subject, value) in enumerate(answers)
+    ]
+    path = write(tmp_path / "z.csv", [header, *table])
+    whole = read_annotations(path)
+    assert cells(whole)["1", "ann"] == "Yes"
+    assert_same(cut(path, 20), whole)
 
 
 @pytest.mark.parametrize("end", ["x", "\n[]", "]", ","])

@@ -26,7 +26,7 @@ from manyhands.io.exports.formats import SIMPLE, matching, named
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import NoAnswers
 from manyhands.io.exports.reading import Choices, read_opened
-from manyhands.io.exports.records import Asked, Export
+from manyhands.io.exports.records import REPEATED, Asked, Export
 from manyhands.io.files import PathLike, existing_file, write_atomically
 from manyhands.io.sorted_runs import check_plan
 from manyhands.io.writers import write_annotations
@@ -39,6 +39,9 @@ HEADLESS = ("mace", "get-another-label")
 
 KEYED = ("lewidi", "peerannot")
 """Formats of one JSON object whose members are records; other objects are read whole."""
+
+FIRST_COUNTS = ("zooniverse",)
+"""Formats in which the first of an annotator's answers to an item is kept."""
 
 COLUMNS = {"task": "task", "worker": "worker", "label": "label", "weight": None}
 """Columns of the tables that pieces become."""
@@ -62,7 +65,7 @@ class Converted:
     Attributes
     ----------
     tables : list of Path
-        Long tables, in the order of the pieces.
+        Long tables, in the order of the pieces, or backwards if first answers count.
     reading : dict
         How to read them: the classes, unless they are those that occur, sorted; and the policy
         for pairs that are repeated in different pieces.
@@ -158,11 +161,12 @@ class Conversion:
                         break
         if not any(meta["question"] for meta in self.done):
             raise self.nothing or AnnotationError(f"{self.paths[0]}: no annotations are found")
-        self._report()
         repeats: str = self.choices.duplicates
         if repeats == "auto":
             repeats = "error" if self.done[0]["format"] in SIMPLE else "last"
         tables = [self._place(i) for i, meta in enumerate(self.done) if meta["rows"]]
+        if self.done[0]["format"] in FIRST_COUNTS:
+            tables.reverse()  # Of repeated pairs in different tables the last is kept.
         reading = {"classes": self._classes(), "abstain": None, "skip": None}
         return Converted(tables, {**reading, "duplicates": repeats})
 
@@ -184,7 +188,7 @@ class Conversion:
     def _convert(self, number: int, path: Path, piece: Piece, earlier: int) -> None:
         """Make a table of a piece; what later pieces need to know of it is written last."""
         form = self.done[0]["format"] if self.done else self.form
-        documents, is_whole = self._documents(path, piece, earlier, form)
+        documents, form, is_whole = self._documents(path, piece, earlier, form)
         choices = replace(self.choices, anonymise=False, piece=True)
         meta: dict[str, Any] = {"format": form, "question": "", "rows": 0}
         meta |= {"classes": [], "occurring": []}
@@ -215,25 +219,25 @@ class Conversion:
 
     def _documents(
         self, path: Path, piece: Piece, earlier: int, form: str
-    ) -> tuple[list[Document], bool]:
-        """The document of a piece, or those of the whole file if that must not be cut."""
+    ) -> tuple[list[Document], str, bool]:
+        """Document of a piece and its format; those of the whole file if that must not be cut."""
         if piece.parse is None:
-            return open_documents(path), True
+            return open_documents(path), form, True
         name = PurePosixPath(path.name)
         document = Document(str(path), name, beside=path.parent)
         document.before, document.earlier = piece.before, earlier
         piece.parse(document)
-        fitting = [found.name for found in matching(document)]
+        fitting, given = [found.name for found in matching(document)], form
         if form == "auto" and fitting:
             form = fitting[0]
         if (piece.keyed and form not in KEYED) or form == "wide":
-            return open_documents(path), True
+            return open_documents(path), given, True
         if self.done and not piece.before and form not in fitting:
             raise AnnotationError(
                 f"{path.name} is not of the format of {self.paths[0].name} ({form}), and large "
                 "files of several formats are not read together. Ingest those of one format"
             )
-        return [document], False
+        return [document], form, False
 
     def _check_alike(self, path: Path, piece: Piece, meta: dict[str, Any]) -> None:
         first = next((other for other in self.done if other["question"]), meta)
@@ -286,17 +290,20 @@ class Conversion:
             return None
         return together
 
-    def _report(self) -> None:
-        """Warn about what was left out of all pieces."""
+    def report(self, kept: int) -> None:
+        """Warn about what was left out of all pieces; ``kept`` annotations and passes were not."""
         lost: dict[str, tuple[int, list[str]]] = {}
         for meta in self.done:
             for reason, (count, where) in meta["lost"].items():
                 n, shown = lost.get(reason, (0, []))
                 lost[reason] = n + count, [*shown, *where][:SHOWN]
+        again = sum(meta["rows"] for meta in self.done) - kept
+        if again:
+            lost[f"{REPEATED}, in another piece"] = again, []
         if lost:
             said = [
                 f"{count:,}: {reason}"
-                + ("" if self.choices.anonymise else f" ({'; '.join(where)})")
+                + ("" if self.choices.anonymise or not where else f" ({'; '.join(where)})")
                 for reason, (count, where) in lost.items()
             ]
             name = self.paths[0].name if len(self.paths) == 1 else f"{len(self.paths)} paths"
