@@ -103,7 +103,7 @@ def test_rows_keep_line_breaks_in_quotes(table):
     text = io.StringIO(newline="")
     csv.writer(text).writerows(table)
     lines = io.StringIO(text.getvalue(), newline="").readlines()
-    found = list(rows(iter(lines), ","))
+    found = list(rows(iter(lines), ",", "a.csv"))
     assert "".join(found) == text.getvalue()
     assert [next(csv.reader(io.StringIO(row, newline=""), strict=True)) for row in found] == table
 
@@ -228,10 +228,10 @@ def test_several_exports_are_not_confused(tmp_path, cut):
 def test_one_annotator_asked_twice_in_two_pieces(tmp_path, cut):
     tasks = [*project(5), studio(made(1, "bad"), number=1)]
     path = write(tmp_path / "a.json", tasks)
-    with pytest.warns(UserWarning, match="last is kept|left out") as caught:
+    with pytest.warns(UserWarning, match="last is kept"):
         whole = read_annotations(path)
-    assert caught
-    assert cells(cut(path, 200))["1", "1"] == cells(whole)["1", "1"] == "bad"
+    with pytest.warns(UserWarning, match="left out: 1: an annotator answered .*in another piece"):
+        assert cells(cut(path, 200))["1", "1"] == cells(whole)["1", "1"] == "bad"
     with pytest.raises(AnnotationError, match="repeated"):
         read_export(path, duplicates="error")
     with warnings.catch_warnings():
@@ -311,6 +311,8 @@ def test_what_cannot_be_cut_is_read_whole(tmp_path, cut, monkeypatch):
     path = write(tmp_path / "wide.csv", wide)
     assert_same(cut(path, 20, format="wide"), read_annotations(path, format="wide"))
     assert opened == [path]
+    with pytest.raises(AnnotationError, match="pass format='wide' if it is"):
+        cut(path, 20)
 
 
 def test_a_large_export_is_recognised_by_its_size(tmp_path):
@@ -318,6 +320,144 @@ def test_a_large_export_is_recognised_by_its_size(tmp_path):
     assert not pieces.is_large([path], 1000 * pieces.EXPANSION)
     assert pieces.is_large([path] * 3, 1000 * pieces.EXPANSION)
     assert not pieces.is_large([tmp_path], 1)
+
+
+# -- what must not be lost ------------------------------------------------------------------------
+
+
+def prodigy(n=30):
+    """Records of three annotators, the first of whom passes on the first third."""
+    return [
+        {"text": f"t{k}", "_input_hash": k // 3, "_task_hash": k // 3, "_annotator_id": f"a{k % 3}"}
+        | {"options": [{"id": "yes"}, {"id": "no"}], "_view_id": "choice", "_timestamp": k}
+        | ({"answer": "ignore"} if k < n // 3 else {"answer": "accept", "accept": ["no"]})
+        for k in range(n)
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", ["broken, line", '{"cut": ', "[1, 2]", "17", "<a>", "", '{"a": 1, "a": 2}', "null"]
+)
+@pytest.mark.filterwarnings("ignore:.*(left out|never occur)")
+def test_a_broken_line_costs_no_other_line(tmp_path, cut, line):
+    lines = [
+        json.dumps(record) + "\n" + f"{line}\n" * (k % 2) for k, record in enumerate(prodigy())
+    ]
+    path = write(tmp_path / "a.jsonl", "".join(lines).encode())
+    whole = read_annotations(path)
+    for size in (20, 400):
+        assert_same(cut(path, size), whole)
+
+
+@pytest.mark.filterwarnings("ignore:.*never occur")
+def test_pieces_of_passes_alone_are_kept(tmp_path, cut):
+    path = write(tmp_path / "a.jsonl", prodigy())
+    table = cut(path, 20)
+    assert len(table.passes) == 10
+    assert_same(table, read_annotations(path))
+    path = write(tmp_path / "b.jsonl", prodigy()[:10])
+    with pytest.raises(AnnotationError, match="no annotations are found"):
+        cut(path, 20)
+
+
+def test_classes_that_never_occur_are_kept(tmp_path, cut):
+    tasks = [studio(made(w, "good"), made(3, "bad"), number=w) for w in (1, 2)]
+    path = write(tmp_path / "a.json", tasks)
+    assert cut(path, 20, classes=["bad", "good", "ugly"]).classes.tolist() == [
+        "bad",
+        "good",
+        "ugly",
+    ]
+    config = write(
+        tmp_path / "config.xml",
+        '<View><Choices name="mood" toName="text"><Choice value="bad"/><Choice value="good"/>'
+        '<Choice value="ugly"/></Choices><Text name="text" value="$text"/></View>',
+    )
+    with pytest.warns(UserWarning, match="1 classes of the configuration never occur") as caught:
+        table = cut(path, 20, label_config=config)
+    assert len(caught) == 1
+    assert table.classes.tolist() == ["bad", "good", "ugly"]
+
+
+def test_a_warning_is_given_once_and_of_all_pieces(tmp_path, cut):
+    records = [{"annotators": ["a", "b"], "labels": ["yes", "Yes"]} for _ in range(8)]
+    with pytest.warns(UserWarning, match="differ only in case") as caught:
+        cut(write(tmp_path / "a.jsonl", records), 20)
+    assert len(caught) == 1
+    assert "'Yes' (8)" in str(caught[0].message)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out")
+def test_the_first_answer_counts_in_zooniverse(tmp_path, cut):
+    header = ["classification_id", "user_name", "subject_ids", "annotations", "created_at"]
+    answers = [("ann", 1, "Yes"), ("bob", 1, "No"), ("ann", 2, "No"), ("ann", 1, "No")]
+    table = [
+        [str(k), user, str(subject), json.dumps([{"task": "T0", "value": value}]), ""]
+        for k, (user, subject, value) in enumerate(answers)
+    ]
+    path = write(tmp_path / "z.csv", [header, *table])
+    whole = read_annotations(path)
+    assert cells(whole)["1", "ann"] == "Yes"
+    assert_same(cut(path, 20), whole)
+
+
+@pytest.mark.parametrize("end", ["x", "\n[]", "]", ","])
+def test_text_after_the_end_is_refused(end):
+    with pytest.raises(AnnotationError, match=r"a\.json: the JSON ends with item 2, and the file"):
+        list(elements(io.StringIO("[1, 2]" + end), "a.json", 4))
+
+
+@pytest.mark.parametrize("text", ["[1, 2, ]", "[1, , 2]", "[1, 2}", "[1 2]", "[,1]"])
+def test_misplaced_commas_are_refused(text):
+    with pytest.raises(AnnotationError, match="is cut off, is not JSON"):
+        list(elements(io.StringIO(text), "a.json", 4))
+
+
+def test_a_later_file_of_another_format_is_refused(tmp_path, cut):
+    paths = [
+        write(tmp_path / "a.json", project(8)),
+        write(tmp_path / "b.csv", [["HITId", "WorkerId", "Answer.mood"], ["h", "w", "good"]]),
+    ]
+    with pytest.raises(AnnotationError, match=r"b\.csv is not of the format of a\.json \(label-s"):
+        cut(paths, 300, task="data.item")
+
+
+def test_the_first_line_decides_how_all_pieces_are_separated(tmp_path, cut):
+    triples = [[f"w{w}", f"i{k}", "no" if k < 5 else "[a, b, c"] for k in range(9) for w in (1, 2)]
+    path = write(tmp_path / "a.tsv", "".join("\t".join(row) + "\n" for row in triples).encode())
+    options = {"format": "get-another-label"}
+    assert_same(cut(path, 20, **options), read_annotations(path, **options))
+
+
+def test_large_members_of_an_object_are_read_whole(tmp_path, cut, monkeypatch):
+    monkeypatch.setattr(cutting, "LONGEST_LINE", 50)
+    path = write(tmp_path / "a.json", json.dumps({"a": "x" * 5000, "b": 1}, indent=1).encode())
+    with pytest.raises(AnnotationError, match="no format is recognised"):
+        cut(path, 20)
+
+
+def test_errors_name_the_file_and_what_is_wrong(tmp_path, cut):
+    text = json.dumps(project(8), indent=1)
+    latin = write(tmp_path / "latin.json", text.encode()[:5000] + b"\xff" + text.encode()[5000:])
+    with pytest.raises(AnnotationError, match=r"latin\.json: line \d+ is not UTF-8 text .*0xff"):
+        cut(latin, 300)
+    number = text.replace('"id": 3', '"id": ' + "9" * 5000, 1)
+    with pytest.raises(AnnotationError, match=r"digits.json: item 3 .*4300 digits"):
+        cut(write(tmp_path / "digits.json", number.encode()), 300)
+    packed = gzip.compress(text.encode())
+    damaged = write(tmp_path / "a.json.gz", packed[:100] + bytes(30) + packed[130:])
+    with pytest.raises(AnnotationError, match=r"a\.json\.gz: the archive is damaged"):
+        cut(damaged, 300)
+    quote = write(tmp_path / "a.txt", b'HITId,WorkerId,Answer.mood\nh1,w1,good\nh2,w1,"good\n')
+    with pytest.raises(AnnotationError, match=r"a\.txt: after row 2: .*quotation mark"):
+        cut(quote, 10)
+    for name, empty in (("b.json", b"[]"), ("c.json", b"{}")):
+        with pytest.raises(AnnotationError, match="no format is recognised"):
+            cut(write(tmp_path / name, empty), 300)
+    with pytest.raises(FileNotFoundError, match=r"none\.json does not exist"):
+        cut(tmp_path / "none.json", 300)
+    with pytest.raises(FileNotFoundError, match=r"none\.xml does not exist"):
+        cut(write(tmp_path / "d.json", text.encode()), 300, label_config=tmp_path / "none.xml")
 
 
 @pytest.mark.data

@@ -142,7 +142,10 @@ def ingest(
             _Merge(work, writer, shard_annotations).run()
             for place in works:
                 shutil.rmtree(place, ignore_errors=True)
-    return AnnotationStore(folder)
+    store = AnnotationStore(folder)
+    if conversion is not None:
+        conversion.report(store.n_annotations + store.n_abstentions + store.n_skips)
+    return store
 
 
 def _ingest_remotely(
@@ -271,11 +274,8 @@ class _Merge:
         rows = [int(values[i]) if typed else values[i] for i in which.tolist()]
         passed = [str(v).removeprefix(PASS) if str(v).startswith(PASS) else None for v in rows]
         shown = [None if p else v for p, v in zip(passed, rows, strict=True)]
-        data: dict[str, list[Any]] = {
-            "task": list(range(len(rows))),
-            "worker": [0] * len(rows),
-            "label": shown,
-        }
+        data: dict[str, list[Any]] = {"task": [*range(len(rows))], "worker": [0] * len(rows)}
+        data["label"] = shown
         if any(passed):
             data["pass"] = passed
         frame: Any = nw.from_native(_frame(data), eager_only=True)

@@ -9,21 +9,26 @@ import json
 import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.exports.documents import parquet_pieces
+from manyhands.io.exports.documents import parquet_pieces, unpacking
 from manyhands.io.exports.parsing import (
     BRAT,
     LONGEST_LINE,
     Document,
+    decoded,
     encoding_of,
     is_json_line,
     limited_lines,
     long_fields,
-    parse,
+    parse_lines,
+    parse_rows,
+    parse_value,
     separator_of,
+    why,
 )
 from manyhands.io.files import existing_file
 
@@ -69,66 +74,65 @@ class Cutting:
         if self.path.is_dir():
             yield WHOLE
             return
-        with existing_file(self.path).open("rb") as raw:
+        with unpacking(self.path), existing_file(self.path).open("rb") as raw:
             start = raw.read(4)
             raw.seek(0)
             if start == b"PAR1":
                 yield from (Piece(*piece) for piece in parquet_pieces(self.path, self.size))
                 return
             file = gzip.GzipFile(fileobj=raw) if start[:2] == b"\x1f\x8b" else raw
-            try:
-                yield from self._pieces(file, raw)
-            except (EOFError, gzip.BadGzipFile) as error:
-                raise AnnotationError(
-                    f"{self.path}: the archive is damaged ({error}); export it again"
-                ) from error
-
-    def _pieces(self, file: Any, raw: Any) -> Iterator[Piece]:
-        encoding = encoding_of(file.read(4096))
-        file.seek(0)
-        if encoding is None:
-            yield WHOLE
-            return
-        text = io.TextIOWrapper(file, encoding=encoding, newline="")
-        try:
-            full = (
-                line for line in iter(lambda: text.readline(LONGEST_LINE + 1), "") if line.strip()
-            )
-            head, second = next(full, ""), next(full, "")
-            text.seek(0)
-            first, total = head.lstrip()[:1], max(self.path.stat().st_size, 1)
-            if first == "<" or BRAT.match(head):
+            encoding = encoding_of(file.read(4096))
+            file.seek(0)
+            if encoding is None:
                 yield WHOLE
                 return
-            keyed = first == "{" and not (second and is_json_line(head))
-            for part, before in self._texts(text, head, keyed):
-                content = part.encode()
+            total = max(self.path.stat().st_size, 1)
+            with decoded(file, encoding, str(self.path)) as text:  # type: ignore[arg-type]
+                for piece in self._pieces(text):
+                    share = 1.0 if piece.parse is None else min(raw.tell() / total, 1.0)
+                    yield piece._replace(share=share)
 
-                def fill(document: Document, content: bytes = content) -> None:
-                    parse(io.BytesIO(content), document)
-
-                yield Piece(min(raw.tell() / total, 1.0), before, fill, keyed)
-        finally:
-            text.detach()
-
-    def _texts(self, text: io.TextIOWrapper, head: str, keyed: bool) -> Iterator[tuple[str, int]]:
-        """Text of each piece, and the number of its records' predecessors."""
-        name, first = str(self.path), head.lstrip()[:1]
-        if keyed or first == "[":
-            ends = "{}" if keyed else "[]"
-            for part, before in self._gathered(elements(text, name)):
-                yield ends[0] + ",".join(part) + ends[1], before
+    def _pieces(self, text: io.TextIOWrapper) -> Iterator[Piece]:
+        """Pieces of a text, without their shares; a file without any record is one piece."""
+        name = str(self.path)
+        full = (line for line in iter(lambda: text.readline(LONGEST_LINE + 1), "") if line.strip())
+        head, second = next(full, ""), next(full, "")
+        text.seek(0)
+        first = head.lstrip()[:1]
+        keyed = first == "{" and not (second and is_json_line(head))
+        if first == "<" or BRAT.match(head):
+            found: Iterator[Piece] = iter(())
+        elif keyed or first == "[":
+            found = self._values(elements(text, name), keyed=keyed)
         elif first == "{":
-            for part, before in self._gathered(limited_lines(text, name)):
-                yield "".join(part), before
+            found = self._lines(limited_lines(text, name))
         else:
-            yield from self._tables(head, limited_lines(text, name))
+            found = self._tables(limited_lines(text, name), separator_of(head))
+        try:
+            piece = next(found, WHOLE)
+        except AnnotationError:
+            if not keyed:
+                raise
+            piece = WHOLE  # An object of few large members, which are no records.
+        yield piece
+        yield from found
 
-    def _tables(self, head: str, lines: Iterator[str]) -> Iterator[tuple[str, int]]:
+    def _values(self, texts: Iterator[str], *, keyed: bool) -> Iterator[Piece]:
+        for part, before in self._gathered(texts):
+            content = ",".join(part)
+            content = f"{{{content}}}" if keyed else f"[{content}]"
+            yield Piece(0, before, partial(parse_value, content), keyed)
+
+    def _lines(self, lines: Iterator[str]) -> Iterator[Piece]:
+        for part, before in self._gathered(lines):
+            yield Piece(0, before, partial(parse_lines, part))
+
+    def _tables(self, lines: Iterator[str], separator: str) -> Iterator[Piece]:
         top: list[str] = []
-        for part, before in self._gathered(rows(lines, separator_of(head))):
-            repeated = bool(top) and self.headed
-            yield "".join([*top, *part] if repeated else part), before - repeated
+        for part, before in self._gathered(rows(lines, separator, str(self.path))):
+            repeated = top if self.headed else []
+            texts = [*repeated, *part]
+            yield Piece(0, before - len(repeated), partial(parse_rows, texts, separator))
             top = top or part[:1]
 
     def _gathered(self, texts: Iterator[str]) -> Iterator[tuple[list[str], int]]:
@@ -145,9 +149,9 @@ class Cutting:
             yield part, before
 
 
-_BETWEEN = re.compile(r"[\s,]*")
+_SPACE = re.compile(r"\s*")
 _COLON = re.compile(r"\s*:\s*")
-_AFTER = re.compile(r"\s*[,\]}]")
+_AFTER = re.compile(r"\s*([,\]}])")
 
 
 def elements(text: io.TextIOBase, name: str, chunk: int = 2**20) -> Iterator[str]:
@@ -156,18 +160,21 @@ def elements(text: io.TextIOBase, name: str, chunk: int = 2**20) -> Iterator[str
     Raises
     ------
     AnnotationError
-        If the file ends too early, or an element is no JSON or longer than `LONGEST_LINE`.
+        If the file ends too early or goes on after the array or object, or an element is no JSON
+        or longer than `LONGEST_LINE`.
     """
     decoder = json.JSONDecoder()
-    buffer, at, number = text.read(chunk).lstrip("\ufeff"), 0, 1
-    at = re.match(r"\s*", buffer).end()  # type: ignore[union-attr]
-    is_object = buffer[at] == "{"
-    at += 1
+    buffer, number = "", 1
+    while not buffer and (more := text.read(chunk)):
+        buffer = more.lstrip().lstrip("\ufeff").lstrip()
+    is_object, at = buffer[:1] == "{", 1
+    closing = "}" if is_object else "]"
     while True:
-        at = _BETWEEN.match(buffer, at).end()  # type: ignore[union-attr]
-        if buffer[at : at + 1] == ("}" if is_object else "]"):
-            return
-        end, begin = at, at
+        at = _SPACE.match(buffer, at).end()  # type: ignore[union-attr]
+        if number == 1 and buffer[at : at + 1] == closing:
+            at += 1
+            break
+        end, begin, after = at, at, None
         try:
             if is_object:
                 _, begin = decoder.raw_decode(buffer, at)
@@ -175,12 +182,15 @@ def elements(text: io.TextIOBase, name: str, chunk: int = 2**20) -> Iterator[str
                 begin = len(buffer) if colon is None else colon.end()
             _, end = decoder.raw_decode(buffer, begin)
             # A number may go on after the buffer, so what follows decides.
-            reason = "" if _AFTER.match(buffer, end) else "Expecting ',' or the end"
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = str(getattr(error, "msg", "it is nested too deeply"))
-        if not reason:
+            after = _AFTER.match(buffer, end)
+            reason = "Expecting ',' or the end"
+        except (ValueError, RecursionError) as error:
+            reason = getattr(error, "msg", why(error))
+        if after is not None and after[1] in (",", closing):
             yield buffer[at:end]
-            at, number = end, number + 1
+            at, number = after.end(), number + 1
+            if after[1] == closing:
+                break
             continue
         more = text.read(max(chunk, len(buffer) - at)) if len(buffer) - at <= LONGEST_LINE else ""
         if not more:
@@ -189,11 +199,26 @@ def elements(text: io.TextIOBase, name: str, chunk: int = 2**20) -> Iterator[str
                 f"{LONGEST_LINE // 2**20} MiB. Export it again"
             )
         buffer, at = buffer[at:] + more, 0
+    rest = buffer[at:]
+    while rest and not rest.strip():
+        rest = text.read(chunk)
+    if rest:
+        raise AnnotationError(
+            f"{name}: the JSON ends with item {number - 1:,}, and the file goes on; it is damaged, "
+            "or holds several exports. Export it again, or give several files"
+        )
 
 
-def rows(lines: Iterator[str], separator: str) -> Iterator[str]:
-    """Text of each row of a table that is not empty; a cell in quotes may hold line breaks."""
+def rows(lines: Iterator[str], separator: str, name: str) -> Iterator[str]:
+    """Text of each row of a table that is not empty; a cell in quotes may hold line breaks.
+
+    Raises
+    ------
+    AnnotationError
+        If a quotation mark is not closed.
+    """
     taken: list[str] = []
+    count = 0
 
     def noted() -> Iterator[str]:
         for line in lines:
@@ -204,9 +229,11 @@ def rows(lines: Iterator[str], separator: str) -> Iterator[str]:
         try:
             for row in csv.reader(noted(), delimiter=separator, strict=True):
                 if any(row):
+                    count += 1
                     yield "".join(taken)
                 taken.clear()
         except csv.Error as error:
             raise AnnotationError(
-                f"{error}; a quotation mark is not closed, or the file is damaged. Export it again"
+                f"{name}: after row {count:,}: {error}; a quotation mark is not closed, or the "
+                "file is damaged. Export it again"
             ) from error

@@ -9,7 +9,9 @@ import gzip
 import io
 import math
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -63,14 +65,20 @@ def open_documents(path: PathLike, most: int | None = None) -> list[Document]:
         return [_parquet(path, most)]
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else open
     document = Document(str(path), PurePosixPath(path.name), beside=path.parent, most=most)
+    with unpacking(path), opener(path, "rb") as file:
+        parse(file, document)
+    return [document]
+
+
+@contextmanager
+def unpacking(path: Path) -> Iterator[None]:
+    """Convert errors of a damaged gzip file."""
     try:
-        with opener(path, "rb") as file:
-            parse(file, document)
-    except (EOFError, gzip.BadGzipFile) as error:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise AnnotationError(
             f"{path}: the archive is damaged ({error}); export it again"
         ) from error
-    return [document]
 
 
 def _folder(path: Path) -> list[Document]:

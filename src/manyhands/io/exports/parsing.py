@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -129,8 +129,7 @@ def parse(file: IO[bytes], document: Document) -> None:
     encoding = encoding_of(start)
     if encoding is None:
         return
-    text = io.TextIOWrapper(file, encoding=encoding, newline="")
-    try:
+    with decoded(file, encoding, document.name) as text:
         first = start.decode(encoding, errors="ignore").lstrip()[:1]
         if first in ("[", "{"):
             _parse_json(text, document, first)
@@ -138,10 +137,18 @@ def parse(file: IO[bytes], document: Document) -> None:
             _parse_xml(text, document)
         else:
             _parse_table(text, document)
+
+
+@contextmanager
+def decoded(file: IO[bytes], encoding: str, name: str) -> Iterator[io.TextIOWrapper]:
+    """Text of a file, which stays open; errors say which line has another encoding."""
+    text = io.TextIOWrapper(file, encoding=encoding, newline="")
+    try:
+        yield text
     except UnicodeDecodeError as error:
         line = _undecodable_line(file, encoding)
         raise AnnotationError(
-            f"{document.name}: line {line} is not {encoding.removesuffix('-sig').upper()} text "
+            f"{name}: line {line} is not {encoding.removesuffix('-sig').upper()} text "
             f"(byte {error.object[error.start]:#04x}). Save the whole file in UTF-8"
         ) from error
     finally:
@@ -181,17 +188,10 @@ def limited_lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
 def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
     if first == "{":
         lines = limited_lines(text, document.name)
-        numbered = enumerate(lines, start=1)
-        number, line = next((n, line) for n, line in numbered if line.strip())
-        if is_json_line(line):
-            _parse_line(document, number, line)
-            for number, line in numbered:
-                if document.most is not None and number > document.most:
-                    document.complete = False
-                    break
-                if line.strip():
-                    _parse_line(document, number, line)
-            document.kind = "records"
+        head = next(line for line in lines if line.strip())
+        text.seek(0)
+        if is_json_line(head):
+            parse_lines(limited_lines(text, document.name), document)
             if len(document.records) == 1 and not document.broken:
                 document.kind, document.whole = "object", document.first
             elif not document.records:
@@ -200,8 +200,28 @@ def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
                     f"{document.name}: no line is JSON: {at}: {reason}. Export it again"
                 )
             return
-        text.seek(0)
-    content = _whole(text, document)
+    parse_value(_whole(text, document), document)
+
+
+def parse_lines(lines: Iterable[str], document: Document) -> None:
+    """Parse lines of JSON; lines that are no JSON are listed in ``broken``."""
+    document.kind = "records"
+    for number, line in enumerate(lines, start=1):
+        read = len(document.records) + len(document.broken)
+        if document.most is not None and read >= document.most:
+            document.complete = False
+            return
+        if line.strip():
+            _parse_line(document, number, line)
+
+
+def parse_value(content: str, document: Document) -> None:
+    """Parse one JSON value.
+
+    Raises
+    ------
+    AnnotationError
+    """
     try:
         value = _loads(content)
     except json.JSONDecodeError as error:
@@ -210,7 +230,7 @@ def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
             f"({error.msg}); the file is cut off or damaged. Export it again"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise AnnotationError(f"{document.name}: {_why(error)}. Export it again") from error
+        raise AnnotationError(f"{document.name}: {why(error)}. Export it again") from error
     if isinstance(value, list):
         document.kind = "records"
         numbered = enumerate(value, start=document.before + 1)
@@ -243,7 +263,7 @@ def _parse_line(document: Document, number: int, line: str) -> None:
     except json.JSONDecodeError as error:
         document.broken.append((at, f"this is not JSON ({error.msg}, column {error.colno:,})"))
     except (ValueError, RecursionError) as error:
-        document.broken.append((at, _why(error)))
+        document.broken.append((at, why(error)))
 
 
 def _loads(text: str) -> Any:
@@ -251,7 +271,8 @@ def _loads(text: str) -> Any:
     return json.loads(text, object_pairs_hook=_distinct, parse_constant=lambda name: None)
 
 
-def _why(error: Exception) -> str:
+def why(error: Exception) -> str:
+    """Say why a text could not be read as JSON."""
     return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
@@ -310,10 +331,21 @@ def _parse_table(text: io.TextIOWrapper, document: Document) -> None:
         for number, line in enumerate(_after(head, lines), start=1):
             document.records.append((f"line {number:,}", line.rstrip("\r\n").split("\t")))
         return
-    document.separator = separator_of(head)
+    parse_rows(_after(head, lines), separator_of(head), document)
+
+
+def parse_rows(lines: Iterable[str], separator: str, document: Document) -> None:
+    """Parse the rows of a table.
+
+    Raises
+    ------
+    AnnotationError
+        If a quotation mark is not closed.
+    """
+    document.separator = separator
     try:
         with long_fields():
-            rows = csv.reader(_after(head, lines), delimiter=document.separator, strict=True)
+            rows = csv.reader(lines, delimiter=separator, strict=True)
             for row in rows:
                 if document.most is not None and len(document.rows) > document.most:
                     document.complete = False
@@ -331,7 +363,8 @@ def _parse_table(text: io.TextIOWrapper, document: Document) -> None:
 
 def separator_of(head: str) -> str:
     """Separator of a table with this first line: the one that cuts it most often."""
-    return max(SEPARATORS, key=lambda mark: _width(head, mark))
+    with long_fields():
+        return max(SEPARATORS, key=lambda mark: _width(head, mark))
 
 
 @contextmanager

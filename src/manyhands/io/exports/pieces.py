@@ -7,6 +7,7 @@ in every piece, or is put together from what the pieces hold.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -18,14 +19,15 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import requested
+from manyhands.io.columns import preview
 from manyhands.io.exports.cutting import Cutting, Piece
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import SIMPLE, matching, named
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import NoAnswers
 from manyhands.io.exports.reading import Choices, read_opened
-from manyhands.io.exports.records import Asked, Export
-from manyhands.io.files import PathLike, write_atomically
+from manyhands.io.exports.records import REPEATED, Asked, Export
+from manyhands.io.files import PathLike, existing_file, write_atomically
 from manyhands.io.sorted_runs import check_plan
 from manyhands.io.writers import write_annotations
 
@@ -37,6 +39,9 @@ HEADLESS = ("mace", "get-another-label")
 
 KEYED = ("lewidi", "peerannot")
 """Formats of one JSON object whose members are records; other objects are read whole."""
+
+FIRST_COUNTS = ("zooniverse",)
+"""Formats in which the first of an annotator's answers to an item is kept."""
 
 COLUMNS = {"task": "task", "worker": "worker", "label": "label", "weight": None}
 """Columns of the tables that pieces become."""
@@ -60,10 +65,10 @@ class Converted:
     Attributes
     ----------
     tables : list of Path
-        Long tables, in the order of the pieces.
+        Long tables, in the order of the pieces, or backwards if first answers count.
     reading : dict
-        How to read them: the classes, if their order is not that of sorting, and the policy for
-        pairs that are repeated in different pieces.
+        How to read them: the classes, unless they are those that occur, sorted; and the policy
+        for pairs that are repeated in different pieces.
     """
 
     tables: list[Path]
@@ -102,6 +107,8 @@ class Conversion:
 
         Raises
         ------
+        FileNotFoundError
+            If a file does not exist.
         AnnotationError
             If an option is for other files.
         """
@@ -116,7 +123,9 @@ class Conversion:
         if form != "auto":
             named(form)
         asked, choices = requested(**given)
-        files = [Path(path) for path in paths]
+        files = [Path(path) if Path(path).is_dir() else existing_file(path) for path in paths]
+        if choices.label_config is not None:
+            existing_file(choices.label_config)
         size = max(memory // EXPANSION, 1)
         about = {"options": repr(options), "memory": memory}
         return cls(files, folder, form, asked, choices, size, progress, about)
@@ -150,13 +159,14 @@ class Conversion:
                     self.progress("converting", (file + piece.share) / len(self.paths))
                     if self.done[number - 1]["whole"]:
                         break
-        if all(meta["question"] is None for meta in self.done) and self.nothing is not None:
-            raise self.nothing
-        self._report()
+        if not any(meta["question"] for meta in self.done):
+            raise self.nothing or AnnotationError(f"{self.paths[0]}: no annotations are found")
         repeats: str = self.choices.duplicates
         if repeats == "auto":
             repeats = "error" if self.done[0]["format"] in SIMPLE else "last"
         tables = [self._place(i) for i, meta in enumerate(self.done) if meta["rows"]]
+        if self.done[0]["format"] in FIRST_COUNTS:
+            tables.reverse()  # Of repeated pairs in different tables the last is kept.
         reading = {"classes": self._classes(), "abstain": None, "skip": None}
         return Converted(tables, {**reading, "duplicates": repeats})
 
@@ -178,11 +188,14 @@ class Conversion:
     def _convert(self, number: int, path: Path, piece: Piece, earlier: int) -> None:
         """Make a table of a piece; what later pieces need to know of it is written last."""
         form = self.done[0]["format"] if self.done else self.form
-        documents, is_whole = self._documents(path, piece, earlier, form)
-        choices = replace(self.choices, anonymise=False)
-        meta: dict[str, Any] = {"format": form, "question": None, "rows": 0, "classes": []}
+        documents, form, is_whole = self._documents(path, piece, earlier, form)
+        choices = replace(self.choices, anonymise=False, piece=True)
+        meta: dict[str, Any] = {"format": form, "question": "", "rows": 0}
+        meta |= {"classes": [], "occurring": []}
         try:
-            export = read_opened(documents, str(path), form, self.asked, choices)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # What they say of all pieces counts.
+                export = read_opened(documents, str(path), form, self.asked, choices)
         except NoAnswers as error:
             self.nothing = self.nothing or error
             lost = error.lost
@@ -206,25 +219,29 @@ class Conversion:
 
     def _documents(
         self, path: Path, piece: Piece, earlier: int, form: str
-    ) -> tuple[list[Document], bool]:
-        """The document of a piece, or those of the whole file if that must not be cut."""
+    ) -> tuple[list[Document], str, bool]:
+        """Document of a piece and its format; those of the whole file if that must not be cut."""
         if piece.parse is None:
-            return open_documents(path), True
+            return open_documents(path), form, True
         name = PurePosixPath(path.name)
         document = Document(str(path), name, beside=path.parent)
         document.before, document.earlier = piece.before, earlier
         piece.parse(document)
-        if form == "auto":
-            form = next((found.name for found in matching(document)), form)
+        fitting, given = [found.name for found in matching(document)], form
+        if form == "auto" and fitting:
+            form = fitting[0]
         if (piece.keyed and form not in KEYED) or form == "wide":
-            return open_documents(path), True
-        if document.kind == "object" and not piece.keyed:  # A single line of many.
-            document.kind, document.whole = "records", {}
-        return [document], False
+            return open_documents(path), given, True
+        if self.done and not piece.before and form not in fitting:
+            raise AnnotationError(
+                f"{path.name} is not of the format of {self.paths[0].name} ({form}), and large "
+                "files of several formats are not read together. Ingest those of one format"
+            )
+        return [document], form, False
 
     def _check_alike(self, path: Path, piece: Piece, meta: dict[str, Any]) -> None:
-        first = next((other for other in self.done if other["rows"]), meta)
-        if first["question"] != meta["question"]:
+        first = next((other for other in self.done if other["question"]), meta)
+        if meta["question"] and first["question"] != meta["question"]:
             raise AnnotationError(
                 f"{path}: the records up to {piece.before:,} ask {first['question']!r}, and later "
                 f"ones {meta['question']!r}; choose one with question="
@@ -255,24 +272,38 @@ class Conversion:
         return replace(table, annotators=new)
 
     def _classes(self) -> list[Any] | None:
-        """Classes of all pieces, in the order of the configuration; None if they are sorted."""
+        """Classes as given, or of all pieces as configured; None if those that occur are sorted."""
+        if self.choices.classes is not None:
+            return list(self.choices.classes)
         found = [meta["classes"] for meta in self.done]
-        kinds = {type(value) for classes in found for value in classes}
-        if len(kinds) != 1 or all(classes == sorted(classes) for classes in found):
+        together = list(dict.fromkeys(value for classes in found for value in classes))
+        if len({type(value) for value in together}) > 1:
+            together = list(dict.fromkeys(map(str, together)))
+        occurring = {str(value) for meta in self.done for value in meta["occurring"]}
+        unseen = [value for value in together if str(value) not in occurring]
+        if unseen:
+            warn_caller(
+                f"{len(unseen)} classes of the configuration never occur: "
+                f"{preview(np.array(unseen))}"
+            )
+        elif all(classes == sorted(classes) for classes in found):
             return None
-        return list(dict.fromkeys(value for classes in found for value in classes))
+        return together
 
-    def _report(self) -> None:
-        """Warn about what was left out of all pieces."""
+    def report(self, kept: int) -> None:
+        """Warn about what was left out of all pieces; ``kept`` annotations and passes were not."""
         lost: dict[str, tuple[int, list[str]]] = {}
         for meta in self.done:
             for reason, (count, where) in meta["lost"].items():
                 n, shown = lost.get(reason, (0, []))
                 lost[reason] = n + count, [*shown, *where][:SHOWN]
+        again = sum(meta["rows"] for meta in self.done) - kept
+        if again:
+            lost[f"{REPEATED}, in another piece"] = again, []
         if lost:
             said = [
                 f"{count:,}: {reason}"
-                + ("" if self.choices.anonymise else f" ({'; '.join(where)})")
+                + ("" if self.choices.anonymise or not where else f" ({'; '.join(where)})")
                 for reason, (count, where) in lost.items()
             ]
             name = self.paths[0].name if len(self.paths) == 1 else f"{len(self.paths)} paths"
@@ -287,4 +318,5 @@ def _facts(export: Export) -> dict[str, Any]:
         "question": export.question,
         "rows": table.n_annotations + (0 if table.passes is None else len(table.passes)),
         "classes": table.classes.tolist(),
+        "occurring": table.classes[np.unique(table.label)].tolist(),
     }

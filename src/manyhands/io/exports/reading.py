@@ -59,7 +59,10 @@ MODELS = "models"
 
 @dataclass(frozen=True)
 class Choices:
-    """The options of `read_export` that concern what was read, not how."""
+    """The options of `read_export` that concern what was read, not how.
+
+    In a `piece` of a file, passes without answers are enough: other pieces answer the question.
+    """
 
     task: str | None = None
     classes: Any = None
@@ -71,6 +74,7 @@ class Choices:
     annotator_from: Literal["file", "folder"] | None = None
     anonymise: bool = False
     label_config: PathLike | None = None
+    piece: bool = False
 
 
 def read_documents(
@@ -201,7 +205,12 @@ def _without_unnamed(
 
 
 def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choices) -> Export:
-    question = choose_question(gathered, asked.question)
+    try:
+        question = choose_question(gathered, asked.question)
+    except NoAnswers:
+        if not choices.piece or all(a.question is not None for a in gathered.answers):
+            raise
+        question = ""
     answers = [a for a in gathered.answers if a.question in (question, None)]
     gold = [g for g in gathered.gold if g.question in (question, None)]
     if found.form.name not in ("long", "wide", "lists"):  # They read the column itself.
