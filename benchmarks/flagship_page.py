@@ -773,8 +773,8 @@ def left_out(found: Found) -> list[str]:
         "under worse annotations, as it takes a minute on LabelMe; more than one seed of DASC "
         "under worse annotations and of the nested ablation; more than three seeds of additions, "
         "of CIFAR-10H whole, of few labels, many classes and abstentions. Older than a change of "
-        "CoNAL's default, and not run again: its seeds 1 to 3 under worse annotations, and seed 1 "
-        "of it as a member. Older than the read-out of the posterior, and so of the shares that "
+        "CoNAL's default, and not run again: seed 1 of it as a member. Older than the read-out of "
+        "the posterior, and so of the shares that "
         '`decision="balanced"` divides by: seeds 2 to 5 of that decision on CIFAR-10N and '
         "CIFAR-10H, 2 per image, and seeds 4 and 5 on Sentiment. Classes are nearly equally "
         "frequent there.",
