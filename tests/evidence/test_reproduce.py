@@ -32,7 +32,7 @@ from manyhands.evidence.running import adoption, code
 from manyhands.evidence.running.adoption import adopt, groups_of
 from manyhands.evidence.running.plan import list_cells, select_rows
 from manyhands.evidence.running.reproduce import recheck, reproduce
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.io.files import file_lock
 
 MINE = '''
@@ -485,6 +485,15 @@ def test_runs_of_the_present_code_need_no_adoption(place):
     assert place.fits() == 0
     assert "later code" not in before
     assert place.page() == before
+
+
+def test_two_processes_do_not_adopt_at_once(place):
+    place.write("one", MOVED)
+    with file_lock(place.results / ".locks" / "adopt") as held:
+        assert held
+        with pytest.raises(WriteError, match="another process adopts"):
+            place.adopt()
+    assert set(place.adopt()) == {"one"}
 
 
 def test_equal_figures_are_adopted(place):

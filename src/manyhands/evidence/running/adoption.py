@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +37,8 @@ from manyhands.evidence.running.plan import (
     deadline_in,
 )
 from manyhands.evidence.running.pool import run_cells
+from manyhands.exceptions import WriteError
+from manyhands.io.files import file_lock
 
 SHORT_RUN = 60.0
 """Seconds; longer runs are drawn only where a group has too few shorter ones."""
@@ -118,7 +121,7 @@ def adopt(
     AnnotationError
         If ``per_group``, ``jobs`` or ``budget_minutes`` are not positive.
     WriteError
-        If the folder cannot be written.
+        If the folder cannot be written, or another process adopts records in it.
     """
     from manyhands.evidence.running.code import code_hash
 
@@ -138,16 +141,29 @@ def adopt(
     }
     samples = Path(results) / SAMPLES
     job = Job(str(samples), deadline_in(budget_minutes), check=False)
-    outcomes = run_cells(list(drawn.values()), job, jobs, progress or Silent())
     judged = []
-    for group in groups:
-        found = _judge(group, per_group, now, samples, reference)
-        if found is not None:
-            judged.append(found)
-            add_group(results, group.paper, found)
-    if len(judged) == len(groups):
-        shutil.rmtree(samples, ignore_errors=True)
+    with _alone(Path(results)):
+        outcomes = run_cells(list(drawn.values()), job, jobs, progress or Silent())
+        for group in groups:
+            found = _judge(group, per_group, now, samples, reference)
+            if found is not None:
+                judged.append(found)
+                add_group(results, group.paper, found)
+        if len(judged) == len(groups):
+            shutil.rmtree(samples, ignore_errors=True)
     return judged, outcomes
+
+
+@contextmanager
+def _alone(results: Path) -> Iterator[None]:
+    """Refuse to adopt while another process does, as both would write and remove one folder."""
+    with file_lock(results / ".locks" / "adopt") as held:
+        if not held:
+            raise WriteError(
+                f"another process adopts records of {str(results)!r}; wait until it is done, or "
+                "name all papers in one command"
+            )
+        yield
 
 
 def _judge(
