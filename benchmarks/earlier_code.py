@@ -57,12 +57,19 @@ def main() -> None:
     arguments.add_argument("--experiments", type=Path, default=ROOT / "experiments")
     arguments.add_argument("--per-group", type=int, default=2)
     arguments.add_argument("--jobs", type=int, default=1)
+    arguments.add_argument(
+        "--unnamed",
+        help="commit that stands for those with changes that were never committed; "
+        "--adopt takes its runs where its code is the recorded one",
+    )
     options = arguments.parse_args()
     by_commit: dict[str, list[Record]] = {}
     for record in sample(options):
         if not any(run.status == "done" for run in runs_of(options.out, record)):
             by_commit.setdefault(record.commit or "", []).append(record)
     for commit, records in sorted(by_commit.items()):
+        if not is_commit(commit) and options.unnamed:
+            commit = options.unnamed
         if not is_commit(commit):
             # A "+" stands for changes that were never committed.
             print(f"{len(records)} runs skipped: {commit!r} is no commit of this repository")
