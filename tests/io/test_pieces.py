@@ -277,8 +277,10 @@ def test_an_interrupted_conversion_goes_on(tmp_path, cut, monkeypatch):
     memory = 1000 * pieces.EXPANSION
     with pytest.raises(WriteError, match="the same command resumes"):
         ingest(path, tmp_path / "s", memory=memory)
-    with pytest.raises(AnnotationError, match="interrupted ingest with other options"):
+    with pytest.raises(AnnotationError, match=r"ingest with other question \(None, now \"'mood'\""):
         ingest(path, tmp_path / "s", memory=memory, question="mood")
+    with pytest.raises(AnnotationError, match="interrupted ingest, which is no store yet"):
+        read_annotations(tmp_path / "s")
     monkeypatch.setattr(pieces, "write_annotations", lambda *a: written.append(a) or original(*a))
     store = ingest(path, tmp_path / "s", memory=memory)
     whole = ingest(path, tmp_path / "whole", memory=memory)

@@ -48,10 +48,10 @@ def check_plan(folder: Path, files: list[Path], about: dict[str, Any]) -> None:
     if not place.exists():
         write_atomically(place, json.dumps(plan, indent=1))
     elif (found := json.loads(place.read_text())) != plan:
-        name = next(name for name in plan if found.get(name) != plan[name])
+        name = next(name for name in plan | found if found.get(name) != plan.get(name))
         raise AnnotationError(
             f"{folder.parent} holds an interrupted ingest with other {name} "
-            f"({found.get(name)!r}, now {plan[name]!r}); repeat it as it was, remove the "
+            f"({found.get(name)!r}, now {plan.get(name)!r}); repeat it as it was, remove the "
             "folder, or choose another"
         )
 

@@ -108,6 +108,10 @@ def _folder(path: Path) -> list[Document]:
             if not document.archived:
                 document.path = place
             found.append(document)
+    if any((path / name).is_dir() for name in (".ingest", ".pieces")):
+        raise AnnotationError(
+            f"{path} holds an interrupted ingest, which is no store yet; run the same command again"
+        )
     if not found:
         raise AnnotationError(
             f"{path} is a folder; give a file, or a folder that holds some: this one is empty"

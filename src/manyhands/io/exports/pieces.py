@@ -127,7 +127,7 @@ class Conversion:
         if choices.label_config is not None:
             existing_file(choices.label_config)
         size = max(memory // EXPANSION, 1)
-        about = {"options": repr(options), "memory": memory}
+        about = {name: repr(value) for name, value in options.items()} | {"memory": memory}
         return cls(files, folder, form, asked, choices, size, progress, about)
 
     def check_plan(self) -> None:
