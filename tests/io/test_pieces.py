@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import shutil
 import warnings
 
@@ -302,6 +303,15 @@ def test_what_is_refused(tmp_path, cut):
     write(tmp_path / "b.json.gz", gzip.compress(json.dumps(project(8)).encode())[:-20])
     with pytest.raises(AnnotationError, match="the archive is damaged"):
         cut(tmp_path / "b.json.gz", 300)
+
+
+@pytest.mark.parametrize("odd", [" ann", "a\0b"])
+def test_ids_that_a_table_would_change_are_refused(tmp_path, cut, odd):
+    tasks = [studio(made("ann", "good"), made(odd, "bad"), number=k) for k in range(5)]
+    path = write(tmp_path / "a.json", tasks)
+    assert read_annotations(path).n_annotators == 2
+    with pytest.raises(AnnotationError, match=f"annotator {re.escape(repr(odd))} begins with"):
+        cut(path, 300)
 
 
 def test_what_cannot_be_cut_is_read_whole(tmp_path, cut, monkeypatch):

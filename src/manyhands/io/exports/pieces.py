@@ -261,6 +261,13 @@ class Conversion:
             raise AnnotationError(
                 "a store holds no families of annotators; leave predictions_as_annotators out"
             )
+        for what, ids in (("task", table.instances), ("annotator", table.annotators)):
+            odd = next((text for text in map(str, ids) if text[:1] == " " or "\0" in text), None)
+            if odd is not None:
+                raise AnnotationError(
+                    f"the {what} {odd!r} begins with a blank or holds a NUL, which the tables of "
+                    "pieces do not keep; correct it in the export"
+                )
         if not self.choices.anonymise:
             return table
         seen, first = np.unique(table.annotator, return_index=True)
