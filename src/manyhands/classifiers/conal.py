@@ -19,13 +19,15 @@ from torch import Tensor
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.length import AUTO
+from manyhands.fitting.restarts import StartsAtIdentity
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
 from manyhands.objectives import common_noise_objective
 from manyhands.training import AnnotationBatches, CrowdBatch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CoNALClassifier(BaseCrowdClassifier):
+class CoNALClassifier(StartsAtIdentity):
     r"""Learn from crowds with common and individual noise adaptation layers [1]_.
 
     An annotator's label comes from a confusion that all annotators share (with probability
@@ -59,8 +61,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         distributions (the equation of p(y|x)).
     classifier_output : {"probabilities", "logits"}, default="probabilities"
         The classifier's output that enters the layers; the code uses its softmax.
-    init_scale : float, default=2.0
-        Both layers start at this multiple of the identity.
+    init_scale : float or "auto", default="auto"
+        Both layers start at this multiple of the identity; the released code's is 2. "auto" is 2.
+        If that fit loses a class, there is another from 4, and one from 8 if that does, too; the
+        one that loses the fewest is kept, as in `CrowdLayerClassifier`.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the auxiliary network; default: one-hot.
     noise_lr : float or None, default=1e-2
@@ -78,6 +82,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         Mean gate over each annotator's annotations (NaN for annotators without annotations).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         Both layers mixed at each annotator's mean gate: the annotator's overall behaviour.
+    init_scale_ : float
+        ``init_scale``, or the start that "auto" has found.
 
     Notes
     -----
@@ -106,7 +112,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "normalize": [StrOptions({"both", "annotator", "none"})],
         "mixture": [StrOptions({"logits", "probabilities"})],
         "classifier_output": [StrOptions({"probabilities", "logits"})],
-        "init_scale": [Interval(Real, 0, None, closed="neither")],
+        "init_scale": [StrOptions({AUTO}), Interval(Real, 0, None, closed="neither")],
         "annotator_features": [None, "array-like"],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
@@ -117,6 +123,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "common_proportion_",
     )
 
+    scales = (2.0, 4.0, 8.0)
+
     backbone: Any = field(default=None, kw_only=False)
     gap_weight: float = 1e-5
     squared_gap: bool = False
@@ -125,7 +133,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     normalize: str = "both"
     mixture: str = "logits"
     classifier_output: str = "probabilities"
-    init_scale: float = 2.0
+    init_scale: float | str = AUTO
     annotator_features: Any = None
     noise_lr: float | None = 1e-2
 
@@ -143,7 +151,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             normalize=self.normalize,
             mixture=self.mixture,
             classifier_output=self.classifier_output,
-            init_scale=self.init_scale,
+            init_scale=self._own_scale,
         )
 
     def _read_annotator_features(self) -> Tensor | None:

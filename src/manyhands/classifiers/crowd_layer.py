@@ -9,24 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.context import Earlier, Fit, Watch
+from manyhands.fitting.context import Fit
 from manyhands.fitting.length import AUTO
-from manyhands.fitting.restarts import fewest_lost
+from manyhands.fitting.restarts import StartsAtIdentity
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
-
-SCALES = (3.0, 6.0, 12.0)
-"""Starts that ``init_scale="auto"`` tries while classes are lost."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdLayerClassifier(BaseCrowdClassifier):
+class CrowdLayerClassifier(StartsAtIdentity):
     """Train a classifier through one layer per annotator (DL-CL, "crowd layer") [1]_.
 
     The classifier's probabilities p(x) pass through annotator r's own layer, W_r p(x) + b_r, and
@@ -86,6 +82,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
+    scales = (3.0, 6.0, 12.0)
+
     backbone: Any = field(default=None, kw_only=False)
     connection: str = "MW"
     init_scale: float | str = AUTO
@@ -100,7 +98,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             len(self.classes_),
             self.n_annotators_,
             connection=self.connection,
-            init_scale=_scale_of(self),
+            init_scale=self._own_scale,
             low_rank=self.low_rank,
         )
 
@@ -112,36 +110,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
                 "none; leave low_rank out, or use connection='MW'"
             )
 
-    @property
-    def _title(self) -> str:
-        """Name on the progress bar; further starts are named."""
-        is_further = self.init_scale == AUTO and _scale_of(self) > SCALES[0]
-        return super()._title + (f" from {_scale_of(self):g}" if is_further else "")
-
-    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
-        fit = super()._fit
-
-        def fit_from(scale: float) -> AnnotationTable:
-            self._scale = scale  # Of this fit, which discards what an earlier one has found.
-            table = fit(X, y, watch, start)
-            del self._scale
-            return table
-
-        if self.init_scale != AUTO:
-            return fit_from(float(self.init_scale))
-        if start is None:
-            scales = SCALES[:1] if self.connection == "VB" else SCALES  # Biases start at 0.
-            return fewest_lost(self, scales, fit_from, X, watch)
-        # The weights are given; those of low rank are added to the start that they were found with.
-        before = start.model if isinstance(start, Earlier) else start
-        return fit_from(_scale_of(before))
+    def _starts(self) -> tuple[float, ...]:
+        return self.scales[:1] if self.connection == "VB" else self.scales  # Biases start at 0.
 
     def _set_fitted(self, fit: Fit[CrowdLayerModule, None]) -> None:
-        self.init_scale_ = self._scale
         self.confusion_ = fit.module.confusion().double().cpu().numpy()
-
-
-def _scale_of(model: Any) -> float:
-    """Return where a classifier's matrices start, or started; old folders only have numbers."""
-    own = getattr(model, "init_scale_", getattr(model, "init_scale", SCALES[0]))
-    return cast(float, getattr(model, "_scale", own))

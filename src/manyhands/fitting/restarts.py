@@ -9,16 +9,64 @@ from contextlib import contextmanager
 from copy import deepcopy
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 from sklearn.utils import check_random_state
 
 from manyhands.annotations import AnnotationTable
-from manyhands.fitting.context import Watch
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.length import AUTO
 from manyhands.fitting.lost_classes import lost_classes
 from manyhands.training import joined
 
 _LOG = logging.getLogger("manyhands")
+
+
+class StartsAtIdentity(BaseCrowdClassifier):
+    """Base of classifiers whose matrices start at ``init_scale`` times the identity.
+
+    ``init_scale="auto"`` fits from one of `scales` after another while classes are lost.
+    """
+
+    scales: ClassVar[tuple[float, ...]]
+    """Starts that "auto" tries."""
+
+    init_scale: float | str
+
+    @property
+    def _title(self) -> str:
+        """Name on the progress bar; further starts are named."""
+        is_further = self.init_scale == AUTO and self._own_scale > self.scales[0]
+        return super()._title + (f" from {self._own_scale:g}" if is_further else "")
+
+    @property
+    def _own_scale(self) -> float:
+        """Where the matrices start, or started; old folders only have the parameter."""
+        own = getattr(self, "init_scale_", self.init_scale)
+        return cast(float, getattr(self, "_scale", own))
+
+    def _starts(self) -> tuple[float, ...]:
+        """Return the starts that "auto" tries with the present parameters."""
+        return self.scales
+
+    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+        fit = super()._fit
+
+        def fit_from(scale: float) -> AnnotationTable:
+            self._scale = scale  # Of this fit, which discards what an earlier one has found.
+            table = fit(X, y, watch, start)
+            self.init_scale_ = scale
+            del self._scale
+            return table
+
+        if self.init_scale != AUTO:
+            return fit_from(float(self.init_scale))
+        if start is None:
+            return fewest_lost(self, self._starts(), fit_from, X, watch)
+        # The weights are given; those of low rank are added to the start that they were found with.
+        before = start.model if isinstance(start, Earlier) else start
+        return fit_from(getattr(before, "_own_scale", self.scales[0]))
 
 
 def fewest_lost(

@@ -155,9 +155,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for generator, discriminator and auxiliary network. None is
         one-hot.
-    init_scale : float, default=2.0
+    init_scale : float or "auto", default="auto"
     noise_lr : float or None, default=1e-2
-        Parameters of the default ``pretrainer``; see `CrowdLayerClassifier`.
+        Parameters of the default ``pretrainer``; see `CrowdLayerClassifier`. The released code
+        starts at 2.
 
     Attributes
     ----------
@@ -229,7 +230,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "annotators_per_instance": [None, Interval(Integral, 1, None, closed="left")],
         "chunk_size": [Interval(Integral, 1, None, closed="left")],
         "annotator_features": [None, "array-like"],
-        "init_scale": [Interval(Real, 0, None, closed="neither")],
+        "init_scale": [StrOptions({AUTO}), Interval(Real, 0, None, closed="neither")],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
     _crowd_check_exemptions = {
@@ -270,7 +271,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     annotators_per_instance: int | None = None
     chunk_size: int = 1 << 13
     annotator_features: Any = None
-    init_scale: float = 2.0
+    init_scale: float | str = AUTO
     noise_lr: float | None = 1e-2
 
     _pilots = False  # The start, a classifier of its own, has a pilot.
