@@ -1,4 +1,4 @@
-"""Fits of Crowd Layer from further starts, where the first one loses a class."""
+"""Fits from further starts, where the first one loses a class."""
 
 import logging
 import warnings
@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from manyhands import (
     AnnotationTable,
+    CoNALClassifier,
     CrowdInGClassifier,
     CrowdLayerClassifier,
     DASCClassifier,
@@ -256,10 +257,56 @@ def test_only_the_first_round_of_self_training_looks_for_a_start():
     assert heard.parameters == 3 * ["auto"] + n_later * [model.estimator_.init_scale_]
 
 
-def test_the_start_of_crowding_has_the_number_it_is_told():
-    model = CrowdInGClassifier(max_epochs=1, device="cpu", random_state=0)
+# -- CoNAL and CrowdInG ---------------------------------------------------------------------------
+
+CONAL = {20: 2.0, 12: 4.0, 8: 8.0, 5: 2.0}
+"""Epochs -> the start of CoNAL that is kept."""
+
+
+def conal(n_epochs, **parameters):
+    options = {"scaling": None, "lr": 0.1, "batch_size": 64, "random_state": 0, "device": "cpu"}
+    return CoNALClassifier(zeros, max_epochs=n_epochs, **{**options, **parameters})
+
+
+@pytest.mark.parametrize(("n_epochs", "kept"), CONAL.items())
+def test_conal_keeps_the_fit_of_its_number(n_epochs, kept):
+    model = quietly(conal(n_epochs), X, A)
+    assert (model.init_scale, model.init_scale_) == ("auto", kept)
+    alone = quietly(conal(n_epochs, init_scale=kept), X, A)
+    assert_same(model, alone)
+    assert alone.init_scale_ == kept
+    np.testing.assert_array_equal(model.common_confusion_, alone.common_confusion_)
+
+
+def test_conal_fits_once_from_a_number():
+    heard = Heard()
+    quietly(conal(8, init_scale=2.0, callbacks=[heard]), X, A)
+    assert heard.parameters == [2.0]
+
+
+def test_conals_start_survives_saving(tmp_path):
+    model = conal(12).fit(X, A)
+    loaded = load(model.save(tmp_path / "model"), backbone=zeros)
+    assert (loaded.init_scale, loaded.init_scale_) == ("auto", 4.0)
+    again = quietly(conal(1), X, A, start=loaded)
+    assert again.init_scale_ == 4.0
+
+
+@pytest.mark.parametrize(("n_epochs", "kept"), [(15, 3.0), (10, 6.0)])
+def test_crowding_starts_from_the_crowd_layer_that_is_kept(n_epochs, kept):
+    options = {"scaling": None, "lr": 0.1, "batch_size": 64, "random_state": 0, "device": "cpu"}
+    still = {"classifier_lr": 0.0, "generator_epochs": 1, "adversarial_epochs": 1}
+    model = CrowdInGClassifier(zeros, max_epochs=n_epochs, **still, **options)
     quietly(model, X, A)
-    assert model.pretrainer_.init_scale == model.init_scale == 2.0
+    assert (model.init_scale, model.pretrainer_.init_scale_) == ("auto", kept)
+    start = quietly(network(n_epochs, init_scale=kept), X, A)
+    np.testing.assert_array_equal(model.predict_proba(X), start.predict_proba(X))
+
+
+def test_the_start_of_crowding_has_the_number_it_is_told():
+    model = CrowdInGClassifier(max_epochs=1, device="cpu", random_state=0, init_scale=2.0)
+    quietly(model, X, A)
+    assert model.pretrainer_.init_scale_ == 2.0
 
 
 def test_auto_is_a_parameter_like_any_other():
