@@ -1,8 +1,9 @@
 """Every classifier with its defaults on all public sets with features, with `select` and peers.
 
-A cell is one fit: a set, a method and a seed. Cells of seed 1 are measured here, with their
-calibration error; for other seeds, the records of `flagship.py` are taken. Cells that both hold
-tell whether those records are of the present code. Gold labels measure, and choose nothing.
+A cell is one fit: a set, a method and a seed. Cells of seed 1 (``--seeds`` for more) are measured
+here, with their calibration error; for other seeds, the records of `flagship.py` are taken. Cells
+that both hold tell whether those records are of the present code. Gold labels measure, and choose
+nothing.
 
 Other libraries are not installed with the project: ``pip install crowd-kit cleanlab
 scikit-activeml``. What is missing is recorded as failed.
@@ -49,7 +50,6 @@ from manyhands.inference import GLAD, WorkerClustering
 from manyhands.io import write_atomically
 from manyhands.metrics import expected_calibration_error
 
-SEED = 1
 SLOW = ("sentiment, raw text", "cifar10n", "cifar10h, 2")
 CANDIDATES = ("crowd-stacking", "agg-net", "max-mig", "trace-reg", "crowd-layer")
 """Of `select`: five that are quick, with their defaults."""
@@ -295,7 +295,13 @@ def data_of(name: str, seed: int) -> Any:
 
 def peers() -> list[tuple[str, str, str]]:
     """Methods of other libraries: name, package with its version, what had to be done."""
-    return [(m, f"{WORDS[m][0]} {installed(WORDS[m][0])}", WORDS[m][1]) for m in PEERS]
+    return [(m, package_of(m), WORDS[m][1]) for m in PEERS]
+
+
+def package_of(method: str) -> str:
+    """Package of another library's method, with its version."""
+    package = WORDS[method][0]
+    return f"{package} {installed(package)}"
 
 
 @cache
@@ -312,6 +318,8 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     """Fit a method, and measure it on the test part."""
     cell: dict[str, Any] = {"set": name, "method": method, "seed": seed}
     cell |= {"commit": commit(), "date": datetime.date.today().isoformat()}
+    if method in PEERS:
+        cell["package"] = package_of(method)
     data = data_of(name, seed)
     started = process_time()
     try:
@@ -335,11 +343,14 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     }
 
 
-def cells() -> Iterator[tuple[str, str, int]]:
-    """Every method on the sets that are quick, then on the others."""
-    for slow in (False, True):
-        own = [name for name in SETS if (name in SLOW) == slow]
-        yield from ((name, method, SEED) for method in METHODS for name in own)
+def cells(names: list[str], methods: list[str], n_seeds: int) -> Iterator[tuple[str, str, int]]:
+    """Every method on the sets that are quick, then on the others; a further seed comes last."""
+    for seed in range(1, n_seeds + 1):
+        for slow in (False, True):
+            own = [name for name in SETS if name in names and (name in SLOW) == slow]
+            yield from (
+                (name, method, seed) for method in METHODS if method in methods for name in own
+            )
 
 
 def main() -> None:
@@ -349,13 +360,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="Markdown file; its diagram is put beside it")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--seeds", type=int, default=1, help="from 1 on")
     arguments = parser.parse_args()
     found = run_missing(
         arguments.records,
         (
             (cell, lambda cell=cell: measure(*cell))
-            for cell in cells()
-            if cell[1] in arguments.methods
+            for cell in cells(arguments.sets, arguments.methods, arguments.seeds)
         ),
         lambda record: (record["set"], record["method"], record["seed"]),
         arguments.minutes,

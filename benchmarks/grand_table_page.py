@@ -170,7 +170,7 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         *_ranks_part(table),
         "## Accuracy",
         "",
-        "Per cent of the test part; mean, and the number of seeds where there is more than one. "
+        "Per cent of the test part; mean ± sd (seeds) where there is more than one seed. "
         "The best of each set that learns from the crowd is bold. A dash is a cell that was not "
         "run, or that failed ([which](#what-was-run)). The last column is the share of the gap "
         "between DL-MV (the default network on majority votes) and the better ceiling that a "
@@ -262,7 +262,9 @@ def _accuracy(table: Table, order: Sequence[str]) -> list[str]:
             text = f"{100 * np.mean(own):.1f}" if own else "–"
             if own and method not in CEILINGS and round(100 * best[name], 1) == float(text):
                 text = f"**{text}**"
-            row.append(text + (f" ({len(own)})" if len(own) > 1 else ""))
+            if len(own) > 1:
+                text += f" ± {100 * np.std(own, ddof=1):.1f} ({len(own)})"
+            row.append(text)
         share = _share(table, method)
         rows.append([*row, "–" if share is None else f"{100 * share:.0f} %"])
     return table_lines(["", *SETS.values(), "gap closed"], rows)
@@ -312,8 +314,11 @@ def _peers(table: Table, peers: Sequence[tuple[str, str, str]]) -> list[str]:
     rows = []
     for method, package, words in peers:
         done = sum(bool(table.values(name, method)) for name in SETS)
-        reasons = {each["failed"] for each in table.failed if each["method"] == method}
-        rows.append([method, package, words, str(done), "; ".join(sorted(reasons)) or "–"])
+        runs = [each for each in [*table.records, *table.failed] if each["method"] == method]
+        versions = {each["package"] for each in runs if "package" in each}
+        reasons = {each["failed"] for each in runs if "failed" in each}
+        named = ", ".join(sorted(versions)) or package
+        rows.append([method, named, words, str(done), "; ".join(sorted(reasons)) or "–"])
     heading = ["classifier", "package", "what had to be done", "sets run", "errors"]
     return [
         "## Other libraries",
