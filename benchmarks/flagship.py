@@ -140,6 +140,19 @@ def with_wider_prior(data: Any, seed: int) -> Any:
         return stack()(data, seed)
 
 
+def with_posterior_shares(data: Any, seed: int) -> Any:
+    """The stack with the class shares of Dawid-Skene's calibrated posterior as its prior."""
+    posterior = DawidSkene(random_state=seed).fit(data.annotations).posterior_
+    return stack(class_prior=posterior.mean(axis=0))(data, seed)
+
+
+def with_gold_shares(data: Any, seed: int) -> Any:
+    """The stack with the true class shares of the training part: an oracle."""
+    classes = list(data.annotations.classes)
+    counts = np.bincount([classes.index(each) for each in data.y_train], minlength=len(classes))
+    return stack(class_prior=counts / counts.sum())(data, seed)
+
+
 def with_embedding(embedding: Callable[..., Any]) -> Fit:
     """The stack and one more kernel member, on an embedding learnt from the same annotations."""
 
@@ -227,6 +240,8 @@ ABLATION: dict[str, Fit] = {
     "11 rounds": stack(n_rounds=11),
     'class_prior="estimated"': stack(class_prior="estimated"),
     'class_prior="uniform"': stack(class_prior="uniform"),
+    "class prior: shares of Dawid-Skene's posterior": with_posterior_shares,
+    "class prior: shares of the gold labels (oracle)": with_gold_shares,
     "classifier_weight=1": stack(classifier_weight=1.0),
     "classifier_weight=3": stack(classifier_weight=3.0),
     "vote_share=0": stack(vote_share=0.0),
