@@ -518,7 +518,8 @@ def _summary(dasc: list[dict[str, Any]]) -> list[str]:
         f"{', which misses it, too' if reached < 90 else ''}. Colposcopy and Reports are "
         "complete: DASC has nothing to add, and is the base. With half "
         "of their annotations removed, the guard misses damage: the lowest is "
-        f"{' around '.join(hard)}, {gains[hard]:+.1f}, where agreement hardly falls."
+        f"{' around '.join(hard)}, {gains[hard]:+.1f}: agreement may hardly fall, or fall rounds "
+        "after accuracy has."
     ]
 
 

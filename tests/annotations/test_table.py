@@ -316,6 +316,7 @@ def test_values_of_a_column_that_cannot_be_classes_are_refused(labels, says):
         (["cat", "dog", " "], r"' ' \(1\)"),
         (["0", "1", "0.5", "1"], r"'0.5' \(1\) among whole numbers"),
         (["0", "1", "none", "1"], r"'none' \(1\) among whole numbers"),
+        (["cat", "dog", "-7", "cat"], r"'-7' \(1\) among words"),
         (["No", " no", "YES", "Yes", "Yes"], r"' no' \(1\), 'No' \(1\); 'Yes' \(2\), 'YES' \(1\)"),
         (["1.0", "1", "cat"], r"'1' \(1\), '1.0' \(1\)"),
         ([0, 1, 2, 99], r"99 \(1\), far above the other codes"),

@@ -383,6 +383,42 @@ def test_ids_that_reset_index_turns_into_a_column_are_named(data, convert):
         quick().fit(X.assign(rank=X["a"].rank()), AnnotationTable.from_frame(long))
 
 
+@pytest.mark.parametrize("name", ["uid", "task"])
+def test_ids_in_another_order_are_called_so_whatever_their_name_and_type(data, name):
+    """The command line reads all features as float32; pandas reads the column `task` as one."""
+    X, long, gold = data
+    numbers = dict(zip(gold.index, range(N), strict=True))
+    table = AnnotationTable.from_frame(long.assign(task=long["task"].map(numbers)))
+    frame = X.reset_index(drop=True).assign(**{name: np.arange(N, dtype=np.float32)})
+    shuffled = frame.sample(frac=1, random_state=0).reset_index(drop=True)
+    with pytest.warns(UserWarning, match=rf"'{name}' \(the ids in another order\)"):
+        quick().fit(shuffled, table)
+
+
+def test_the_order_of_a_matrix_s_index_is_said_where_x_has_no_ids(data):
+    X, long, _ = data
+    wide = long.pivot(index="task", columns="worker", values="label").sample(frac=1, random_state=0)
+    first, last = wide.index[0], wide.index[-1]
+    with pytest.warns(UserWarning, match=f"its matrix's index.*'{first}', .*'{last}'.*instances="):
+        quick().fit(X.loc[wide.index].to_numpy(), AnnotationTable.from_matrix(wide))
+    stated = AnnotationTable.from_matrix(wide, instances=wide.index)
+    numbered = wide.loc[X.index].reset_index(drop=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick().fit(X.loc[wide.index].to_numpy(), stated)
+        quick().fit(X.loc[wide.index], AnnotationTable.from_matrix(wide))
+        quick().fit(X.to_numpy(), AnnotationTable.from_matrix(numbered))
+
+
+@pytest.mark.filterwarnings("ignore:columns of X look like")
+def test_a_second_stage_on_texts_says_where_the_encoder_goes(data):
+    X, long, _ = data
+    table = AnnotationTable.from_frame(long, tasks=X.index)
+    for texts in (["a text"] * N, X.assign(said="a text")):
+        with pytest.raises(AnnotationError, match="encoder in front: make_pipeline"):
+            quick().fit(texts, table)
+
+
 @pytest.mark.filterwarnings("ignore:X has no ids", "ignore:columns of X look like")
 def test_columns_of_text_are_named_whatever_their_first_row_holds(data):
     X, long, _ = data

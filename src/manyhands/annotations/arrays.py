@@ -32,6 +32,7 @@ from manyhands.annotations.ids import (
     GIVEN,
     NUMBERED,
     as_frame,
+    given_order,
     id_column,
     in_natural_order,
     read_wide,
@@ -86,7 +87,7 @@ def from_matrix(
         classes, if a column of a frame looks like ids and is not called so, or if ``abstain`` or
         ``skip`` is invalid, as in `from_frame`.
     """
-    given_A = A
+    given_A, are_named = A, instances is not None
     A, instances, annotators = read_wide(A, instances, annotators)
     if isinstance(A, np.ma.MaskedArray):
         A = np.ma.filled(A.astype(object), None)
@@ -118,7 +119,7 @@ def from_matrix(
         _ids(annotators, r, "annotators"),
         vocabulary,
         passes=np.column_stack([rows[passed], columns[passed], kinds[passed]]),
-        instance_order=NUMBERED if instances is None else GIVEN,
+        instance_order=NUMBERED if instances is None else given_order(instances, are_named),
     )
 
 

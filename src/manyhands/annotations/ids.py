@@ -27,8 +27,8 @@ class InstanceOrder:
         "given": by ``tasks=``, ``instances=`` or X. "sorted": the table sorted the ids that it
         found. "numbered": there are no ids; instances are numbered as the rows of a matrix are.
     assumed : str
-        First and last ids as the table sorted them, for the warning that rows of X without ids
-        are taken to be in this order. Empty if they are 0..n-1, or the table did not sort.
+        First and last ids, for the warning that rows of X without ids are taken to be in this
+        order. Empty if they are 0..n-1, or if ``tasks=`` or ``instances=`` stated the order.
     rows : integer array or None
         Positions of the instances in the table from which they were selected; None: 0..n-1.
     """
@@ -68,6 +68,11 @@ def sorted_order(ids: AnyArray) -> InstanceOrder:
     rows = np.arange(len(ids))
     numbers = np.array_equal(ids, rows.astype(str) if is_text(ids) else rows)
     return InstanceOrder("sorted", "" if numbers else first_and_last(ids))
+
+
+def given_order(ids: AnyArray, are_named: bool) -> InstanceOrder:
+    """Order of a matrix's instances, named in ``instances=`` or by the index of the frame."""
+    return GIVEN if are_named else replace(GIVEN, assumed=sorted_order(np.asarray(ids)).assumed)
 
 
 def in_natural_order(codes: IntArray, ids: AnyArray) -> tuple[IntArray, AnyArray]:

@@ -166,6 +166,13 @@ def _check_texts(counts: Counts, argument: str) -> None:
                 "Correct these rows, or name the value in abstain= or skip=; if it is a class, "
                 "name all classes in classes="
             )
+    elif odd:
+        negative = {value: count for value, count in numbers.items() if int(value) < 0}
+        if negative:
+            warn_caller(
+                f"{argument} holds {_listed(negative)} among words, which counts as a class. "
+                f"{_mend('empty these cells')}"
+            )
     _warn_of_spellings(others, argument)
 
 

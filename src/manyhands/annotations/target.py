@@ -89,7 +89,7 @@ def matched(
             return _in_assumed_order(table, argument, rows_argument)
         raise _not_matching(ids.values, table, argument, rows_argument)
     if ids.default and order.kind == "given":
-        return table
+        return _in_assumed_order(table, argument, rows_argument) if order.assumed else table
     if ids.default or order.kind == "numbered":
         raise AnnotationError(
             f"{rows_argument} has the index {first_and_last(ids.values)}, {argument} the instances "
@@ -192,13 +192,16 @@ def rows_of(ids: AnyArray, among: AnyArray) -> IntArray | None:
 
 
 def _in_assumed_order(table: AnnotationTable, argument: str, rows_argument: str) -> AnnotationTable:
-    """Warn of an order that the table chose itself, and take it for that of X."""
-    if table.instance_order.assumed:
+    """Warn of an order that nobody stated for X, and take it for that of X."""
+    order = table.instance_order
+    if order.assumed:
+        is_sorted = order.kind == "sorted"
+        source = "sorted its instances itself" if is_sorted else "has those of its matrix's index"
+        mend = "table with tasks=" if is_sorted else "table by from_matrix(instances=)"
         warn_caller(
-            f"{rows_argument} has no ids, and {argument} sorted its instances itself: rows of "
-            f"{rows_argument} are taken to be in this order, {table.instance_order.assumed}. Give "
-            f"{rows_argument} an index with the ids, or build the table with tasks= in the order "
-            f"of the rows of {rows_argument}"
+            f"{rows_argument} has no ids, and {argument} {source}: rows of {rows_argument} are "
+            f"taken to be in this order, {order.assumed}. Give {rows_argument} an index with the "
+            f"ids, or build the {mend} in the order of the rows of {rows_argument}"
         )
     return replace(table, instance_order=GIVEN)
 

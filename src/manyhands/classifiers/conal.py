@@ -62,9 +62,11 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     classifier_output : {"probabilities", "logits"}, default="probabilities"
         The classifier's output that enters the layers; the code uses its softmax.
     init_scale : float or "auto", default="auto"
-        Both layers start at this multiple of the identity; the released code's is 2. "auto" is 2.
-        If that fit loses a class, there is another from 4, and one from 8 if that does, too; the
-        one that loses the fewest is kept, as in `CrowdLayerClassifier`.
+        Both layers start at this multiple of the identity; the released code's is 2. "auto"
+        starts at 2. If that fit loses a class (one with annotations, predicted for no training
+        instance), there is another from 4, and one from 8 if that does, too; the one that loses
+        the fewest is kept. Up to three fits are paid for; a number allows one, and so do weights
+        to start from.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the auxiliary network; default: one-hot.
     noise_lr : float or None, default=1e-2
@@ -123,7 +125,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "common_proportion_",
     )
 
-    scales = (2.0, 4.0, 8.0)
+    scales = (2.0, 4.0, 8.0)  # From the released code's on.
 
     backbone: Any = field(default=None, kw_only=False)
     gap_weight: float = 1e-5

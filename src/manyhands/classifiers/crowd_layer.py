@@ -39,10 +39,11 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     init_scale : float or "auto", default="auto"
         Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
         CrowdInG); scales start at this value. The lower it is, the more often training loses rare
-        classes: see ``docs/results/noise_layers.md``. "auto" is 3. If that fit loses a class, there
-        is another from 6, and one from 12 if that does, too; of all, the one that loses the fewest
-        is kept, the first among equals. Each is the fit that its number would give, at the same
-        cost, and ``callbacks`` hear of each. A number, and weights to start from (``start``, or
+        classes: see ``docs/results/noise_layers.md``. "auto" starts at 3. If that fit loses a
+        class (one with annotations, predicted for no training instance), there is another from 6,
+        and one from 12 if that does, too; of all, the one that loses the fewest is kept, the first
+        among equals. Each is the fit that its number would give. Up to three fits are paid for,
+        and ``callbacks`` are called in each. A number, and weights to start from (``start``, or
         those of a partial fit that goes on), allow one fit.
     low_rank : int or None, default=None
         For very many annotators, with "MW": every matrix is the start plus a mixture of so many
@@ -82,7 +83,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
-    scales = (3.0, 6.0, 12.0)
+    scales = (3.0, 6.0, 12.0)  # From 3 on, as docs/results/noise_layers.md finds.
 
     backbone: Any = field(default=None, kw_only=False)
     connection: str = "MW"
@@ -111,7 +112,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             )
 
     def _starts(self) -> tuple[float, ...]:
-        return self.scales[:1] if self.connection == "VB" else self.scales  # Biases start at 0.
+        return self.scales[:1] if self.connection == "VB" else self.scales  # Biases: no scale.
 
     def _set_fitted(self, fit: Fit[CrowdLayerModule, None]) -> None:
         self.confusion_ = fit.module.confusion().double().cpu().numpy()

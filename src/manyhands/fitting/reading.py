@@ -87,7 +87,7 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
         from manyhands.training import Rows
 
         X = Rows(X)
-    _refuse_text(estimator, X)
+    refuse_text(estimator, X)
     if hasattr(X, "detach"):
         X = X.detach().cpu().numpy()
     if is_dataset(X):
@@ -202,7 +202,7 @@ def _is_dict(X: Any) -> bool:
     return isinstance(X, Mapping) and not hasattr(X, "toarray")
 
 
-def _refuse_text(estimator: Any, X: Any) -> None:
+def refuse_text(estimator: Any, X: Any) -> None:
     """Refuse texts, which scikit-learn would try to read as numbers."""
     name, frame = type(estimator).__name__, as_frame(X)
     if frame is not None:

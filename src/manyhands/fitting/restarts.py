@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from numbers import Integral
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from sklearn.utils import check_random_state
 
@@ -26,7 +26,8 @@ _LOG = logging.getLogger("manyhands")
 class StartsAtIdentity(BaseCrowdClassifier):
     """Base of classifiers whose matrices start at ``init_scale`` times the identity.
 
-    ``init_scale="auto"`` fits from one of `scales` after another while classes are lost.
+    ``init_scale="auto"`` fits from one of `scales` after another while classes are lost: while a
+    class with annotations is predicted for no training instance.
     """
 
     scales: ClassVar[tuple[float, ...]]
@@ -42,8 +43,12 @@ class StartsAtIdentity(BaseCrowdClassifier):
 
     @property
     def _own_scale(self) -> float:
-        """Where the matrices start, or started; old folders only have the parameter."""
-        own = getattr(self, "init_scale_", self.init_scale)
+        """Where the matrices start in this fit, or have started; the first start before any fit.
+
+        Folders of earlier versions only have the parameter.
+        """
+        given = self.scales[0] if self.init_scale == AUTO else self.init_scale
+        own = getattr(self, "init_scale_", given)
         return cast(float, getattr(self, "_scale", own))
 
     def _starts(self) -> tuple[float, ...]:
@@ -64,9 +69,19 @@ class StartsAtIdentity(BaseCrowdClassifier):
             return fit_from(float(self.init_scale))
         if start is None:
             return fewest_lost(self, self._starts(), fit_from, X, watch)
-        # The weights are given; those of low rank are added to the start that they were found with.
+        # The weights are given, by a fitted classifier or the fit that a partial fit goes on from.
+        # Those of low rank are added to the start that they were found with.
         before = start.model if isinstance(start, Earlier) else start
         return fit_from(getattr(before, "_own_scale", self.scales[0]))
+
+
+class _Attempt(NamedTuple):
+    """A fit from one start."""
+
+    n_lost: int
+    attributes: dict[str, Any]
+    table: AnnotationTable
+    codes: list[Any]
 
 
 def fewest_lost(
@@ -79,7 +94,8 @@ def fewest_lost(
     """Fit from one start after another until no class is lost; keep the fit that loses the fewest.
 
     Of several, the first is kept: a class that no start brings back, such as one with a single
-    annotation, changes nothing. All have the same random numbers.
+    annotation, changes nothing. All have the same random numbers. Of the other fits, only their
+    checkpoints remain; their warnings are those of the first, and are not repeated.
 
     Parameters
     ----------
@@ -99,14 +115,14 @@ def fewest_lost(
     given = {name: getattr(model, name) for name in ("random_state", "checkpoint")}
     codes = [] if watch.followed is None else watch.followed.codes
     before, again = list(codes), _copied(model.random_state)
-    fits: list[tuple[int, dict[str, Any], AnnotationTable, list[Any]]] = []
+    fits: list[_Attempt] = []
     try:
-        with joined(model):
+        with joined(model):  # On several devices, the processes stay together between the fits.
             for start, following in zip(starts, [*starts[1:], None], strict=True):
                 with _quiet_unless(not fits):
                     table = fit_from(start)
                 lost = lost_classes(model, X, table)
-                fits.append((len(lost), dict(vars(model)), table, list(codes)))
+                fits.append(_Attempt(len(lost), dict(vars(model)), table, list(codes)))
                 if not len(lost) or following is None:
                     break
                 _LOG.info(
@@ -118,11 +134,11 @@ def fewest_lost(
                     following,
                 )
                 # A factory may return a network that it keeps, which the next fit would train.
-                fits[-1][1]["module_"] = deepcopy(model.module_)
+                fits[-1].attributes["module_"] = deepcopy(model.module_)
                 model.random_state = _copied(again)
                 model.checkpoint = _beside(given["checkpoint"], following)
-                codes[:] = before
-        _, fitted, table, codes[:] = min(fits, key=lambda fit: fit[0])
+                codes[:] = before  # The caller's own list.
+        _, fitted, table, codes[:] = min(fits, key=lambda fit: fit.n_lost)
         vars(model).clear()
         vars(model).update(fitted)
     finally:

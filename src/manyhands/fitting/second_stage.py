@@ -25,6 +25,7 @@ from manyhands.fitting.reading import (
     as_fitted,
     check_learnable,
     read_target,
+    refuse_text,
     set_vocabularies,
 )
 from manyhands.fitting.scoring import find_annotators
@@ -106,7 +107,12 @@ class SecondStageClassifier(BaseCrowdClassifier):
         X = as_fitted(self, X, reset=True)
         set_vocabularies(self, y, table)
         rng = np.random.default_rng(draw_seed(self.random_state))
-        self.estimator_, belief = self._fit_second_stage(X, table, rng, earlier)
+        try:
+            self.estimator_, belief = self._fit_second_stage(X, table, rng, earlier)
+        except ValueError as error:
+            if "could not convert string to float" in str(error):
+                refuse_text(self._network, X)
+            raise
         set_annotator_attributes(self, table, belief)
         self.history_ = History()
         for name in SET_WITH_FEATURES:

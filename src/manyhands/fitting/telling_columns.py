@@ -36,12 +36,13 @@ def warn_of_telling_columns(X: Any, table: AnnotationTable) -> None:
         if name == ids:
             continue
         values = column.to_numpy()
-        if is_id_name(str(name)) or base_name(str(name)) in LABEL_NAMES:
-            reasons[name] = "so called"
-        elif _equals_ids(values, table):
-            reasons[name] = "equal to the ids"
-        elif _permutes_ids(values, table):
+        in_order = _equals_ids(values, table)
+        if not in_order and _permutes_ids(values, table):
             reasons[name] = "the ids in another order"
+        elif is_id_name(str(name)) or base_name(str(name)) in LABEL_NAMES:
+            reasons[name] = "so called"
+        elif in_order:
+            reasons[name] = "equal to the ids"
         elif equals_class(values, table.classes, votes):
             reasons[name] = "equal to the most annotated class"
     if reasons:
@@ -64,15 +65,19 @@ def _equals_ids(values: AnyArray, table: AnnotationTable) -> bool:
 
 
 def _permutes_ids(values: AnyArray, table: AnnotationTable) -> bool:
-    """Whether a column of integers or texts holds every id once, in any order."""
-    if len(values) < 5 or values.dtype.kind not in "iuOUT":
+    """Whether a column of whole numbers or texts holds every id once, in any order."""
+    if len(values) < 5 or values.dtype.kind not in "iufOUT":
         return False
+    # The first values suffice to pass nearly every feature.
+    head = values[:64].tolist()
     if values.dtype.kind == "O":
         if not isinstance(values[0], str):
             return False
         values = values.astype(str)
-    # The first values suffice to pass nearly every feature.
-    head = values[:64].tolist()
+    elif values.dtype.kind == "f":
+        if not all(map(float.is_integer, head)) or (values != np.rint(values)).any():
+            return False
+        values = values.astype(np.int64)
     return len(set(head)) == len(head) and rows_of(values, table.instances) is not None
 
 

@@ -42,10 +42,11 @@ from manyhands.inference.probability import normalise_rows
 from manyhands.inference.stored_votes import (
     ORDINARY,
     Course,
-    annotators_meet,
     believed,
+    comparisons,
     filled,
     labels_of,
+    read_out_lone,
     votes_of,
 )
 from manyhands.inference.vote_sums import (
@@ -266,14 +267,24 @@ class BaseAggregator(BaseEstimator):
         rng = self._generator()
         votes = course.of(self, self._votes(table, gold), table, start)
         self._n_responses = votes.n_responses
-        if self._compares_annotators and not annotators_meet(table, votes):
+        given, found = votes, comparisons(votes) if self._compares_annotators else None
+        if found is not None and found.are_none:
             warn_caller(
                 "no instance has annotations by two annotators, so annotators cannot be compared: "
                 "the labels are the annotations, and estimates of annotators come from the prior",
                 NotIdentifiableWarning,
             )
             votes = believed(votes)
-        elif self._compares_annotators and self._warns_of_shared_mistakes:
+        elif found is not None and found.are_few:
+            warn_caller(
+                f"only {found.compared:,} of {found.annotated:,} annotated instances have "
+                "annotations by two annotators; where annotators are estimated, the labels of "
+                "lone annotators without gold count as right, which flatters them. Have more "
+                "instances annotated twice",
+                NotIdentifiableWarning,
+            )
+            votes = believed(votes)
+        elif found is not None and self._warns_of_shared_mistakes:
             warn_of_shared_mistakes(table, has_gold=gold is not None)
         first: Any = starting_shares(votes) if start is None else start
         if start is not None and votes.gold is not None:
@@ -281,6 +292,8 @@ class BaseAggregator(BaseEstimator):
         self.log_likelihood_: FloatArray = np.zeros(0)
         self.n_iter_ = 0
         self._infer(votes, first, rng)
+        if found is not None and found.are_few and not found.are_none:
+            read_out_lone(given, self.posterior_, self._posterior)
         self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         votes.checkpoint.finish()

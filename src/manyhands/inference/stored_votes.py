@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.decision.labels import BLOCK, pick
 from manyhands.exceptions import WriteError
@@ -35,7 +34,7 @@ from manyhands.inference.votes import (
 )
 from manyhands.io.files import explain, reserve
 from manyhands.io.mapped import release
-from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,51 +315,119 @@ def _digest(table: Any) -> str:
     return digest_of(*columns, *texts, np.array(table.group_rho))
 
 
-def annotators_meet(table: Any, votes: AllVotes) -> bool:
-    """Whether two annotators share an instance, or one has a history or an instance with gold."""
+LEAST_COMPARED = 0.1
+"""Share of instances by two annotators below which annotations of one alone are trusted. Models
+that learn annotators and class shares from so few put all instances into one class otherwise."""
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """What tells annotators apart; numbers of instances with annotations.
+
+    Attributes
+    ----------
+    annotated : int
+    compared : int
+        By two annotators, or by one with a history.
+    known : int
+        With gold.
+    """
+
+    annotated: int
+    compared: int
+    known: int
+
+    def __add__(self, other: Comparisons) -> Comparisons:
+        """Return the numbers of both."""
+        return Comparisons(
+            self.annotated + other.annotated,
+            self.compared + other.compared,
+            self.known + other.known,
+        )
+
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing tells annotators apart."""
+        return not self.compared + self.known
+
+    @property
+    def are_few(self) -> bool:
+        """Whether nearly all instances have one annotator alone."""
+        return self.compared < LEAST_COMPARED * self.annotated
+
+
+def comparisons(votes: AllVotes) -> Comparisons:
+    """Count what tells annotators apart."""
     known = None if votes.history is None else votes.history.sum(axis=(1, 2)) > 0
-    if isinstance(votes, StoredVotes):
-        return votes.answers.unweighted.total(_meetings, known) > 0
-    return _table_meets(table, votes.gold, known)
+    answers: Any = votes.answers
+    return cast(Comparisons, answers.unweighted.total(_compared, known))
 
 
-def _meetings(shard: Votes, known: Any) -> int:
-    """Instances of two annotators, or of one who is known or has gold."""
-    if known is not None and known[shard.annotator].any():
-        return 1
-    return int(_share_instances(shard.annotator, shard.start, shard.gold))
+def _compared(shard: Votes, known: Any) -> Comparisons:
+    given = np.diff(shard.start) > 0
+    is_compared = ~_by_one(shard) & given
+    if known is not None:
+        is_compared[shard.instance[known[shard.annotator]]] = True
+    n_known = 0 if shard.gold is None else np.count_nonzero(given & (shard.gold >= 0))
+    return Comparisons(int(given.sum()), int(is_compared.sum()), int(n_known))
 
 
-def _table_meets(table: AnnotationTable, gold: IntArray | None, known: Any) -> bool:
-    if known is not None and known[table.annotator].any():
-        return True
-    order, start = table.by_instance()
-    return _share_instances(
-        table.annotator if order is None else table.annotator[order], start, gold
-    )
-
-
-def _share_instances(annotator: IntArray, start: IntArray, gold: IntArray | None) -> bool:
-    given = np.diff(start) > 0
-    if gold is not None and (given & (gold >= 0)).any():
-        return True
-    first = np.repeat(annotator[start[:-1][given]], np.diff(start)[given])
-    return bool((annotator != first).any())
+def _by_one(shard: Votes) -> BoolArray:
+    """Whether the annotations of an instance are by one annotator, shape (n,); True without any."""
+    start, n = shard.start, np.diff(shard.start)
+    given = n > 0
+    first = np.repeat(shard.annotator[start[:-1][given]], n[given])
+    by_one = np.ones(len(n), dtype=bool)
+    by_one[shard.instance[shard.annotator != first]] = False
+    return by_one
 
 
 def believed(votes: Any) -> Any:
-    """Treat labels that nobody contradicts as known, so that skewed classes cannot outvote them."""
+    """Treat the labels of lone annotators as known, so that skewed classes cannot outvote them."""
     gold = np.empty(votes.n_instances, dtype=np.int64 if isinstance(votes, Votes) else np.int32)
-    shards = [votes] if isinstance(votes, Votes) else votes.shards()
-    fill_rows(gold, shards, _uncontradicted)
+    fill_rows(gold, _here(votes), _with_lone_labels)
     return replace(votes, gold=gold)
 
 
-def _uncontradicted(shard: Votes) -> AnyArray:
-    """Class codes of the instances whose labels nobody contradicts, -1 for others; gold stays."""
-    shares = vote_shares(shard.answers, empty=np.zeros(shard.n_classes))
-    codes = np.where(shares.max(axis=1) > 1 - 1e-9, shares.argmax(axis=1), MISSING)
+def read_out_lone(votes: Any, posterior: FloatArray, model: Callable[[Votes], FloatArray]) -> None:
+    """Replace the rows of ``posterior`` (n, C) that `believed` has made certain.
+
+    Parameters
+    ----------
+    votes : Votes or StoredVotes
+        As they were.
+    model : callable
+        From votes to their posterior.
+    """
+
+    def rows(shard: Votes, found: FloatArray) -> FloatArray:
+        lone = _lone_labels(shard) >= 0
+        if lone.any():
+            found = found.copy()
+            found[lone] = model(shard.select(np.flatnonzero(lone)))
+        return found
+
+    fill_rows(posterior, _here(votes), rows, rows=(posterior,))
+
+
+def _here(votes: Any) -> Any:
+    """Shards of the votes, in this process."""
+    return [votes] if isinstance(votes, Votes) else replace(votes, engine=None).shards()
+
+
+def _with_lone_labels(shard: Votes) -> AnyArray:
+    codes = _lone_labels(shard)
     return codes if shard.gold is None else np.where(shard.gold >= 0, shard.gold, codes)
+
+
+def _lone_labels(shard: Votes) -> AnyArray:
+    """Class code of each instance that a lone annotator gave one label and no gold, else -1."""
+    answers = shard.answers
+    shares = vote_shares(replace(answers, gold=None), empty=np.zeros(shard.n_classes))
+    is_lone = (shares.max(axis=1) > 1 - 1e-9) & _by_one(answers)
+    if shard.gold is not None:
+        is_lone &= shard.gold < 0
+    return np.where(is_lone, shares.argmax(axis=1), MISSING)
 
 
 def labels_of(

@@ -156,9 +156,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         Features of the annotators for generator, discriminator and auxiliary network. None is
         one-hot.
     init_scale : float or "auto", default="auto"
+        Where the matrices of the default ``pretrainer`` start, as in `CrowdLayerClassifier`; what
+        "auto" has found is ``pretrainer_.init_scale_``. The released code starts at 2.
     noise_lr : float or None, default=1e-2
-        Parameters of the default ``pretrainer``; see `CrowdLayerClassifier`. The released code
-        starts at 2.
+        Learning rate of the default ``pretrainer``'s matrices.
 
     Attributes
     ----------

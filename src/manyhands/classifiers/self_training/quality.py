@@ -176,6 +176,6 @@ class Unpredicted:
             f"{name} added no pseudo-annotation of a class that the crowd gave, because no "
             f"missing annotation was predicted to be of it: {named}. To add some, use "
             "cover_classes=True (of DASCClassifier and DistributionAwareSelector); to have them "
-            "predicted, balance the classes of the estimator (class_balance='reweight') or start "
-            "CrowdLayerClassifier at a larger init_scale"
+            "predicted, balance the classes of the estimator (class_balance='reweight'), or "
+            "give it a larger init_scale than its number, or init_scale='auto'"
         )

@@ -83,8 +83,10 @@ def own_ids(gathered: Gathered, answers: list[Answer], gold: list[Gold], task: s
     values = {key: _field(data, task) for key, data in gathered.items.items()}
     known = sorted({name for data in gathered.items.values() for name in data})
     if not any(value is not None for value in values.values()):
+        fields = f"they have {', '.join(map(repr, known))}" if known else "they have none"
         raise AnnotationError(
-            f"task={task!r} is no field of the items; they have {', '.join(map(repr, known))}"
+            f"task={task!r} is no field of the items; {fields}. Leave task= out to use the "
+            "platform's ids"
         )
     for record in _both(answers, gold):
         value = values.get(str(record.task))
