@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -47,6 +47,9 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 GOLD = (0, 10, 20, 50, 100)
 METHODS = {name: cls for name, cls in all_aggregators() if name != "GoldCorrected"}
+MARKS = ("", ", families")
+"""What is added to a method's name: nothing, or that the families are declared."""
+
 LOSS = 0.03
 """A rule that loses more accuracy against the best simple rule is named on the page."""
 
@@ -269,7 +272,9 @@ def methods_cell(problem: Problem) -> dict[str, list[float]]:
     return {
         f"{name}{mark}": figures(cls().fit(table).posterior_, problem.y, everything)
         for name, cls in METHODS.items()
-        for mark, table in (("", problem.table.with_groups({})), (", families", problem.declared))
+        for mark, table in zip(
+            MARKS, (problem.table.with_groups({}), problem.declared), strict=True
+        )
     }
 
 
@@ -498,25 +503,23 @@ def _regrets(found: Records) -> Iterator[list[str]]:
         yield row
 
 
-def _losses(found: Records) -> Iterator[str]:
-    """Every rule that loses more than `LOSS` accuracy against the best simple rule."""
-    rows = []
-    for table in TABLES:
-        for g in GOLD:
-            simple = [found.values("gold", table, rule, g) for rule in SIMPLE]
-            best = max((v[:, 0].mean() for v in simple if len(v)), default=0.0)
-            for rule in RULES[4:]:
-                values = found.values("gold", table, rule, g)
+def _losses(found: Records, kind: str, rules: Sequence[str], golds: Sequence[int]) -> Iterator[str]:
+    """Name, for every rule, where it loses more than `LOSS` against the best simple rule."""
+    for rule in rules:
+        listed = []
+        for table in TABLES:
+            lost = []
+            for g in golds:
+                simple = [found.values("gold", table, each, g) for each in SIMPLE if each != rule]
+                best = max((v[:, 0].mean() for v in simple if len(v)), default=0.0)
+                values = found.values(kind, table, rule, g)
                 if len(values) and values[:, 0].mean() < best - LOSS:
-                    loss = _short(best - values[:, 0].mean())
-                    rows.append((rule, table, str(g), loss))
-    for rule in RULES[4:]:
-        mine = [row for row in rows if row[0] == rule]
-        by_table: dict[str, list[str]] = {}
-        for _, table, g, loss in mine:
-            by_table.setdefault(table, []).append(f"{g}: −{loss}")
-        listed = "; ".join(f"{table} ({', '.join(v)})" for table, v in by_table.items())
-        yield f"- {rule}: {listed or 'none'}."
+                    lost.append((g, f"−{_short(best - values[:, 0].mean())}"))
+            if lost and golds == (0,):
+                listed.append(f"{table} ({lost[0][1]})")
+            elif lost:
+                listed.append(f"{table} ({', '.join(f'{g}: {loss}' for g, loss in lost)})")
+        yield f"- {rule}: {'; '.join(listed) or 'none'}."
     yield ""
 
 
@@ -618,7 +621,11 @@ def page(records: list[dict[str, Any]]) -> str:
         f"More than {_short(LOSS)} below the best of majority vote, the best annotator by gold, "
         "and the humans alone (table, number of gold labels: loss of accuracy):",
         "",
-        *_losses(found),
+        *_losses(found, "gold", RULES[3:], GOLD),
+        "Every method without gold on all tables, without and with declared families (random "
+        "ones on the human tables): more than that below the best of the same rules (table: loss):",
+        "",
+        *_losses(found, "methods", [m + mark for m in METHODS for mark in MARKS], (0,)),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
