@@ -7,7 +7,9 @@ figure, the same runs by the recorded code and by the present code are compared 
     manyhands reproduce all --adopt --reference reference
 
 Every commit that a record names is checked out into a temporary folder; its own code runs a row
-made from the record's specification. A call that is killed is taken up by the next.
+made from the record's specification. Code too old for a specification that was made explicit since
+cannot do that: with ``--commit NAME``, that commit stands for all of them; ``--adopt`` takes its
+runs of records that its code has adopted. A call that is killed is taken up by the next.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,11 +64,13 @@ def main() -> None:
         help="commit that stands for those with changes that were never committed; "
         "--adopt takes its runs where its code is the recorded one",
     )
+    arguments.add_argument("--commit", type=resolved, help="run all of them at this commit")
     options = arguments.parse_args()
     by_commit: dict[str, list[Record]] = {}
     for record in sample(options):
-        if not any(run.status == "done" for run in runs_of(options.out, record)):
-            by_commit.setdefault(record.commit or "", []).append(record)
+        runs = runs_of(options.out, record, {record.commit, options.commit})
+        if not any(run.status == "done" for run in runs):
+            by_commit.setdefault(options.commit or record.commit or "", []).append(record)
     for commit, records in sorted(by_commit.items()):
         if not is_commit(commit) and options.unnamed:
             commit = options.unnamed
@@ -90,9 +94,14 @@ def sample(options: argparse.Namespace) -> Iterator[Record]:
             yield from group.sample(options.per_group)
 
 
-def runs_of(folder: Path, record: Record) -> Iterable[Record]:
+def runs_of(folder: Path, record: Record, commits: Container[str | None]) -> Iterable[Record]:
     runs = find_runs(folder, record.row, record.seed)
-    return [run for run in runs if run.commit == record.commit]
+    return [run for run in runs if run.commit in commits]
+
+
+def resolved(name: str) -> str:
+    command = ["git", "-C", str(ROOT), "rev-parse", "--verify", f"{name}^{{commit}}"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def is_commit(name: str) -> bool:

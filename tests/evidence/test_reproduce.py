@@ -590,6 +590,18 @@ def test_runs_of_another_machine_are_compared_by_a_reference(place, tmp_path):
     assert not place.adopt(reference=reference)["one"].holds
 
 
+def test_a_reference_by_code_that_has_adopted_the_records_counts(place, tmp_path):
+    place.write("one", MOVED)
+    later = place.adopt()["one"].later
+    reference = tmp_path / "reference"
+    for record in place.records:
+        code = later.get(record.row, "none")
+        key = cell_key(record.specification, record.seed, record.data_checksum, code)
+        write_record(reference, replace(record, code=code, key=key, commit="c0ffee"))
+    place.write("one", MODULE.replace("generator", "again"))
+    assert place.adopt(reference=reference)["one"].holds
+
+
 @pytest.mark.slow
 def test_a_killed_adoption_is_taken_up(place, monkeypatch):
     place.write("one", MOVED)

@@ -17,6 +17,7 @@ from manyhands import (
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference import base, worker_clustering
 from manyhands.inference.confusion_prior import log_dirichlet_multinomial
+from manyhands.inference.stored_votes import Comparisons
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.worker_clustering import (
     WorkerClustering,
@@ -422,7 +423,7 @@ def test_one_cluster_is_one_annotator(seed):
     published = {"confusion_prior": None, "dependence": 0, "accelerate": False}
     with pytest.MonkeyPatch.context() as patch:
         # A lone annotator is believed, which is not what is compared here.
-        patch.setattr(base, "annotators_meet", lambda *_: True)
+        patch.setattr(base, "comparisons", lambda _: Comparisons(12, 12, 0))
         # Both of its starts are the one that Dawid and Skene's EM has.
         patch.setattr(worker_clustering, "posterior_by_messages", vote_shares)
         model = WorkerClustering(n_clusters=1, max_iter=8, tol=0.0).fit(table)

@@ -102,9 +102,10 @@ def adopt(
     per_group : int
         Number of runs per group to repeat.
     reference : str or Path, optional
-        Folder of records of the same runs, made on this machine by the code that the records name
-        (see ``benchmarks/earlier_code.py``). The present code is then compared with these instead
-        of the records, because the last digits of a figure depend on the processor.
+        Folder of records of the same runs, made on this machine by the code that the records name,
+        or by code that has adopted them (see ``benchmarks/earlier_code.py``). The present code is
+        then compared with these instead of the records, because the last digits of a figure depend
+        on the processor.
     jobs, budget_minutes, progress
         As in `reproduce`. The next call continues one that was killed or whose budget was spent.
 
@@ -145,7 +146,7 @@ def adopt(
     with _alone(Path(results)):
         outcomes = run_cells(list(drawn.values()), job, jobs, progress or Silent())
         for group in groups:
-            found = _judge(group, per_group, now, samples, reference)
+            found = _judge(group, per_group, now, samples, reference, adoptions)
             if found is not None:
                 judged.append(found)
                 add_group(results, group.paper, found)
@@ -172,6 +173,7 @@ def _judge(
     now: Mapping[str, str],
     samples: Path,
     reference: str | Path | None,
+    adoptions: Adoptions,
 ) -> Adoption | None:
     """Compare the sample of a group; None if one of its runs is missing."""
     differing = {}
@@ -183,7 +185,7 @@ def _judge(
         if found is None or found.status == "skipped":
             return None
         rerun.append(name)
-        difference = _difference(record, found, reference)
+        difference = _difference(record, found, reference, adoptions.code_of(record))
         if difference is not None:
             differing[name] = difference
     return Adoption(
@@ -197,12 +199,17 @@ def _judge(
     )
 
 
-def _difference(record: Record, found: Record, reference: str | Path | None) -> str | None:
-    """Name what differs between a run by earlier code and one by the present code."""
+def _difference(
+    record: Record, found: Record, reference: str | Path | None, counted: str
+) -> str | None:
+    """Name what differs between a run by earlier code and one by the present code.
+
+    ``counted`` is the code that the record counts as made by.
+    """
     expected, called = record, "recorded"
     if reference is not None:
         runs = _of_specification(find_runs(reference, record.row, record.seed), record)
-        same = [run for run in runs if _is_of_code(run, record)]
+        same = [run for run in runs if run.code == counted or _is_of_code(run, record)]
         if not same:
             return "no run of it by the recorded code to compare with"
         expected, called = same[0], "by the recorded code"
