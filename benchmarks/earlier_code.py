@@ -100,7 +100,8 @@ def runs_of(folder: Path, record: Record, commits: Container[str | None]) -> Ite
 
 
 def resolved(name: str) -> str:
-    command = ["git", "-C", str(ROOT), "rev-parse", "--verify", f"{name}^{{commit}}"]
+    # Records name the commit that last changed the package.
+    command = ["git", "-C", str(ROOT), "log", "-1", "--format=%H", name, "--", "src"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
