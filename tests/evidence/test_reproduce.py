@@ -584,7 +584,7 @@ def test_runs_of_another_machine_are_compared_by_a_reference(place, tmp_path):
     group = place.adopt(reference=reference)["one"]
     assert group.holds
     assert group.compared_with == REFERENCE
-    words = "; compared with the same runs by the recorded code on one machine |"
+    words = "; compared with the same runs by earlier code on one machine |"
     assert words in place.page()
     place.write("one", CHANGED)
     assert not place.adopt(reference=reference)["one"].holds

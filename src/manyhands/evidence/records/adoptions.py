@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from manyhands.evidence.experiments.rows import Row
 
 RECORDS = "the records"
-REFERENCE = "the same runs by the recorded code on one machine"
+REFERENCE = "the same runs by earlier code on one machine"
 
 ADOPTED = "adopted.json"
 """File, in the folder of the records, of the groups that were compared."""
