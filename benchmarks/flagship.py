@@ -464,7 +464,7 @@ def others() -> Iterator[Cell]:
 def systems() -> Iterator[Cell]:
     """Methods of which other records hold LabelMe, Music and Reports alone."""
     for seed in FEW:
-        for name in ("colposcopy", "product", "sentiment"):
+        for name in ("colposcopy", "product", "sentiment", "cifar10h, 2", "cifar10n"):
             yield from (Cell(name, "", method, seed) for method in SYSTEMS)
 
 
@@ -489,7 +489,7 @@ def confirmation() -> Iterator[Cell]:
 def whole() -> Iterator[Cell]:
     """CIFAR-10H with all of its 500,000 annotations."""
     methods = (REGRESSION, STACK, "AggNet", "Crowd Layer")
-    yield from (Cell("cifar10h", "", method, seed) for seed in FEW for method in methods)
+    yield from (Cell("cifar10h", "", method, seed) for seed in SEEDS for method in methods)
 
 
 def ablation() -> Iterator[Cell]:
@@ -520,7 +520,7 @@ def tasks() -> Iterator[Cell]:
 def additions() -> Iterator[Cell]:
     """Strengths of other methods, added to the stack."""
     for seed in FEW:
-        for name in ("music", "labelme"):
+        for name in ("music", "labelme", "colposcopy", "reports", "product"):
             yield from (Cell(name, "", method, seed) for method in ADDITIONS)
 
 

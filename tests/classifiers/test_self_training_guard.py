@@ -91,13 +91,14 @@ def test_rounds_that_spoil_the_classifier_are_not_trained(crowd):
     with pytest.warns(UserWarning, match=r"ends after round \d of 3, because further ones spoil"):
         model = spoilt().fit(X, A)
     seen = model.guard_history_
-    falls = seen.column("z") < -guard.LEAST_Z
-    kept = np.flatnonzero(falls)[0] - 1
-    assert falls[-1]
     shares = np.array([np.bincount(row[row >= 0], minlength=3) for row in A[8:]], dtype=float)
     shares = shares[shares.any(axis=1)]
     chance = (shares / shares.sum(axis=1, keepdims=True)).mean(axis=0).max()
-    assert seen[-1]["change"] < -guard.MARGIN * (seen[0]["agreement"] - chance)
+    is_certain = seen.column("z") < -guard.LEAST_Z
+    is_large = seen.column("change") < -guard.MARGIN * (seen[0]["agreement"] - chance)
+    assert is_certain[-1]
+    assert is_large[-1]
+    kept = np.flatnonzero(is_certain | is_large)[0] - 1
     assert len(seen) == 4
     assert len(model.history_) == kept + 1 < 4, "no further round is trained on all instances"
     assert model.rounds_.max() == kept
@@ -111,12 +112,15 @@ def test_rounds_that_spoil_the_classifier_are_not_trained(crowd):
         ([0, -3, 0, 3], 0.1, 3),  # A fall that later rounds make good.
         ([0, -3, -3, -3], -0.01, 3),  # A fall within the margin: a tenth of .5 - .3.
         ([0, 0, -0.5, -0.5], -0.5, 3),  # Noise.
-        ([0, 0, -3, -3], -0.021, 1),
+        ([0, 0, -3, -3], [0, -0.021, -0.021], 1),
+        ([0, 0, -3, -3], [0, -0.01, -0.021], 1),  # Certain first, and large in the end.
         ([0, -3, 0, -3], -0.5, 0),
+        ([0, 0, -0.5, -3], [0, -0.5, -0.5], 1),  # What the end confirms began in round 2.
+        ([0, 0, -0.5, -3], [-0.5, -0.5, -0.5], 0),
     ],
 )
 def test_an_alarm_is_a_large_fall_in_the_last_round(z, change, last):
-    changes = [np.full(4, 0.5), *[np.full(4, 0.5 + change)] * 3]
+    changes = 0.5 + np.outer([0, *np.broadcast_to(change, 3)], np.ones(4))
     values = iter(z)
     judge = guard.Guard(guard.MARGIN, 0.3, [iter(enumerate(changes))], 3)
     with pytest.MonkeyPatch.context() as patch:

@@ -77,6 +77,8 @@ def _permutes_ids(values: AnyArray, table: AnnotationTable) -> bool:
     elif values.dtype.kind == "f":
         if not all(map(float.is_integer, head)) or (values != np.rint(values)).any():
             return False
+        if np.abs(values).max() > 2**53:  # Infinity, or beyond what is exact.
+            return False
         values = values.astype(np.int64)
     return len(set(head)) == len(head) and rows_of(values, table.instances) is not None
 

@@ -119,10 +119,13 @@ class Guard:
                     "z": paired_z(now - before),
                 }
             )
-        falls = [row["z"] < -LEAST_Z for row in self.history]
-        first, last = self.history[0], self.history[-1]
-        if falls[-1] and -last["change"] > self.margin * (first["agreement"] - self.chance):
-            self.last_sound = self.history[falls.index(True) - 1]["round"]
+        lost = self.margin * (self.history[0]["agreement"] - self.chance)
+        is_certain = [row["z"] < -LEAST_Z for row in self.history]
+        is_large = [-row["change"] > lost for row in self.history]
+        if is_certain[-1] and is_large[-1]:
+            # The end confirms earlier falls, so either sign is enough there.
+            is_fall = np.logical_or(is_certain, is_large)
+            self.last_sound = self.history[int(is_fall.argmax()) - 1]["round"]
 
     def warn(self, name: str) -> None:
         """Say what the guard stopped, if anything."""
