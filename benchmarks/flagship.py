@@ -29,6 +29,7 @@ from flagship_robustness import curves
 from model_choice import thinned, thinned_cifar10h, with_common_mistake
 from pages import run_missing
 from scipy import sparse
+from scipy.stats import entropy
 from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -54,7 +55,7 @@ from manyhands import (
     TraceRegClassifier,
     cross_predict,
 )
-from manyhands.classifiers.stacking import crowd
+from manyhands.classifiers.stacking import crowd, rounds
 from manyhands.classifiers.stacking.automatic import automatic_members
 from manyhands.datasets import make_iced_synthetic, remove_annotations, thin_to_imbalance
 from manyhands.decision.rules import apply_rule
@@ -138,6 +139,32 @@ def with_wider_prior(data: Any, seed: int) -> Any:
     """The stack with twice the x0 of its class prior, which is a constant and no parameter."""
     with patch.object(crowd, "PRIOR_SCALE", 2 * crowd.PRIOR_SCALE):
         return stack()(data, seed)
+
+
+def with_entropy_switch(data: Any, seed: int) -> Any:
+    """The stack with equal class shares if those of the votes are nearly equal, else free ones."""
+
+    def switch(shares: FloatArray, n_instances: int) -> float:
+        return float(entropy(shares) > 0.95 * np.log(len(shares)))
+
+    with patch.object(rounds, "prior_shrinkage", switch):
+        return stack()(data, seed)
+
+
+def with_weight_by_parity(data: Any, seed: int) -> Any:
+    """The stack counting twice only while it tells more than one more annotator; no vote shares."""
+    told: list[float | None] = [np.inf]
+
+    def parity(*given: Any) -> float | None:
+        told.append(crowd.parity(*given))
+        return told[-1]
+
+    def joint(votes: Any, log_proba: FloatArray, confusion: FloatArray, _: float) -> FloatArray:
+        weight = 2.0 if (told[-1] or 0.0) > 1 else 1.0
+        return crowd.joint_log_proba(votes, log_proba, confusion, weight)
+
+    with patch.multiple(rounds, parity=parity, joint_log_proba=joint):
+        return stack(vote_share=0.0)(data, seed)
 
 
 def with_posterior_shares(data: Any, seed: int) -> Any:
@@ -257,6 +284,8 @@ ABLATION: dict[str, Fit] = {
     "crowd_strength=2": stack(crowd_strength=2.0),
     "crowd_strength=10": stack(crowd_strength=10.0),
     "x0 = .022": with_wider_prior,
+    "entropy switch at .95": with_entropy_switch,
+    "classifier_weight by parity, vote_share=0": with_weight_by_parity,
 }
 ADDITIONS: dict[str, Fit] = {
     "DASC around the stack": self_trained,

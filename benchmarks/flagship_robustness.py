@@ -39,18 +39,24 @@ def field_of(change: str) -> str:
     return "balanced_accuracy" if change.startswith("imbalance") else "accuracy"
 
 
+def by_seed(
+    found: Found, name: str, change: str, method: str, field: str | None = None
+) -> dict[int, float]:
+    """Percentage of a method under a change, for each seed."""
+    own, weighted = method.replace(WEIGHTED, STACK), method == WEIGHTED
+    field = field or field_of(change)
+    return {
+        each["seed"]: 100 * (each["weighted"] if weighted else each)[field]
+        for each in found
+        if (each["set"], each["change"], each["method"]) == (name, change, own) and each["fold"] < 0
+    }
+
+
 def values(
     found: Found, name: str, change: str, method: str, field: str | None = None
 ) -> list[float]:
     """Percentages of a method under a change, one for each seed."""
-    own, weighted = method.replace(WEIGHTED, STACK), method == WEIGHTED
-    records = [
-        each
-        for each in found
-        if (each["set"], each["change"], each["method"]) == (name, change, own) and each["fold"] < 0
-    ]
-    field = field or field_of(change)
-    return [100 * (each["weighted"] if weighted else each)[field] for each in records]
+    return list(by_seed(found, name, change, method, field).values())
 
 
 def shown(each: Sequence[float], best: bool) -> str:
@@ -73,14 +79,16 @@ def robustness_part(found: Found) -> list[str]:
             thinned = change.startswith("imbalance")
             each = {method: values(found, name, change, method) for method in methods}
             each[WEIGHTED] = values(found, name, change, WEIGHTED) if thinned else []
-            top = max(round(float(np.mean(own)), 1) for own in each.values() if own)
+            means = {
+                method: round(float(np.mean(own)), 1)
+                for method, own in each.items()
+                if len(own) == len(each[STACK])  # Other seeds draw other changes.
+            }
+            top = max(means.values())
             rows.append(
                 [
                     (change or "as it is") + (" (balanced)" if thinned else ""),
-                    *(
-                        shown(own, bool(own) and round(float(np.mean(own)), 1) == top)
-                        for own in each.values()
-                    ),
+                    *(shown(own, means.get(method) == top) for method, own in each.items()),
                 ]
             )
         lines += table_lines([SETS[name], *methods, WEIGHTED], rows)
@@ -88,13 +96,21 @@ def robustness_part(found: Found) -> list[str]:
 
 
 def robust(found: Found) -> list[str]:
-    """Cases in which the stack is best, and its largest loss, for the conclusions."""
+    """Cases in which the stack is best, and its largest loss, for the conclusions.
+
+    Each other method is compared on its own seeds, as the seed draws the change.
+    """
     losses = []
     for name in SETS:
         for change in filter(None, changes(found, name)):
-            each = {m: values(found, name, change, m) for m in stressed(found)}
-            own = float(np.mean(each.pop(STACK)))
-            losses.append((max(float(np.mean(v)) for v in each.values() if v) - own, name, change))
+            each = {m: by_seed(found, name, change, m) for m in stressed(found)}
+            own = each.pop(STACK)
+            leads = (
+                np.mean([value - own[seed] for seed, value in other.items()])
+                for other in each.values()
+                if other
+            )
+            losses.append((float(max(leads)), name, change))
     if not losses:
         return []
     worst, name, change = max(losses)
