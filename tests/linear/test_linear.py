@@ -427,6 +427,17 @@ def test_calibration_finds_what_a_grid_finds(weighted):
     np.testing.assert_allclose(found, best, rtol=0.06)
 
 
+def test_calibration_takes_several_rows_of_an_instance():
+    log_probas, _ = calibration_problem(n=60, n_members=3, n_classes=4)
+    rng = np.random.default_rng(1)
+    instance = rng.integers(50, size=400)  # Not in order; ten instances have no rows.
+    log_likelihood, row_weight = np.log(rng.dirichlet(np.ones(4), size=400)), rng.random(400)
+    for weight in (row_weight, None):
+        found = calibrate(log_probas, log_likelihood, weight, instance)
+        expected = calibrate(log_probas[:, instance], log_likelihood, weight)
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
 def test_calibration_tells_members_that_know_from_members_that_do_not():
     log_probas, log_likelihood = calibration_problem(n=2000)
     weights = calibrate(log_probas, log_likelihood)

@@ -144,29 +144,28 @@ class Rounds:
     def run(self) -> Round:
         """Run one round; ``posterior`` is then the one it found."""
         settings, votes = self.settings, self.votes
+        # Step 1: confusion matrices.
         confusion = self.confusion()
+        # Step 2: members, fitted to targets of which the vote shares have the weight mu (mix).
         mix, before = self.next_vote_share, self.posterior
         targets = (1 - mix) * self.posterior + mix * self.vote_shares
+        # Step 3: temperatures (with each member, as it is fitted) and weights.
         annotated = self._annotated(confusion)
         chosen = [
             _choose(member.options(targets), self.judged, annotated) for member in self.members
         ]
         weights = stack_weights(np.stack([part.judged for part in chosen]), annotated)
         log_proba = _stacked(chosen, weights, targets.shape)
+        # Step 4: posterior.
         joint = joint_log_proba(votes, log_proba, confusion, settings.classifier_weight)
         joint += self._abstained(before)
         self.posterior, free_shares = self._posterior(joint)
+        # Step 5: parity rho (telling).
         shares = self.posterior.mean(axis=0)
         competence = competences(confusion, shares)
         telling = parity(votes, log_proba.argmax(axis=1), competence)
         self.next_vote_share = self._vote_share(telling)
-        evidence = np.log(
-            np.einsum(
-                "ac,ac->a",
-                np.exp(log_proba[self.judged])[annotated.instance],
-                annotated.likelihood,
-            )
-        )
+        evidence = np.log(annotated.given(np.exp(log_proba[self.judged])))
         return Round(
             [
                 TemperedMember(part.option.predictor, part.temperature, float(weight))

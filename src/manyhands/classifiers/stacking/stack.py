@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy.special import log_softmax, softmax
 from sklearn import config_context
 
 from manyhands.classifiers.stacking.members import compacted
-from manyhands.linear.calibration import calibrate, combine
+from manyhands.linear.calibration import calibrate, combine, likelihood_matrix
 from manyhands.typing import FloatArray, IntArray
 
 TEMPERATURES = (
@@ -34,7 +35,8 @@ class TemperedMember(NamedTuple):
     weight: float
 
 
-class Annotated(NamedTuple):
+@dataclass(frozen=True)
+class Annotated:
     """The annotations by which members are judged.
 
     Attributes
@@ -49,6 +51,15 @@ class Annotated(NamedTuple):
     likelihood: FloatArray
     weight: FloatArray | None = None
 
+    @cached_property
+    def _matrix(self) -> Any:
+        return likelihood_matrix(self.likelihood, self.instance, int(self.instance.max()) + 1)
+
+    def given(self, proba: FloatArray) -> FloatArray:
+        """Probability of every annotation under class probabilities (n, n_classes)."""
+        annotated = proba.ravel()[: self._matrix.shape[1]]  # None of the rest has annotations.
+        return cast(FloatArray, self._matrix @ annotated)
+
 
 def temper(log_proba: FloatArray, temperature: float) -> FloatArray:
     """Log of softmax(temperature * log(P + 1e-4)) + 1e-4, the input of the stack; same shape."""
@@ -62,8 +73,8 @@ def _floored(log_proba: FloatArray) -> FloatArray:
 def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[float, float]:
     r"""Temperature under which the annotations are most likely, and their mean log likelihood.
 
-    Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}]` over `TEMPERATURES`. A single
-    annotation counts on its own: the members say what one annotator will answer.
+    Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}]` over `TEMPERATURES`. The sum
+    runs over annotations, not instances.
 
     Parameters
     ----------
@@ -73,12 +84,14 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
     floored = _floored(log_proba)
     floored -= floored.max(axis=1, keepdims=True)
     ones = np.ones(floored.shape[1])
+    weight = np.ones(len(annotated.instance)) if annotated.weight is None else annotated.weight
+    by_instance = np.bincount(annotated.instance, weights=weight, minlength=len(floored))
 
     def likelihood(temperature: float) -> float:
         powers = np.exp(temperature * floored)
-        given = np.einsum("ac,ac->a", powers[annotated.instance], annotated.likelihood)
-        evidence = np.log(given / (powers @ ones)[annotated.instance])
-        return float(np.average(evidence, weights=annotated.weight))
+        # The powers' sums are left to the end: there is one per instance, not per annotation.
+        total = weight @ np.log(annotated.given(powers)) - by_instance @ np.log(powers @ ones)
+        return float(total / weight.sum())
 
     tried = {temperature: likelihood(temperature) for temperature in TEMPERATURES}
     best = max(tried, key=lambda temperature: tried[temperature])
@@ -96,9 +109,8 @@ def stack_weights(log_probas: FloatArray, annotated: Annotated) -> FloatArray:
     log_probas : array of shape (n_members, n, n_classes)
     annotated : Annotated
     """
-    return calibrate(
-        log_probas[:, annotated.instance], np.log(annotated.likelihood), annotated.weight
-    )
+    log_likelihood = np.log(annotated.likelihood)
+    return calibrate(log_probas, log_likelihood, annotated.weight, annotated.instance)
 
 
 def stacked(log_probas: FloatArray, weights: FloatArray) -> FloatArray:
