@@ -1,4 +1,4 @@
-"""Known labels in crowd-calibrated stacking, in Python and on the command line."""
+"""Known labels and known class shares in stacking, in Python and on the command line."""
 
 import json
 from types import SimpleNamespace
@@ -13,6 +13,8 @@ from manyhands.classifiers.stacking.members import Option
 from manyhands.classifiers.stacking.rounds import Rounds, Settings
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.votes import make_votes
+from manyhands.linear.ridge import SoftRidge
+from manyhands.report import render_report, summarize
 from tests.cli.conftest import done, done_json, refused, write_crowd, write_csv
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
@@ -67,6 +69,28 @@ def test_some_are_certain_and_teach_the_rest(crowd, plain):
     np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
     assert np.abs(model.confusion_ - plain.confusion_).max() > 0.01
     assert np.abs(model.posterior_ - plain.posterior_)[np.setdiff1d(np.arange(240), wrong)].any()
+
+
+@pytest.mark.parametrize(
+    ("prior", "expected"),
+    [
+        (np.full(10, 0.1), None),
+        (dict(enumerate([0.05, 0.15] * 5)), None),
+        ("uniform", 1.0),
+        ("estimated", 0.0),
+    ],
+)
+def test_given_shares_are_not_shrunk(crowd, prior, expected, tmp_path):
+    X, table, _ = crowd
+    options = {"class_prior": prior, "n_rounds": 1, "random_state": 0}
+    model = CrowdStackingClassifier([("ridge", SoftRidge())], **options).fit(X, table)
+    assert model.prior_shrinkage_ == expected
+    loaded = load(model.save(tmp_path))
+    assert loaded.prior_shrinkage_ == expected
+    summary = summarize(table, classifier=loaded, X=X)
+    assert summary["training"]["stack"]["prior_shrinkage"] == expected
+    assert "class_prior" in render_report(summary)
+    assert model.fit(X, table, gold={table.instances[0]: 0}).prior_shrinkage_ == expected
 
 
 def test_a_known_label_needs_no_annotations(crowd, tmp_path):

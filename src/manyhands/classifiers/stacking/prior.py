@@ -18,10 +18,11 @@ DOUBTFUL_SHRINKAGE = (0.2, 0.8)
 """Between these, the votes do not say whether the classes are equally frequent."""
 
 NEAR_UNIFORM = 0.05
-"""Share of the instances by which class shares must differ from equal ones to matter."""
+"""Total variation from equal shares below which the prior hardly matters."""
 
 CHANCE = 1e-3
-"""Probability at which equally frequent classes differ as much in a sample."""
+"""Level of the chi-square test: no warning if equally frequent classes would differ as much with
+greater probability."""
 
 
 def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
@@ -84,18 +85,20 @@ def set_doubts(model: Any, free_shares: FloatArray) -> None:
     n_classes, n = len(free_shares), len(model.training_instances_.ids)
     apart = free_shares - 1 / n_classes
     by_chance = float(chi2.isf(CHANCE, n_classes - 1))
+    shrinkage = model.prior_shrinkage_  # None if the shares are given.
     matters = (
-        low < model.prior_shrinkage_ < high
+        shrinkage is not None
+        and low < shrinkage < high
         and np.abs(apart).sum() / 2 > NEAR_UNIFORM
         and n * n_classes * (apart**2).sum() > by_chance
     )
-    if isinstance(model.class_prior, str) and model.class_prior == "auto" and matters:
+    if matters:
         shares = dict(
             zip(model.classes_.tolist(), model.class_prior_.round(3).tolist(), strict=True)
         )
         model.doubts_["class-shares-assumed"] = (
             "the votes do not say whether the classes are equally frequent "
-            f"(prior_shrinkage_ is {model.prior_shrinkage_:.2f}); the class shares were taken "
+            f"(prior_shrinkage_ is {shrinkage:.2f}); the class shares were taken "
             f"to be {shares}. If you know better, give class_prior= the shares, 'uniform' or "
             "'estimated'"
         )

@@ -76,7 +76,7 @@ class Round:
         Of an annotation, under the stack's predictions without the instance's own targets; mean.
     shares, free_shares : arrays of shape (n_classes,)
         Class shares of the posterior, and those that it would have had without a class prior.
-    parity : float
+    parity : float or None
     vote_share : float
         Weight of the vote shares in the targets of the members.
     """
@@ -111,8 +111,15 @@ class Rounds:
     Attributes
     ----------
     posterior : array of shape (n, n_classes)
-    shrinkage : float
-        See `prior_shrinkage`; 1 for equally frequent classes, 0 for shares as they turn out.
+    shrinkage : float or None
+        See `prior_shrinkage`; 1 for equally frequent classes, 0 for shares as they turn out, None
+        for given shares.
+    next_vote_share : float
+        Weight of the vote shares in the targets of the next round (mu).
+    judged : integer array, or slice of all
+        Rows whose annotations judge the members.
+    judges : Votes
+        The votes of those rows.
     """
 
     def __init__(
@@ -129,11 +136,7 @@ class Rounds:
         self.vote_shares = vote_shares(votes)
         self.posterior = self.vote_shares if start is None else clamp_to_gold(votes, start.copy())
         self.next_vote_share = 0.0
-        self.shrinkage = {"uniform": 1.0, "estimated": 0.0}.get(
-            str(settings.class_prior),
-            # Known labels tell the shares, and anchor the confusion matrices, which tell the rest.
-            prior_shrinkage(class_shares_of_votes(votes), votes.n_instances) * _unknown(votes),
-        )
+        self.shrinkage = _shrinkage(votes, settings.class_prior)
         n = votes.n_instances
         self.judged: Any = slice(None)
         self.judges = votes
@@ -201,7 +204,8 @@ class Rounds:
         """
         evidence = log_likelihoods(self.votes, floored_log(last.confusion))
         evidence += self._abstained(last.posterior)
-        # Repeated annotations of one annotator count as one.
+        # share < 1 where an annotator answered repeatedly: those answers share one vote. What is
+        # left in power is beta = 1 / (1 + d rho).
         share = exponents(self.votes, 0.0)
         power = exponents(self.votes, rho, others=1) / share
         joint = power[:, None] * (last.log_proba + share[:, None] * evidence)
@@ -255,9 +259,10 @@ class Rounds:
 
     def _wanted_shares(self, free: FloatArray) -> FloatArray | None:
         """Class shares that the posterior must have; None if it may have any."""
-        if not isinstance(self.settings.class_prior, str):
-            return self.settings.class_prior
-        if self.shrinkage == 0:
+        given = self.settings.class_prior
+        if not isinstance(given, str):
+            return given
+        if not self.shrinkage:
             return None
         return (1 - self.shrinkage) * free + self.shrinkage / len(free)
 
@@ -268,9 +273,15 @@ class Rounds:
         return given
 
 
-def _unknown(votes: Votes) -> float:
-    """Share of the instances without a known label."""
-    return 1.0 if votes.gold is None else float(np.mean(votes.gold < 0))
+def _shrinkage(votes: Votes, class_prior: str | FloatArray) -> float | None:
+    """How far the classes are taken to be equally frequent; None if their shares are given."""
+    if not isinstance(class_prior, str):
+        return None
+    if class_prior != "auto":
+        return 1.0 if class_prior == "uniform" else 0.0
+    # Known labels tell the shares, and anchor the confusion matrices, which tell the rest.
+    unknown = 1.0 if votes.gold is None else float(np.mean(votes.gold < 0))
+    return prior_shrinkage(class_shares_of_votes(votes), votes.n_instances) * unknown
 
 
 class Chosen(NamedTuple):
