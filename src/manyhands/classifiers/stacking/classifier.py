@@ -19,13 +19,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.stacking.course import (
-    belief_of,
-    check_members,
-    earlier_belief,
-    run_course,
-    set_fitted,
-)
+from manyhands.classifiers.stacking.checking import check_members
+from manyhands.classifiers.stacking.course import belief_of, earlier_belief, run_course, set_fitted
 from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
 from manyhands.classifiers.stacking.prior import set_doubts
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
@@ -70,9 +65,11 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         "auto" chooses by the features: kernel ridge regressions on differently scaled copies, a
         discriminant analysis and a mixture for dense X; logistic regression for sparse X with more
         than 1,000 columns; a convolutional network for images (this needs torch). An estimator may
-        be any classifier of scikit-learn that takes sample weights, any regressor, a network or the
-        name of a backbone, or an object as `manyhands.classifiers.stacking.members` describes.
-        A view is a transformer, fitted once to X.
+        be any classifier of scikit-learn that takes sample weights, any regressor of several
+        outputs, a network or the name of a backbone, or an object as
+        `manyhands.classifiers.stacking.members` describes. They get arrays, even if X is a frame,
+        and codes of the classes. A view is a transformer, fitted once to X. "auto" cannot be
+        combined with members of your own.
     n_rounds : int, default=6
         The first round only starts the others; predictions average over the rest.
     classifier_weight : float, default=2
@@ -116,8 +113,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     labels_ : array of shape (n_samples,)
         Their most probable classes.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given], counted against the posterior of the last round; an annotator
-        without annotations gets ``pooled_confusion_``.
+        [annotator, true, given], counted against the posterior of the last round; above ten
+        classes, against ``posterior_``. An annotator without annotations gets
+        ``pooled_confusion_``.
     pooled_confusion_ : array of shape (n_classes, n_classes)
     heard_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
@@ -127,8 +125,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Mean of ``posterior_`` over the annotated instances.
     dependence_ : float
         Correlation of annotators' mistakes, as given or estimated.
-    prior_shrinkage_ : float
-        How far the classes were taken to be equally frequent (:math:`\kappa`), from 0 to 1.
+    prior_shrinkage_ : float or None
+        How far the classes were taken to be equally frequent (:math:`\kappa`), from 0 to 1. None
+        if ``class_prior`` gives their shares.
     member_weights_ : dict of str to float
         Weights in the last round.
     member_temperatures_ : dict of str to float
@@ -233,8 +232,10 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Warns
         -----
         ModelChoiceWarning
-            If the votes do not say whether the classes are equally frequent, or if one more
-            annotator would tell more than the features.
+            If the votes do not say whether the classes are equally frequent: ``prior_shrinkage_``
+            is between .2 and .8, and the shares that come out without a prior differ from equal
+            ones, by more than 5 % of the instances and more than chance explains (chi-square test
+            at .001). Or if one more annotator would tell more than the features.
         LostClassWarning
             If a class with annotations is predicted for no training instance.
         """
@@ -374,7 +375,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.
 
-        Read it back with `manyhands.load`.
+        Read it back with `manyhands.load`, also its members, to fit it again. A member of another
+        class than this library's is not read back: then the loaded model can only predict.
 
         Raises
         ------

@@ -64,28 +64,6 @@ class Course:
     history: History
 
 
-def check_members(members: Any) -> None:
-    """Refuse members that are no tuples, share a name, or cannot learn soft targets."""
-    names = []
-    for entry in members:
-        if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):
-            raise AnnotationError(
-                f"members holds {entry!r}; give tuples (name, estimator) or (name, estimator, view)"
-            )
-        as_member(entry[0], entry[1])
-        view = entry[2] if len(entry) == 3 else None
-        if view is not None and (isinstance(view, type) or not hasattr(view, "transform")):
-            raise AnnotationError(
-                f"the view of member {entry[0]!r} is {view!r}, which is no transformer; give an "
-                "object with fit and transform, such as StandardScaler(), or None"
-            )
-        names.append(entry[0])
-    if not names or len(set(names)) < len(names):
-        raise AnnotationError(
-            f"members has the names {names}; give at least one member, each with its own name"
-        )
-
-
 def run_course(
     model: Any,
     X: Any,
@@ -205,7 +183,7 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     many = len(seen) > MANY_CLASSES
     posterior = rounds.read_out(course.first if many else last, found.rho)
     belief[np.ix_(course.annotated, seen)] = posterior
-    # Of a class without annotations nothing is known but that it is named rightly.
+    # A class without annotations gets the crowd's matrix of zero counts: mostly named rightly.
     unknown = crowd_confusion(np.zeros((1, n_classes, n_classes)))
     confusion = np.tile(unknown, (n_annotators, 1, 1))
     confusion[:, seen] = 0.0

@@ -16,9 +16,14 @@ from sklearn.utils.validation import validate_data
 
 from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.ids import as_frame
+from manyhands.classifiers.stacking.refusing import (
+    refuse_no_rows,
+    refuse_numbers_as_texts,
+    refuse_raw,
+)
 from manyhands.encoders import ImageEncoder, TextEncoder
 from manyhands.encoders.images import FittedEncoder, describe_encoder, make_encoder
-from manyhands.encoders.inputs import kind_of_values, listed, raw_kind
+from manyhands.encoders.inputs import kind_of_values, raw_kind
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import (
     as_fitted,
@@ -221,35 +226,6 @@ def new_encoder(kind: str, random_state: Any = None) -> FittedEncoder:
     return TextEncoder() if kind == "texts" else ImageEncoder(random_state=random_state)
 
 
-def refuse_no_rows(X: Any) -> None:
-    """Refuse what is no collection of rows: one text, an iterator, None, an empty list."""
-    if isinstance(X, str | bytes):
-        raise AnnotationError(f"X is one text ({X[:40]!r}); give a list of texts: [X]")
-    # Datasets and DataLoaders of torch have one or the other, too.
-    if not any(hasattr(X, name) for name in ("shape", "__getitem__", "__array__", "dataset")):
-        raise AnnotationError(
-            f"X is a {type(X).__name__}, and rows are needed in an order, more than once; give a "
-            "list (list(X) of an iterator), an array or a frame"
-        )
-    if isinstance(X, list | tuple) and not X:
-        raise AnnotationError("X has no rows; give at least one")
-
-
-def _refuse_numbers_as_texts(X: Any) -> None:
-    """Refuse a list or column of texts that are numbers, or of bytes, where features are read."""
-    values: Any = listed(X) if as_frame(X) is None else None
-    is_flat = isinstance(values, list | tuple) or getattr(values, "ndim", 0) == 1
-    first = values[0] if is_flat and len(values) else None
-    if isinstance(first, bytes):
-        raise AnnotationError(f"X holds bytes ({first[:40]!r}); decode them to texts first")
-    if isinstance(first, str):
-        raise AnnotationError(
-            f"X holds texts that are numbers ({first[:40]!r}); give features as an array of shape "
-            "(n, n_features), or put an encoder in front: make_pipeline(TextEncoder(), "
-            "CrowdStackingClassifier())"
-        )
-
-
 def fit_encoder(estimator: Any, X: Any) -> AnyEncoder | None:
     """Fit an encoder of texts, images, or a frame, to X.
 
@@ -257,28 +233,13 @@ def fit_encoder(estimator: Any, X: Any) -> AnyEncoder | None:
     """
     refuse_no_rows(X)
     if not isinstance(estimator.members, str):
-        _refuse_columns_of_text(estimator, X)
+        refuse_raw(estimator, X)
         return None
     seed = estimator.random_state
     if as_frame(X) is None:
         kind = raw_kind(X)
         return None if kind is None else new_encoder(kind, seed).fit(X)
     return FrameEncoder.of(as_fitted(estimator, X, reset=True), type(estimator).__name__, seed)
-
-
-def _refuse_columns_of_text(estimator: Any, X: Any) -> None:
-    """Refuse a frame that only ``members="auto"`` would encode."""
-    frame = as_frame(as_fitted(estimator, X, reset=True))
-    columns = [] if frame is None else frame.iter_columns()
-    for column in columns:
-        present = _present(column.to_numpy())
-        text = next((v for v in present if isinstance(v, str) and not is_number(v)), None)
-        if text is not None:
-            raise AnnotationError(
-                f"column {column.name!r} of X holds text ({text[:40]!r} ...), which is encoded "
-                "only with members='auto'; with members of your own, put an encoder in front: "
-                "make_pipeline(ColumnTransformer(...), CrowdStackingClassifier(members))"
-            )
 
 
 def read_rows(estimator: Any, X: Any, encoder: AnyEncoder | None, *, reset: bool) -> Any:
@@ -293,7 +254,7 @@ def read_rows(estimator: Any, X: Any, encoder: AnyEncoder | None, *, reset: bool
     """
     refuse_no_rows(X)
     if encoder is None:
-        _refuse_numbers_as_texts(X)
+        refuse_numbers_as_texts(X)
         return as_rows(read_features(estimator, X, reset=reset))
     if not isinstance(encoder, FrameEncoder):
         if reset:

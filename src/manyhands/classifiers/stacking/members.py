@@ -5,8 +5,12 @@ A member is an object with
 - ``fit(X, T)``: fit to features and soft targets T, shape (n, n_classes), whose rows sum to 1;
 - ``predict_log_proba(X)``: log class probabilities, shape (m, n_classes).
 
-It is cloned (`sklearn.base.clone`) and fitted once per fold and round; the folds' log
-probabilities of new rows are averaged. Three methods are optional:
+It is cloned once per fold (so it needs ``get_params``; derive from `sklearn.base.BaseEstimator`),
+and that clone is fitted again every round. Rounds keep shallow copies of it: ``fit`` must set new
+attributes, not alter old arrays in place, or the copies of all rounds become the last one. The
+folds' log probabilities of new rows are averaged. They may be -inf, but not for all classes of a
+row, and neither NaN nor inf. Features are an array or a sparse matrix, even if the stack got a
+frame. Three methods are optional:
 
 - ``prepare(X)``: called once per fold before the first round, with the rows that every later
   ``fit`` gets. It keeps what needs no targets;
@@ -18,6 +22,7 @@ probabilities of new rows are averaged. Three methods are optional:
 
 Of several options or variants, each round keeps the one under which the annotations are most
 likely. Classifiers and regressors of scikit-learn, and networks, become members by `as_member`.
+Classifiers get class codes 0 ... C-1, not your labels: a dict ``class_weight`` is refused.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.classifiers.stacking.networks import SoftNetwork, is_backbone
+from manyhands.classifiers.stacking.outputs import CheckedLogProba, check_log_proba
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
 from manyhands.linear.kernels import KernelMap
@@ -46,6 +52,9 @@ LEAST_WEIGHT = 0.01
 
 LEAST_LOG_PROBA = float(np.log(1e-6))
 """No classifier rules out a class."""
+
+IMPOSSIBLE = -1e9
+"""Stands for -inf in averages: folds that rule out different classes would leave none."""
 
 
 class Option(NamedTuple):
@@ -72,7 +81,7 @@ class AverageOfFolds:
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log class probabilities, shape (n, n_classes)."""
-        total = sum(model.predict_log_proba(X) for model in self.models)
+        total = sum(np.maximum(model.predict_log_proba(X), IMPOSSIBLE) for model in self.models)
         return cast(FloatArray, log_softmax(total / len(self.models), axis=1))
 
 
@@ -84,9 +93,12 @@ class Folded:
     member : as in this module's description
     X : array of shape (n, ...)
     folds : integer array of shape (n,)
+    name : str
+        Named in errors.
     """
 
-    def __init__(self, member: Any, X: Any, folds: IntArray) -> None:
+    def __init__(self, member: Any, X: Any, folds: IntArray, name: str) -> None:
+        self.name = name
         self.inside = [np.flatnonzero(folds != k) for k in range(folds.max() + 1)]
         self.outside = [np.flatnonzero(folds == k) for k in range(folds.max() + 1)]
         self.X = X
@@ -108,7 +120,8 @@ class Folded:
             # A copy, as the next round fits the model again, from these weights or afresh.
             model.fit(part, T[inside])
             fitted.append(copy.copy(model))
-            log_proba[outside] = model.predict_log_proba(take_rows(self.X, outside))
+            found = model.predict_log_proba(take_rows(self.X, outside))
+            log_proba[outside] = check_log_proba(self.name, found, (len(outside), T.shape[1]))
         return Option(log_proba, AverageOfFolds(fitted))
 
 
@@ -119,15 +132,20 @@ class LeftOneOut:
     ----------
     member : as in this module's description
     X : array of shape (n, ...)
+    name : str
+        Named in errors.
     """
 
-    def __init__(self, member: Any, X: Any) -> None:
-        self.X = X
+    def __init__(self, member: Any, X: Any, name: str) -> None:
+        self.X, self.name = X, name
         self.model = _prepared(clone(member), X)
 
     def options(self, T: FloatArray) -> list[Option]:
         """Fit to targets T, shape (n, n_classes)."""
-        return [Option(*option) for option in self.model.fit_predict_loo(self.X, T)]
+        return [
+            Option(CheckedLogProba(self.name, log_proba, T.shape), predictor)
+            for log_proba, predictor in self.model.fit_predict_loo(self.X, T)
+        ]
 
 
 def _as_array(Z: Any) -> Any:
@@ -190,12 +208,19 @@ class SoftRegressor(BaseEstimator):
 
     def fit(self, X: Any, T: FloatArray) -> Self:
         """Fit to features (n, ...) and soft targets (n, n_classes)."""
-        self.regressor_ = clone(self.regressor).fit(X, T - 1.0 / T.shape[1])
+        try:
+            self.regressor_ = clone(self.regressor).fit(X, T - 1.0 / T.shape[1])
+        except ValueError as error:
+            # Some regressors around another one do not tell beforehand.
+            if "1d array" not in str(error):
+                raise
+            raise AnnotationError(f"a member is a {_one_output(_last(self.regressor))}") from error
         return self
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log of the values, floored at .01, shape (n, n_classes)."""
-        return log_of_values(np.asarray(self.regressor_.predict(X), dtype=np.float64))
+        values = np.asarray(self.regressor_.predict(X), dtype=np.float64)
+        return log_of_values(values.reshape(len(values), -1))
 
 
 def as_member(name: str, estimator: Any) -> Any:
@@ -204,8 +229,8 @@ def as_member(name: str, estimator: Any) -> Any:
     Raises
     ------
     AnnotationError
-        If it is a class, or neither a member, nor a regressor, nor a classifier with
-        ``predict_proba`` and sample weights.
+        If it is a class, or neither a member, nor a regressor of several outputs, nor a classifier
+        with ``predict_proba`` and sample weights.
     """
     if isinstance(estimator, type):
         raise AnnotationError(
@@ -215,18 +240,21 @@ def as_member(name: str, estimator: Any) -> Any:
     if is_backbone(estimator):
         return SoftNetwork(estimator)
     tagged = hasattr(estimator, "__sklearn_tags__")
-    last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
     if tagged and is_regressor(estimator):
-        if not get_tags(last).target_tags.multi_output:
-            raise AnnotationError(
-                f"member {name!r} is a {type(last).__name__}, which has one output and needs one "
-                f"per class; give MultiOutputRegressor({type(last).__name__}())"
-            )
+        if not _takes_several_outputs(estimator):
+            raise AnnotationError(f"member {name!r} is a {_one_output(_last(estimator))}")
         return SoftRegressor(estimator)
     if tagged and is_classifier(estimator):
-        if hasattr(estimator, "predict_proba") and has_fit_parameter(last, "sample_weight"):
+        if hasattr(estimator, "predict_proba") and has_fit_parameter(
+            _last(estimator), "sample_weight"
+        ):
             return SoftClassifier(estimator)
     elif hasattr(estimator, "fit") and hasattr(estimator, "predict_log_proba"):
+        if not hasattr(estimator, "get_params"):
+            raise AnnotationError(
+                f"member {name!r} is a {type(estimator).__name__} without get_params, so it cannot "
+                "be cloned for the folds; derive its class from sklearn.base.BaseEstimator"
+            )
         return estimator
     raise AnnotationError(
         f"member {name!r} is a {type(estimator).__name__}, which cannot learn soft targets; give a "
@@ -235,8 +263,34 @@ def as_member(name: str, estimator: Any) -> Any:
     )
 
 
+def _last(estimator: Any) -> Any:
+    """Last step of a pipeline, or the estimator itself."""
+    return estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+
+
+def _takes_several_outputs(regressor: Any) -> bool:
+    """Whether a regressor, or the one that it fits (as a grid search does), has several outputs."""
+    last = _last(regressor)
+    inner = getattr(last, "estimator", None)
+    return bool(get_tags(last).target_tags.multi_output) or (
+        hasattr(inner, "__sklearn_tags__") and _takes_several_outputs(inner)
+    )
+
+
+def _one_output(regressor: Any) -> str:
+    kind = type(regressor).__name__
+    given = "..." if hasattr(regressor, "estimator") else ""
+    return (
+        f"{kind}, which has one output and needs one per class; give "
+        f"MultiOutputRegressor({kind}({given}))"
+    )
+
+
 def compacted(view: Any, predictors: list[Any]) -> tuple[Any, list[Any]]:
     """Replace linear functions of a kernel's features by equal ones of the kernel itself.
+
+    A ridge on the features K W, K the kernel and W the whitening matrix, with coefficients B equals
+    one on K with coefficients W B: that is kept, and W dropped.
 
     Parameters
     ----------
@@ -285,5 +339,5 @@ class Member:
         else:
             Z = X if self.view is None else _as_array(self.view.fit_transform(X))
         if hasattr(self.estimator, "fit_predict_loo"):
-            return LeftOneOut(self.estimator, Z)
-        return Folded(self.estimator, Z, folds)
+            return LeftOneOut(self.estimator, Z, self.name)
+        return Folded(self.estimator, Z, folds, self.name)

@@ -12,13 +12,13 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
-from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer
 
 from manyhands.classifiers.stacking.encoding import describe, described
 from manyhands.classifiers.stacking.members import AverageOfFolds, Member
 from manyhands.classifiers.stacking.networks import SoftNetwork
+from manyhands.classifiers.stacking.parts import BY_NAME, PARTS
+from manyhands.classifiers.stacking.saved_members import describe_members, described_members
 from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.exceptions import AnnotationError, ModelFolderError, raise_missing_extra
 from manyhands.fitting.folders import (
@@ -28,28 +28,8 @@ from manyhands.fitting.folders import (
     read_weights,
     write_model,
 )
-from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
-from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
-from manyhands.linear.regression import SoftLogistic
-from manyhands.linear.ridge import RidgeValues
 from manyhands.training.progress import History
 from manyhands.typing import AnyArray
-
-_LINEAR = ("weight_", "bias_", "centre_")
-PARTS: dict[type[Any], tuple[str, ...]] = {
-    ClippedScaler: ("mean_", "scale_", "var_", "n_samples_seen_", "n_features_in_"),
-    NormalScores: ("quantiles_", "references_", "n_quantiles_", "n_features_in_"),
-    Normalizer: ("n_features_in_",),
-    PCA: ("components_", "mean_", "explained_variance_", "n_components_", "n_features_in_"),
-    KernelMap: ("landmarks_", "whitening_", "width_"),
-    RidgeValues: (),
-    SoftDiscriminant: _LINEAR,
-    TiedMixture: _LINEAR,
-    SoftLogistic: ("coef_", "intercept_"),
-}
-"""Classes that can be saved, and the fitted attributes of each that prediction needs."""
-
-BY_NAME = {kind.__name__: kind for kind in PARTS}
 
 FITTED = (
     "posterior_", "confusion_", "pooled_confusion_", "heard_", "abstention_", "class_prior_",
@@ -92,6 +72,7 @@ def write_stack(model: Any, folder: str | Path) -> Path:
     description = {
         "class": type(model).__name__,
         "parameters": parameters,
+        "given_members": describe_members(model.members, arrays.keep),
         "classes": model.classes_.tolist(),
         "annotators": model.annotators_.tolist(),
         "input_shape": list(model.input_shape_),
@@ -197,7 +178,11 @@ def _make_model(cls: type[Any], description: dict[str, Any], arrays: dict[str, A
     prior = parameters["class_prior"]
     if isinstance(prior, dict) and "__pairs__" in prior:
         parameters["class_prior"] = dict(prior["__pairs__"])
-    model = cls(**parameters)
+    # Earlier folders lack the members.
+    members = described_members(
+        description.get("given_members", "auto"), lambda kept: _value(kept, arrays)
+    )
+    model = cls(members, **parameters)
     for name, values in (("classes_", "classes"), ("annotators_", "annotators")):
         vocabulary = np.asarray(description[values])
         if vocabulary.ndim != 1:
@@ -215,18 +200,18 @@ def _make_model(cls: type[Any], description: dict[str, Any], arrays: dict[str, A
         setattr(model, name, _value(value, arrays))
     for name, value in description["plain"].items():
         setattr(model, name, value)
-    members = [
+    parts = [
         Member(part["name"], None, _part(part["view"], arrays)) for part in description["parts"]
     ]
     rounds = [
         [
             TemperedMember(_part(part["predictor"], arrays), part["temperature"], part["weight"])
-            for part in parts
+            for part in found
         ]
-        for parts in description["rounds"]
+        for found in description["rounds"]
     ]
     seen = np.array(description["seen"], dtype=np.int64)
-    model.stack_ = FittedStack(members, rounds, seen, len(model.classes_))
+    model.stack_ = FittedStack(parts, rounds, seen, len(model.classes_))
     return model
 
 

@@ -11,6 +11,7 @@ from scipy.special import log_softmax, softmax
 from sklearn import config_context
 
 from manyhands.classifiers.stacking.members import compacted
+from manyhands.classifiers.stacking.outputs import check_log_proba
 from manyhands.linear.calibration import calibrate, combine, likelihood_matrix
 from manyhands.typing import FloatArray, IntArray
 
@@ -162,11 +163,13 @@ class FittedStack:
         return proba
 
     def _batch(self, X: Any) -> FloatArray:
-        joint = np.zeros((len(self.rounds), X.shape[0], len(self.seen)))
+        shape = (X.shape[0], len(self.seen))
+        joint = np.zeros((len(self.rounds), *shape))
         for place, member in enumerate(self.members):
             Z = member.see(X)  # Once for all rounds: this is what costs time.
             for number, parts in enumerate(self.rounds):
                 part = parts[place]
-                log_proba = part.predictor.predict_log_proba(Z)
+                found = part.predictor.predict_log_proba(Z)
+                log_proba = check_log_proba(member.name, found, shape)
                 joint[number] += part.weight * temper(log_proba, part.temperature)
         return cast(FloatArray, softmax(joint, axis=2).mean(axis=0))
