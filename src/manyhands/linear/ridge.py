@@ -16,7 +16,7 @@ from manyhands.typing import FloatArray
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)
 
 LEAST_VALUE, LEAST_SHARE = 0.01, 0.1
-"""A regression's value is no probability; lower ones count as .01, or a tenth of 1 / n_classes."""
+"""Values below min(.01, .1 / n_classes) are raised to it, as they are to be probabilities."""
 
 RELATIVE_RANK = 1e-9
 """Directions with a smaller share of the largest eigenvalue carry nothing."""

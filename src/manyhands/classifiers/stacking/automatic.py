@@ -25,9 +25,11 @@ STREAMED_ROWS, STREAMED_LANDMARKS = 200_000, 400
 """Rows beyond which no member keeps what its view shows, and the most landmarks of its kernel."""
 
 MIXTURE_FEATURES = 20
+"""Principal components that the mixture sees, at most."""
 
 LANDMARK_CELLS, FEW_LANDMARKS = 90_000_000, 100
-"""Most rows times landmarks of a member, which has so many landmarks at least."""
+"""A kernel has at most 90e6 / n landmarks (fewer than 1,200 above 75,000 rows), and at least
+100."""
 
 
 def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Member]:
@@ -51,6 +53,8 @@ def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Membe
     ]
     if d > MANY_FEATURES:
         return members
+    # The seed only draws the 10,000 rows that give the quantiles of more; as it is fixed, both
+    # kernels see the same scores.
     members.append(
         Member("rbf normal scores", SoftRidge(), kernel("rbf", NormalScores(random_state=0)))
     )

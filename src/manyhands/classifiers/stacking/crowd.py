@@ -13,17 +13,17 @@ from manyhands.inference.votes import Votes
 from manyhands.typing import FloatArray, IntArray
 
 PRIOR_SCALE = 0.011
-"""The spread of vote shares at which the classes count half as equally frequent (x0)."""
+"""x0: the spread x at which kappa is 1/2."""
 
 SHIFT_STEPS, SHIFT_RATE = 60, 0.7
-"""Steps towards the wanted shares. Where posteriors are sharp they end on the way, and that is
-better than to arrive (docs/methods/stacking.md)."""
+"""Steps towards the wanted shares. Where posteriors are sharp, they end before they arrive
+(docs/methods/stacking.md, step 4)."""
 
 LEAST_ROOM = 1e-3
-"""Floor of the denominator of parity."""
+"""Floor of 1 minus the agreement by chance, and of the denominator of parity."""
 
 LEAST_PAIRS = 1e-12
-"""Competence of all pairs of annotations at which there are none."""
+"""If the competence products of all pairs sum to no more, there are no pairs."""
 
 
 def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:
@@ -32,7 +32,7 @@ def estimate_confusions(votes: Votes, posterior: FloatArray, strength: float) ->
     With :math:`N_r[c, l]` annotator r's annotations l counted against the posterior of class c,
     :math:`G = \mathrm{rownorm}(\sum_r N_r + .1 + I)` and
     :math:`\pi_r = \mathrm{rownorm}(N_r + s G)`. With more than ten classes, 1 / n_classes replaces
-    .1.
+    .1, so that a row's pseudo-counts sum to at most 1 beside that on the diagonal.
 
     Parameters
     ----------
@@ -115,6 +115,8 @@ def prior_shrinkage(shares: FloatArray, n_instances: int) -> float:
 def posterior_with_shares(joint: FloatArray, shares: FloatArray | None) -> FloatArray:
     """Posterior softmax(joint + v), with v such that its mean comes near ``shares``; None: v = 0.
 
+    Starting from 0, there are 60 steps v <- v - .7 (log mean q - log shares).
+
     Parameters
     ----------
     joint : array of shape (n, n_classes)
@@ -126,6 +128,7 @@ def posterior_with_shares(joint: FloatArray, shares: FloatArray | None) -> Float
         log_shift, wanted = np.zeros(joint.shape[1]), floored_log(shares)
         for _ in range(SHIFT_STEPS):
             shift = np.exp(log_shift - log_shift.max())
+            # The mean of the shifted posterior, without forming it.
             mean = shift * ((1 / (joint @ shift)) @ joint) / len(joint)
             log_shift -= SHIFT_RATE * (floored_log(mean) - wanted)
         joint *= np.exp(log_shift - log_shift.max())
@@ -148,7 +151,8 @@ def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | Non
     :math:`A_{aa} = \sum (\sum_l B_{nl}^2 - S_{2n}) / \sum (S_n^2 - S_{2n})`, the classifier with
     them in :math:`A_{ca}`, the mean of 1[h_n = a] with weights :math:`\beta_r (S_n - \beta_r)`, and
     :math:`\rho = \frac{(A_{ca} - e'f) / (1 - e'f)}{(A_{aa} - e'e) / (1 - e'e)}` with the class
-    shares e of the annotators and f of the classifier.
+    shares e of the annotators and f of the classifier. Both 1 - e'f and 1 - e'e are at least .001,
+    and so is the whole denominator.
 
     Parameters
     ----------
@@ -177,7 +181,16 @@ def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | Non
 
 
 def competences(confusion: FloatArray, shares: FloatArray) -> FloatArray:
-    """Each annotator's accuracy beyond chance, from 0 to 1, shape (n_annotators,)."""
+    r"""Each annotator's accuracy beyond chance, from 0 to 1, shape (n_annotators,).
+
+    :math:`\beta_r = \max(\sum_c \bar q_c \pi_r[c, c] - 1/C, 0) / (1 - 1/C)`.
+
+    Parameters
+    ----------
+    confusion : array of shape (n_annotators, n_classes, n_classes)
+    shares : array of shape (n_classes,)
+        Mean :math:`\bar q` of the posterior.
+    """
     n_classes = len(shares)
     accuracy = np.einsum("c,rcc->r", shares, confusion)
     return np.maximum(accuracy - 1 / n_classes, 0.0) / (1 - 1 / n_classes)

@@ -28,7 +28,8 @@ LATER = 4
 """A training that goes on from the last round's weights has so many times fewer epochs."""
 
 PENALTY = 1.0
-"""Strength of the ridge regression on an embedding, which its rows' own targets have shaped."""
+"""Lambda of the ridge on the embedding; fixed and large, because the embedding was trained on these
+rows' targets."""
 
 LEAST_TARGET = 1e-4
 """A class of an instance that is less probable is left out of the targets."""
