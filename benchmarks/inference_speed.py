@@ -5,22 +5,21 @@ Every measurement runs in its own process with one thread. Run it with
     python benchmarks/inference_speed.py --out table.md --json figures.json
 
 Results are added to the JSON as they come, and are not measured again (unless ``--again``), so a
-run that was stopped can continue. ``--profile alpha,glad`` adds where our time goes. crowd-kit is
-optional (``pip install manyhands[bench]``); without it its rows say so. The script needs Linux,
+run that was stopped can continue. ``--profile alpha,glad`` adds where our time goes, ``--floor``
+how near bare numpy it is; ``--page`` measures nothing and writes the page from the JSON. crowd-kit
+is optional (``pip install manyhands[bench]``); without it its rows say so. The script needs Linux,
 because it reads memory figures from ``/proc``.
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
 import ctypes
 import datetime
 import json
 import math
 import os
 import platform
-import pstats
 import random
 import re
 import resource
@@ -38,6 +37,15 @@ from typing import Any, NamedTuple
 
 # The parent imports neither numpy nor a system, so the children have all the memory.
 from epoch_time import cpu_model, version
+from inference_profile import (
+    FLOORS,
+    beside_floor,
+    first_and_again,
+    floor_lines,
+    profile,
+    profile_lines,
+    short,
+)
 
 E5, E6, E7 = ALL = (10**5, 10**6, 10**7)
 PER_TASK = 5
@@ -141,6 +149,7 @@ SAME = ("ck_ds", "ck_ds_2", "ds_shuffled", "ck_coin", "ck_alpha")
 TARGETS = (  # What, figure, bound, rows, sizes, classes; the worst cell counts.
     ("CPU of crowd-kit's Dawid-Skene, 1e6 × 10 classes", "ratio", 15, ("ck_ds",), (E6,), (10,)),
     ("CPU of crowd-kit's Dawid-Skene, 1e7", "ratio", 8, ("ck_ds", "ck_ds_2"), (E7,), (2, 10)),
+    ("CPU of `DawidSkene()`, 1e6", "cost", 1.5, ("ds_default",), (E6,), (2, 10)),
     ("memory of Dawid-Skene, sorted", "bytes", 40, ("ds",), (E6, E7), (2, 10)),
     ("memory of Dawid-Skene, shuffled", "bytes", 40, ("ds_shuffled",), (E6, E7), (2, 10)),
     ("CPU of crowd-kit's GLAD", "ratio", 500, ("ck_glad",), ALL, (2, 10)),
@@ -150,7 +159,18 @@ TARGETS = (  # What, figure, bound, rows, sizes, classes; the worst cell counts.
     ("CPU of crowd-kit's Krippendorff's alpha", "ratio", 100, ("ck_alpha",), ALL, (2, 10)),
     ("Dawid-Skene, one-coin, alpha: equal results", "equal", 1, SAME, ALL, (2, 10)),
 )
-BOUNDS = {"ratio": "≥ {} × ours", "bytes": "≤ {} bytes per annotation", "equal": "{}"}
+BOUNDS = {
+    "ratio": "≥ {} × ours",
+    "cost": "≤ {} × 20 iterations of the published model",
+    "bytes": "≤ {} bytes per annotation",
+    "equal": "{}",
+}
+MOST = ("bytes", "cost")
+"""Figures of which the greatest counts."""
+COSTS = Path(__file__).parents[1] / "docs" / "results" / "costs.md"
+REAL = "Dawid-Skene on real tables: the default against the plain model"
+"""The part of that page with the ratios on real tables (``costs.py dawid-skene``)."""
+REAL_BOUND = 2.5
 
 
 # -- one measurement, in its own process -----------------------------------------------------------
@@ -272,32 +292,23 @@ def measure(system: System, n_classes: int, path: str) -> dict[str, Any]:
     return figures
 
 
-def profile(system: System, n_annotations: int, n_classes: int) -> dict[str, Any]:
-    """CPU seconds of the first call on these annotations, of the best of ten; the costliest parts.
-
-    Parts are functions, by the share of their own time in ten profiled calls.
-    """
-    run, prepare = find(system), PREPARE[system.takes]
-    run(prepare(make_crowd(1000, n_classes), n_classes))
-    data = prepare(make_crowd(n_annotations, n_classes), n_classes)
-    seconds = []
-    for _ in range(11):
-        started = time.process_time()
-        run(data)
-        seconds.append(time.process_time() - started)
-    watch = cProfile.Profile(time.process_time)
-    watch.runcall(lambda: [run(data) for _ in range(10)])
-    functions = pstats.Stats(watch).stats
-    total = sum(own for _, _, own, *_ in functions.values())
-    parts = sorted(((own / total, name) for (*_, name), (_, _, own, *_) in functions.items()))
-    largest = [[name.strip("<>"), share] for share, name in reversed(parts[-6:])]
-    return {"first": seconds[0], "again": min(seconds[1:]), "parts": largest}
+def profiled(task: dict[str, Any]) -> dict[str, Any]:
+    """Profile a system, or time it beside its floor, or time the floor."""
+    n_classes, key = task["n_classes"], task["profile"]
+    run, prepare = find(BY_KEY[key]), PREPARE[BY_KEY[key].takes]
+    small, crowd = make_crowd(1000, n_classes), make_crowd(task["n_annotations"], n_classes)
+    if task["how"] == "floor":
+        FLOORS[key](small, n_classes, 1)()
+        return first_and_again(FLOORS[key](crowd, n_classes, task["evaluations"]), 3)
+    run(prepare(small, n_classes))
+    data = prepare(crowd, n_classes)
+    return {"parts": profile, "beside": beside_floor}[task["how"]](lambda: run(data))
 
 
 def work(task: dict[str, Any]) -> dict[str, Any]:
     """Do a child's task: make the annotations of a problem, or measure a system on them."""
     if "profile" in task:
-        return profile(BY_KEY[task["profile"]], task["n_annotations"], task["n_classes"])
+        return profiled(task)
     if "key" in task:
         return measure(BY_KEY[task["key"]], task["n_classes"], task["path"])
     import numpy as np
@@ -376,22 +387,41 @@ def summarise(cells: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def short(value: float | None) -> str:
-    """Format with three digits; a dash stands for a missing or zero value."""
-    if not value:
-        return "–"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def target_row(found: dict[str, Any], text: str, figure: str, bound: float, *where: Any) -> str:
     cells = [found.get(f"{key}@{n}x{c}", {}) for key, n, c in product(*where)]
     start = f"| {text} | {BOUNDS[figure].format(bound)} "
-    if not (values := [cell[figure] for cell in cells if figure in cell]):
+    name = "ratio" if figure == "cost" else figure
+    if not (values := [cell[name] for cell in cells if name in cell]):
         return start + "| not measured | |"
-    worst = max(values) if figure == "bytes" else min(values)
-    holds = worst <= bound if figure == "bytes" else worst >= bound
-    measured = f"{worst:.6f}" if figure == "equal" else f"{worst:.1f}"
+    worst = max(values) if figure in MOST else min(values)
+    holds = worst <= bound if figure in MOST else worst >= bound
+    measured = f"{worst:.6f}" if figure == "equal" else f"{worst:.{2 if figure == 'cost' else 1}f}"
     return f"{start}| {measured} (worst of {len(values)}) | {'yes' if holds else '**no**'} |"
+
+
+def real_row() -> str:
+    """Return the target for real tables, from the ratios on the page of costs."""
+    _, _, part = COSTS.read_text(encoding="utf-8").partition(f"## {REAL}\n")
+    rows = [line.strip("| ").split(" | ") for line in part.partition("\n## ")[0].splitlines()]
+    first = next((k for k, row in enumerate(rows) if row[-1] == "ratio"), len(rows))
+    ratios = []
+    for row in rows[first + 2 :]:
+        if len(row) != len(rows[first]):
+            break
+        ratios.append(float(row[-1]))
+    anchor = re.sub("[^a-z -]", "", REAL.lower()).replace(" ", "-")
+    start = (
+        f"| CPU of `DawidSkene()` on [real tables](costs.md#{anchor}) "
+        f"| {BOUNDS['cost'].format(REAL_BOUND)} "
+    )
+    if not ratios:
+        return start + "| not measured | |"
+    above = sum(ratio > REAL_BOUND for ratio in ratios)
+    measured = (
+        f"{statistics.median(ratios):.2f} (median of {len(ratios)}), {max(ratios):.2f} (worst)"
+    )
+    holds = f"**no** on {above}, yes on {len(ratios) - above}" if above else "yes"
+    return f"{start}| {measured} | {holds} |"
 
 
 def cell_row(system: System, n: int, c: int, cell: dict[str, Any], figures: Any) -> str:
@@ -411,36 +441,9 @@ COLUMNS = (
 )
 
 
-def profile_lines(profiles: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
-    """Yield where our time goes."""
-    if not profiles:
-        return
-    yield "\n## Where the time goes\n"
-    yield (
-        "The tables above time the first call of a process on the annotations. Repeated in the "
-        "same process, a call does not wait for memory that the system hands out page by page. "
-        "CPU seconds of the first call and of the best of ten more; how often the latter goes "
-        "into crowd-kit's time; the functions with the largest own time. Alpha is one pass: it "
-        "counts classes in one array (`_counted`) and lists its cells (`nonzero`). On first use, "
-        "the system hands out that array and the results, so only first calls miss the target. In "
-        "GLAD no function stands out: every step of the optimiser looks up two parameters per "
-        "annotation, and takes an exponential, a hyperbolic tangent and sums.\n"
-    )
-    yield "| annotations | classes | system | first call | again | × ours, again | own time |"
-    yield "|---" * 7 + "|"
-    for problem, figures in profiles.items():
-        key, n, c = re.split("[@x]", problem)
-        peer = found.get(f"ck_{problem}", {}).get("cpu")
-        ratio = short(peer / figures["again"]) if peer else "–"
-        parts = ", ".join(f"`{name}` {share:.0%}" for name, share in figures["parts"])
-        yield (
-            f"| {int(n):,} | {c} | {BY_KEY[key].label} | {short(figures['first'])} "
-            f"| {short(figures['again'])} | {ratio} | {parts} |"
-        )
-
-
-def report(environment: dict[str, Any], cells: dict[str, Any], profiles: dict[str, Any]) -> str:
+def report(kept: dict[str, Any]) -> str:
     """Return the page in Markdown."""
+    environment, cells = kept["environment"], kept["cells"]
     found = summarise(cells)
     facts = ", ".join(f"{name} {value}" for name, value in environment.items())
     lines = [
@@ -451,6 +454,7 @@ def report(environment: dict[str, Any], cells: dict[str, Any], profiles: dict[st
         "## Targets\n",
         "| what | bound | measured | holds? |\n|---|---|---|---|",
         *(target_row(found, *target) for target in TARGETS),
+        real_row(),
     ]
     for method in dict.fromkeys(system.method for system in SYSTEMS):
         rows = [system for system in SYSTEMS if system.method == method]
@@ -458,7 +462,10 @@ def report(environment: dict[str, Any], cells: dict[str, Any], profiles: dict[st
         for n, c, system in product(ALL, (2, 10), rows):
             if cell := cells.get(name := f"{system.key}@{n}x{c}"):
                 lines.append(cell_row(system, n, c, cell, found.get(name)))
-    lines += profile_lines(profiles, found)
+    labels = {system.key: system.label for system in SYSTEMS}
+    bounds = {keys[0].removeprefix("ck_"): bound for _, _, bound, keys, *_ in TARGETS}
+    lines += profile_lines(kept.get("profiles", {}), labels, found)
+    lines += floor_lines(kept.get("floors", {}), labels, found, bounds)
     return "\n".join(lines) + "\n"
 
 
@@ -468,6 +475,42 @@ def write(path: Path | None, text: str) -> None:
         draft = path.with_name(path.name + ".part")
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
+
+
+def measure_all(
+    args: argparse.Namespace, keys: list[str], sizes: list[int], kept: dict[str, Any]
+) -> dict[str, Any]:
+    """Add what is missing in the figures that were kept; write them after every measurement."""
+    names = ("manyhands", "crowd-kit", "numpy", "scipy", "pandas", "nltk")
+    environment = {
+        "date": datetime.date.today().isoformat(),
+        "processor": cpu_model(),
+        "Python": platform.python_version(),
+        **{name: version(name) or "not installed" for name in names},
+    }
+    cells, profiles, floors = (kept.get(name, {}) for name in ("cells", "profiles", "floors"))
+    # Cells that are kept are of earlier days.
+    first = kept.get("environment", environment)["date"].split(" to ")[0]
+    if cells and first != environment["date"]:
+        environment["date"] = f"{first} to {environment['date']}"
+    for n, c in product(sizes, (2, 10)):
+        for line in collect([BY_KEY[key] for key in keys], n, c, cells, args):
+            print(line, file=sys.stderr)
+            result = {**kept, "environment": environment, "cells": cells}
+            write(args.json, json.dumps(result, indent=1) + "\n")
+    for key, n, c in product(args.profile.split(",") if args.profile else (), (E5, E6), (2, 10)):
+        task = {"profile": key, "n_annotations": n, "n_classes": c}
+        profiles[f"{key}@{n}x{c}"] = spawn(**task, how="parts")
+    for key, c in product(args.floor.split(",") if args.floor else (), (2, 10)):
+        task = {"profile": key, "n_annotations": E5, "n_classes": c}
+        pairs = floors[f"{key}@{E5}x{c}"] = []
+        for _ in range(args.repeats):
+            mine = spawn(**task, how="beside")
+            floor = spawn(**task, how="floor", evaluations=mine["evaluations"])
+            pairs.append({"ours": mine, "floor": floor})
+    result = {"environment": environment, "cells": cells, "profiles": profiles, "floors": floors}
+    write(args.json, json.dumps(result, indent=1) + "\n")
+    return result
 
 
 def main() -> int:
@@ -481,6 +524,8 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3, help="processes per cell (default 3)")
     parser.add_argument("--limit", type=float, default=600, help="seconds per process (600)")
     parser.add_argument("--profile", help="system keys to profile at 1e5 and 1e6 annotations")
+    parser.add_argument("--floor", help="system keys to compare with their floor, 1e5 annotations")
+    parser.add_argument("--page", action="store_true", help="measure nothing: page from the JSON")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -492,29 +537,10 @@ def main() -> int:
     keys = args.only.split(",") if args.only else list(BY_KEY)
     if unknown := {*keys, *sizes} - {*BY_KEY, *ALL}:
         parser.error(f"unknown: {unknown}; sizes: 1e5, 1e6, 1e7; systems: {', '.join(BY_KEY)}")
-    names = ("manyhands", "crowd-kit", "numpy", "scipy", "pandas", "nltk")
-    environment = {
-        "date": datetime.date.today().isoformat(),
-        "processor": cpu_model(),
-        "Python": platform.python_version(),
-        **{name: version(name) or "not installed" for name in names},
-    }
     kept = json.loads(args.json.read_text()) if args.json and args.json.exists() else {}
-    cells, profiles = kept.get("cells", {}), kept.get("profiles", {})
-    # Cells that are kept are of earlier days.
-    first = kept.get("environment", environment)["date"].split(" to ")[0]
-    if cells and first != environment["date"]:
-        environment["date"] = f"{first} to {environment['date']}"
-    for n, c in product(sizes, (2, 10)):
-        for line in collect([BY_KEY[key] for key in keys], n, c, cells, args):
-            print(line, file=sys.stderr)
-            result = {"environment": environment, "cells": cells, "profiles": profiles}
-            write(args.json, json.dumps(result, indent=1) + "\n")
-    for key, n, c in product(args.profile.split(",") if args.profile else (), (E5, E6), (2, 10)):
-        profiles[f"{key}@{n}x{c}"] = spawn(profile=key, n_annotations=n, n_classes=c)
-        result = {"environment": environment, "cells": cells, "profiles": profiles}
-        write(args.json, json.dumps(result, indent=1) + "\n")
-    page = report(environment, cells, profiles)
+    if not args.page:
+        kept = measure_all(args, keys, sizes, kept)
+    page = report(kept)
     print(page)
     write(args.out, page)
     return 0
