@@ -93,7 +93,9 @@ def run(cell: Cell) -> dict[str, Any]:
                 "declarations": partial(cell_of.declarations_cell, problem, seed),
                 "tetrad": partial(cell_of.tetrad_cell, problem, seed),
                 "rules": partial(rules_cell, problem),
-                "gold rules": partial(gold_rules_cell, problem, g, seed),
+                "gold rules": partial(
+                    gold_rules_cell, problem, g, seed, has_families=name in HAS_FAMILIES
+                ),
                 "rho constant": partial(constants.rho_cell, problem),
                 "warning": partial(constants.warning_cell, problem),
                 "gold constants": partial(constants.gold_cell, problem, g, seed),

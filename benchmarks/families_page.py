@@ -145,14 +145,14 @@ def _other_rules(found: Records) -> Iterator[str]:
     """Rules that need no gold, beside the library's."""
     yield (
         "Dawid-Skene with nothing declared, with the families' weights in all steps (rho = "
-        f"{_short(RHO)}), and other uses of the same declaration:\n"
+        f"{RHO:g}), and other uses of the same declaration:\n"
     )
     yield "- *Read-out only*: EM without families; afterwards rho = 1, or the families' weights."
     yield "- *Mean of vote shares*: each family has one vote, and all have the same weight."
     yield "- *One label*: a family's most frequent label stands for it."
     yield (
         "- *Two-level*: a family has a label of its own on each instance, which depends on the "
-        "class; members are independent given it."
+        "class; members are independent given it (plain EM, one pseudo-count per row)."
     )
     yield (
         "- *Rho by moments*: weights with the members' residual correlation under the posterior "
@@ -260,7 +260,7 @@ def _read_out(found: Records) -> Iterator[str]:
     yield (
         f"Lowest mean log loss: {'; '.join(best)}. Members count too much where rho is found well: "
         "what they share within the family is no further evidence, and the posterior is not sure "
-        "enough. They do better only where rho is found too small, as with decoys that mislead "
+        "enough. They do better where rho is found too small, as with decoys that mislead "
         "everybody. Weights and families differ little.\n"
     )
 

@@ -54,8 +54,10 @@ def rules_cell(problem: Problem) -> dict[str, list[float]]:
     return {name: figures(p, problem.y, everything) for name, p in found.items() if p is not None}
 
 
-def gold_rules_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
-    """Figures of the rules with g gold labels."""
+def gold_rules_cell(
+    problem: Problem, g: int, seed: int, *, has_families: bool
+) -> dict[str, list[float]]:
+    """Figures of the rules with g gold labels; two-level only for families with a reason."""
     gold, known, rest = drawn_gold(problem, g, seed)
     plain = problem.table.with_groups({})
     counted = DawidSkene(dependence=0, n_subtypes=1).fit(plain[known], gold=gold[known])
@@ -66,7 +68,8 @@ def gold_rules_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float
             "regression on Dawid-Skene, rho .3": regression(plain, gold, 1),
             "GoldCorrected without cuts": without_cuts(plain, gold),
         }
-    found["two-level Dawid-Skene, families"] = two_level(problem.declared, known, problem.y)
+    if has_families:
+        found["two-level Dawid-Skene, families"] = two_level(problem.declared, known, problem.y)
     return {rule: figures(p, problem.y, rest) for rule, p in found.items()}
 
 

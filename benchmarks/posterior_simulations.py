@@ -122,8 +122,9 @@ def cap_of(table: AnnotationTable) -> float:
 def simulations() -> Iterator[str]:
     """Yield one row per simulated crowd."""
     yield (
-        "| crowd | rho | accuracy: majority | independent | default | log loss: independent "
-        "| default | min(.3, 12 m) | ECE: independent | default | min(.3, 12 m) |"
+        "| crowd | rho | accuracy: majority | accuracy: independent | accuracy: default "
+        "| log loss: independent | log loss: default | log loss: min(.3, 12 m) "
+        "| ECE: independent | ECE: default | ECE: min(.3, 12 m) |"
     )
     yield "|---" * 11 + "|"
     for name, settings in SIMULATIONS.items():
