@@ -17,12 +17,7 @@ from manyhands.annotations import as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.decision.labels import generator, pick
-from manyhands.exceptions import (
-    AnnotationError,
-    NotIdentifiableWarning,
-    all_or_nothing,
-    warn_caller,
-)
+from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
@@ -38,17 +33,14 @@ from manyhands.inference.inputs import (
     recode_classes,
     warn_of_numbered_rows,
 )
-from manyhands.inference.probability import normalise_rows
-from manyhands.inference.stored_votes import (
-    ORDINARY,
-    Course,
+from manyhands.inference.lone_annotators import (
     believed,
     comparisons,
-    filled,
-    labels_of,
     read_out_lone,
-    votes_of,
+    warn_of_lone_annotators,
 )
+from manyhands.inference.probability import normalise_rows
+from manyhands.inference.stored_votes import ORDINARY, Course, filled, labels_of, votes_of
 from manyhands.inference.vote_sums import (
     clamp_to_gold,
     expected_accuracy,
@@ -268,21 +260,8 @@ class BaseAggregator(BaseEstimator):
         votes = course.of(self, self._votes(table, gold), table, start)
         self._n_responses = votes.n_responses
         given, found = votes, comparisons(votes) if self._compares_annotators else None
-        if found is not None and found.are_none:
-            warn_caller(
-                "no instance has annotations by two annotators, so annotators cannot be compared: "
-                "the labels are the annotations, and estimates of annotators come from the prior",
-                NotIdentifiableWarning,
-            )
-            votes = believed(votes)
-        elif found is not None and found.are_few:
-            warn_caller(
-                f"only {found.compared:,} of {found.annotated:,} annotated instances have "
-                "annotations by two annotators; where annotators are estimated, the labels of "
-                "lone annotators without gold count as right, which flatters them. Have more "
-                "instances annotated twice",
-                NotIdentifiableWarning,
-            )
+        if found is not None and (found.are_none or found.are_few):
+            warn_of_lone_annotators(found)
             votes = believed(votes)
         elif found is not None and self._warns_of_shared_mistakes:
             warn_of_shared_mistakes(table, has_gold=gold is not None)
