@@ -20,6 +20,7 @@ from manyhands.inference.dependence import (
     residual_correlation,
 )
 from manyhands.inference.em import EMCounts
+from manyhands.inference.residuals import FEW
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.registry import all_aggregators
@@ -74,6 +75,7 @@ def test_residual_correlation_by_hand():
 def slow_correlation(votes, posterior, responses):
     products, scales = [], []
     weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
+    family = np.arange(votes.n_annotators) if votes.family is None else votes.family
     for i in range(votes.n_instances):
         rows = range(votes.start[i], votes.start[i + 1])
         product = scale = 0.0
@@ -81,7 +83,7 @@ def slow_correlation(votes, posterior, responses):
             for a in rows:
                 for b in rows:
                     r, s = votes.annotator[a], votes.annotator[b]
-                    if r == s:
+                    if family[r] == family[s]:
                         continue
                     e, f = (
                         np.eye(votes.n_classes)[votes.response[k]] - responses[who, c]
@@ -97,20 +99,22 @@ def slow_correlation(votes, posterior, responses):
     return value, (errors**2).sum() / sum(scales) ** 2
 
 
+@pytest.mark.parametrize("family", [None, [0, 0, 1, 2]])
+@pytest.mark.parametrize("n_classes", [3, FEW + 2])
 @given(seed=st.integers(0, 99))
 @settings(max_examples=10)
-def test_residual_correlation_equals_slow_loops(seed):
-    """With weights and repeated pairs, whose own products do not count."""
+def test_residual_correlation_equals_slow_loops(seed, n_classes, family):
+    """With weights and repeated pairs, whose own products do not count; nor do a family's."""
     rng = np.random.default_rng(seed)
     instance = np.repeat(np.arange(5), 4)
     annotator = np.sort(rng.integers(0, 4, (5, 4)), axis=1).ravel()
     table = AnnotationTable.from_arrays(
-        instance, annotator, rng.integers(0, 3, 20), n_instances=5, n_annotators=4,
-        classes=range(3), duplicates="keep", weight=rng.uniform(0.5, 2.0, 20),
+        instance, annotator, rng.integers(0, n_classes, 20), n_instances=5, n_annotators=4,
+        classes=range(n_classes), duplicates="keep", weight=rng.uniform(0.5, 2.0, 20),
     )  # fmt: skip
-    votes = make_votes(table)
-    posterior = rng.dirichlet(np.ones(3), size=5)
-    responses = rng.dirichlet(np.ones(3), size=(4, 3))
+    votes = replace(make_votes(table), family=None if family is None else np.array(family))
+    posterior = rng.dirichlet(np.ones(n_classes), size=5)
+    responses = rng.dirichlet(np.ones(n_classes), size=(4, n_classes))
     np.testing.assert_allclose(
         residual_correlation(votes, posterior, responses),
         slow_correlation(votes, posterior, responses),

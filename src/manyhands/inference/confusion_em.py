@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,10 @@ from manyhands.inference.confusion_prior import (
 from manyhands.inference.em import (
     EMCounts,
     e_step,
-    em_counts,
     expect_and_count,
     log_likelihoods,
-    total_em_counts,
+    row_max,
+    starting_counts,
 )
 from manyhands.inference.probability import (
     floored_log,
@@ -156,7 +155,7 @@ class ConfusionEM:
         ``stage`` names the state in the checkpoint; by default the number of subtypes does.
         """
         split = partial(split_into_subtypes, n_subtypes=n_subtypes, empty=_empty(votes, n_subtypes))
-        vote_counts = sum_over_shards(count_votes, shards, split)
+        vote_counts, first = starting_counts(votes, shards, start, split)
         pseudo_counts, strength = self.prior.pseudo_counts(vote_counts.confusion, votes.n_classes)
         pseudo_counts = _by_response(with_history(pseudo_counts, votes, vote_counts))
         classes = uniform_prior(votes)
@@ -170,9 +169,7 @@ class ConfusionEM:
         stage = stage or f"subtypes-{n_subtypes}"
         saved = votes.checkpoint.load(stage)
         if saved is None:
-            same = callable(start) and votes.n_responses == votes.n_classes
-            first = vote_counts if same else total_em_counts(shards, start, split)
-            parameters, step = m_step(first), 1.0
+            parameters, step = m_step(first()), 1.0
             counts, objective = expect(parameters)
             history = [objective]
         else:
@@ -227,12 +224,14 @@ class ConfusionEM:
         """Go ``step`` times as far as from here to the proposal, in log parameters [1]_."""
 
         def further(start: FloatArray, end: FloatArray) -> FloatArray:
-            return _scaled_exp(start + step * (end - start))
+            logs = end - start
+            logs *= step
+            logs += start
+            return _normalised_exp(logs)
 
         priors, responses = zip(here.logs, proposal.logs, strict=True)
         return Parameters(
-            self._constrained(further(*priors), classes),
-            map_rows(lambda *logs: normalise_rows(further(*logs)), *responses),
+            self._constrained(further(*priors), classes), map_rows(further, *responses)
         )
 
     def _evidence(self, votes: AllVotes, run: Run) -> float:
@@ -336,14 +335,6 @@ def _change_without_one(
     return np.asarray(np.log(rest / np.maximum(row - 1.0, row_floor)) - with_own)
 
 
-def count_votes(
-    shard: Votes, split: Callable[..., FloatArray] = lambda _, shares: shares
-) -> EMCounts:
-    """Counts against the vote shares, over the instances that have votes."""
-    no_votes = np.zeros(shard.n_classes)
-    return em_counts(shard, split(shard, vote_shares(shard.answers, empty=no_votes)))
-
-
 def _empty(votes: Any, n_subtypes: int) -> FloatArray | None:
     """Mean vote shares (C,), which stand for those of instances with abstentions only."""
     if n_subtypes == 1 or votes.n_responses == votes.n_classes:
@@ -362,7 +353,7 @@ def split_into_subtypes(
         return posterior
     # Gold is left out: it is evidence of the class, not of how clear the instance is.
     answers = replace(votes.answers, gold=None)
-    doubt = (1.0 - vote_shares(answers, empty=empty).max(axis=1)) / (1.0 - 1.0 / votes.n_classes)
+    doubt = (1.0 - row_max(vote_shares(answers, empty=empty))) / (1.0 - 1.0 / votes.n_classes)
     # Hat functions around evenly spaced degrees of doubt; the shares are never 0.
     centres = np.linspace(0.0, 1.0, n_subtypes)
     hats = np.maximum(0.0, 1.0 - np.abs(doubt[:, None] - centres) * (n_subtypes - 1))
@@ -381,8 +372,8 @@ def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
     """Log of the sum over the subtypes of each class, shape (n, C)."""
     if joint.shape[1] == n_classes:
         return joint
-    total: FloatArray = np.logaddexp.reduce(joint.reshape(len(joint), n_classes, -1), axis=2)
-    return total
+    by_subtype = joint.reshape(len(joint), n_classes, -1).transpose(2, 0, 1)
+    return reduce(np.logaddexp, by_subtype)  # Reducing along a short last axis is slow in numpy.
 
 
 def _by_response(values: Table) -> Table:
@@ -392,6 +383,9 @@ def _by_response(values: Table) -> Table:
     return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
-def _scaled_exp(logs: FloatArray) -> FloatArray:
-    """Exponentials of each row, divided by the greatest."""
-    return np.asarray(np.exp(logs - logs.max(axis=-1, keepdims=True)))
+def _normalised_exp(logs: FloatArray) -> FloatArray:
+    """Exponentials, divided by the sum over the last axis, in place of their logarithms."""
+    logs -= logs.max(axis=-1, keepdims=True)
+    np.exp(logs, out=logs)
+    logs /= logs.sum(axis=-1, keepdims=True)
+    return logs

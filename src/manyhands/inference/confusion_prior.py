@@ -126,25 +126,18 @@ class _Crowd:
         """Read the crowd's rates from counts (R, S, K); ``identity`` (S, K) marks right answers."""
         n_classes = int(identity.sum(axis=0).astype(bool).sum())
         is_correct = identity[:, :n_classes]
-        answers = sum_rows(lambda rows: rows[:, :, :n_classes].sum(axis=0), counts)
-        hits, given, abstained, asked = sum_rows(
-            lambda rows: np.array([column.sum() for column in _tallies(rows, is_correct)]), counts
-        )
-        by_state = sum_rows(
-            lambda rows: np.stack(
-                [rows[:, :, n_classes:].sum(axis=2).sum(axis=0), rows.sum(axis=2).sum(axis=0)]
-            ),
-            counts,
-        )
+        responses = sum_rows(lambda rows: rows.sum(axis=0), counts)
+        answers, asked = responses[:, :n_classes], responses.sum(axis=1)
+        abstained = responses[:, n_classes:].sum(axis=1)
         pooled = normalise_rows(answers + 0.1 + is_correct)
         tiny = np.finfo(float).tiny
         return cls(
             is_correct,
             normalise_rows(pooled * (1 - is_correct)),
             (pooled * is_correct).sum(axis=1),
-            hits / max(given, tiny),
-            (by_state[0] + 0.1) / (by_state[1] + 0.2),
-            abstained / max(asked, tiny),
+            (answers * is_correct).sum() / max(answers.sum(), tiny),
+            (abstained + 0.1) / (asked + 0.2),
+            abstained.sum() / max(asked.sum(), tiny),
         )
 
     def centre(self, counts: FloatArray) -> FloatArray:
@@ -152,25 +145,19 @@ class _Crowd:
 
         Abstentions are modelled separately, with one rate per annotator and state.
         """
-        hits, given, abstained, asked = _tallies(counts, self.is_correct)
-        p_correct = _rates(hits, given, self.accuracy, self.overall)[:, :, None]
-        centre: FloatArray = p_correct * self.is_correct + (1 - p_correct) * self.mistakes
-        if counts.shape[2] == self.is_correct.shape[1]:
+        answers = counts[:, :, : self.is_correct.shape[1]]
+        given = answers.sum(axis=(1, 2))
+        hits = np.einsum("rsk,sk->r", answers, self.is_correct)
+        p_correct = _rates(hits, given, self.accuracy, self.overall)
+        by_response = (1 - p_correct)[:, None] * np.ascontiguousarray(self.mistakes.T)
+        centre: FloatArray = by_response.transpose(0, 2, 1)  # Laid out as counts are.
+        centre[:, np.arange(len(self.mistakes)), self.is_correct.argmax(axis=1)] = p_correct
+        if counts.shape == answers.shape:
             return centre
-        p_abstain = _rates(abstained, asked, self.abstaining, self.overall_abstaining)[:, :, None]
+        abstained = counts[:, :, answers.shape[2] :].sum(axis=(1, 2))
+        p_abstain = _rates(abstained, given + abstained, self.abstaining, self.overall_abstaining)
+        p_abstain = p_abstain[:, :, None]
         return np.concatenate([(1 - p_abstain) * centre, p_abstain], axis=2)
-
-
-def _tallies(counts: FloatArray, is_correct: FloatArray) -> tuple[FloatArray, ...]:
-    """Each annotator's correct answers, answers, abstentions and responses, (R,) each."""
-    n_classes = is_correct.shape[1]
-    answers = counts[:, :, :n_classes]
-    return (
-        (answers * is_correct).sum(axis=(1, 2)),
-        answers.sum(axis=(1, 2)),
-        counts[:, :, n_classes:].sum(axis=2).sum(axis=1),
-        counts.sum(axis=2).sum(axis=1),
-    )
 
 
 def _rates(

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import Any
 
@@ -41,16 +42,15 @@ from manyhands.inference.confusion_em import (
     OwnRemoved,
     Parameters,
     Run,
-    count_votes,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior, with_history
-from manyhands.inference.em import EMCounts, em_counts, expect_and_count
+from manyhands.inference.em import EMCounts, count_votes, em_counts, expect_and_count
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.residuals import families_of, residual_correlation
+from manyhands.inference.residuals import residual_correlation
 from manyhands.inference.vote_sums import by_instance, starting_shares, weight_of_pairs
 from manyhands.inference.votes import AllVotes, Votes, fill_rows
-from manyhands.typing import AnyArray, FloatArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 DEPENDENCE = [NumberInterval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
 """Values of the parameter ``dependence``."""
@@ -156,10 +156,8 @@ def measure(votes: AllVotes, run: Run, em: ConfusionEM) -> tuple[float, float]:
     sample = _sample(votes.answers, rng)
     if sample.n_instances < LEAST_INSTANCES:
         return 0.0, np.inf
-    fitted = _Fitted.of(votes, sample, run)
-    observed, variance = residual_correlation(
-        sample, fitted.parameters.posterior(sample), fitted.parameters.responses
-    )
+    fitted, posterior = _Fitted.of(votes, sample, run)
+    observed, variance = residual_correlation(sample, posterior, fitted.parameters.responses)
     if not np.isfinite(variance):
         return 0.0, np.inf
     n_tables = min(N_TABLES, -(-N_SIMULATED // sample.n_instances))
@@ -249,16 +247,24 @@ class _Fitted:
     strength: float
 
     @classmethod
-    def of(cls, votes: AllVotes, sample: Votes, run: Run) -> _Fitted:
+    def of(cls, votes: AllVotes, sample: Votes, run: Run) -> tuple[_Fitted, FloatArray]:
+        """Return the fit, and the sample's posterior under it."""
         responses = normalise_rows(run.parameters.responses[:, :, : votes.n_classes])
         parameters = Parameters(run.parameters.prior, responses)
-        own = em_counts(sample, parameters.posterior(sample))
+        posterior = parameters.posterior(sample)
         counted = (run.counts, run.vote_counts)
         answered, voted = (
             EMCounts(counts.prior, counts.confusion[:, :, : votes.n_classes]) for counts in counted
         )
-        rest = (_minus(answered, own), _minus(voted, count_votes(sample)))
-        return cls(parameters, *rest, run.strength)
+        rest = _minus(answered, em_counts(sample, posterior))
+        vote_rest = _minus(voted, count_votes(sample))
+        return cls(parameters, rest, vote_rest, run.strength), posterior
+
+    @cached_property
+    def cumulative(self) -> FloatArray:
+        """Cumulative probabilities of the responses but the last, shape (K - 1, R * C)."""
+        cumulative = self.parameters.responses.transpose(2, 0, 1).cumsum(axis=0)
+        return cumulative[:-1].reshape(len(cumulative) - 1, -1)
 
     def simulated_correlation(
         self, sample: Votes, rho: float, em: ConfusionEM, rng: np.random.RandomState
@@ -287,10 +293,11 @@ class _Fitted:
         own = rng.random_sample(sample.n_annotations)
         follows = rng.random_sample(sample.n_annotations) < np.sqrt(rho)
         number = np.where(follows, shared, own)
-        cumulative = self.parameters.responses.cumsum(axis=2)
-        rows = cumulative[sample.annotator, classes[sample.instance]]
-        response = (rows[:, :-1] < number[:, None]).sum(axis=1)
-        return replace(sample, response=response.astype(sample.response.dtype))
+        row = sample.annotator * np.int64(len(prior)) + classes[sample.instance]
+        response = np.zeros(sample.n_annotations, dtype=sample.response.dtype)
+        for bounds in self.cumulative:
+            response += bounds[row] < number
+        return replace(sample, response=response)
 
 
 def _minus(counts: EMCounts, part: EMCounts) -> EMCounts:
@@ -311,13 +318,22 @@ def _sample(votes: AllVotes, rng: np.random.RandomState) -> Votes:
     if len(several) > n:
         several = np.sort(rng.choice(several, n, replace=False))
     sample = replace(votes.select(several), gold=None)
-    order = np.lexsort((sample.response, sample.annotator, families_of(sample), sample.instance))
+    order = _order(sample)
     return replace(
         sample,
         annotator=sample.annotator[order],
         response=sample.response[order],
         weight=None if sample.weight is None else sample.weight[order],
     )
+
+
+def _order(votes: Votes) -> IntArray:
+    """Order of the annotations by instance, family, annotator and response."""
+    place = votes.annotator
+    if votes.family is not None:
+        place = np.argsort(np.argsort(votes.family, kind="stable"))[place]
+    code = (votes.instance * np.int64(votes.n_annotators) + place) * votes.n_classes
+    return np.argsort(code + votes.response, kind="stable")
 
 
 def _has_several(shard: Votes) -> AnyArray:

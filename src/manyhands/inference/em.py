@@ -22,6 +22,7 @@ from manyhands.inference.annotator_blocks import (
     sum_rows,
 )
 from manyhands.inference.probability import normalise_rows
+from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import AllVotes, Shards, Votes, sum_over_shards
 from manyhands.typing import FloatArray
 
@@ -124,6 +125,29 @@ def _count_states(
     return em_counts(shard, rows if states is None else states(shard, rows))
 
 
+def count_votes(
+    shard: Votes, split: Callable[..., FloatArray] = lambda _, shares: shares
+) -> EMCounts:
+    """Counts against the vote shares, over the instances that have votes."""
+    no_votes = np.zeros(shard.n_classes)
+    return em_counts(shard, split(shard, vote_shares(shard.answers, empty=no_votes)))
+
+
+def starting_counts(
+    votes: AllVotes, shards: Shards, start: Any, split: Callable[[Votes, FloatArray], FloatArray]
+) -> tuple[EMCounts, Callable[[], EMCounts]]:
+    """Counts against the vote shares, and what counts where EM starts: mostly the same."""
+    has_abstentions = votes.n_responses > votes.n_classes
+    if has_abstentions or not isinstance(votes, Votes):
+        counts = sum_over_shards(count_votes, shards, split)
+        is_same = callable(start) and not has_abstentions
+    else:
+        shares = vote_shares(votes)
+        counts = total_em_counts(shards, shares, split)
+        is_same = np.array_equal(start, shares)
+    return counts, lambda: counts if is_same else total_em_counts(shards, start, split)
+
+
 def e_step(
     votes: Votes, log_prior: FloatArray, log_confusion: Table
 ) -> tuple[FloatArray, FloatArray]:
@@ -172,7 +196,7 @@ def normalise_joint(
         n_states = joint.shape[1] // votes.n_classes  # A class may have several states.
         impossible = np.arange(joint.shape[1]) // n_states != votes.gold[known][:, None]
         joint[known] = np.where(impossible, -np.inf, joint[known])
-    top = _row_max(joint)
+    top = row_max(joint)
     joint -= top[:, None]
     np.exp(joint, out=joint)
     mass = joint @ np.ones(joint.shape[1])
@@ -180,7 +204,7 @@ def normalise_joint(
     return joint, top + np.log(mass)
 
 
-def _row_max(values: FloatArray) -> FloatArray:
+def row_max(values: FloatArray) -> FloatArray:
     """Largest value of each row, shape (n,)."""
     if values.shape[1] > 16:
         return values.max(axis=1)

@@ -14,11 +14,11 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.annotator_blocks import as_array, map_rows, sum_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.confusion_em import count_votes
 from manyhands.inference.confusion_prior import with_history
 from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import (
     EMCounts,
+    count_votes,
     expect_and_count,
     log_likelihoods,
     normalise_joint,
