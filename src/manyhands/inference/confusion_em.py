@@ -47,6 +47,9 @@ from manyhands.typing import FloatArray
 STEP_GROWTH, GREATEST_STEP = 1.3, 10.0
 """Factor by which an over-relaxed step grows as long as the objective rises, and its limit."""
 
+GREATEST_LOG = 700.0
+"""Logarithms beyond which, on either side of 0, exponentials are no longer numbers."""
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -385,7 +388,8 @@ def _by_response(values: Table) -> Table:
 
 def _normalised_exp(logs: FloatArray) -> FloatArray:
     """Exponentials, divided by the sum over the last axis, in place of their logarithms."""
-    logs -= logs.max(axis=-1, keepdims=True)
+    if logs.size and max(-logs.min(), logs.max()) > GREATEST_LOG:
+        logs -= logs.max(axis=-1, keepdims=True)
     np.exp(logs, out=logs)
-    logs /= logs.sum(axis=-1, keepdims=True)
+    logs /= np.einsum("...k->...", logs)[..., None]  # Several times faster than sum.
     return logs

@@ -177,11 +177,17 @@ def _rates(
 
 def log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> float:
     """Log probability of the annotations, each row under its own Dirichlet prior."""
-    given, strength = counts.sum(axis=2), pseudo_counts.sum(axis=2)
-    some = counts > 0  # The other entries add nothing.
-    prior = np.broadcast_to(pseudo_counts, counts.shape)[some]
-    log_p = (gammaln(counts[some] + prior) - gammaln(prior)).sum()
-    return float(log_p - (gammaln(given + strength) - gammaln(strength)).sum())
+    tables = (counts, pseudo_counts)
+    as_stored = (table.transpose(0, 2, 1) for table in tables)
+    rows = (np.einsum("rsk->rs", table) for table in tables)  # Several times faster than sum.
+    return _log_rising(*as_stored) - _log_rising(*rows)
+
+
+def _log_rising(counts: FloatArray, start: FloatArray) -> float:
+    """Sum of log Gamma(start + n) - log Gamma(start); entries without counts n add nothing."""
+    some = counts > 0
+    start = np.broadcast_to(start, counts.shape)[some]
+    return float((gammaln(counts[some] + start) - gammaln(start)).sum())
 
 
 def with_history(pseudo_counts: Table, votes: AllVotes, vote_counts: EMCounts) -> Table:

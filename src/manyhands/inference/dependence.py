@@ -249,8 +249,10 @@ class _Fitted:
     @classmethod
     def of(cls, votes: AllVotes, sample: Votes, run: Run) -> tuple[_Fitted, FloatArray]:
         """Return the fit, and the sample's posterior under it."""
-        responses = normalise_rows(run.parameters.responses[:, :, : votes.n_classes])
-        parameters = Parameters(run.parameters.prior, responses)
+        parameters, responses = run.parameters, run.parameters.responses
+        if votes.n_responses > votes.n_classes or not isinstance(responses, np.ndarray):
+            responses = normalise_rows(responses[:, :, : votes.n_classes])
+            parameters = Parameters(parameters.prior, responses)
         posterior = parameters.posterior(sample)
         counted = (run.counts, run.vote_counts)
         answered, voted = (

@@ -206,7 +206,7 @@ def normalise_joint(
 
 def row_max(values: FloatArray) -> FloatArray:
     """Largest value of each row, shape (n,)."""
-    if values.shape[1] > 16:
+    if values.shape[1] > 32:
         return values.max(axis=1)
     top = values[:, 0].copy()
     for c in range(1, values.shape[1]):  # Reducing along a short last axis is slow in numpy.
