@@ -49,7 +49,7 @@ def save(model: Any, folder: str | Path) -> Path:
         "feature_names_in": _as_list(getattr(model, "feature_names_in_", None)),
         "n_annotations": getattr(model, "n_annotations_", None),
         "n_epochs": getattr(model, "n_epochs_", None),
-        "init_scale": getattr(model, "_own_scale", None),  # In a callback, the fit goes on.
+        "init_scale": getattr(model, "init_scale_", None),
         "best_epoch": getattr(model, "best_epoch_", None),
         "history": list(model.history_),
     }
