@@ -372,9 +372,13 @@ def page(records: list[dict[str, Any]]) -> str:
         "## Where a rule loses",
         "",
         f"More than {_short(LOSS)} below the best of majority vote, the best annotator by gold, "
-        "and the humans alone (table, number of gold labels: loss of accuracy):",
+        "and the humans alone (table, number of gold labels: loss of accuracy). These are rules "
+        "themselves, and are compared with the others of them:",
         "",
-        *_losses(found, "gold", RULES[3:], GOLD),
+        *_losses(found, "gold", tuple(dict.fromkeys((*RULES[1:], *FLAT, *DECLARED))), GOLD),
+        "Rules without gold of the part above:",
+        "",
+        *_losses(found, "rules", found.rules("rules", "judgebench"), (0,)),
         "Every method without gold on all tables, without and with declared families (random "
         "ones on the human tables): more than that below the best of the same rules (table: loss):",
         "",
