@@ -166,6 +166,25 @@ def test_labels_of_the_aggregator(full):
         assert votes == {c: n for c, n in zip(table.classes.tolist(), counts, strict=True) if n}
 
 
+@pytest.mark.filterwarnings("ignore:This family shows no shared mistakes")
+def test_dependence_is_shown():
+    table, _, _ = crowd()
+    families = table.with_groups({table.annotators[0]: "f", table.annotators[1]: "f"})
+    model = DawidSkene().fit(families)
+    shown = summarize(families, aggregator=model)
+    dependence = shown["labels"]["dependence"]
+    assert dependence == {
+        "rho": model.dependence_, "se": model.dependence_se_, "n_families": 1
+    }  # fmt: skip
+    page = " ".join(render_report(shown).split())
+    assert f"correlate by {model.dependence_:.2f}" in page
+    assert "1 declared family counts as fewer annotators" in page
+    independent = DawidSkene(dependence=0).fit(table)
+    page = render_report(summarize(table, aggregator=independent))
+    assert "mistakes to be independent" in page
+    assert summarize(table)["labels"]["dependence"] is None
+
+
 def test_labels_against_the_majority():
     A = np.array([[0, 0, 1], [0, 1, -1], [1, 1, 1]])
     labels = summarize(A, labels=[1, 1, 1])["labels"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.groups import ALONE
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
 from manyhands.typing import FloatArray, IntArray
@@ -28,6 +29,7 @@ def labels_section(inputs: Inputs) -> dict[str, Any] | None:
         "n_ties_decided": int(inputs.tied.sum()),
         "n_against_majority": int((against > 0).sum()),
         "confidence": _confidence_section(inferred, rows),
+        "dependence": _dependence(inputs, inferred),
         "all": _listing(inputs, rows, "all_labels") if len(rows) <= LIMITS["all_labels"] else None,
         "uncertain": _uncertain(inputs, inferred, rows),
         "against_majority": _listing(inputs, _most_overruled(inputs, against), "against_majority"),
@@ -38,6 +40,20 @@ def confidence(inferred: Inferred) -> FloatArray:
     """Probability of each instance's inferred label, shape (n_instances,)."""
     taken = np.take_along_axis(inferred.posterior, inferred.codes[:, None].clip(0), axis=1)
     return taken[:, 0]
+
+
+def _dependence(inputs: Inputs, inferred: Inferred) -> dict[str, Any] | None:
+    """Correlation of annotators' mistakes that the posterior allows for, and declared families."""
+    model = {"aggregator": inputs.aggregator, "classifier": inputs.classifier}.get(inferred.kind)
+    rho = getattr(model, "dependence_", None)
+    if rho is None or inferred.name != type(model).__name__:  # Predictions do not depend on it.
+        return None
+    se, groups = getattr(model, "dependence_se_", None), inputs.whole.groups
+    return {
+        "rho": float(rho),
+        "se": None if se is None else float(se),
+        "n_families": 0 if groups is None else len(set(groups.tolist()) - {ALONE}),
+    }
 
 
 def _confidence_section(inferred: Inferred, rows: IntArray) -> dict[str, Any] | None:
