@@ -310,7 +310,8 @@ def everybody(found: Found, names: list[str]) -> list[str]:
         methods = dict.fromkeys(row for name in shown for row in table.get(name, {}))
 
         def height(method: str, table: dict[str, dict[str, float]] = table) -> float:
-            return float(np.mean([table[n][method] for n in shown if method in table.get(n, {})]))
+            own = [n for n in shown if method in table.get(n, {})]
+            return float(np.mean([table[n][method] - mean(cells(found, n, STACK)) for n in own]))
 
         for method in sorted(methods, key=height, reverse=True):
             values = [table.get(name, {}).get(method, float("nan")) for name in shown]
@@ -711,8 +712,8 @@ def page(found: Found) -> list[str]:
         'side. "Protocol": five seeds with one protocol for each set, mostly a paper\'s, '
         "last epoch ([Every classifier on six sets](crowd_models.md)). "
         "Several of these protocols were chosen by their authors with gold labels, and none of "
-        "them is what a method does by default. Each group is in the order of its mean, over the "
-        "sets that a row has.",
+        "them is what a method does by default. Each group is in the order of the mean distance from "
+        "the stack, over the sets that a row has.",
         "",
         *everybody(found, names),
         "### Balanced accuracy",

@@ -103,11 +103,11 @@ WORDS = {
 
 
 def installed(package: str) -> str:
-    """Version of a package, or that it is missing."""
+    """Version of a package; nothing if it is missing."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "not installed"
+        return ""
 
 
 def codes_of(table: Any) -> Any:
@@ -301,7 +301,7 @@ def peers() -> list[tuple[str, str, str]]:
 def package_of(method: str) -> str:
     """Package of another library's method, with its version."""
     package = WORDS[method][0]
-    return f"{package} {installed(package)}"
+    return f"{package} {installed(package)}".strip()
 
 
 @cache
