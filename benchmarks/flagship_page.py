@@ -712,8 +712,8 @@ def page(found: Found) -> list[str]:
         'side. "Protocol": five seeds with one protocol for each set, mostly a paper\'s, '
         "last epoch ([Every classifier on six sets](crowd_models.md)). "
         "Several of these protocols were chosen by their authors with gold labels, and none of "
-        "them is what a method does by default. Each group is in the order of the mean distance from "
-        "the stack, over the sets that a row has.",
+        "them is what a method does by default. Each group is in the order of the mean distance "
+        "from the stack, over the sets that a row has.",
         "",
         *everybody(found, names),
         "### Balanced accuracy",
