@@ -627,3 +627,12 @@ def test_gold_labels_of_another_type_are_named():
     for y in (np.array(["0", "1"]), np.array(["0", "1"], dtype=object)):
         with pytest.raises(AnnotationError, match="y holds '0', and predicted 1: strings and num"):
             accuracy(y, np.array([1, 1]))
+
+
+def test_calibration_takes_gold_of_all_rows():
+    proba = [[0.9, 0.1], [0.2, 0.8]]
+    with pytest.raises(AnnotationError, match="y is a dict"):
+        calibration(proba, {0: "a", 1: "b"})
+    for gap in (None, np.nan):
+        with pytest.raises(AnnotationError, match="y has 1 missing gold labels; leave these rows"):
+            calibration(proba, np.array(["a", gap], dtype=object))

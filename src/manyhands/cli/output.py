@@ -22,13 +22,14 @@ HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
 
 RECOMMENDED = re.compile(
-    r"\b(?:Pass (task|worker|label)|(classes|duplicates|abstain|skip|format|question)"
+    r"\b(?:Pass (task|worker|label|group)|(classes|duplicates|abstain|skip|format|question)"
     r"|another (checkpoint)|named in (methods)"
     r"|(anonymise|annotator_from|drop_rejected|multilabel|label_config|predictions_as_annotators))="
 )
 """Arguments of functions that the library's messages recommend."""
 
 OPTIONS = {
+    "group": "--groups COLUMN",
     "checkpoint": "--restart, or another --out",
     "methods": "--method NAME instead of --compare",
     "anonymise": "--read anonymise=true",

@@ -19,7 +19,7 @@ moment grows more slowly the larger rho is, so a rho of .15 is read as .2.)
 Mistakes that nearly everybody makes leave no trace in the annotations. Gold labels show them: if
 some are given, rho is fitted to them (`refine`).
 
-.. [1] L. Kish. Survey sampling. Wiley, 1965, section 8.2.
+.. [1] L. Kish. Survey sampling. Wiley, 1965, section 5.4.
 .. [2] C. Gourieroux, A. Monfort and E. Renault. Indirect inference. Journal of Applied Econometrics
    8(S1), 1993.
 """

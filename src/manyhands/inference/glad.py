@@ -39,8 +39,8 @@ class GLAD(BaseAggregator):
         "uniform" is the published model, over the classes that somebody gave or gold names.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
-        independent; 0 is the published model. "auto" estimates it from the annotations, or from
-        gold where given (see `manyhands.inference.dependence`).
+        independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
+        from the annotations, or from gold where given (see `manyhands.inference.dependence`).
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.

@@ -72,9 +72,8 @@ class GoldCorrected(BaseAggregator):
     Attributes
     ----------
     corrected_ : bool
-        Whether there was enough gold: 10 annotated instances, or 50 if families are declared
-        (below, declared families do more than the correction). If not, the result is that of
-        `DawidSkene` with the gold.
+        Whether there was enough gold: 10 annotated instances, or 50 if families are declared. If
+        not, the result is that of `DawidSkene` with the gold.
     base_weights_ : dict {str: float}
         Weight of each base in the mean ("Dawid-Skene", "tempered", "votes", and
         "families: 0+1, 2+3+4" by annotator ids); empty unless corrected.

@@ -57,8 +57,8 @@ class IBCC(TakesHistory):
         Pseudo-instances of the prior in each class.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
-        independent; 0 is the published model. "auto" estimates it from the annotations, or from
-        gold where given (see `manyhands.inference.dependence`).
+        independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
+        from the annotations, or from gold where given (see `manyhands.inference.dependence`).
     abstentions : {"model", "ignore"}, default="ignore"
         Whether an annotator's abstentions (`AnnotationTable.abstentions`) are informative: with
         "model" an abstention is one more response with its own probability in each class.

@@ -70,8 +70,8 @@ class MACE(BaseAggregator):
         a rare class, and follows a majority of spammers who always give the same class.
     dependence : float in [0, 1] or "auto", default="auto"
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
-        independent; 0 is the published model. "auto" estimates it from the annotations, or from
-        gold where given (see `manyhands.inference.dependence`).
+        independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
+        from the annotations, or from gold where given (see `manyhands.inference.dependence`).
     n_restarts : int, default=10
         Runs; the one with the best objective is kept. If that one is upside down (it trusts those
         with whom the others disagree), the best of the others is kept if its objective is at most

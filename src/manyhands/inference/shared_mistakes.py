@@ -32,7 +32,7 @@ DENSE = 0.3
 """Only annotators of at least so many of the instances are searched: machines annotate most."""
 
 LEAST_Z = 4.0
-"""Random sets of human annotators exceed it in 2 % of cases."""
+"""Random sets of human annotators exceed it in 2 % of cases, sets that were searched more often."""
 
 LEAST_DECLARED_Z = 2.0
 """A declared family below it shows no shared mistakes."""

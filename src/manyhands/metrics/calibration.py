@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from manyhands.annotations.encoding import missing_mask
 from manyhands.decision.labels import decide
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.gold import against_gold, squared_distances
@@ -98,6 +100,21 @@ class Calibration:
         return "\n".join([f"{self.n} instances with gold labels", *lines])
 
 
+def _refuse_partial_gold(y: Any) -> None:
+    """Refuse gold labels by id, and of some instances only, as `fit` of aggregators takes them."""
+    if isinstance(y, Mapping):
+        raise AnnotationError(
+            "y is a dict, and calibration pairs gold labels with rows; give the labels as an array "
+            "in the order of proba, and only the rows that have one"
+        )
+    gaps = int(missing_mask(np.asarray(y)).sum())
+    if gaps:
+        raise AnnotationError(
+            f"y has {gaps} missing gold labels; leave these rows out: known = ~pandas.isna(y), "
+            "calibration(proba[known], y[known])"
+        )
+
+
 def calibration(
     proba: Any,
     y: Any,
@@ -116,7 +133,8 @@ def calibration(
     y : array-like of shape (n,)
         Gold class values.
     classes : sequence of length n_classes, optional
-        Class value of every column; default: the sorted values of ``y``.
+        Class value of every column; default: the sorted values of ``y``. Give ``model.classes_``
+        with what a model says: its columns need not be sorted.
     sure : float in (0, 1], default=0.9
         Probability of the sets whose coverage is measured.
     n_bins : int, default=15
@@ -143,6 +161,7 @@ def calibration(
     """
     if not isinstance(sure, Real) or not 0 < sure <= 1:
         raise AnnotationError(f"sure={sure!r} must lie in (0, 1], such as 0.9")
+    _refuse_partial_gold(y)
     curve = reliability_curve(proba, y, classes=classes, n_bins=n_bins, level=level)
     proba, codes = against_gold(proba, y, classes)
     if not len(codes):
