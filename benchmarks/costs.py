@@ -92,7 +92,7 @@ STACKING = "CrowdStackingClassifier"
 ROWS = {
     STACKING: (1_000, 10_000, 100_000, 1_000_000),
     "CrowdLayerClassifier": (1_000, 10_000, 100_000),
-    "CoNALClassifier": (1_000, 10_000),
+    "CoNALClassifier": (1_000, 10_000, 100_000),
 }
 FEATURES, CLASSES, ANNOTATORS, GIVEN = 50, 10, 100, 3
 NEW_ROWS = 5_000
