@@ -706,8 +706,8 @@ def page(found: Found) -> list[str]:
         "### Every classifier",
         "",
         f'"Defaults": five seeds with the present defaults of {listed(NETWORKS)}, three of '
-        f"{listed(SYSTEMS)}, whose figures on LabelMe, Music and Reports, like those of DL-DS, are "
-        "those of [Defaults that suit the data](suiting_defaults.md), and seed 1 of all others "
+        f"{listed(SYSTEMS)} (one on CIFAR-10), whose figures on LabelMe, Music and Reports, like "
+        "those of DL-DS, are those of [Defaults that suit the data](suiting_defaults.md), and seed 1 of all others "
         "([grand table](grand_table.md)). These compare like with like: nothing is tuned on either "
         'side. "Protocol": five seeds with one protocol for each set, mostly a paper\'s, '
         "last epoch ([Every classifier on six sets](crowd_models.md)). "
