@@ -709,7 +709,8 @@ def page(found: Found) -> list[str]:
         f"{listed(SYSTEMS)} (one on CIFAR-10), whose figures on LabelMe, Music and Reports, like "
         "those of DL-DS, are those of [Defaults that suit the data](suiting_defaults.md), and seed "
         "1 of all others ([grand table](grand_table.md)). These compare like with like: nothing is "
-        'tuned on either side. "Protocol": five seeds with one protocol for each set, mostly a paper\'s, '
+        'tuned on either side. "Protocol": five seeds with one protocol for each set, mostly a '
+        "paper's, "
         "last epoch ([Every classifier on six sets](crowd_models.md)). "
         "Several of these protocols were chosen by their authors with gold labels, and none of "
         "them is what a method does by default. Each group is in the order of the mean distance "
