@@ -15,22 +15,431 @@ from __future__ import annotations
 import argparse
 import datetime
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
-import families_cells as cell_of
-import families_constants as constants
-from families_page import NESTED, PARTS, REASONS, Records, page
-from families_readout import TABLES as READ_OUT
-from families_readout import counted_cell
-from families_rules import gold_rules_cell, rules_cell
-from families_tables import BESIDE, GOLD, HAS_FAMILIES, SIMULATIONS, TABLES
-from pages import run_missing, write_part
+import families_rules as constants
+import families_tables as cell_of
+import numpy as np
+from families_rules import (
+    COUNTS,
+    GOLD_CONSTANTS,
+    SIMULATED,
+    counted_cell,
+    figure_rows,
+    gold_rules_cell,
+    rules_cell,
+    warning_rows,
+)
+from families_rules import GOLD as CONSTANTS_GOLD
+from families_rules import TABLES as READ_OUT
+from families_tables import (
+    BESIDE,
+    GOLD,
+    HAS_FAMILIES,
+    MARKS,
+    METHODS,
+    NESTED,
+    PEOPLE,
+    REASONS,
+    RHOS,
+    SIMULATIONS,
+    TABLES,
+)
+from pages import run_missing, table_lines, write_part
 
+from manyhands.annotations.groups import RHO
+from manyhands.inference.shared_mistakes import DENSE, LEAST_Z
 from manyhands.io import write_atomically
+from manyhands.typing import FloatArray
+
+# -- The page of `families.py`, and its parts
+
+
+LOSS = 0.03
+"""A rule that loses more accuracy against the best simple rule is named on the page."""
+
+
+class Records:
+    """Figures by kind of cell, table and number of gold labels."""
+
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        self.found: dict[tuple[str, str, int], dict[int, dict[str, list[float]]]] = {}
+        for record in records:
+            kind, table, g, seed = record["cell"]
+            # Other rules with gold saw the same draws.
+            cells = self.found.setdefault((kind.replace("gold rules", "gold"), table, g), {})
+            cells.setdefault(seed, {}).update(record["figures"])
+
+    def tables(self, kind: str) -> list[str]:
+        """Tables of a kind of cell."""
+        return list(dict.fromkeys(table for each, table, _ in self.found if each == kind))
+
+    def rules(self, kind: str, table: str) -> list[str]:
+        """Rules of a kind of cell on a table."""
+        return list(next(iter(self.found.get((kind, table, 0), {}).values()), {}))
+
+    def values(self, kind: str, table: str, rule: str, g: int = 0) -> FloatArray:
+        """Figures of a rule, shape (n_seeds, n_figures)."""
+        runs = self.found.get((kind, table, g), {}).values()
+        return np.array([run[rule] for run in runs if rule in run], dtype=np.float64)
+
+    def show(self, kind: str, table: str, rule: str, g: int = 0) -> str:
+        """Accuracy ± its deviation over seeds, log loss and calibration error."""
+        values = self.values(kind, table, rule, g)
+        if not len(values):
+            return ""
+        mean = values.mean(axis=0)
+        sd = f" ± {_short(values[:, 0].std(ddof=1))}" if len(values) > 1 else ""
+        return f"{_short(mean[0])}{sd} / {_short(mean[1])} / {_short(mean[2])}"
+
+
+def _short(value: float) -> str:
+    text = f"{value:.3f}"
+    return text.removeprefix("0") if text.startswith("0.") else text
+
+
+RULES = (
+    "majority vote",
+    "best annotator by gold",
+    "humans alone, majority vote",
+    "humans alone, Dawid-Skene",
+    "Dawid-Skene",
+    "Dawid-Skene, rho .3",
+    "GoldCorrected",
+    "Dawid-Skene, families",
+    "GoldCorrected, families",
+)
+SIMPLE = RULES[:4]
+FLAT = (
+    *RULES[:2],
+    *RULES[4:7],
+    "gold alone",
+    "regression on the votes",
+    "regression on Dawid-Skene, rho .3",
+    "GoldCorrected without cuts",
+)
+"""Rules that know of no families, and leave nobody out."""
+DECLARED = (*RULES[7:], "two-level Dawid-Skene, families")
+
+
+def _gold_tables(found: Records) -> Iterator[str]:
+    for table in TABLES:
+        yield f"**{table}**\n"
+        heads = ["rule", *(f"{g} gold" for g in GOLD)]
+        rows = [[rule, *(found.show("gold", table, rule, g) for g in GOLD)] for rule in RULES]
+        yield from table_lines(heads, [row for row in rows if any(row[1:])])
+
+
+def _machines(found: Records) -> Iterator[list[str]]:
+    for table in ("sentiment, 3 humans", "cifar10n, 3 humans", *list(BESIDE)[-2:]):
+        names = found.rules("accuracies", table)
+        means = [found.values("accuracies", table, name).mean() for name in names]
+        yield [table, ", ".join(map(_short, means))]
+
+
+def _regrets(found: Records, rules: Sequence[str], tables: Sequence[str]) -> Iterator[list[str]]:
+    """Mean and greatest loss of each rule against the best of them on the same table."""
+    for rule in rules:
+        row = [rule]
+        for g in GOLD[1:]:
+            lost = []
+            for table in tables:
+                runs = {r: found.values("gold", table, r, g) for r in rules}
+                means = {r: v.mean(axis=0) for r, v in runs.items() if len(v)}
+                if rule in means:
+                    accuracy, loss = (np.array([m[k] for m in means.values()]) for k in (0, 1))
+                    mine = means[rule]
+                    lost.append((mine[1] - loss.min(), accuracy.max() - mine[0]))
+            pairs = [f"{_short(np.mean(x))} {_short(np.max(x))}" for x in np.transpose(lost)]
+            row.append(" / ".join(pairs))
+        yield row
+
+
+def _losses(found: Records, kind: str, rules: Sequence[str], golds: Sequence[int]) -> Iterator[str]:
+    """Name, for every rule, where it loses more than `LOSS` against the best simple rule."""
+    for rule in rules:
+        listed = []
+        for table in TABLES:
+            lost = []
+            for g in golds:
+                simple = [found.values("gold", table, each, g) for each in SIMPLE if each != rule]
+                best = max((v[:, 0].mean() for v in simple if len(v)), default=0.0)
+                values = found.values(kind, table, rule, g)
+                if len(values) and values[:, 0].mean() < best - LOSS:
+                    lost.append((g, f"−{_short(best - values[:, 0].mean())}"))
+            if lost and golds == (0,):
+                listed.append(f"{table} ({lost[0][1]})")
+            elif lost:
+                listed.append(f"{table} ({', '.join(f'{g}: {loss}' for g, loss in lost)})")
+        yield f"- {rule}: {'; '.join(listed) or 'none'}."
+    yield ""
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def _other_rules(found: Records) -> Iterator[str]:
+    """Rules that need no gold, beside the library's."""
+    yield (
+        "Dawid-Skene with nothing declared, with the families' weights in all steps (rho = "
+        f"{RHO:g}), and other uses of the same declaration:\n"
+    )
+    yield "- *Read-out only*: EM without families; afterwards rho = 1, or the families' weights."
+    yield "- *Mean of vote shares*: each family has one vote, and all have the same weight."
+    yield "- *One label*: a family's most frequent label stands for it."
+    yield (
+        "- *Two-level*: a family has a label of its own on each instance, which depends on the "
+        "class; members are independent given it (plain EM, one pseudo-count per row)."
+    )
+    yield (
+        "- *Rho by moments*: weights with the members' residual correlation under the posterior "
+        "without families."
+    )
+    yield "- *Mean over cuts*: nothing is declared; each cut that gold could choose counts equally."
+    yield "- *All gold*: logistic regression on all labels (an oracle), for dense annotators.\n"
+    tables = found.tables("rules")
+    names = found.rules("rules", "judgebench")
+    rows = [[name, *(found.show("rules", table, name) for table in tables)] for name in names]
+    yield from table_lines(["rule", *tables], rows)
+    yield (
+        "What is not made again: the partition with the greatest BIC (families that are found are "
+        "not acted on without gold; the mean over cuts shows what acting on them costs), and the "
+        "correlation of errors under gold (it describes JudgeBench and is no rule).\n"
+    )
+
+
+def _other_gold_rules(found: Records) -> Iterator[str]:
+    """Rules with gold: JudgeBench, and the regret of all of them."""
+    yield (
+        "*Gold alone*: confusion matrices counted on the gold labels. *Regressions*: one base and "
+        "the middle prior of `GoldCorrected`. *Two-level*: as without gold. Everything gets the "
+        "gold of the tables above. JudgeBench:\n"
+    )
+    names = [*FLAT, *DECLARED]
+    rows = [[r, *(found.show("gold", "judgebench", r, g) for g in GOLD[1:])] for r in names]
+    yield from table_lines(["rule", *(f"{g} gold" for g in GOLD[1:])], rows)
+    tables = ("judgebench", *SIMULATIONS, *PEOPLE)
+    yield (
+        "How much worse a rule is than the best of these rules on the same table, if nobody "
+        "declares families: mean and greatest log loss / mean and greatest accuracy over "
+        f"{len(tables)} tables (JudgeBench, the simulations, the human tables). The best annotator "
+        "is known only where everybody annotates everything.\n"
+    )
+    heads = ["rule", *(f"{g} gold" for g in GOLD[1:])]
+    yield from table_lines(heads, _regrets(found, FLAT, tables))
+    yield (
+        f"The same among rules with declared families, over the {len(HAS_FAMILIES)} tables whose "
+        "families have a reason:\n"
+    )
+    yield from table_lines(heads, _regrets(found, DECLARED, HAS_FAMILIES))
+    yield (
+        "What is not made again: the weight of the annotations without gold, stacking and model "
+        "averages chosen by cross-validation (each needs tens of fits per draw, where the evidence "
+        "takes one), and a limit on what an annotator's unlabelled annotations count (another "
+        "form of that weight).\n"
+    )
+
+
+def _constants(found: Records) -> Iterator[str]:
+    """Half and twice each constant."""
+    heads = ["constant", "value", "as is", "half", "twice", "family left out", "chosen there"]
+    yield (
+        "As in [posteriors](posteriors.md#the-other-constants): log loss / calibration error with "
+        'half and twice each constant, and ("left out") with the one that has the lowest log loss '
+        "on the other tables; how many tables get which. Tables of the same source (Sentiment, "
+        "CIFAR-10N) are left out together. The correlation within families is judged on the tables "
+        "whose families have a reason, and is at most 1. The others are those of `GoldCorrected` "
+        f"with {' and '.join(map(str, CONSTANTS_GOLD))} gold labels and no declared families, on "
+        "all tables; `DENSE` says among whose families gold may choose. Where all figures of a row "
+        "are equal, the constant does not matter on these tables.\n"
+    )
+    rows = [["RHO", f"{RHO:g}", *figure_rows(found, "rho constant", "RHO", (0,))]]
+    for name, (value, *_) in GOLD_CONSTANTS.items():
+        cells = figure_rows(found, "gold constants", name, CONSTANTS_GOLD)
+        rows.append([name, str(value), *cells])
+    yield from table_lines(heads, rows)
+    yield (
+        "Two constants decide on warnings. Share of the draws in which `fit` would warn: on tables "
+        "with families that have a reason / on the human tables and independent annotators. "
+        '"Left out": the one with the greatest difference on the other tables.\n'
+    )
+    rows = [
+        ["LEAST_Z", f"{LEAST_Z:g}", *warning_rows(found, "LEAST_Z")],
+        ["DENSE", f"{DENSE:g}", *warning_rows(found, "DENSE")],
+    ]
+    yield from table_lines(heads, rows)
+
+
+def _read_out(found: Records) -> Iterator[str]:
+    """What a family counts in the design effect."""
+    yield (
+        "The default fit with declared families, read out with three counts of an instance's "
+        "annotators: all members of a family, the sum of their weights (the library's), or one per "
+        "family. rho is the correlation that `fit` finds beyond families; if it is 0, the count "
+        "does not matter. Log loss / calibration error; the count changes no label. In the "
+        "simulations, families stand beside four people. *Copy*: members repeat one draw of their "
+        "family in 80 %. *Decoys*: on a quarter of the instances, 60 % of all annotators take the "
+        "same wrong class.\n"
+    )
+    rows, sums = [], {"simulations": [], "families that have a reason": [], "needless": []}
+    for table in READ_OUT:
+        values = [found.values("counted", table, name)[:, 1:].mean(axis=0) for name in COUNTS]
+        kind = "simulations" if table in SIMULATED else "families that have a reason"
+        sums["needless" if table in PEOPLE else kind].append(values)
+        rho = found.values("counted", table, "rho").mean()
+        rows.append([table, _short(rho), *(" / ".join(map(_short, pair)) for pair in values)])
+    for kind, values in sums.items():
+        means = np.mean(values, axis=0)
+        shown = [" / ".join(map(_short, pair)) for pair in means]
+        rows.append([f"mean, {kind}", "", *shown])
+    yield from table_lines(["table", "rho", "members", "weights (ours)", "families"], rows)
+    best = [f"{kind}: {COUNTS[np.mean(v, axis=0)[:, 0].argmin()]}" for kind, v in sums.items()]
+    yield (
+        f"Lowest mean log loss: {'; '.join(best)}. Members count too much where rho is found well: "
+        "what they share within the family is no further evidence, and the posterior is not sure "
+        "enough. They do better where rho is found too small, as with decoys that mislead "
+        "everybody. Weights and families differ little.\n"
+    )
+
+
+class Part(NamedTuple):
+    """A part of the page that can be made alone."""
+
+    heading: str
+    kinds: tuple[str, ...]
+    lines: Callable[[Records], Iterator[str]]
+
+
+PARTS = {
+    "rules": Part("Other rules without gold", ("rules",), _other_rules),
+    "gold-rules": Part("Other rules with gold", ("gold", "gold rules"), _other_gold_rules),
+    "constants": Part("The constants", ("rho constant", "gold constants", "warning"), _constants),
+    "read-out": Part("What a family counts in the read-out", ("counted",), _read_out),
+}
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def page(records: list[dict[str, Any]]) -> str:
+    """Write the page."""
+    found, dates = Records(records), sorted({record["date"] for record in records})
+    minutes = sum(record["seconds"] for record in records) / 60
+    lines = [
+        "# Annotators that share mistakes",
+        "",
+        f"{' to '.join(sorted({dates[0], dates[-1]}))}; {len(records)} cells, {minutes:.0f} CPU "
+        "minutes. Figures are accuracy (ties shared; ± sd over seeds) / log loss / calibration "
+        "error, on the instances without gold. [families](../families.md) explains the rules.",
+        "",
+        "    OMP_NUM_THREADS=1 python benchmarks/families.py --records families.jsonl --out "
+        "docs/results/families.md",
+        "",
+        "Constants were looked at on the same tables, of which one (JudgeBench) holds language "
+        "models. Seeds draw the gold, the thinning and the simulations. Machines learnt from 400 "
+        "texts (2,500 if stronger) or 2,500 pictures. CIFAR-10N has three annotations per picture, "
+        "so five humans are not possible there. Accuracies of the machines:",
+        "",
+        *table_lines(["table", "machines"], _machines(found)),
+        "## Without gold: every method",
+        "",
+        'JudgeBench, and three machines beside three humans. "families": the judges and the '
+        "reward models, or the machines, are declared (rho = .8).",
+        "",
+    ]
+    shown = ["judgebench", "sentiment, 3 humans", "cifar10n, 3 humans"]
+    heads = ["method", *(f"{t}{mark}" for t in shown for mark in ("", ": families"))]
+    rows = [
+        [m, *(found.show("methods", t, m + mark) for t in shown for mark in ("", ", families"))]
+        for m in METHODS
+    ]
+    lines += table_lines(heads, rows)
+    lines += ["Dawid-Skene on JudgeBench, by what is declared:", ""]
+    names = found.rules("declarations", "judgebench")
+    rows = [[name, found.show("declarations", "judgebench", name)] for name in names]
+    lines += table_lines(["families", "JudgeBench"], rows)
+    lines += ["## The correlation within families", "", "Dawid-Skene, families declared.", ""]
+    rhos = [f"{rho:g}" for rho in RHOS]
+    rows = [[t, *(found.show("rho", t, rho) for rho in rhos)] for t in TABLES]
+    lines += table_lines(["table", *(f"rho {rho}" for rho in rhos)], rows)
+    lines += [
+        "On the human tables, families are random groups of about eight, so every loss there is "
+        "the price of a needless declaration.",
+        "",
+        "One kind of six machines by two makers, beside three people; the mistakes that all "
+        "machines share, in three strengths. Weights for both levels gain nothing over the broad "
+        "family.",
+        "",
+    ]
+    levels = ["none", "makers", "kind", "both levels"]
+    rows = [[name, *(found.show("nested", name, level) for level in levels)] for name in NESTED]
+    lines += table_lines(["simulation", *levels], rows)
+    lines += [
+        "A family of five machines that abstain at random, more often in one class, or together "
+        "and more often in one class, beside four people. Abstentions of a family are weighted by "
+        "the number of members who abstained.",
+        "",
+    ]
+    hows = ["ignore", "model"]
+    rows = [[name, *(found.show("abstentions", name, how) for how in hows)] for name in REASONS]
+    lines += table_lines(["reason", *hows], rows)
+    lines += ["## Shared mistakes without gold: z of the tetrad", ""]
+    lines += [
+        '"declared" is the first family of the table, "searched" the highest z of the sets '
+        "that `fit` looks at (none if fewer than three annotators have 30 % of the instances), "
+        '"random" sets of four of the twelve busiest annotators: mean and range over seeds; '
+        f"share above {LEAST_Z:g}. Random sets may hold machines: only for the human tables and "
+        '"7 independent" is the share one of false alarms.',
+        "",
+    ]
+    lines += table_lines(
+        ["table", "declared", "searched", "random", f"random > {LEAST_Z:g}"], _z_rows(found)
+    )
+    lines += [
+        "## With gold",
+        "",
+        '"Dawid-Skene" gets the gold as known labels. With families, `GoldCorrected` corrects '
+        "from 50 gold labels on.",
+        "",
+    ]
+    lines += _gold_tables(found)
+    for part in PARTS.values():
+        lines += [f"## {part.heading}", "", *part.lines(found)]
+    lines += [
+        "## Where a rule loses",
+        "",
+        f"More than {_short(LOSS)} below the best of majority vote, the best annotator by gold, "
+        "and the humans alone (table, number of gold labels: loss of accuracy). These are rules "
+        "themselves, and are compared with the others of them:",
+        "",
+        *_losses(found, "gold", tuple(dict.fromkeys((*RULES[1:], *FLAT, *DECLARED))), GOLD),
+        "Rules without gold of the part above:",
+        "",
+        *_losses(found, "rules", found.rules("rules", "judgebench"), (0,)),
+        "Every method without gold on all tables, without and with declared families (random "
+        "ones on the human tables): more than that below the best of the same rules (table: loss):",
+        "",
+        *_losses(found, "methods", [m + mark for m in METHODS for mark in MARKS], (0,)),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _z_rows(found: Records) -> Iterator[list[str]]:
+    for table in TABLES:
+        row = [table]
+        for rule in ("declared", "searched", "random"):
+            values = found.values("tetrad", table, rule).ravel()
+            values = values[np.isfinite(values)]
+            span = f" ({values.min():.1f} to {values.max():.1f})" if len(values) > 1 else ""
+            row.append(f"{values.mean():.1f}{span}" if len(values) else "not measurable")
+        values = found.values("tetrad", table, "random").ravel()
+        values = values[np.isfinite(values)]
+        yield [*row, _short((values > LEAST_Z).mean()) if len(values) else ""]
+
 
 Cell = tuple[str, str, int, int]
 """Kind of cell, table, number of gold labels, seed."""

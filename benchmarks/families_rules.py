@@ -7,25 +7,41 @@ confusion matrices of the gold alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import numpy as np
-from families_cells import drawn_gold, vote_shares
-from families_tables import Problem, figures
+from families_tables import (
+    BESIDE,
+    HAS_FAMILIES,
+    PEOPLE,
+    Problem,
+    drawn_gold,
+    family,
+    figures,
+    judgebench,
+    left_out_with,
+    noisy,
+    shares_of_votes,
+)
 from scipy.special import log_softmax, logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
-from manyhands.inference import gold_corrected
+from manyhands.annotations.groups import RHO
+from manyhands.inference import gold_corrected, shared_mistakes
+from manyhands.inference.confusion_em import OwnRemoved
 from manyhands.inference.dependence import DEFAULT_EM
+from manyhands.inference.em import normalise_joint
 from manyhands.inference.families import family_codes
 from manyhands.inference.residuals import residual_correlation
-from manyhands.inference.shared_mistakes import partitions
+from manyhands.inference.shared_mistakes import DENSE, LEAST_Z, partitions
+from manyhands.inference.vote_sums import by_instance, vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.typing import FloatArray, IntArray
 
@@ -37,7 +53,7 @@ def rules_cell(problem: Problem) -> dict[str, list[float]]:
     """Figures of the rules without gold."""
     plain, declared = problem.table.with_groups({}), problem.declared
     votes = make_votes(plain)
-    run = DEFAULT_EM.run(votes, votes.shards(), vote_shares(plain))
+    run = DEFAULT_EM.run(votes, votes.shards(), shares_of_votes(plain))
     found = {
         "Dawid-Skene": DawidSkene().fit(plain).posterior_,
         "Dawid-Skene, families": DawidSkene().fit(declared).posterior_,
@@ -213,3 +229,187 @@ def without_cuts(plain: AnnotationTable, gold: Any) -> FloatArray:
     """`GoldCorrected` that lets gold choose no families."""
     with mock.patch.object(gold_corrected, "partitions", return_value=[]):
         return GoldCorrected().fit(plain, gold=gold).posterior_
+
+
+# -- What a declared family counts in the design effect of the read-out: members, weights, or
+
+
+COUNTS = ("members", "weights", "families")
+
+
+def beside(size: int, share: float, decoys: bool, seed: int, n_families: int = 1) -> Problem:
+    """600 instances, families of machines beside four people.
+
+    Members copy one draw of their family in ``share`` of the instances. With decoys, 60 % of all
+    annotators, people too, take the same wrong class on 25 % of the instances.
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, 600)
+    columns = [noisy(rng, y, 0.75) for _ in range(4)]
+    for _ in range(n_families):
+        columns += family(rng, y, size, 0.7, share)
+    A = np.stack(columns, axis=1)
+    if decoys:
+        misled = (rng.random(len(y)) < 0.25)[:, None] & (rng.random(A.shape) < 0.6)
+        A = np.where(misled, 1 - y[:, None], A)
+    groups = {4 + k: f"family {k // size}" for k in range(n_families * size)}
+    return Problem(AnnotationTable.from_matrix(A), y, groups)
+
+
+def _name(size: int, share: float, decoys: bool, n_families: int = 1) -> str:
+    families = "a family" if n_families == 1 else f"{n_families} families"
+    kind = "that copy" if share else "that do not copy"
+    return f"{families} of {size} {kind}{', decoys' if decoys else ''}"
+
+
+_SETTINGS = [
+    (size, share, decoys) for decoys in (False, True) for share in (0.8, 0.0) for size in (2, 4, 6)
+]
+SIMULATED: dict[str, Callable[[int], Problem]] = {
+    _name(*setting): partial(beside, *setting) for setting in _SETTINGS
+} | {
+    _name(3, 0.8, decoys, 3): partial(beside, 3, 0.8, decoys, n_families=3)
+    for decoys in (False, True)
+}
+TABLES = {**SIMULATED, "judgebench": judgebench, **BESIDE, **PEOPLE}
+
+
+def counted_cell(problem: Problem) -> dict[str, list[float]]:
+    """Figures of the default fit, read out with each count; and the rho that was found."""
+    table = problem.declared
+    model = DawidSkene().fit(table)
+    votes = make_votes(table)
+    run = DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes), model.n_subtypes_)
+    joint = OwnRemoved(run)(votes)
+    family = family_codes(table.groups)[votes.annotator]
+    pairs = np.unique(votes.instance * np.int64(family.max() + 1) + family)
+    counts = {
+        "members": np.diff(votes.start),
+        "weights": by_instance(votes),
+        "families": np.bincount(pairs // (family.max() + 1), minlength=votes.n_instances),
+    }
+    everything, found = np.arange(len(problem.y)), {"rho": [float(model.dependence_)]}
+    for name, n in counts.items():
+        exponent = 1.0 / (1.0 + np.maximum(n - 1.0, 0.0) * model.dependence_)
+        posterior, _ = normalise_joint(votes, joint.copy(), exponent)
+        found[name] = figures(posterior, problem.y, everything)
+    return found
+
+
+# -- The constants of families, half and twice, and chosen with a family of tables left out
+
+
+STEPS = ("as is", "half", "twice")
+GOLD_CONSTANTS: dict[str, tuple[Any, Any, Any]] = {
+    "SCALES": tuple(
+        tuple((own * k, common * k) for own, common in gold_corrected.SCALES) for k in (1, 0.5, 2)
+    ),
+    "CUT_MASS": tuple(gold_corrected.CUT_MASS * k for k in (1, 0.5, 2)),
+    "TEMPERED_RHO": tuple(gold_corrected.TEMPERED_RHO * k for k in (1, 0.5, 2)),
+    "DENSE": tuple(DENSE * k for k in (1, 0.5, 2)),
+}
+"""As they are, half and twice."""
+MODULES = {"DENSE": shared_mistakes}
+GOLD = (20, 50)
+
+Z = dict(zip(STEPS, (LEAST_Z, LEAST_Z / 2, LEAST_Z * 2), strict=True))
+SHARES = dict(zip(STEPS, GOLD_CONSTANTS["DENSE"], strict=True))
+
+
+def rho_cell(problem: Problem) -> dict[str, list[float]]:
+    """Figures with the default correlation within families, half of it, and the greatest (1)."""
+    everything = np.arange(len(problem.y))
+    values = dict(zip(STEPS, (RHO, RHO / 2, 1.0), strict=True))
+    return {
+        f"RHO {step}": figures(
+            DawidSkene().fit(problem.table.with_groups(problem.groups, rho)).posterior_,
+            problem.y,
+            everything,
+        )
+        for step, rho in values.items()
+    }
+
+
+def gold_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
+    """Figures of `GoldCorrected` without declared families."""
+    gold, _, rest = drawn_gold(problem, g, seed)
+    plain = problem.table.with_groups({})
+
+    def fit(name: str, value: Any) -> list[float]:
+        with mock.patch.object(MODULES.get(name, gold_corrected), name, value):
+            return figures(GoldCorrected().fit(plain, gold=gold).posterior_, problem.y, rest)
+
+    with bases_once():
+        as_is = fit("CUT_MASS", gold_corrected.CUT_MASS)
+        found = {f"{name} as is": as_is for name in GOLD_CONSTANTS}
+        for name, (_, *values) in GOLD_CONSTANTS.items():
+            for step, value in zip(STEPS[1:], values, strict=True):
+                found[f"{name} {step}"] = fit(name, value)
+    return found
+
+
+def warning_cell(problem: Problem) -> dict[str, list[float]]:
+    """The highest z of a searched set, by the share of instances that its annotators must have."""
+    found = {}
+    for step, share in SHARES.items():
+        with mock.patch.object(shared_mistakes, "DENSE", share):
+            sets = shared_mistakes.shared_mistakes(problem.table.with_groups({}))
+        z = sets[0].z if sets and sets[0].measurable else float("nan")
+        found[step] = [float(z)]
+    return found
+
+
+# -- page -----------------------------------------------------------------------------------------
+
+
+def left_out(
+    values: dict[str, dict[str, Any]], score: Callable[[list[Any]], float]
+) -> tuple[dict[str, Any], list[str]]:
+    """What each table gets from the step that is best (lowest score) on the other families."""
+    tables = list(next(iter(values.values())))
+    got, chosen = {}, []
+    for table in tables:
+        others = [t for t in tables if left_out_with(t) != left_out_with(table)]
+        best = min(values, key=lambda step: score([(t, values[step][t]) for t in others]))
+        got[table] = values[best][table]
+        chosen.append(best)
+    return got, chosen
+
+
+def counts_of(chosen: Sequence[str]) -> str:
+    """How often each step is chosen."""
+    return ", ".join(f"{step} {chosen.count(step)}" for step in STEPS if step in chosen)
+
+
+def figure_rows(found: Any, kind: str, name: str, golds: Sequence[int]) -> list[str]:
+    """Cells of a constant's row: log loss / calibration error, means over the tables."""
+    tables = HAS_FAMILIES if kind == "rho constant" else found.tables(kind)
+    values: dict[str, dict[str, Any]] = {
+        step: {
+            t: np.mean([found.values(kind, t, f"{name} {step}", g).mean(axis=0) for g in golds], 0)
+            for t in tables
+        }
+        for step in STEPS
+    }
+    got, chosen = left_out(values, lambda pairs: float(np.mean([v[1] for _, v in pairs])))
+    means = [np.mean(list(each.values()), axis=0) for each in (*values.values(), got)]
+    return [*(f"{loss:.4f} / {ece:.4f}" for _, loss, ece in means), counts_of(chosen)]
+
+
+def warning_rows(found: Any, name: str) -> list[str]:
+    """Cells of a threshold's row: share of tables warned of, with and without shared mistakes."""
+    tables = found.tables("warning")
+    values: dict[str, dict[str, float]] = {}
+    for step in STEPS:
+        least, dense = (Z[step], "as is") if name == "LEAST_Z" else (LEAST_Z, step)
+        values[step] = {t: (found.values("warning", t, dense) > least).mean() for t in tables}
+
+    def shares(pairs: list[tuple[str, float]]) -> tuple[float, float]:
+        with_reason = [value for t, value in pairs if t in HAS_FAMILIES]
+        return float(np.mean(with_reason)), float(
+            np.mean([value for t, value in pairs if t not in HAS_FAMILIES])
+        )
+
+    got, chosen = left_out(values, lambda pairs: shares(pairs)[1] - shares(pairs)[0])
+    shown = [shares(list(each.items())) for each in (*values.values(), got)]
+    return [*(f"{right:.2f} / {false:.2f}" for right, false in shown), counts_of(chosen)]

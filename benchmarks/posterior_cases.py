@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from aggregation import Task, load
+from pages import table_lines
 from scipy.special import log_softmax
 
-from manyhands import DawidSkene
-from manyhands.inference import dependence
+from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands.inference import confusion_em, dawid_skene, dependence, residuals
 from manyhands.inference.confusion_em import OwnRemoved, Run
-from manyhands.inference.dependence import DEFAULT_EM, exponents, measure
+from manyhands.inference.dependence import DEFAULT_EM, Dependence, exponents, measure
+from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.residuals import residual_correlation
-from manyhands.inference.vote_sums import by_instance, vote_shares
+from manyhands.inference.vote_sums import by_instance, vote_shares, weight_of_pairs
 from manyhands.inference.votes import Votes, make_votes
-from manyhands.metrics import expected_calibration_error
+from manyhands.metrics import annotator_reliability, expected_calibration_error
 
 FAMILIES = {
     "ms": "music",
@@ -115,3 +119,414 @@ def shrunk(case: Case, mean: float, sd: float, upper: float) -> float:
     weight = 1.0 / max(case.se, 1e-6) ** 2
     value = (weight * case.rho + mean / sd**2) / (weight + 1.0 / sd**2)
     return float(np.clip(value, 0.0, upper))
+
+
+# -- The other constants of the read-out: half and twice each, and chosen with a family left
+
+
+Fits = list[tuple[float, float, float]]
+
+HALVES = {
+    "REFERENCE": 0.15, "NEGLIGIBLE": 0.025, "EM_STEPS": 1, "N_SIMULATED": 500, "N_TABLES": 1,
+    "N_INSTANCES": 2500, "N_CELLS": 1_000_000, "LEAST_INSTANCES": 5,
+}  # fmt: skip
+"""The other constants of `manyhands.inference.dependence`, and half of each (rounded down)."""
+
+STANDARD_ERRORS = 2.0
+"""Of rho, from which on mistakes may be correlated, so that subtypes are tried."""
+
+
+def sensitivity(cases: list[Case]) -> Iterator[str]:
+    """Yield figures with half and twice each of the other constants; fits are anew."""
+    as_is = fit(cases)
+    rows = [
+        row(cases, name, value, {"as is": as_is, "half": half(), "twice": twice()})
+        for name, value, half, twice in changes(cases)
+    ]
+    heads = ["constant", "value", "as is", "half", "twice", "family left out", "chosen there"]
+    yield from table_lines(heads, rows)
+
+
+def changes(
+    cases: list[Case],
+) -> Iterator[tuple[str, str, Callable[[], Fits], Callable[[], Fits]]]:
+    """Yield each constant, its value, and the fits with half and with twice as much."""
+
+    def patched(module: Any, name: str, value: Any) -> Callable[[], Fits]:
+        def run() -> Fits:
+            with mock.patch.object(module, name, value):
+                return fit(cases)
+
+        return run
+
+    for name, half in HALVES.items():
+        value = getattr(dependence, name)
+        pair = (patched(dependence, name, each) for each in (half, 2 * value))
+        yield name, f"{value:,}", *pair
+    pair = (patched(dawid_skene, "estimate", judged_by(STANDARD_ERRORS * k)) for k in (0.5, 2))
+    yield "standard errors", f"{STANDARD_ERRORS:g}", *pair
+    tol = DEFAULT_EM.tol
+    yield "EM's tol", f"{tol:g}", lambda: fit(cases, tol=tol / 2), lambda: fit(cases, tol=2 * tol)
+    growth, most = confusion_em.STEP_GROWTH, confusion_em.GREATEST_STEP
+    more = (1 + (growth - 1) * k for k in (0.5, 2))
+    yield "STEP_GROWTH", f"{growth:g}", *(patched(confusion_em, "STEP_GROWTH", g) for g in more)
+    steps = (patched(confusion_em, "GREATEST_STEP", most * k) for k in (0.5, 2))
+    yield "GREATEST_STEP", f"{most:g}", *steps
+    shares = (patched(residuals, "LIKELY", residuals.LIKELY * k) for k in (0.5, 2))
+    yield "LIKELY", f"{residuals.LIKELY:g}", *shares
+
+
+def judged_by(n_errors: float) -> Callable[..., Dependence]:
+    """`dependence.estimate`, in which rho is plausible from so many standard errors on."""
+
+    def estimate(votes: Any, run: Any, em: Any) -> Dependence:
+        found = dependence.estimate(votes, run, em)
+        if not dependence._is_measurable(votes):
+            return found
+        rho, se = dependence.measure(votes, run, em)
+        is_plausible = rho > max(n_errors * se, dependence.NEGLIGIBLE) or not np.isfinite(se)
+        return replace(found, is_plausible=is_plausible)
+
+    return estimate
+
+
+def fit(cases: list[Case], **parameters: Any) -> Fits:
+    """Figures of `DawidSkene` on each table."""
+    models = (DawidSkene(**parameters).fit(case.task.table) for case in cases)
+    return [
+        figures(model.posterior_[case.known], case.gold, case.classes)
+        for case, model in zip(cases, models, strict=True)
+    ]
+
+
+def row(cases: list[Case], name: str, value: str, runs: dict[str, Fits]) -> list[str]:
+    """Cells of a constant: means, and what is chosen where each table's family is left out."""
+    left_out, chosen = [], []
+    for k, case in enumerate(cases):
+        others = [family_of(c.name) != family_of(case.name) for c in cases]
+        best = min(runs, key=lambda r: np.mean([f[1] for f in np.array(runs[r])[others]]))
+        left_out.append(runs[best][k])
+        chosen.append(best)
+    means = [np.mean(found, axis=0) for found in (*runs.values(), left_out)]
+    counts = ", ".join(f"{one} {chosen.count(one)}" for one in runs if one in chosen)
+    return [name, value, *(f"{loss:.4f} / {ece:.4f}" for _, loss, ece in means), counts]
+
+
+# -- How near the inferred accuracy of annotators is to their accuracy by gold
+
+
+MODELS = {"default": {}, "dependence=0": {"dependence": 0}}
+
+
+def annotators(cases: list[Case]) -> Iterator[str]:
+    """Yield error, bias and coverage, table by table; annotations weigh the same."""
+    rows, found = [], []
+    for case in cases:
+        table = case.task.table[case.known]
+        code_of = {value: code for code, value in enumerate(np.asarray(case.classes).tolist())}
+        gold = np.eye(len(case.classes))[[code_of[value] for value in case.gold.tolist()]]
+        right = annotator_reliability(table, gold).accuracy
+        cells = []
+        for options in MODELS.values():
+            posterior = DawidSkene(**options).fit(case.task.table).posterior_[case.known]
+            n, accuracy, lower, upper = annotator_reliability(table, posterior)
+            seen = n > 0
+            apart = accuracy[seen] - right[seen]
+            covers = (lower[seen] <= right[seen]) & (right[seen] <= upper[seen])
+            each = (np.abs(apart), apart, covers)
+            cells.append([np.average(values, weights=n[seen]) for values in each])
+        found.append(cells)
+        rows.append([case.name, f"{seen.sum():,}", f"{n.sum():,}", *shown(cells)])
+    rows.append(["mean", "", "", *shown(np.mean(found, axis=0))])
+    heads = [f"{m}: {what}" for m in MODELS for what in ("mean error", "bias", "coverage")]
+    yield from table_lines(["table", "annotators", "annotations", *heads], rows)
+
+
+def shown(cells: list[list[float]]) -> list[str]:
+    """Format the figures of the models."""
+    return [text for e, b, covers in cells for text in (f"{e:.3f}", f"{b:+.3f}", f"{covers:.2f}")]
+
+
+# -- Simulated crowds of `posteriors.py`, and what counts as an annotation
+
+
+SEEDS = range(5)
+
+
+class Crowd(NamedTuple):
+    """A simulated table and its true classes."""
+
+    table: AnnotationTable
+    y: np.ndarray
+
+
+def crowd(
+    seed: int,
+    *,
+    n_classes: int,
+    per_instance: int,
+    n: int = 1000,
+    n_annotators: int = 40,
+    kind: str = "independent",
+    skew: float | None = None,
+) -> Crowd:
+    """Simulate annotators with their own confusion matrices, accuracy Beta(6, 2.5).
+
+    Kinds: "independent"; "spam" (40 % guess) and "adversaries" (20 % are right in 15 %); "bias"
+    (class 0 is taken for class 1 in 45 %); "difficult" (25 % of the instances are little better
+    than guessed); "asymmetric" (40 % of the instances of class 1 are taken for class 0 in 55 %);
+    "decoy" (on 25 % of the instances, 60 % of the annotations name the same wrong class).
+    """
+    rng = np.random.default_rng(seed)
+    prior = np.full(n_classes, 1 / n_classes) if skew is None else np.array([skew, 1 - skew])
+    y = rng.choice(n_classes, size=n, p=prior)
+    accuracy = rng.beta(6, 2.5, n_annotators)
+    if kind == "spam":
+        accuracy[: int(0.4 * n_annotators)] = 1 / n_classes
+    if kind == "adversaries":
+        accuracy[: int(0.2 * n_annotators)] = 0.15
+    confusion = rng.dirichlet(np.ones(n_classes - 1), size=(n_annotators, n_classes))
+    full = np.zeros((n_annotators, n_classes, n_classes))
+    for c in range(n_classes):
+        full[:, c, np.arange(n_classes) != c] = (1 - accuracy)[:, None] * confusion[:, c]
+        full[:, c, c] = accuracy
+    if kind == "bias":
+        full[:, 0] = [0.55, 0.45, *[0.0] * (n_classes - 2)]
+    who = np.argsort(rng.random((n, n_annotators)), axis=1)[:, :per_instance]
+    rows = full[who, y[:, None]]
+    hard = rng.random(n) < 0.25
+    if kind == "difficult":
+        rows[hard] = (1 - 0.1) / n_classes + 0.1 * np.eye(n_classes)[y[hard]][:, None, :]
+    if kind == "asymmetric":
+        rows[(y == 1) & (rng.random(n) < 0.4)] = [0.55, 0.45, *[0.0] * (n_classes - 2)]
+    labels = (rows.cumsum(axis=2) < rng.random((n, per_instance, 1))).sum(axis=2)
+    labels = np.minimum(labels, n_classes - 1)
+    if kind == "decoy":
+        misled = hard[:, None] & (rng.random(labels.shape) < 0.6)
+        labels = np.where(misled, ((y + 1) % n_classes)[:, None], labels)
+    return Crowd(_table(who, labels, n_classes, n_annotators), y)
+
+
+def _table(
+    who: np.ndarray, labels: np.ndarray, n_classes: int, n_annotators: int
+) -> AnnotationTable:
+    n, per_instance = who.shape
+    return AnnotationTable.from_arrays(
+        np.repeat(np.arange(n), per_instance), who.ravel(), labels.ravel(),
+        n_instances=n, n_annotators=n_annotators, classes=range(n_classes),
+    )  # fmt: skip
+
+
+SIMULATIONS: dict[str, dict[str, Any]] = {
+    "4 classes × 5 annotations": {"n_classes": 4, "per_instance": 5},
+    "2 × 10": {"n_classes": 2, "per_instance": 10},
+    "2 × 20": {"n_classes": 2, "per_instance": 20},
+    "2 × 3": {"n_classes": 2, "per_instance": 3},
+    "2 × 2": {"n_classes": 2, "per_instance": 2},
+    "10 × 4": {"n_classes": 10, "per_instance": 4},
+    "10 × 3": {"n_classes": 10, "per_instance": 3},
+    "10 × 4, 200 annotators": {"n_classes": 10, "per_instance": 4, "n_annotators": 200},
+    "50 × 5": {"n_classes": 50, "per_instance": 5, "n_annotators": 20},
+    "100 × 5": {"n_classes": 100, "per_instance": 5, "n_annotators": 20},
+    "2 × 5, 99:1": {"n_classes": 2, "per_instance": 5, "skew": 0.99},
+    "4 × 8, 40 % spammers": {"n_classes": 4, "per_instance": 8, "kind": "spam"},
+    "3 × 8, 20 % adversaries": {"n_classes": 3, "per_instance": 8, "kind": "adversaries"},
+    "3 × 6, one class misread by all": {"n_classes": 3, "per_instance": 6, "kind": "bias"},
+    "*3 × 6, difficult instances*": {"n_classes": 3, "per_instance": 6, "kind": "difficult"},
+    "*2 × 6, difficult instances of one class*": {
+        "n_classes": 2,
+        "per_instance": 6,
+        "kind": "asymmetric",
+        "skew": 0.6,
+    },
+    "*4 × 6, shared decoys*": {"n_classes": 4, "per_instance": 6, "kind": "decoy"},
+    "*2 × 20, shared decoys*": {"n_classes": 2, "per_instance": 20, "kind": "decoy"},
+    "*10 × 3, shared decoys*": {"n_classes": 10, "per_instance": 3, "kind": "decoy"},
+}
+
+
+def cap_of(table: AnnotationTable) -> float:
+    """Rho by `capped`."""
+    votes = make_votes(table)
+    return capped(votes, DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes)))
+
+
+def simulations() -> Iterator[str]:
+    """Yield one row per simulated crowd."""
+    yield (
+        "| crowd | rho | accuracy: majority | accuracy: independent | accuracy: default "
+        "| log loss: independent | log loss: default | log loss: min(.3, 12 m) | log loss: 0.25 "
+        "| ECE: independent | ECE: default | ECE: min(.3, 12 m) | ECE: 0.25 |"
+    )
+    yield "|---" * 13 + "|"
+    for name, settings in SIMULATIONS.items():
+        cells = []
+        for seed in SEEDS:
+            table, y = crowd(seed, **settings)
+            votes = MajorityVote(soft=False, ties="distribute").fit(table).posterior_
+            after = DawidSkene().fit(table)
+            before = DawidSkene(dependence=0).fit(table)
+            others = [
+                DawidSkene(dependence=rho, n_subtypes=after.n_subtypes_).fit(table)
+                for rho in (cap_of(table), 0.25)
+            ]
+            found = [
+                figures(m.posterior_, y, np.arange(table.n_classes))
+                for m in (before, after, *others)
+            ]
+            accuracies, losses, errors = np.transpose(found)
+            majority = votes[np.arange(len(y)), y].mean()
+            cells.append([after.dependence_, majority, *accuracies[:2], *losses, *errors])
+        mean, sd = np.mean(cells, axis=0), np.std(cells, axis=0, ddof=1)
+        text = " | ".join(f"{m:.3f} ± {s:.3f}" for m, s in zip(mean, sd, strict=True))
+        yield f"| {name} | {text} |"
+
+
+# -- what n counts ---------------------------------------------------------------------------------
+
+
+def repeated(seed: int, same: float) -> Crowd:
+    """Everyone is asked twice, and repeats the first answer with probability ``same``."""
+    settings = {"n_classes": 3, "per_instance": 5}
+    first, y = crowd(seed, **settings)
+    second, _ = crowd(seed, **settings)
+    rng = np.random.default_rng(seed + 100)
+    accuracy = np.random.default_rng(seed).beta(6, 2.5, 40)
+    wrong = (y[second.instance] + rng.integers(1, 3, second.n_annotations)) % 3
+    is_right = rng.random(second.n_annotations) < accuracy[second.annotator]
+    fresh = np.where(is_right, y[second.instance], wrong)
+    again = np.where(rng.random(len(fresh)) < same, first.label, fresh)
+    both = AnnotationTable.from_arrays(
+        np.tile(first.instance, 2), np.tile(first.annotator, 2),
+        np.concatenate([first.label, again]), n_instances=len(y), n_annotators=40,
+        classes=range(3), duplicates="keep",
+    )  # fmt: skip
+    return Crowd(both, y)
+
+
+def weighted(seed: int, weight: float) -> Crowd:
+    """Every annotation has the same weight."""
+    table, y = crowd(seed, n_classes=3, per_instance=5)
+    return Crowd(_weighted(table, np.full(table.n_annotations, weight)), y)
+
+
+def family(seed: int) -> Crowd:
+    """Beside five annotators, a family of five copies one another in 80 %, and is declared."""
+    table, y = crowd(seed, n_classes=3, per_instance=5)
+    rng = np.random.default_rng(seed + 100)
+    common = np.where(rng.random(len(y)) < 0.65, y, (y + rng.integers(1, 3, len(y))) % 3)
+    own = np.where(rng.random((len(y), 5)) < 0.65, y[:, None], (y[:, None] + 1) % 3)
+    machine = np.where(rng.random(own.shape) < 0.8**0.5, common[:, None], own)
+    instance = np.concatenate([table.instance, np.repeat(np.arange(len(y)), 5)])
+    annotator = np.concatenate([table.annotator, np.tile(np.arange(40, 45), len(y))])
+    mixed = AnnotationTable.from_arrays(
+        instance, annotator, np.concatenate([table.label, machine.ravel()]),
+        n_instances=len(y), n_annotators=45, classes=range(3),
+    )  # fmt: skip
+    return Crowd(mixed.with_groups(dict.fromkeys(range(40, 45), "machines")), y)
+
+
+def abstaining(seed: int, *, informative: bool) -> Crowd:
+    """Many abstain: 40 % anywhere, or 90 % on instances of class 0 and 15 % on the others."""
+    table, y = crowd(seed, n_classes=3, per_instance=8)
+    rng = np.random.default_rng(seed + 100)
+    rate = np.where(y[table.instance] == 0, 0.9, 0.15) if informative else 0.4
+    cells = table.to_matrix().astype(object)
+    silent = rng.random(table.n_annotations) < rate
+    cells[table.instance[silent], table.annotator[silent]] = "unsure"
+    cells[cells == -1] = None
+    return Crowd(AnnotationTable.from_matrix(cells, classes=range(3), abstain="unsure"), y)
+
+
+def _weighted(table: AnnotationTable, weight: np.ndarray) -> AnnotationTable:
+    return AnnotationTable.from_arrays(
+        table.instance, table.annotator, table.label, n_instances=table.n_instances,
+        n_annotators=table.n_annotators, classes=table.classes, weight=weight,
+    )  # fmt: skip
+
+
+COUNTED: dict[str, Callable[[int], Crowd]] = {
+    "asked twice, answers independent": partial(repeated, same=0.0),
+    "asked twice, half the answers repeated": partial(repeated, same=0.5),
+    "asked twice, all answers repeated": partial(repeated, same=1.0),
+    "all weights 2": partial(weighted, weight=2.0),
+    "all weights .5": partial(weighted, weight=0.5),
+    "a declared family of five": family,
+    "abstentions that tell nothing": partial(abstaining, informative=False),
+    "abstentions that tell the class": partial(abstaining, informative=True),
+}
+
+
+def self_agreement(votes: Votes, run: Run) -> float:
+    """Share of the second answers of a pair that repeat the first, beyond agreement by chance.
+
+    By chance, two answers agree as often as the confusion matrices expect. Five repeated answers
+    stand for what is expected of people.
+    """
+    pairs = votes.instance.astype(np.int64) * votes.n_annotators + votes.annotator
+    order = np.argsort(pairs, kind="stable")
+    again = np.flatnonzero(np.diff(pairs[order]) == 0)
+    one, other = order[again], order[again + 1]
+    power = (run.parameters.responses**2).sum(axis=2)[votes.annotator[one]]
+    chance = (run.parameters.posterior(votes)[votes.instance[one]] * power).sum(axis=1)
+    same = votes.response[one] == votes.response[other]
+    share = ((same - chance).sum() + 5.0) / ((1.0 - chance).sum() + 5.0)
+    return float(np.clip(share, 0.0, 1.0))
+
+
+def by_self_agreement(votes: Votes, rho: float, share: float) -> np.ndarray:
+    """Exponents that count w answers of a pair w / (1 + (w - 1) share) times, not once."""
+    weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
+    pairs = weight_of_pairs(votes)
+    counts = np.where(pairs > 1.0, pairs / (1.0 + (pairs - 1.0) * share), pairs)
+    independent = by_instance(replace(votes, weight=None), weight / pairs * counts)
+    n = np.maximum(by_instance(votes), 1e-12)
+    return independent / n / (1.0 + np.maximum(independent - 1.0, 0.0) * rho)
+
+
+def repeats_of(cases: list[Case]) -> Iterator[str]:
+    """Yield the same rules on the real tables where annotators were asked twice."""
+    rows = []
+    for case in cases:
+        votes = make_votes(case.task.table)
+        n_pairs = len(np.unique(votes.instance * np.int64(votes.n_annotators) + votes.annotator))
+        if n_pairs == votes.n_annotations:
+            continue
+        share = self_agreement(votes, DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes)))
+        rho = case.used
+        cells = [scores(case, by_self_agreement(votes, rho, s)) for s in (1.0, share, 0.0)]
+        shown = [f"{loss:.4f} / {ece:.4f}" for _, loss, ece in cells]
+        rows.append([case.name, f"{votes.n_annotations - n_pairs:,}", f"{share:.2f}", *shown])
+    heads = ["table", "repeated annotations", "repeating themselves", "once (ours)"]
+    yield from table_lines([*heads, "by how far they repeat themselves", "fully"], rows)
+
+
+def counted() -> Iterator[str]:
+    """Yield log loss and calibration error of rules for n; rho is that of the default."""
+    yield (
+        "| crowd | rho | annotators (ours) | total weight | total weight, abstentions too "
+        "| by how far they repeat themselves |"
+    )
+    yield "|---|---|---|---|---|---|"
+    for name, make in COUNTED.items():
+        cells = []
+        for seed in SEEDS:
+            table, y = make(seed)
+            votes = make_votes(table, abstentions=True)
+            run = DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes.answers))
+            rho = DawidSkene(n_subtypes=1).fit(table).dependence_
+            totals = by_instance(votes.answers), by_instance(votes)
+            by_weight = [1.0 / (1.0 + np.maximum(n - 1.0, 0.0) * rho) for n in totals]
+            rules = [exponents(votes, rho), *by_weight, exponents(votes, rho)]
+            if "asked twice" in name:
+                rules[-1] = by_self_agreement(votes, rho, self_agreement(votes, run))
+            joint = OwnRemoved(run)(votes)
+            found = [
+                figures(normalise_joint(votes, joint.copy(), rule)[0], y, np.arange(3))
+                for rule in rules
+            ]
+            cells.append([rho, *(x for cell in found for x in cell[1:])])
+        rho, *values = np.mean(cells, axis=0)
+        pairs = zip(values[::2], values[1::2], strict=True)
+        text = " | ".join(f"{log_loss:.3f} / {ece:.3f}" for log_loss, ece in pairs)
+        yield f"| {name} | {rho:.2f} | {text} |"

@@ -22,10 +22,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from aggregation import AGGREGATION_SETS, LOADERS
 from pages import table_lines, write_part
-from posterior_annotators import annotators
-from posterior_cases import Case, family_of, figures, real_case, scores
-from posterior_constants import sensitivity
-from posterior_simulations import SEEDS, counted, repeats_of, simulations
+from posterior_cases import (
+    SEEDS,
+    Case,
+    annotators,
+    counted,
+    family_of,
+    figures,
+    real_case,
+    repeats_of,
+    scores,
+    sensitivity,
+    simulations,
+)
 
 from manyhands import DawidSkene
 from manyhands.inference.dependence import PRIOR_MEAN, PRIOR_SD, UPPER
