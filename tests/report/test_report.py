@@ -181,7 +181,7 @@ def test_dependence_is_shown():
     assert "1 declared family counts as fewer annotators" in page
     independent = DawidSkene(dependence=0).fit(table)
     page = render_report(summarize(table, aggregator=independent))
-    assert "mistakes to be independent" in page
+    assert "takes the mistakes of annotators to be independent" in page
     assert summarize(table)["labels"]["dependence"] is None
 
 
