@@ -666,3 +666,10 @@ def test_history_lacks_a_column():
     frame = pytest.importorskip("pandas").DataFrame({"annotator": [0], "true": [0], "given": [0]})
     with pytest.raises(AnnotationError, match="history has no column 'count'"):
         DawidSkene().fit(in_conflict(), history=frame)
+
+
+def test_gold_without_a_known_class_is_no_gold():
+    A = np.random.default_rng(0).integers(0, 2, (60, 5))
+    plain = DawidSkene(n_subtypes=2).fit(A, groups={})
+    empty = DawidSkene(n_subtypes=2).fit(A, groups={}, gold={})
+    np.testing.assert_allclose(empty.posterior_, plain.posterior_)

@@ -375,7 +375,9 @@ def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
     """Log of the sum over the subtypes of each class, shape (n, C)."""
     if joint.shape[1] == n_classes:
         return joint
-    by_subtype = joint.reshape(len(joint), n_classes, -1).transpose(2, 0, 1)
+    by_subtype = joint.reshape(len(joint), n_classes, joint.shape[1] // n_classes).transpose(
+        2, 0, 1
+    )
     return reduce(np.logaddexp, by_subtype)  # Reducing along a short last axis is slow in numpy.
 
 
