@@ -117,6 +117,7 @@ def test_aggregate_prints_the_first_labels_and_where_the_others_are(home):
     assert result.stderr == ""
 
 
+@pytest.mark.filterwarnings("ignore:All annotators belong to one family")
 def test_a_column_of_families_reaches_aggregate_and_fit(home):
     """Four copies of one annotator outvote three others, unless they are a family."""
     rows = [(i, f"copy {k}", i % 2, "copies") for i in range(40) for k in range(4)]

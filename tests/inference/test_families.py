@@ -1,13 +1,16 @@
 """Families of annotators: their weights, and where tables keep them."""
 
 import contextlib
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from manyhands import (
+    AnnotationStore,
     AnnotationTable,
     DawidSkene,
     GoldCorrected,
@@ -336,6 +339,106 @@ def test_gold_says_when_it_cannot_choose_families(recwarn):
     GoldCorrected().fit(A[:, 1:], gold=gold)
     GoldCorrected().fit(A, gold=some_gold(y, 60), groups=machine_family(13, 3))
     assert not recwarn.list
+
+
+def messages_of(model, A, **options):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(A, **options)
+    return [str(one.message) for one in told]
+
+
+@pytest.mark.parametrize("cls", [DawidSkene, GoldCorrected])
+@pytest.mark.parametrize("g", [0, 5, 20, 60])
+@pytest.mark.parametrize("families", [None, dict.fromkeys(range(3), "f")])
+def test_messages_ask_for_the_gold_that_helps(cls, g, families):
+    """What is asked for is what `GoldCorrected` needs in all, and what is given is counted."""
+    A, y = (independent if families else with_machines)(0)
+    least = 50 if families else 10
+    told = messages_of(cls(), A, groups=families, gold=some_gold(y, g) if g else {})
+    if cls is GoldCorrected:
+        if g >= least:
+            assert not told
+            return
+        needs = "; where families are declared, 50" if families else ", and 10"
+        assert told.pop(0).startswith(f"{g} annotated instances have gold labels{needs} are needed")
+    (asked,) = told
+    if g >= least:
+        assert asked.endswith(
+            f"or fit GoldCorrected with the {g} gold labels if they were drawn at random."
+        )
+    elif g:
+        assert asked.endswith(
+            f"give GoldCorrected more gold: {least} or more instances drawn at random in all "
+            f"({g} so far)."
+        )
+    else:
+        assert asked.endswith(
+            f"give GoldCorrected gold for {least} or more instances drawn at random."
+        )
+
+
+@pytest.mark.parametrize("cls", [DawidSkene, GoldCorrected])
+def test_gold_is_not_asked_for_where_it_cannot_choose_families(cls):
+    A, y = with_machines(0, humans=13, machines=3)
+    told = messages_of(cls(), A, gold=some_gold(y, 30))
+    assert told[-1].startswith("Annotators 13, 14, 15 agree")
+    assert told[-1].endswith("Say who belongs together (groups=; groups={} if nobody does).")
+
+
+def test_a_store_is_not_told_to_declare_families(tmp_path):
+    table = AnnotationTable.from_matrix(with_machines(0)[0])
+    with pytest.warns(SharedMistakesWarning, match=r"A store carries no families: fit a table"):
+        DawidSkene().fit(AnnotationStore.create(tmp_path / "store", table))
+
+
+def test_two_families_of_everybody_without_shared_mistakes_are_told_of_once():
+    A, y = independent(0, r=8)
+    both = {r: "ab"[r // 4] for r in range(8)}
+    (told,) = messages_of(DawidSkene(), A, groups=both)
+    assert told.startswith(
+        "There are only two groups of annotators, a and b, and they show no shared mistakes (z = "
+    )
+    assert "declare none (groups={}), and the annotations decide. If they have one, the" in told
+    assert "of the instances that both annotated where they differ; to tell which is" in told
+    (told,) = messages_of(DawidSkene(), A, groups=both, gold=some_gold(y, 20))
+    assert told.startswith("This family shows no shared mistakes: 0, 1, 2, 3 (z = ")
+    apart = A.copy()
+    apart[:200, :4] = apart[200:, 4:] = -1
+    (told,) = messages_of(DawidSkene(), apart, groups=both)
+    assert "a and b, and no instance has annotations of both" in told
+
+
+def test_one_family_of_everybody_says_that_nothing_is_known_of_it():
+    A, y = with_machines(0)
+    everybody = dict.fromkeys(range(8), "x")
+    with pytest.warns(NotIdentifiableWarning, match="All annotators belong to one family, x. Nob"):
+        DawidSkene().fit(A, groups=everybody)
+    assert len(messages_of(DawidSkene(), A, groups=everybody)) == 1
+    assert not messages_of(DawidSkene(), A, groups=everybody, gold=some_gold(y, 20))
+
+
+def test_the_page_quotes_the_messages():
+    page = (Path(__file__).parents[2] / "docs" / "families.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"(?:^> .+\n)+", page, re.MULTILINE)
+    quoted = [
+        re.sub(r"z = [\d.-]+", "z", " ".join(each.replace("> ", "").split())) for each in quoted
+    ]
+    A, _ = with_machines(0)
+    (undeclared,) = messages_of(DawidSkene(), A[:, [0, 1, 2, 3, 4, 5, 6]])
+    A, _ = independent(0)
+    (declared,) = messages_of(DawidSkene(), A, groups=dict.fromkeys(range(3), "f"))
+    found = [undeclared.replace("4, 5, 6", "a, b, c"), declared.replace("0, 1, 2", "a, b, c")]
+    assert quoted == [re.sub(r"z = [\d.-]+", "z", each) for each in found]
+
+
+def test_labels_that_are_only_believed_are_no_gold():
+    y = np.random.default_rng(0).integers(0, 2, 8)
+    A = np.where(np.arange(4) == np.arange(8)[:, None] % 4, y[:, None], -1)
+    told = messages_of(GoldCorrected(), A)
+    assert told[1].startswith("0 annotated instances have gold labels, and 10 are needed")
+    told = messages_of(GoldCorrected(), np.concatenate([A] * 5))
+    assert not any("gold cannot choose" in each for each in told)
 
 
 def test_one_human_an_instance_beside_machines_cannot_be_measured():

@@ -264,7 +264,7 @@ class BaseAggregator(BaseEstimator):
             warn_of_lone_annotators(found)
             votes = believed(votes)
         elif found is not None and self._warns_of_shared_mistakes:
-            warn_of_shared_mistakes(table, has_gold=gold is not None)
+            warn_of_shared_mistakes(table, n_gold=found.known)
         first: Any = starting_shares(votes) if start is None else start
         if start is not None and votes.gold is not None:
             clamp_to_gold(votes, start)

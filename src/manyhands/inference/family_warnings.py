@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations.groups import ALONE
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning, warn_caller
+from manyhands.inference.gold_regression import LEAST_GOLD, LEAST_GOLD_WITH_FAMILIES
 from manyhands.inference.shared_mistakes import (
     LEAST_DECLARED_Z,
     LEAST_Z,
@@ -16,50 +18,92 @@ from manyhands.inference.shared_mistakes import (
     SharedMistakes,
     declared_sets,
     dense_annotators,
+    gold_can_choose,
     not_measured,
     searched_sets,
 )
+from manyhands.typing import AnyArray, BoolArray
 
 _LOG = logging.getLogger("manyhands")
 
-GOLD = "give gold for 20-50 instances drawn at random."
-ASK = f"Say who belongs together (groups=; groups={{}} if nobody does), or {GOLD}"
+BETTER = "A family that is better than the others looks the same."
+COST = "Weights of a family that is none cost accuracy"
 
 
-def warn_of_shared_mistakes(table: Any, *, has_gold: bool = False) -> None:
+def warn_of_shared_mistakes(table: Any, *, n_gold: int = 0) -> None:
     """Warn if annotators of many instances seem to share mistakes and no families are declared.
 
     Of declared families, say what the annotations tell about them. Undeclared ones are also
     searched beside families none of which is found to share mistakes.
+
+    Parameters
+    ----------
+    table : AnnotationTable or store
+    n_gold : int
+        Number of annotated instances with gold. Only what helps beyond them is asked for.
     """
-    declared = np.zeros(table.n_annotators, dtype=bool)
-    if table.groups is not None:
-        declared = table.groups != ALONE
-        if not declared.any():
-            return  # The user says that there are no families.
-    is_searched = dense_annotators(table).any()
+    if table.groups is not None and not _declared(table).any():
+        return  # The user says that there are no families.
+    declared, is_searched = _declared(table), dense_annotators(table).any()
     if not (declared.any() or is_searched):
         return
     centred = Centred.of(table, np.random.default_rng(0))
-    if declared.any() and _tell_of_declared(table, centred, has_gold=has_gold):
+    if declared.any() and _tell_of_declared(table, centred, n_gold):
         return
     if is_searched:
-        _warn_of_undeclared(table, centred, set(table.annotators[declared].tolist()))
+        _warn_of_undeclared(table, centred, set(table.annotators[declared].tolist()), n_gold)
 
 
-def _tell_of_declared(table: Any, centred: Centred, *, has_gold: bool) -> bool:
+def _declared(table: Any) -> BoolArray:
+    """Whether each annotator belongs to a declared family, shape (R,)."""
+    if table.groups is None:
+        return np.zeros(table.n_annotators, dtype=bool)
+    found: BoolArray = table.groups != ALONE
+    return found
+
+
+# -- what helps -----------------------------------------------------------------------------------
+
+
+def _gold(table: Any, n_gold: int) -> str:
+    """The gold that would help, as the end of a sentence; `GoldCorrected` has its own threshold."""
+    least = LEAST_GOLD_WITH_FAMILIES if _declared(table).any() else LEAST_GOLD
+    if n_gold >= least:
+        return f"fit GoldCorrected with the {n_gold} gold labels if they were drawn at random."
+    if n_gold:
+        return (
+            f"give GoldCorrected more gold: {least} or more instances drawn at random in all "
+            f"({n_gold} so far)."
+        )
+    return f"give GoldCorrected gold for {least} or more instances drawn at random."
+
+
+def _declaration(table: Any, n_gold: int) -> str:
+    """What helps against families that are not declared: gold only where it can choose them."""
+    if isinstance(table, ShardedAnnotations):
+        return "A store carries no families: fit a table, and say there who belongs together."
+    ask = "Say who belongs together (groups=; groups={} if nobody does)"
+    return f"{ask}, or {_gold(table, n_gold)}" if gold_can_choose(table) else f"{ask}."
+
+
+# -- declared families ----------------------------------------------------------------------------
+
+
+def _tell_of_declared(table: Any, centred: Centred, n_gold: int) -> bool:
     """Say what is known of the declared families; whether one is found to share mistakes."""
     found = declared_sets(table, centred)
     innocent = [one for one in found if one.z < LEAST_DECLARED_Z]
     supported = [one for one in found if one.z >= LEAST_DECLARED_Z]
     unknown = [one for one in found if not one.measurable]
-    if innocent:
+    names = np.unique(table.groups[table.annotator])
+    only = len(names) < 3 and ALONE not in names and not n_gold
+    if innocent and not only:
         warn_caller(
-            f"{_first(innocent)} Weights of a family that is none cost accuracy: declare "
-            f"annotators who have a reason to share mistakes, or {GOLD}",
+            f"{_first(innocent)} {BETTER} {COST}: declare only annotators who have a reason to "
+            f"share mistakes, or {_gold(table, n_gold)}",
             SharedMistakesWarning,
         )
-    if not has_gold:
+    if not n_gold:
         for said in (*map(str, supported), _first(unknown)):
             if said:
                 _LOG.info("%s", said)
@@ -67,7 +111,9 @@ def _tell_of_declared(table: Any, centred: Centred, *, has_gold: bool) -> bool:
             "families are declared and no gold is given: accuracies are estimates from agreement; "
             "mistakes that all groups share would make them too high"
         )
-        _warn_of_two_groups(table)
+    if only:
+        told = _of_two(table, names, innocent) if len(names) == 2 else _of_one(table, names[0])
+        warn_caller(told, NotIdentifiableWarning)
     return bool(supported)
 
 
@@ -77,33 +123,57 @@ def _first(found: list[SharedMistakes]) -> str:
     return f"{found[0]}{more}" if found else ""
 
 
-def _warn_of_two_groups(table: Any) -> None:
-    """Warn if all annotators belong to two families: where these differ, nothing decides."""
+def _of_one(table: Any, name: str) -> str:
+    """What is unknown if all annotators belong to one family."""
+    return (
+        f"All annotators belong to one family, {name}. Nobody outside it could show the mistakes "
+        "that its members share, and its weights only make the labels less sure. Leave the "
+        f"declaration out, add annotators outside the family, or {_gold(table, 0)}"
+    )
+
+
+def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes]) -> str:
+    """What is unknown if all annotators belong to two families: where they differ, nothing decides.
+
+    The tetrad measures both families together. If it is small, they may be no families at all.
+    """
+    there_are = f"There are only two groups of annotators, {names[0]} and {names[1]}"
     family = table.groups[table.annotator]
-    names = np.unique(family)
-    if len(names) != 2 or ALONE in names:
-        return
     counts = np.stack([table.take(np.flatnonzero(family == n)).vote_counts() for n in names])
     both = counts.any(axis=2).all(axis=0)
-    if both.any():
-        one, other = counts[:, both].argmax(axis=2)
-        warn_caller(
-            f"There are only two groups of annotators, {names[0]} and {names[1]}. On "
-            f"{(one != other).mean():.0%} of the instances that both annotated, they differ; there "
-            f"the labels follow the prior, not the data. To tell which is right, {GOLD}",
-            NotIdentifiableWarning,
+    if not both.any():
+        return (
+            f"{there_are}, and no instance has annotations of both, so the groups cannot be "
+            f"compared. To tell which is right, {_gold(table, 0)}"
         )
+    one, other = counts[:, both].argmax(axis=2)
+    share = f"{(one != other).mean():.0%} of the instances that both annotated"
+    if innocent:
+        return (
+            f"{there_are}, and they show no shared mistakes (z = {innocent[0].z:.1f}). {BETTER} "
+            f"{COST}: if these have no reason to share mistakes, declare none (groups={{}}), and "
+            f"the annotations decide. If they have one, the labels follow the prior, not the data, "
+            f"on the {share} where they differ; to tell which is right, {_gold(table, 0)}"
+        )
+    return (
+        f"{there_are}. On {share}, they differ; there the labels follow the prior, not the data. "
+        f"To tell which is right, {_gold(table, 0)}"
+    )
 
 
-def _warn_of_undeclared(table: Any, centred: Centred, declared: set[Any]) -> None:
+# -- undeclared families --------------------------------------------------------------------------
+
+
+def _warn_of_undeclared(table: Any, centred: Centred, declared: set[Any], n_gold: int) -> None:
     """Warn of the set with the highest z that has members outside the declared families."""
     found = [one for one in searched_sets(table, centred) if not declared.issuperset(one.members)]
     if found and found[0].measurable and found[0].z > LEAST_Z:
-        warn_caller(f"{found[0]} {ASK}", SharedMistakesWarning)
+        warn_caller(f"{found[0]} {_declaration(table, n_gold)}", SharedMistakesWarning)
         return
     one = not_measured(table, centred)
     if one is not None and not declared.issuperset(one.members):
         warn_caller(
-            f"{one} They agree with one another more than with the others. {ASK}",
+            f"{one} They agree with one another more than with the others. "
+            f"{_declaration(table, n_gold)}",
             NotIdentifiableWarning,
         )

@@ -22,6 +22,8 @@ from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.family_warnings import warn_of_shared_mistakes
 from manyhands.inference.gold_regression import (
+    LEAST_GOLD,
+    LEAST_GOLD_WITH_FAMILIES,
     Design,
     features_of,
     maximum_a_posteriori,
@@ -34,9 +36,6 @@ from manyhands.inference.vote_sums import (
 )
 from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
 from manyhands.typing import FloatArray, IntArray
-
-LEAST_GOLD, LEAST_GOLD_WITH_FAMILIES = 10, 50
-"""Annotated gold instances from which on the fit is corrected."""
 
 SCALES = ((0.1, 0.15), (0.3, 0.3), (0.8, 0.4))
 """Prior sd of an annotator's deviation, and of the common terms (slope, class intercepts)."""
@@ -146,13 +145,7 @@ class GoldCorrected(BaseAggregator):
         self.base_weights_: dict[str, float] = {}
         if not self.corrected_:
             self.posterior_, self.class_prior_ = self._plain.posterior_, self._plain.class_prior_
-            warn_caller(
-                f"{len(known)} annotated instances have gold labels, and {least} are needed to "
-                "correct Dawid-Skene, so the result is that of DawidSkene. Give more gold (gold=, "
-                "on the command line --known)",
-                NotIdentifiableWarning,
-            )
-            warn_of_shared_mistakes(self.table_, has_gold=len(known) > 0)
+            self._warn_of_too_little_gold(self._n_gold(votes), least)
             return
         self._families = None if families is None or not has_families else family_codes(families)
         self._annotators = np.unique(votes.annotator[np.isin(votes.instance, known)])
@@ -185,17 +178,37 @@ class GoldCorrected(BaseAggregator):
                 rows += one.weight * softmax(one.coefficients[0] * joint + scores, axis=1)
         return out
 
-    def _warn_of_no_choice(self) -> None:
+    def _n_gold(self, votes: Votes) -> int:
+        """Number of annotated instances with gold that the user gave.
+
+        The gold of the votes also holds labels of lone annotators, which are only believed.
+        """
+        if self._gold is None:
+            return 0
+        return int(np.count_nonzero((np.diff(votes.start) > 0) & (self._gold >= 0)))
+
+    def _warn_of_too_little_gold(self, n_gold: int, least: int) -> None:
+        declared = " with the families" if least > LEAST_GOLD else ""
+        where = "; where families are declared, " if declared else ", and "
+        warn_caller(
+            f"{n_gold} annotated instances have gold labels{where}{least} are needed to correct "
+            f"Dawid-Skene, so the result is that of DawidSkene{declared}. Give "
+            f"{'more ' if n_gold else ''}gold (gold=, on the command line --known)",
+            NotIdentifiableWarning,
+        )
+        warn_of_shared_mistakes(self.table_, n_gold=n_gold)
+
+    def _warn_of_no_choice(self, n_gold: int) -> None:
         """Warn that gold cannot choose families, unless the user says that there are none."""
         n = np.count_nonzero(self.table_.annotations_per_annotator())
-        if self.table_.groups is None and n > 2:
+        if self.table_.groups is None and n > 2 and n_gold:
             warn_caller(
                 f"gold cannot choose families among these {n} annotators: that takes at most "
                 f"{MOST_CUT}, each with annotations of at least {DENSE:.0%} of the instances. If "
                 "some share mistakes, declare them (groups=; groups={} if nobody does)",
                 NotIdentifiableWarning,
             )
-            warn_of_shared_mistakes(self.table_)
+            warn_of_shared_mistakes(self.table_, n_gold=n_gold)
 
     def _fit_regressions(
         self, votes: Votes, start: FloatArray, known: IntArray
@@ -208,7 +221,7 @@ class GoldCorrected(BaseAggregator):
                 for family in partitions(self.table_)
             ]
             if not cuts:
-                self._warn_of_no_choice()
+                self._warn_of_no_choice(self._n_gold(votes))
             else:
                 masses = [(1 - CUT_MASS) / len(bases)] * len(bases)
                 masses += [CUT_MASS / len(cuts)] * len(cuts)

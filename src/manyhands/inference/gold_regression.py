@@ -13,6 +13,9 @@ from manyhands.inference.vote_sums import weighted_votes
 from manyhands.inference.votes import Votes
 from manyhands.typing import FloatArray, IntArray
 
+LEAST_GOLD, LEAST_GOLD_WITH_FAMILIES = 10, 50
+"""Annotated gold instances from which on `GoldCorrected` corrects."""
+
 
 @dataclass(frozen=True)
 class Design:

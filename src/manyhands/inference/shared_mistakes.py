@@ -306,15 +306,21 @@ def clusters(table: AnnotationTable, annotators: IntArray) -> list[IntArray]:
     return found[len(annotators) :]
 
 
+def gold_can_choose(table: AnnotationTable | ShardedAnnotations) -> bool:
+    """Whether there are few annotators, of many instances each, so that gold chooses families."""
+    n_active = np.count_nonzero(table.annotations_per_annotator())
+    return bool(3 <= n_active <= min(MOST_CUT, dense_annotators(table).sum()))
+
+
 def partitions(table: AnnotationTable) -> list[IntArray]:
     """Partitions of few annotators of many instances into likely families, each of shape (R,).
 
     Cuts of the dendrogram into 2 to 6 clusters, and each cluster of three or more beside single
     annotators. None if there are more than 15 annotators, or one annotated less than 30 %.
     """
-    active = np.flatnonzero(table.annotations_per_annotator())
-    if not 3 <= len(active) <= MOST_CUT or len(active) > dense_annotators(table).sum():
+    if not gold_can_choose(table):
         return []
+    active = np.flatnonzero(table.annotations_per_annotator())
     tree = linkage(squareform(distances(table, active)), "average")
     cuts = [fcluster(tree, k, "maxclust") for k in range(2, min(6, len(active) - 1) + 1)]
     cuts += [
