@@ -432,6 +432,22 @@ def test_the_page_quotes_the_messages():
     assert quoted == [re.sub(r"z = [\d.-]+", "z", each) for each in found]
 
 
+def test_machines_are_found_where_few_instances_have_two_annotators():
+    A, _ = with_machines(0, n=1600, humans=6, machines=3)
+    part = np.arange(1600) % 3
+    lone = np.arange(1600) >= 150
+    for machine in range(3):
+        A[lone & (part != machine), 6 + machine] = -1
+    A[lone, :6] = -1
+    few, shared = messages_of(DawidSkene(), A)
+    assert few.startswith("only 150 of 1,600 annotated instances have annotations by two")
+    assert shared.startswith("Annotators 6, 7, 8 agree with one another more than with the others")
+    (few,) = messages_of(DawidSkene(), A, groups={})
+    A[:150, :8] = -1
+    (none,) = messages_of(DawidSkene(), A, gold={0: 1})
+    assert none.startswith("only 0 of 1,600")
+
+
 def test_labels_that_are_only_believed_are_no_gold():
     y = np.random.default_rng(0).integers(0, 2, 8)
     A = np.where(np.arange(4) == np.arange(8)[:, None] % 4, y[:, None], -1)

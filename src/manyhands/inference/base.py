@@ -263,7 +263,7 @@ class BaseAggregator(BaseEstimator):
         if found is not None and (found.are_none or found.are_few):
             warn_of_lone_annotators(found)
             votes = believed(votes)
-        elif found is not None and self._warns_of_shared_mistakes:
+        if found is not None and self._warns_of_shared_mistakes:
             warn_of_shared_mistakes(table, n_gold=found.known)
         first: Any = starting_shares(votes) if start is None else start
         if start is not None and votes.gold is not None:
