@@ -148,6 +148,40 @@ def test_families_of_the_fit_apply_to_new_instances():
     assert abs(loose - expected).max() > 0.1
 
 
+def test_families_of_the_fit_hold_when_annotations_are_added():
+    A, _ = with_machines(2)
+    family = machine_family()
+    model = DawidSkene().fit(AnnotationTable.from_matrix(A[:300]), groups=family)
+    model.partial_fit(AnnotationTable.from_matrix(A[300:350], instances=range(300, 350)))
+    assert model.table_.groups.tolist() == [""] * 4 + ["machine"] * 4
+    nine = np.column_stack([A, A[:, 7]])[350:]
+    later = AnnotationTable.from_matrix(nine, instances=range(350, 400))
+    with pytest.raises(AnnotationError, match=r"annotator 5 in the family 'g', the fit in 'machi"):
+        model.partial_fit(later.with_groups({5: "g"}))
+    assert model.table_.n_instances == 350
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.partial_fit(later.with_groups({8: "machine", 4: "machine"}, rho=0.5))
+    assert model.table_.groups.tolist() == [""] * 4 + ["machine"] * 5
+    assert model.table_.group_rho == 0.8
+
+
+@pytest.mark.parametrize(("declared", "told"), [({}, True), ({4: "f"}, True), (None, False)])
+def test_families_that_come_later_are_taken_over_and_told(declared, told, recwarn):
+    A, _ = with_machines(2)
+    later = AnnotationTable.from_matrix(A[300:], instances=range(300, 400))
+    model = OneCoinDawidSkene().fit(A[:300], groups=declared)
+    recwarn.clear()
+    model.partial_fit(later.with_groups({4: "f", 5: "f", 6: "f"}))
+    assert model.table_.groups.tolist() == [""] * 4 + ["f"] * 3 + [""]
+    found = [str(one.message) for one in recwarn.list if "stood alone" in str(one.message)]
+    assert len(found) == told
+    if told:
+        assert "in the family 'f' of the added table (and " in found[0]
+    whole = OneCoinDawidSkene().fit(A, groups={4: "f", 5: "f", 6: "f"})
+    np.testing.assert_allclose(model.posterior_, whole.posterior_, atol=1e-2)
+
+
 # -- tables ---------------------------------------------------------------------------------------
 
 

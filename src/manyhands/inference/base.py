@@ -187,6 +187,7 @@ class BaseAggregator(BaseEstimator):
         ----------
         table : AnnotationTable or matrix
             New annotations over the same classes. A matrix is by annotators and instances 0, 1, ...
+            New annotators bring their families; for known ones, those of the fit hold.
         y : ignored
         gold : as in `fit`, for the instances of ``table``
             Gold given earlier remains known.
@@ -197,13 +198,14 @@ class BaseAggregator(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If the classes differ, or an (instance, annotator) pair was already annotated and
-            ``duplicates="error"``, as when the same table is given twice.
+            If the classes differ, a known annotator has another family, or an (instance, annotator)
+            pair was already annotated and ``duplicates="error"``, as when a table is given twice.
 
         Warns
         -----
         UserWarning
-            If nothing is new, or rows without ids are taken for those of before.
+            If nothing is new, rows without ids are taken for those of before, or an annotator who
+            stood alone has a family now.
         """
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold)

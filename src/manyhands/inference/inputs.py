@@ -18,6 +18,7 @@ from manyhands.annotations.encoding import (
     merge_vocabularies,
     missing_mask,
 )
+from manyhands.annotations.groups import ALONE
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of
 from manyhands.annotations.passes import recode_passes
 from manyhands.annotations.target import matched, rows_of
@@ -99,8 +100,10 @@ def only_new(new: AnnotationTable, known: AnnotationTable, duplicates: str) -> A
     Raises
     ------
     AnnotationError
-        If everything is known, with the same labels, and repeated pairs are errors.
+        If everything is known, with the same labels, and repeated pairs are errors, or a known
+        annotator has changed families.
     """
+    _check_families(new, known)
     if duplicates not in ("error", "last"):
         return new
     fresh = without_known(new, known)
@@ -113,6 +116,31 @@ def only_new(new: AnnotationTable, known: AnnotationTable, duplicates: str) -> A
             'anything, and duplicates="keep" counts all of them again'
         )
     return new
+
+
+def _check_families(new: AnnotationTable, known: AnnotationTable) -> None:
+    """Refuse another family of a known annotator; warn of one for somebody who stood alone."""
+    if new.groups is None or known.groups is None:
+        return
+    codes, _ = merge_vocabularies(known.annotators, new.annotators)
+    told = np.flatnonzero((codes < known.n_annotators) & (new.groups != ALONE))
+    before, after = known.groups[codes[told]], new.groups[told]
+    changed = np.flatnonzero(before != after)
+    other = changed[before[changed] != ALONE]
+    if len(other):
+        raise AnnotationError(
+            f"table has annotator {new.annotators[told[other[0]]].item()!r} in the family "
+            f"{after[other[0]].item()!r}, the fit in {before[other[0]].item()!r}. The families of "
+            "the fit hold for its annotators: give the table the same ones (with_groups), or fit "
+            "anew on all annotations with new ones"
+        )
+    if len(changed):
+        more = f" (and {len(changed) - 1} more likewise)" if len(changed) > 1 else ""
+        warn_caller(
+            f"annotator {new.annotators[told[changed[0]]].item()!r} stood alone in the fit and is "
+            f"in the family {after[changed[0]].item()!r} of the added table{more}: the family now "
+            "holds for the annotations of before, too"
+        )
 
 
 def without_known(new: AnnotationTable, known: AnnotationTable) -> AnnotationTable:
