@@ -1,9 +1,10 @@
-"""Training on two processes against one: loss curves, seconds, a killed process, memory.
+"""Training on two processes against one, and on a GPU: loss curves, seconds, memory.
 
-Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/devices.py --records
-devices.jsonl --out docs/results/devices.md``. Every case runs in processes of its own, with one
-thread each, on the CPU (gloo). What is in the records is not repeated. Loss curves are compared in
-double precision, without dropout.
+Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/devices.py --out
+docs/results/devices.md``. Every case runs in processes of its own, with one thread each, on the CPU
+(gloo); the cases named *gpu* run on both, and only where there is a GPU. What is in the records
+(``docs/results/devices.jsonl``) is not repeated. Loss curves are compared in double precision,
+without dropout.
 """
 
 from __future__ import annotations
@@ -24,8 +25,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from manyhands import CoNALClassifier, CrowdLayerClassifier, load_demo, make_crowd
+from manyhands import (
+    CoNALClassifier,
+    CrowdLayerClassifier,
+    all_classifiers,
+    load_demo,
+    make_crowd,
+)
 from manyhands.datasets import load_labelme
 from manyhands.io import write_atomically
 from manyhands.training import Callback, Devices
@@ -39,8 +47,11 @@ HEAD = """# Several devices
 Written on {date} by `OMP_NUM_THREADS=1 python benchmarks/devices.py`, on the CPU with one thread a
 process; two processes are on one machine of {cores} cores and talk by gloo. The load average of the
 machine stands beside the seconds: above the number of cores, processes wait for each other, and
-two are no faster than one. Nothing here was measured on a GPU.
+two are no faster than one. The part on a GPU says where it was measured.
 """
+
+ON_GPU = {name: cls for name, cls in all_classifiers() if "device" in cls().get_params()}
+"""Classifiers that train networks."""
 
 
 # -- cases, each in processes of its own ----------------------------------------------------------
@@ -186,6 +197,44 @@ def mapped(in_memory: bool) -> dict[str, Any]:
         }
 
 
+def on_gpu(name: str) -> dict[str, Any]:
+    """Accuracy and seconds of a default fit on LabelMe, on the CPU and on the GPU."""
+    data = load_labelme()
+    return _on_both(
+        lambda device: ON_GPU[name](random_state=1, device=device),
+        (data.X_train, data.annotations),
+        lambda model: float((model.predict(data.X_test) == data.y_test).mean()),
+    )
+
+
+def images_on_gpu(method: str) -> dict[str, Any]:
+    """Seconds of an epoch of VGG-16 on 512 made-up images, on the CPU and on the GPU."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 512)
+    X = rng.normal(size=(512, 3, 32, 32)).astype(np.float32)
+    return _on_both(
+        lambda device: METHODS[method](
+            "vgg16", max_epochs=3, init_scale=2.0, random_state=0, device=device
+        ),
+        (X, make_crowd(y, random_state=0)),
+        lambda model: float(np.median(model.history_.column("seconds"))),
+    )
+
+
+def _on_both(make: Any, given: tuple[Any, Any], measured: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    found["date"] = date.today().isoformat()
+    demo = load_demo()
+    for device in ("cpu", "cuda"):
+        # What loading torch and starting the GPU take is no part of a fit.
+        CrowdLayerClassifier(max_epochs=1, device=device).fit(demo.X_train, demo.annotations)
+        started = time.perf_counter()
+        model = make(device).fit(*given)
+        found[f"{device} seconds"] = time.perf_counter() - started
+        found[device] = measured(model)
+    return found
+
+
 # -- running them ---------------------------------------------------------------------------------
 
 
@@ -227,6 +276,10 @@ def run_case(case: list[str], out: Path) -> None:
         found = killed(rest[0], int(rest[2]), Path(rest[1]))
     elif name == "low_rank":
         found = low_rank()
+    elif name == "gpu":
+        found = on_gpu(rest[0])
+    elif name == "gpu_images":
+        found = images_on_gpu(rest[0])
     else:
         found = mapped(rest[0] == "memory")
     if first():
@@ -246,6 +299,11 @@ def all_cases() -> dict[str, Any]:
         for n in (1, 2):
             cases[f"images {method} {n}"] = lambda m=method, n=n: spawn(["images", m], n)
     cases["low_rank"] = lambda: spawn(["low_rank"], 1)
+    if torch.cuda.is_available():
+        for method in ON_GPU:
+            cases[f"gpu {method}"] = lambda m=method: spawn(["gpu", m], 1)
+        for method in METHODS:
+            cases[f"gpu_images {method}"] = lambda m=method: spawn(["gpu_images", m], 1)
     return cases
 
 
@@ -333,8 +391,47 @@ def page(found: dict[str, Any]) -> str:
         f"**{file['mb']:,.0f} MB** with `np.load(path, mmap_mode='r')`, {memory['mb']:,.0f} MB "
         f"with `np.load(path)`. Losses and predictions are {'equal' if same else 'NOT equal'}.",
         "",
+        *gpu_part({name: one for name, one in found.items() if name.startswith("gpu")}),
     ]
     return "\n".join(lines)
+
+
+def gpu_part(found: dict[str, Any]) -> list[str]:
+    """What a GPU changes; nothing where none was there."""
+    if not found:
+        return []
+    one = next(iter(found.values()))
+    lines = [
+        "## On a GPU",
+        "",
+        f"{one['gpu']}, torch {one['torch']}, {one['date']}; the CPU is that of the same machine, "
+        "with one thread, and several cases ran at a time. Every classifier that trains networks, "
+        "by default on LabelMe, seed 1. Random numbers of dropout differ between devices, so "
+        "accuracies differ as between seeds.",
+        "",
+        "| classifier | test accuracy, CPU | GPU | s of the fit, CPU | GPU |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {case['cpu']:.3f} | {case['cuda']:.3f} "
+        f"| {case['cpu seconds']:.1f} | {case['cuda seconds']:.1f} |"
+        for name in ON_GPU
+        if (case := found.get(f"gpu {name}"))
+    ]
+    lines += [
+        "",
+        "VGG-16 on 512 made-up images of 32 x 32, batches of 128: seconds of an epoch (median of "
+        "3).",
+        "",
+        "| method | CPU | GPU |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {method} | {case['cpu']:.2f} | {case['cuda']:.3f} |"
+        for method in METHODS
+        if (case := found.get(f"gpu_images {method}"))
+    ]
+    return [*lines, ""]
 
 
 def main() -> None:
