@@ -12,6 +12,7 @@ from manyhands import (
     AnnotationStore,
     AnnotationTable,
     DawidSkene,
+    GoldCorrected,
     OneCoinDawidSkene,
     WeightedMajorityVote,
 )
@@ -84,6 +85,14 @@ def test_what_is_assumed_is_said():
     with warnings.catch_warnings():
         warnings.simplefilter("error", NotIdentifiableWarning)
         DawidSkene().fit(table)
+
+
+def test_only_gold_labels_correct():
+    table, y = make_lone(10)
+    assert not fitted(GoldCorrected, table).corrected_
+    few, many = ({int(i): int(y[i]) for i in range(n)} for n in (5, 30))
+    assert not fitted(GoldCorrected, table, few).corrected_
+    assert fitted(GoldCorrected, table, many).corrected_
 
 
 @pytest.mark.parametrize("method", [DawidSkene, OneCoinDawidSkene, GLAD, MACE, IBCC])

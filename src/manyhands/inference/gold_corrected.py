@@ -132,7 +132,9 @@ class GoldCorrected(BaseAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        known = np.flatnonzero((np.diff(votes.start) > 0) & (_gold_of(votes) >= 0))
+        # The gold of the votes also holds labels of lone annotators, which are only believed.
+        gold = np.full(votes.n_instances, -1) if self._gold is None else self._gold
+        known = np.flatnonzero((np.diff(votes.start) > 0) & (gold >= 0))
         families = self.table_.groups
         has_families = families is not None and bool((families != ALONE).any())
         least = LEAST_GOLD_WITH_FAMILIES if has_families else LEAST_GOLD
@@ -145,11 +147,11 @@ class GoldCorrected(BaseAggregator):
         self.base_weights_: dict[str, float] = {}
         if not self.corrected_:
             self.posterior_, self.class_prior_ = self._plain.posterior_, self._plain.class_prior_
-            self._warn_of_too_little_gold(self._n_gold(votes), least)
+            self._warn_of_too_little_gold(len(known), least)
             return
         self._families = None if families is None or not has_families else family_codes(families)
         self._annotators = np.unique(votes.annotator[np.isin(votes.instance, known)])
-        self._regressions = self._fit_regressions(votes, start, known)
+        self._regressions = self._fit_regressions(votes, start, gold, known)
         for one in self._regressions:
             self.base_weights_.setdefault(one.base.name, 0.0)
             self.base_weights_[one.base.name] += one.weight
@@ -178,15 +180,6 @@ class GoldCorrected(BaseAggregator):
                 rows += one.weight * softmax(one.coefficients[0] * joint + scores, axis=1)
         return out
 
-    def _n_gold(self, votes: Votes) -> int:
-        """Number of annotated instances with gold that the user gave.
-
-        The gold of the votes also holds labels of lone annotators, which are only believed.
-        """
-        if self._gold is None:
-            return 0
-        return int(np.count_nonzero((np.diff(votes.start) > 0) & (self._gold >= 0)))
-
     def _warn_of_too_little_gold(self, n_gold: int, least: int) -> None:
         declared = " with the families" if least > LEAST_GOLD else ""
         where = "; where families are declared, " if declared else ", and "
@@ -201,7 +194,7 @@ class GoldCorrected(BaseAggregator):
     def _warn_of_no_choice(self, n_gold: int) -> None:
         """Warn that gold cannot choose families, unless the user says that there are none."""
         n = np.count_nonzero(self.table_.annotations_per_annotator())
-        if self.table_.groups is None and n > 2 and n_gold:
+        if self.table_.groups is None and n > 2:
             warn_caller(
                 f"gold cannot choose families among these {n} annotators: that takes at most "
                 f"{MOST_CUT}, each with annotations of at least {DENSE:.0%} of the instances. If "
@@ -211,7 +204,7 @@ class GoldCorrected(BaseAggregator):
             warn_of_shared_mistakes(self.table_, n_gold=n_gold)
 
     def _fit_regressions(
-        self, votes: Votes, start: FloatArray, known: IntArray
+        self, votes: Votes, start: FloatArray, gold: IntArray, known: IntArray
     ) -> list[Regression]:
         bases = _bases(votes, start)
         masses = [1.0 / len(bases)] * len(bases)
@@ -221,12 +214,12 @@ class GoldCorrected(BaseAggregator):
                 for family in partitions(self.table_)
             ]
             if not cuts:
-                self._warn_of_no_choice(self._n_gold(votes))
+                self._warn_of_no_choice(len(known))
             else:
                 masses = [(1 - CUT_MASS) / len(bases)] * len(bases)
                 masses += [CUT_MASS / len(cuts)] * len(cuts)
             bases += cuts
-        design = Design.of(votes, _gold_of(votes), known, self._annotators, self._families)
+        design = Design.of(votes, gold, known, self._annotators, self._families)
         fitted = [
             fit_regression(design, base, scale, np.log(mass))
             for base, mass in zip(bases, masses, strict=True)
@@ -240,10 +233,6 @@ class GoldCorrected(BaseAggregator):
             for one, w, keep in zip(fitted, weights, kept, strict=True)
             if keep
         ]
-
-
-def _gold_of(votes: Votes) -> IntArray:
-    return np.full(votes.n_instances, -1) if votes.gold is None else votes.gold
 
 
 # -- bases ----------------------------------------------------------------------------------------
