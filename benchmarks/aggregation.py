@@ -11,8 +11,10 @@ are not among them: their reference label is the majority vote, with one tie rul
     MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/aggregation.py \
         --json docs/results/aggregation.json --out docs/results/aggregation.md
 
-Cells already in the JSON are kept (``--again`` repeats the chosen ones). crowd-kit is optional
-(``pip install manyhands[bench]``); a cell that exceeds ``--limit`` CPU seconds says so.
+Cells already in the JSON are kept (``--again`` repeats the chosen ones). Sets may be run at the
+same time into files of their own (``--sets``, ``--json``); ``--add`` takes their cells over.
+crowd-kit is optional (``pip install manyhands[bench]``); a cell that exceeds ``--limit`` CPU
+seconds says so.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ CROWD_KIT = (
     *("GLAD", "MACE", "KOS", "MMSR"),
 )
 BINARY = ("crowd-kit KOS",)
+OLDER = "the run ended, but is older than the calibration on this page, and was not repeated"
 
 
 class Task(NamedTuple):
@@ -206,7 +209,10 @@ def run(system: Callable[[AnnotationTable], Found], task: Task, limit: float) ->
     seconds = time.process_time() - started
     cell = {**score(found.labels[task.known], task), "seconds": round(seconds, 3)}
     if found.posterior is not None:
-        cell |= calibrated(found.posterior[task.known], task)
+        try:
+            cell |= calibrated(found.posterior[task.known], task)
+        except ValueError as error:
+            cell["uncalibrated"] = f"{type(error).__name__}: {error}"[:200]
     return cell | found.facts
 
 
@@ -240,7 +246,8 @@ def page(records: dict[str, dict[str, Any]]) -> str:
         "# Truth inference on real tables",
         "",
         f"{datetime.date.today()}; manyhands {manyhands.__version__}, crowd-kit "
-        f"{version('crowd-kit')}. Made by `benchmarks/aggregation.py`; every method as it comes, "
+        f"{version('crowd-kit')}. {measured_on(records)} "
+        "Made by `benchmarks/aggregation.py`; every method as it comes, "
         "one run each (random ones with seed 0). Of equal maxima ours name the first class, "
         "crowd-kit's whichever its tables yield. The first class is often the most common, which "
         "flatters majority vote: its second row shares ties (expected accuracy). Sets "
@@ -283,6 +290,10 @@ def page(records: dict[str, dict[str, Any]]) -> str:
         "independent of the annotators.",
         "",
         *(line for n in FURTHER if n in records for line in all_columns(n, records[n], names)),
+        "## Without probabilities",
+        "",
+        *uncalibrated(records, names),
+        "",
         "## Not finished",
         "",
         *(
@@ -381,6 +392,48 @@ def still_off(records: dict[str, Any], shown: list[str]) -> list[str]:
     ]
 
 
+def measured_on(records: dict[str, Any]) -> str:
+    """Say when the cells were measured; those of before 2026-11-26 do not say it."""
+    dates = [cell.get("date", "") for cells in records.values() for cell in cells.values()]
+    known = sorted({date for date in dates if date})
+    parts = []
+    if known:
+        days = " to ".join(sorted({known[0], known[-1]}))
+        parts.append(f"{len(dates) - dates.count('')} cells were measured on {days}")
+    if "" in dates:
+        parts.append(
+            f"{dates.count('')} cells are of earlier days, so their CPU seconds are those of "
+            "earlier code and machines"
+        )
+    return f"{'; '.join(parts)}."
+
+
+def uncalibrated(records: dict[str, Any], names: list[str]) -> list[str]:
+    """Name the cells without log loss, which the summary's means then lack."""
+    never, some = [], []
+    for system in names:
+        cells = {n: cells[system] for n, cells in records.items() if system in cells}
+        done = {n: cell for n, cell in cells.items() if "accuracy" in cell}
+        lacking = [n for n, cell in done.items() if "log_loss" not in cell]
+        if done and len(lacking) == len(done):
+            never.append(system)
+        some += [
+            f"- {system} on {n}: {done[n].get('uncalibrated', OLDER)}."
+            for n in lacking
+            if len(lacking) < len(done)
+        ]
+    lines = [f"No probabilities at all: {', '.join(never) or 'none'}."]
+    if some:
+        lines += [
+            "",
+            "These methods give probabilities, but not on all sets that they were run on, so the "
+            'means of their row above are "-":',
+            "",
+            *some,
+        ]
+    return lines
+
+
 def worst_gap(records: dict[str, Any], cells: dict[str, Any], majority: str) -> str:
     """Return the lowest accuracy relative to a majority vote, in points, and its set."""
     gaps = {n: c["accuracy"] - records[n][majority]["accuracy"] for n, c in cells.items()}
@@ -447,12 +500,19 @@ def main() -> None:
     parser.add_argument("--only", default="", help="systems whose names contain this")
     parser.add_argument("--sets", default="", help="separated by semicolons; default: all")
     parser.add_argument("--again", action="store_true", help="run the chosen cells anew")
+    parser.add_argument("--add", type=Path, nargs="+", default=[], help="run nothing: take cells")
     parser.add_argument("--limit", type=float, default=1200.0, help="CPU seconds per cell")
     arguments = parser.parse_args()
     records = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
     chosen = [s for s in arguments.sets.split(";") if s] or [
         *(*AGGREGATION_SETS, *LOADERS, *FURTHER, *REPEATED)
     ]
+    for path in arguments.add:
+        for name, cells in json.loads(path.read_text()).items():
+            records.setdefault(name, {}).update(cells)
+    if arguments.add:
+        write_atomically(arguments.json, json.dumps(records, indent=1) + "\n")
+        chosen = []
     for name in chosen:
         task = load(name)
         for system, function in systems().items():
@@ -463,6 +523,7 @@ def main() -> None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 cell = run(function, task, arguments.limit)
+            cell["date"] = datetime.date.today().isoformat()
             records[name][system] = cell
             print(name, system, cell, flush=True)
             latest = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
