@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import families_rules as constants
 import families_tables as cell_of
 import numpy as np
+from aggregation import AGGREGATION_SETS, LOADERS
 from families_rules import (
     COUNTS,
     GOLD_CONSTANTS,
@@ -272,6 +273,37 @@ def _constants(found: Records) -> Iterator[str]:
         ["DENSE", f"{DENSE:g}", *warning_rows(found, "DENSE")],
     ]
     yield from table_lines(heads, rows)
+    yield (
+        "Constants that are least values, each with values about the library's (bold): what it "
+        'costs on each family of tables, the value chosen without it, and what is "lost" by that '
+        "against the best value in its row.\n"
+    )
+    yield from constants.least_values(found)
+
+
+def _search(found: Records) -> Iterator[str]:
+    """What `fit` finds on human tables."""
+    yield (
+        "Sets are searched among annotators who annotated at least "
+        f"{100 * DENSE:.0f} % of the instances, on the real tables of people with all their "
+        f"annotations (no thinning, no gold). Above {LEAST_Z:g}, `fit` warns. Nobody knows whether "
+        "these people share mistakes.\n"
+    )
+    rows, none = [], []
+    for table in found.tables("search"):
+        run = found.found["search", table, 0][0]
+        n_dense, members = int(run["dense"][0]), run.get("members", [])
+        if not members:
+            none.append(f"{table} ({n_dense})")
+            continue
+        z = run["z"][0]
+        shown = f"{z:.1f}" if np.isfinite(z) else "not measurable"
+        warns = "yes" if z > LEAST_Z else "no"
+        names = f"{len(members)}: {', '.join(members)}"
+        rows.append([table, str(n_dense), shown, warns, names])
+    heads = ["table", "such annotators", "highest z", "warns", "members of that set"]
+    yield from table_lines(heads, rows)
+    yield f"No set to look at (such annotators): {', '.join(none) or 'none'}.\n"
 
 
 def _read_out(found: Records) -> Iterator[str]:
@@ -317,7 +349,12 @@ class Part(NamedTuple):
 PARTS = {
     "rules": Part("Other rules without gold", ("rules",), _other_rules),
     "gold-rules": Part("Other rules with gold", ("gold", "gold rules"), _other_gold_rules),
-    "constants": Part("The constants", ("rho constant", "gold constants", "warning"), _constants),
+    "constants": Part(
+        "The constants",
+        ("rho constant", "gold constants", "warning", "least gold", "sets"),
+        _constants,
+    ),
+    "search": Part("Human tables as they are", ("search",), _search),
     "read-out": Part("What a family counts in the read-out", ("counted",), _read_out),
 }
 
@@ -478,6 +515,11 @@ def cells() -> Iterator[Cell]:
     for table in TABLES:
         for g in constants.GOLD:
             yield from (("gold constants", table, g, s) for s in range(2))
+        n_seeds = 10 if table == "judgebench" else 5 if table in SIMULATIONS else 3
+        yield from (("sets", table, 0, s) for s in range(n_seeds))
+        for g in constants.FEW_GOLD:
+            yield from (("least gold", table, g, s) for s in range(n_seeds))
+    yield from (("search", name, 0, 0) for name in (*AGGREGATION_SETS, *LOADERS))
 
 
 def run(cell: Cell) -> dict[str, Any]:
@@ -492,6 +534,8 @@ def run(cell: Cell) -> dict[str, Any]:
             found = cell_of.abstentions_cell(name, seed)
         elif kind == "counted":
             found = counted_cell(READ_OUT[name](seed))
+        elif kind == "search":
+            found = constants.search_cell(name)
         else:
             problem = TABLES[name](seed)
             found = {
@@ -508,6 +552,10 @@ def run(cell: Cell) -> dict[str, Any]:
                 "rho constant": partial(constants.rho_cell, problem),
                 "warning": partial(constants.warning_cell, problem),
                 "gold constants": partial(constants.gold_cell, problem, g, seed),
+                "least gold": partial(
+                    constants.least_gold_cell, problem, g, seed, has_families=name in HAS_FAMILIES
+                ),
+                "sets": partial(constants.sets_cell, problem, seed),
             }[kind]()
     date = datetime.date.today().isoformat()
     seconds = round(process_time() - started, 2)

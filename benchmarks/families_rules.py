@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from aggregation import load
 from families_tables import (
     BESIDE,
     HAS_FAMILIES,
@@ -28,6 +29,7 @@ from families_tables import (
     noisy,
     shares_of_votes,
 )
+from pages import left_out_lines
 from scipy.special import log_softmax, logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
@@ -40,7 +42,14 @@ from manyhands.inference.dependence import DEFAULT_EM
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.families import family_codes
 from manyhands.inference.residuals import residual_correlation
-from manyhands.inference.shared_mistakes import DENSE, LEAST_Z, partitions
+from manyhands.inference.shared_mistakes import (
+    DENSE,
+    LEAST_DECLARED_Z,
+    LEAST_PAIRS,
+    LEAST_Z,
+    dense_annotators,
+    partitions,
+)
 from manyhands.inference.vote_sums import by_instance, vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.typing import FloatArray, IntArray
@@ -413,3 +422,156 @@ def warning_rows(found: Any, name: str) -> list[str]:
     got, chosen = left_out(values, lambda pairs: shares(pairs)[1] - shares(pairs)[0])
     shown = [shares(list(each.items())) for each in (*values.values(), got)]
     return [*(f"{right:.2f} / {false:.2f}" for right, false in shown), counts_of(chosen)]
+
+
+# -- Constants that are least values: each tried, and chosen with a family of tables left out
+
+
+LEAST_GOLD = {"LEAST_GOLD": (5, 10, 20, 50), "LEAST_GOLD_WITH_FAMILIES": (10, 20, 50, 100)}
+"""Values that are tried; the greatest corrects in no cell of `FEW_GOLD`, or only in the last."""
+FEW_GOLD = (5, 10, 20, 50)
+DECLARED_Z = (0.5, 1.0, 2.0, 3.0, 4.0)
+SEARCHED_Z = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
+PAIRS = (10, 15, 30, 60, 120)
+SIZES = (0, 120, 60, 40)
+"""Instances that are drawn to measure sets of annotators; 0 for all."""
+
+
+def least_gold_cell(
+    problem: Problem, g: int, seed: int, *, has_families: bool
+) -> dict[str, list[float]]:
+    """Figures with g gold labels, corrected however few they are, or not at all."""
+    gold, _, rest = drawn_gold(problem, g, seed)
+    tables = {"": problem.table.with_groups({})}
+    if has_families:
+        tables[", families"] = problem.declared
+    always = dict.fromkeys(LEAST_GOLD, 0)
+    found = {}
+    for mark, table in tables.items():
+        plain = DawidSkene().fit(table, gold=gold).posterior_
+        with mock.patch.multiple(gold_corrected, **always):
+            corrected = GoldCorrected().fit(table, gold=gold).posterior_
+        found[f"plain{mark}"] = figures(plain, problem.y, rest)
+        found[f"corrected{mark}"] = figures(corrected, problem.y, rest)
+    return found
+
+
+def sets_cell(problem: Problem, seed: int) -> dict[str, list[float]]:
+    """Z of the declared families (the lowest) and of searched sets (the highest), nan without.
+
+    By the number of instances and `LEAST_PAIRS`. Beside z, the number of declared families, or
+    whether sets are searched at all, and the number of sets that are measured.
+    """
+    found = {}
+    for size in SIZES:
+        rows = np.arange(len(problem.y))
+        if size and size < len(rows):
+            rows = np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
+        declared = problem.declared[rows]
+        for least in PAIRS:
+            with mock.patch.object(shared_mistakes, "LEAST_PAIRS", least):
+                families = shared_mistakes.shared_mistakes(declared)
+                searched = shared_mistakes.shared_mistakes(declared.with_groups({}))
+            for name, sets, pick in (("declared", families, min), ("searched", searched, max)):
+                z = [one.z for one in sets if one.measurable]
+                key = f"{name} {size} {least}"
+                found[key] = [float(pick(z)) if z else float("nan"), len(sets), len(z)]
+    return found
+
+
+def search_cell(name: str) -> dict[str, list[Any]]:
+    """What `fit` finds on a table of people as it is."""
+    table = load(name).table.with_groups({})
+    sets = shared_mistakes.shared_mistakes(table)
+    found: dict[str, list[Any]] = {"dense": [int(dense_annotators(table).sum())]}
+    if sets:
+        found |= {"z": [float(sets[0].z)], "members": [str(m) for m in sets[0].members]}
+    return found
+
+
+def gold_values(found: Any, name: str) -> dict[float, dict[str, float]]:
+    """Log loss by the least gold that is corrected, means over `FEW_GOLD`."""
+    mark, tables = ("", found.tables("least gold"))
+    if name == "LEAST_GOLD_WITH_FAMILIES":
+        mark, tables = (", families", HAS_FAMILIES)
+
+    def loss(table: str, g: int, least: float) -> float:
+        rule = "corrected" if g >= least else "plain"
+        return float(found.values("least gold", table, rule + mark, g)[:, 1].mean())
+
+    def mean(table: str, least: float) -> float:
+        drawn = [g for g in FEW_GOLD if ("least gold", table, g) in found.found]
+        return float(np.mean([loss(table, g, least) for g in drawn]))
+
+    return {least: {t: mean(t, least) for t in tables} for least in LEAST_GOLD[name]}
+
+
+def z_values(
+    found: Any, name: str, least_z: float, pairs: int, sizes: Sequence[int]
+) -> dict[str, float]:
+    """Share of wrong answers: sets with a reason that are not told from the others.
+
+    A searched set is told if its z is above ``least_z``. A declared family is told from those
+    with a reason if its z is below.
+    """
+    shares = {}
+    for table in found.tables("sets"):
+        wrong = []
+        for size in sizes:
+            z = found.values("sets", table, f"{name} {size} {pairs}")[:, 0]
+            says = z > least_z if name == "searched" else z < least_z
+            wrong.append(says == ((table in HAS_FAMILIES) == (name == "declared")))
+        shares[table] = float(np.mean(wrong))
+    return shares
+
+
+def balanced(shares: Any) -> float:
+    """Mean of two means: over the tables whose families have a reason, and over the others."""
+    kinds = [[x for t, x in shares.items() if (t in HAS_FAMILIES) == has] for has in (True, False)]
+    return float(np.mean([np.mean(kind) for kind in kinds if kind]))
+
+
+def measured(found: Any, name: str, size: int) -> str:
+    """How many sets are measured, by `LEAST_PAIRS`."""
+    each = [
+        np.concatenate(
+            [found.values("sets", t, f"{name} {size} {p}") for t in found.tables("sets")]
+        )
+        for p in PAIRS
+    ]
+    counts = ", ".join(f"{p}: {rows[:, 2].sum():.0f}" for p, rows in zip(PAIRS, each, strict=True))
+    most = max(rows[:, 1].sum() for rows in each)
+    return f"of {most:.0f} {name} sets, {counts}"
+
+
+def least_values(found: Any) -> Iterator[str]:
+    """Yield the tables of the constants that are least values."""
+
+    def lines(values: dict[float, dict[str, float]], ours: float, score: Any = None) -> list[str]:
+        options = {} if score is None else {"score": score}
+        return left_out_lines(values, ours, left_out_with, **options)
+
+    for name in LEAST_GOLD:
+        yield f"**`{name}`**: log loss, means over {', '.join(map(str, FEW_GOLD))} gold labels.\n"
+        yield from lines(gold_values(found, name), getattr(gold_corrected, name))
+    yield (
+        "Thresholds: share of wrong answers. Where families have a reason, a wrong answer is that "
+        "no searched set is warned of, or that a declared family is said to show no shared "
+        'mistakes; on the human tables and independent annotators, the opposite. "All" is the '
+        "mean of the two kinds, which the choice makes least.\n"
+    )
+    tried = {z: z_values(found, "searched", z, LEAST_PAIRS, (0,)) for z in SEARCHED_Z}
+    yield "**`LEAST_Z`**, of a searched set:\n"
+    yield from lines(tried, LEAST_Z, balanced)
+    tried = {z: z_values(found, "declared", z, LEAST_PAIRS, (0,)) for z in DECLARED_Z}
+    yield "**`LEAST_DECLARED_Z`**, of the declared family with the lowest z:\n"
+    yield from lines(tried, LEAST_DECLARED_Z, balanced)
+    small = ", ".join(map(str, SIZES[1:]))
+    for name, least_z in (("searched", LEAST_Z), ("declared", LEAST_DECLARED_Z)):
+        tried = {p: z_values(found, name, least_z, p, SIZES[1:]) for p in PAIRS}
+        yield (
+            f"**`LEAST_PAIRS`**, {name} sets, with {small} instances alone. Sets that are "
+            f"measured on the whole tables, by `LEAST_PAIRS`: {measured(found, name, 0)}; with "
+            f"{SIZES[-1]} instances: {measured(found, name, SIZES[-1])}.\n"
+        )
+        yield from lines(tried, LEAST_PAIRS, balanced)
