@@ -7,9 +7,11 @@ ICED's own inference is published and fixed; here "after" replaces it for compar
 chosen on test data.
 
     MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/soft_targets.py \
-        --records soft_targets.json --out docs/results/soft_targets.md
+        --records soft_targets.jsonl --out docs/results/soft_targets.md
 
-Runs already in the records are kept.
+A cell is ``method/set/seed/when``; those in the records are not repeated. Cells may be run at the
+same time into files of their own (``--only ICED/music/``); all files that follow ``--records`` are
+read, and the first is written to.
 """
 
 from __future__ import annotations
@@ -19,26 +21,32 @@ import copy
 import datetime
 import json
 import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from time import process_time
 from typing import Any
 from unittest import mock
 
 import numpy as np
+from pages import run_missing, table_lines, write_part
 
 from manyhands import DawidSkene
 from manyhands.classifiers.iced.inference import LabelInference
 from manyhands.evidence.experiments.loading import load_rows
 from manyhands.evidence.running.cells import run_cell
-from manyhands.io import write_atomically
 
 ROOT = Path(__file__).parents[1]
+HEADING = "DL-DS and ICED"
+"""Part of the page; the part on a method that was removed stays as it is."""
 SETS = ("labelme", "music", "sentiment", "product", "colposcopy", "reports")
 SEEDS = {"DL-DS, hard targets": 3, "DL-DS, soft targets": 3, "ICED": 2}
 """Number of seeds per method; ICED takes up to a minute per run."""
 
 BEFORE = {"class": "DawidSkene", "params": {"dependence": 0, "accelerate": False, "tol": 1e-5}}
 AFTER = {"class": "DawidSkene", "params": {}}
+WHEN = ("before", "after")
 METHODS = {
     "DL-DS, hard targets": ("aggregated/crowd_models_{}_dawid_skene", {"targets": "hard"}),
     "DL-DS, soft targets": ("aggregated/crowd_models_{}_dawid_skene", {"targets": "soft"}),
@@ -65,60 +73,85 @@ def accuracy(row: Any, method: str, when: str, seed: int) -> float:
     return float(record.metrics["last epoch"]["accuracy"])
 
 
-def page(records: dict[str, float]) -> str:
-    """Return the page in Markdown."""
-    lines = [
-        "# Posteriors as training targets",
-        "",
-        f"{datetime.date.today()}. Made by `benchmarks/soft_targets.py`: test accuracy before → "
-        "after the posterior of Dawid-Skene allows for dependence between annotators, and the mean "
-        "paired difference ± sd over the seeds, in points. Data and protocols are those of "
-        "[crowd_models](crowd_models.md); the accuracy is that after the last epoch. ICED's "
-        "published inference is the one before; the other is tried here only.",
-        "",
-        "| method | seeds | " + " | ".join(SETS) + " |",
-        "|---" * (len(SETS) + 2) + "|",
-    ]
+def cells() -> Iterator[tuple[str, str, int, str]]:
+    """Yield method, set, seed and which posterior."""
     for method in METHODS:
-        cells = []
+        for name in SETS:
+            for seed in range(SEEDS[method]):
+                yield from ((method, name, seed, when) for when in WHEN)
+
+
+def key_of(cell: Sequence[Any]) -> str:
+    """Name of a cell."""
+    return "/".join(map(str, cell))
+
+
+def measure(rows: dict[str, Any], cell: tuple[str, str, int, str]) -> dict[str, Any]:
+    """Run one cell; its record."""
+    method, name, seed, when = cell
+    started = process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = accuracy(rows[METHODS[method][0].format(name)], method, when, seed)
+    return {
+        "cell": key_of(cell),
+        "accuracy": found,
+        "seconds": round(process_time() - started, 2),
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def lines(records: list[dict[str, Any]]) -> list[str]:
+    """Return the part of the page."""
+    found = {record["cell"]: record["accuracy"] for record in records}
+    dates = sorted({record["date"] for record in records})
+    minutes = sum(record["seconds"] for record in records) / 60
+    rows = []
+    for method in METHODS:
+        shown = []
         for name in SETS:
             pairs = [
-                [records.get(f"{method}/{name}/{seed}/{when}") for when in ("before", "after")]
+                [found.get(key_of((method, name, seed, when))) for when in WHEN]
                 for seed in range(SEEDS[method])
             ]
             if any(None in pair for pair in pairs):
-                cells.append("-")
+                shown.append("-")
                 continue
             before, after = 100 * np.array(pairs, dtype=float).T
             gap = after - before
             spread = f"{gap.mean():+.1f} ± {gap.std(ddof=1):.1f}"
-            cells.append(f"{before.mean():.1f} → {after.mean():.1f} ({spread})")
-        lines.append(f"| {method} | {SEEDS[method]} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+            shown.append(f"{before.mean():.1f} → {after.mean():.1f} ({spread})")
+        rows.append([method, str(SEEDS[method]), *shown])
+    return [
+        f"{' to '.join(sorted({dates[0], dates[-1]}))}, {minutes:.0f} CPU minutes. Test accuracy "
+        "before → after the posterior of Dawid-Skene allows for dependence between annotators, and "
+        "the mean paired difference ± sd over the seeds, in points. Data and protocols are those "
+        "of [crowd_models](crowd_models.md); the accuracy is that after the last epoch. ICED's "
+        "published inference is the one before; the other is tried here only.",
+        "",
+        *table_lines(["method", "seeds", *SETS], rows),
+    ]
 
 
 def main() -> None:
     """Run what is missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--records", type=Path, nargs="+", required=True, help="lines of JSON")
+    parser.add_argument("--out", type=Path, help="Markdown file; default: run cells only")
+    parser.add_argument("--only", default="", help="cells whose names contain this")
     arguments = parser.parse_args()
-    records = json.loads(arguments.records.read_text()) if arguments.records.exists() else {}
+    first, *others = arguments.records
+    records = [json.loads(line) for path in others for line in path.open()]
+    done = {record["cell"] for record in records}
     rows = {row.id: row for row in load_rows(ROOT / "experiments")}
-    for method, (pattern, _) in METHODS.items():
-        for name in SETS:
-            for seed in range(SEEDS[method]):
-                for when in ("before", "after"):
-                    key = f"{method}/{name}/{seed}/{when}"
-                    if key in records:
-                        continue
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        records[key] = accuracy(rows[pattern.format(name)], method, when, seed)
-                    print(key, records[key], flush=True)
-                    write_atomically(arguments.records, json.dumps(records, indent=1) + "\n")
-                    write_atomically(arguments.out, page(records))
-    write_atomically(arguments.out, page(records))
+    planned = [
+        (key_of(cell), partial(measure, rows, cell))
+        for cell in cells()
+        if arguments.only in key_of(cell) and key_of(cell) not in done
+    ]
+    records += run_missing(first, planned, lambda record: record["cell"])
+    if arguments.out:
+        write_part(arguments.out, "Posteriors as training targets", HEADING, lines(records))
 
 
 if __name__ == "__main__":
