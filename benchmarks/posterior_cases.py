@@ -10,14 +10,15 @@ from unittest import mock
 
 import numpy as np
 from aggregation import Task, load
-from pages import table_lines
+from pages import left_out_lines, table_lines
 from scipy.special import log_softmax
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
-from manyhands.inference import confusion_em, dawid_skene, dependence, residuals
+from manyhands.inference import confusion_em, dawid_skene, dependence, lone_annotators, residuals
 from manyhands.inference.confusion_em import OwnRemoved, Run
 from manyhands.inference.dependence import DEFAULT_EM, Dependence, exponents, measure
 from manyhands.inference.em import normalise_joint
+from manyhands.inference.lone_annotators import LEAST_COMPARED, comparisons
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.residuals import residual_correlation
 from manyhands.inference.vote_sums import by_instance, vote_shares, weight_of_pairs
@@ -145,6 +146,15 @@ def sensitivity(cases: list[Case]) -> Iterator[str]:
     ]
     heads = ["constant", "value", "as is", "half", "twice", "family left out", "chosen there"]
     yield from table_lines(heads, rows)
+    tables = {case.name: case.task.table for case in cases}
+    entries = {name: table.n_annotators * table.n_classes**2 for name, table in tables.items()}
+    most = max(entries, key=lambda name: entries[name])
+    yield (
+        f"`N_PARAMETERS` ({dependence.N_PARAMETERS:,}) is no statistical constant but a limit of "
+        "cost: confusion matrices with more entries (annotators × classes²) are not held in memory "
+        "to measure rho, and the mean of its prior is used. It cannot matter on these tables, of "
+        f"which {most} has the most entries, {entries[most]:,}."
+    )
 
 
 def changes(
@@ -210,6 +220,86 @@ def row(cases: list[Case], name: str, value: str, runs: dict[str, Fits]) -> list
     means = [np.mean(found, axis=0) for found in (*runs.values(), left_out)]
     counts = ", ".join(f"{one} {chosen.count(one)}" for one in runs if one in chosen)
     return [name, value, *(f"{loss:.4f} / {ece:.4f}" for _, loss, ece in means), counts]
+
+
+# -- Lone annotators: from which share of compared instances on they are not believed
+
+
+COMPARED = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4)
+"""Values of `LEAST_COMPARED` that are tried."""
+SHARES = (0.01, 0.035, 0.07, 0.15, 0.3)
+"""Shares of instances that keep all annotations; between the values that are tried."""
+THINNINGS = range(3)
+COLLAPSED = 0.2
+"""A class has so much more than its share of the instances."""
+
+
+def lone(cases: list[Case]) -> Iterator[str]:
+    """Yield log loss by `LEAST_COMPARED`, of tables where most instances have one annotation."""
+    losses: dict[float, dict[str, float]] = {least: {} for least in COMPARED}
+    by_share: dict[float, list[list[tuple[float, ...]]]] = {s: [] for s in SHARES}
+    for case in cases:
+        found = []
+        for share in SHARES:
+            for seed in THINNINGS:
+                compared, fits = believed_or_not(case, share, seed)
+                found.append([fits[compared < least][1] for least in COMPARED])
+                by_share[share].append(fits)
+        for least, values in zip(COMPARED, np.transpose(found), strict=True):
+            losses[least][case.name] = float(values.mean())
+    yield from left_out_lines(losses, LEAST_COMPARED, family_of)
+    yield (
+        "Accuracy / log loss / ECE, means over the tables, by the share of instances that keep all "
+        "annotations; and the draws in which the fit *collapses*: a class gets more than "
+        f"{100 * COLLAPSED:.0f} % of the instances above its share by gold.\n"
+    )
+    rows = []
+    for share, fits_of in by_share.items():
+        means = np.mean(fits_of, axis=0)
+        shown = [" / ".join(f"{x:.3f}" for x in mean[:3]) for mean in means]
+        counts = (np.array(fits_of)[:, :, 3] > COLLAPSED).sum(axis=0)
+        rows.append([f"{share:g}", *shown, *(f"{n} of {len(fits_of)}" for n in counts)])
+    heads = ["not believed", "believed", "collapsed, not believed", "collapsed, believed"]
+    yield from table_lines(["share", *heads], rows)
+    shares = {case.name: share_compared(case.task.table) for case in cases}
+    least = min(shares, key=lambda name: shares[name])
+    yield (
+        "On the tables as they are, the constant cannot matter: the lowest share of compared "
+        f"instances is {shares[least]:.2f} ({least})."
+    )
+
+
+def believed_or_not(case: Case, share: float, seed: int) -> tuple[float, list[tuple[float, ...]]]:
+    """Share of compared instances of a thinned table, and figures if lone labels count or not.
+
+    The last figure is the greatest excess of a class over its share by gold.
+    """
+    table = mostly_alone(case.task.table, share, seed)
+    fits = []
+    for least in (0.0, 1.0):
+        with mock.patch.object(lone_annotators, "LEAST_COMPARED", least):
+            posterior = DawidSkene().fit(table).posterior_[case.known]
+        named = case.classes[posterior.argmax(axis=1)]
+        excess = max((named == c).mean() - (case.gold == c).mean() for c in case.classes)
+        fits.append((*figures(posterior, case.gold, case.classes), float(excess)))
+    return share_compared(table), fits
+
+
+def mostly_alone(table: AnnotationTable, share: float, seed: int) -> AnnotationTable:
+    """Keep all annotations of a share of the instances, and one of each other."""
+    rng = np.random.default_rng(seed)
+    kept = rng.random(table.n_instances) < share
+    order = rng.permutation(table.n_annotations)
+    _, first = np.unique(table.instance[order], return_index=True)
+    stays = kept[table.instance]
+    stays[order[first]] = True
+    return table.take(np.flatnonzero(stays))
+
+
+def share_compared(table: AnnotationTable) -> float:
+    """Share of the annotated instances that two annotators annotated."""
+    found = comparisons(make_votes(table))
+    return found.compared / found.annotated
 
 
 # -- How near the inferred accuracy of annotators is to their accuracy by gold

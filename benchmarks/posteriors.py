@@ -24,11 +24,14 @@ from aggregation import AGGREGATION_SETS, LOADERS
 from pages import table_lines, write_part
 from posterior_cases import (
     SEEDS,
+    SHARES,
+    THINNINGS,
     Case,
     annotators,
     counted,
     family_of,
     figures,
+    lone,
     real_case,
     repeats_of,
     scores,
@@ -252,6 +255,19 @@ PARTS = {
             "other families; how many tables get which. Where all figures of a row are equal, the "
             "constant does not matter on these tables: no sample reaches `N_CELLS`. The constants "
             "of declared families are [on their page](families.md#the-constants).",
+        ),
+    ),
+    "lone": Part(
+        "Lone annotators",
+        of(
+            lone,
+            "`LEAST_COMPARED`: if fewer instances have two annotators, the labels of annotators "
+            "who annotated an instance alone count as known while parameters are estimated. That "
+            "guards against collapse (second table); what it costs is in the first. Here "
+            f"each table is thinned so that {', '.join(f'{s:g}' for s in SHARES)} of its instances "
+            "keep all annotations and the others one; log loss of `DawidSkene`, means over these "
+            f'and {len(THINNINGS)} draws. In bold the library\'s value. "Lost": by the value '
+            "that is best on the other families, against the best value in the row.",
         ),
     ),
     "gold": Part(
