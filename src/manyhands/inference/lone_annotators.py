@@ -19,7 +19,8 @@ from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray
 
 LEAST_COMPARED = 0.1
 """Share of instances by two annotators below which annotations of one alone are trusted. Models
-that learn annotators and class shares from so few put all instances into one class otherwise."""
+that learn annotators and class shares from so few put all instances into one class otherwise. The
+price is a posterior that is too sure (docs/results/posteriors.md, "Lone annotators")."""
 
 
 @dataclass(frozen=True)
