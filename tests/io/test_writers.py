@@ -5,6 +5,8 @@ import re
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -431,3 +433,40 @@ def test_what_a_parquet_file_holds_beside_text_and_numbers_can_be_written(tmp_pa
     tables = pd.DataFrame({"task": [1, 1], "worker": ["a", "b"], "label": ["x", "y"]})
     tables.to_parquet(tmp_path / "b.parquet")
     assert cells(read_annotations(tmp_path / "b.parquet")) == {("1", "a"): "x", ("1", "b"): "y"}
+
+
+# -- matching by id -------------------------------------------------------------------------------
+
+MATCHED = long(
+    *((task, worker, label) for worker in "vw" for task, label in zip("abc", "xyz", strict=True))
+)
+PROBA = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.4, 0.6]])
+
+
+def shuffled_posterior():
+    """`PROBA`, with rows and columns in another order, as pandas, polars and pyarrow frames."""
+    frame = pd.DataFrame(PROBA, index=[*"abc"], columns=[*"xyz"]).loc[[*"cab"], [*"zxy"]]
+    long = frame.rename_axis("task").reset_index()
+    return frame, pl.from_pandas(long), pa.Table.from_pandas(long, preserve_index=False)
+
+
+@pytest.mark.parametrize("posterior", shuffled_posterior(), ids=["pandas", "polars", "pyarrow"])
+def test_a_frame_of_probabilities_is_matched_by_id_and_class(posterior, tmp_path):
+    path = write_labels(tmp_path / "shuffled.csv", MATCHED, posterior)
+    assert path.read_text() == write_labels(tmp_path / "l.csv", MATCHED, PROBA).read_text()
+
+
+def test_labels_and_known_are_matched_by_index():
+    labels = pd.Series(["z", None, "y"], index=[*"cab"])
+    known = pd.Series([False, False, True], index=[*"cab"])
+    found = consensus(MATCHED, PROBA, labels, known=known)
+    assert found.labels == [None, "y", "z"]
+    assert found.actions.tolist() == ["collect more", "accept", "collect more"]
+
+
+def test_a_frame_of_other_instances_or_classes_is_refused():
+    frame = shuffled_posterior()[0]
+    with pytest.raises(AnnotationError, match="1 rows of posterior are not among"):
+        consensus(MATCHED, frame.rename(index={"a": "d"}))
+    with pytest.raises(AnnotationError, match="call the columns as the classes are"):
+        consensus(MATCHED, frame.rename(columns={"x": "w"}))

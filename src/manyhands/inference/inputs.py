@@ -19,7 +19,7 @@ from manyhands.annotations.encoding import (
     missing_mask,
 )
 from manyhands.annotations.groups import ALONE
-from manyhands.annotations.ids import as_frame, first_and_last, id_column_of
+from manyhands.annotations.ids import as_frame, first_and_last, id_column_of, is_default_index
 from manyhands.annotations.passes import recode_passes
 from manyhands.annotations.target import matched, rows_of
 from manyhands.decision.labels import as_posterior
@@ -270,12 +270,39 @@ def probabilities_of(table: AnnotationTable, values: Any, argument: str) -> Floa
     return proba if rows is None else proba[rows]
 
 
+def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
+    """Values of a frame, its rows in the order of a table's instances, its columns in that of the
+    classes, matched as in `probabilities_of`; anything but a frame as it is.
+    """
+    frame = as_frame(values)
+    if frame is None:
+        return values
+    given = matched(table, values, argument="table", rows_argument=argument)
+    inner = _in_order_of_classes(frame, id_column_of(values), table.classes, argument)
+    rows = rows_of(table.instances, given.instances)
+    return inner if rows is None or len(inner) != len(rows) else inner[rows]
+
+
+def series_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
+    """A pandas Series with an index of its own in the order of a table's instances, matched by id.
+
+    Anything else is returned as it is.
+    """
+    if not hasattr(values, "iloc") or is_default_index(values.index):
+        return values
+    given = matched(table, values, argument="table", rows_argument=argument)
+    rows = rows_of(table.instances, given.instances)
+    return values if rows is None or len(values) != len(rows) else values.iloc[rows]
+
+
 def _in_order_of_classes(frame: Any, ids: str | None, classes: AnyArray, argument: str) -> Any:
     """Columns of a frame, but that of the ids, in the order of the classes that they are called."""
     columns = dict(zip(frame.columns, frame.iter_columns(), strict=True))
     columns.pop(ids, None)
     names = make_vocabulary([str(name) for name in columns], f"the columns of {argument}")
-    places = rows_of(classes, names)
+    # pandas' default columns number the classes in their order.
+    numbered = is_default_index(getattr(frame.to_native(), "columns", None))
+    places = None if numbered else rows_of(classes, names)
     if places is None and any(isinstance(name, str) for name in columns):
         raise AnnotationError(
             f"{argument} has the columns {first_and_last(names)}, the table the classes "

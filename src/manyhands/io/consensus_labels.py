@@ -13,6 +13,7 @@ from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.inference.inputs import frame_in_order, series_in_order
 from manyhands.io.columns import Frame, preview, with_types
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
@@ -101,10 +102,12 @@ def consensus(
     Parameters
     ----------
     table : AnnotationTable
-    posterior : array-like of shape (n_instances, n_classes)
-        Class probabilities, as in an aggregator's ``posterior_``.
+    posterior : array-like or frame of shape (n_instances, n_classes)
+        Class probabilities, as in an aggregator's ``posterior_``. Rows of a frame are matched with
+        the instances by id, and its columns with the classes by name.
     labels : array-like of shape (n_instances,), optional
-        Class values, None where a label was left open; default: the most probable class.
+        Class values, None where a label was left open; default: the most probable class. A pandas
+        Series is matched by its index, here and for ``known``.
     known : boolean array of shape (n_instances,), optional
         Instances whose label is known, such as gold questions; they are accepted.
     accept : float in (0, 1], default=0.95
@@ -117,8 +120,8 @@ def consensus(
     Raises
     ------
     AnnotationError
-        If an argument does not fit the table, a row of ``posterior`` is not a distribution, or
-        ``accept`` is no probability.
+        If an argument does not fit the table, its ids or names of columns do not match, a row of
+        ``posterior`` is not a distribution, or ``accept`` is no probability.
 
     Notes
     -----
@@ -142,7 +145,7 @@ def consensus(
     """
     if not 0 < accept <= 1:
         raise AnnotationError(f"accept={accept!r} is no probability; give one in (0, 1]")
-    posterior = as_posterior(posterior)
+    posterior = as_posterior(frame_in_order(table, posterior, "posterior"))
     if posterior.shape != (table.n_instances, table.n_classes):
         raise AnnotationError(
             f"posterior has shape {posterior.shape}; it must have one row per instance and one "
@@ -156,7 +159,7 @@ def consensus(
     share = np.divide(named, n, out=np.full(len(n), np.nan), where=(n > 0) & (codes >= 0))
     sure = (codes >= 0) & (_probability(posterior, codes) >= accept) & (named >= FEWEST)
     if known is not None:
-        sure |= np.asarray(known, dtype=bool)
+        sure |= np.asarray(series_in_order(table, known, "known"), dtype=bool)
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
     actions = np.where(sure, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
@@ -170,7 +173,7 @@ def _probability(posterior: FloatArray, codes: IntArray) -> FloatArray:
 
 
 def _codes(labels: Any, table: AnnotationTable) -> IntArray:
-    values = np.asarray(labels, dtype=object)
+    values = np.asarray(series_in_order(table, labels, "labels"), dtype=object)
     if values.shape != (table.n_instances,):
         raise AnnotationError(
             f"labels has shape {values.shape}; it must have one value per instance of the table, "
