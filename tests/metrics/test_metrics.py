@@ -636,3 +636,83 @@ def test_calibration_takes_gold_of_all_rows():
     for gap in (None, np.nan):
         with pytest.raises(AnnotationError, match="y has 1 missing gold labels; leave these rows"):
             calibration(proba, np.array(["a", gap], dtype=object))
+
+
+# -- matching by id -------------------------------------------------------------------------------
+
+
+def indexed(seed=0):
+    """Gold labels and probabilities of the same 40 instances, the latter in another order."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    ids = [f"img{i}" for i in range(40)]
+    y = pd.Series(np.arange(40) % 3, index=ids)
+    proba = pd.DataFrame(rng.dirichlet([1, 1, 1], 40) * 0.4 + 0.6 * np.eye(3)[y], index=ids)
+    return y, proba, proba.sample(frac=1, random_state=1)
+
+
+@pytest.mark.parametrize("measure", [accuracy, balanced_accuracy, macro_f1, minority_recall])
+def test_labels_are_matched_with_gold_by_index(measure):
+    y, proba, shuffled = indexed()
+    y.iloc[:5] = 0
+    expected = measure(y.to_numpy(), proba.idxmax(axis=1).to_numpy())
+    predicted = shuffled.idxmax(axis=1)
+    assert measure(y, predicted) == expected
+    assert measure(y[predicted.index], predicted.to_numpy()) == expected
+    assert measure(y, predicted.to_numpy()) != expected  # paired in order, as arrays are
+    assert measure(y.reset_index(drop=True), predicted[y.index]) == expected
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [brier_score, expected_calibration_error, coverage_risk, reliability_curve, calibration],
+)
+def test_probabilities_are_matched_with_gold_by_id(measure):
+    pl = pytest.importorskip("polars")
+    y, proba, shuffled = indexed()
+    expected = str(measure(proba.to_numpy()[: len(y)], y.to_numpy()))
+    own_order = str(measure(shuffled.to_numpy(), y[shuffled.index].to_numpy()))
+    assert str(measure(shuffled, y)) == own_order
+    assert str(measure(proba, y[shuffled.index])) == expected
+    long = shuffled.rename(columns=str).rename_axis("task").reset_index()
+    assert str(measure(pl.from_pandas(long), y)) == own_order
+
+
+def test_other_ids_are_refused_with_counts_and_examples():
+    y, _, shuffled = indexed()
+    predicted = shuffled.idxmax(axis=1)
+    with pytest.raises(AnnotationError, match=r"40 rows of y and 39 of predicted .*; 1 of y are"):
+        accuracy(y, predicted.drop("img7"))
+    with pytest.raises(AnnotationError, match=r"1 of y are not in proba \('new'\)"):
+        brier_score(shuffled, y.rename({"img7": "new"}))
+    with pytest.raises(AnnotationError, match="y holds 'img1' twice"):
+        accuracy(y.rename({"img0": "img1"}), predicted.rename({"img0": "img1"}))
+
+
+def test_a_posterior_frame_is_matched_with_the_table():
+    y, proba, shuffled = indexed()
+    table = make_crowd(y.to_numpy(), annotations_per_instance=3, random_state=0)
+    table = table.select(instances=table.instances)
+    named = AnnotationTable(
+        table.instance,
+        table.annotator,
+        table.label,
+        y.index.to_numpy(),
+        table.annotators,
+        [0, 1, 2],
+    )
+    mixed = shuffled[[2, 0, 1]]
+    for a, b in zip(
+        annotator_reliability(named, mixed),
+        annotator_reliability(named, proba.to_numpy()),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+    for measure in (estimate_accuracy, corrected_vote_agreement):
+        expected = measure(y.to_numpy(), named, posterior=proba.to_numpy())
+        assert measure(y.to_numpy(), named, posterior=mixed) == expected
+        # An array has the order of the table, also where the predictions have another.
+        predicted = y[shuffled.index]
+        for posterior in (mixed, proba, proba.to_numpy()):
+            found = measure(predicted, named, posterior=posterior)
+            np.testing.assert_allclose(found, expected, rtol=1e-12)

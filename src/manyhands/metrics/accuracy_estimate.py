@@ -9,7 +9,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.labels import as_posterior
 from manyhands.inference.dawid_skene import DawidSkene
-from manyhands.metrics.vote_shares import majority_shares, matched_codes
+from manyhands.metrics.vote_shares import majority_shares, matched_codes, matched_posterior
 from manyhands.metrics.votes import corrected_vote_agreement
 from manyhands.typing import FloatArray
 
@@ -48,9 +48,9 @@ def estimate_accuracy(
     ----------
     predicted, table
         As in `vote_agreement`.
-    posterior : array-like of shape (n_instances, n_classes), optional
-        The Dawid-Skene posterior; default: that of `manyhands.DawidSkene`. Give it when many models
-        are compared on one table.
+    posterior : array-like or frame of shape (n_instances, n_classes), optional
+        The Dawid-Skene posterior, as in `corrected_vote_agreement`; default: that of
+        `manyhands.DawidSkene`. Give it when many models are compared on one table.
 
     Returns
     -------
@@ -72,9 +72,13 @@ def estimate_accuracy(
     >>> found.low < 1 <= found.high
     True
     """
-    table, codes = matched_codes(predicted, table)
-    inferred = DawidSkene().fit_predict_proba(table) if posterior is None else posterior
-    beliefs = (majority_shares(table), as_posterior(inferred))
+    whole = table
+    table, codes = matched_codes(predicted, whole)
+    if posterior is None:
+        posterior = DawidSkene().fit_predict_proba(table)
+    else:
+        posterior = matched_posterior(posterior, whole, table)
+    beliefs = (majority_shares(table), as_posterior(posterior))
     annotated = table.annotations_per_instance() > 0
     rows = np.arange(len(codes))
     predicted = table.classes[codes]

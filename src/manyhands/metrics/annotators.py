@@ -16,6 +16,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.inference.inputs import frame_in_order
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import FloatArray, IntArray
 
@@ -50,9 +51,10 @@ def annotator_reliability(
     ----------
     table : AnnotationTable
         Observed annotations only; each counts once, whatever its weight.
-    posterior : array-like of shape (n_instances, n_classes)
+    posterior : array-like or frame of shape (n_instances, n_classes)
         Class probabilities of each instance, as in an aggregator's ``posterior_``; gold labels
-        enter as ones and zeros.
+        enter as ones and zeros. Rows of a frame are matched with the instances by id, and its
+        columns with the classes by name.
     level : float in (0, 1), default=0.95
         Probability mass of the interval.
 
@@ -63,7 +65,7 @@ def annotator_reliability(
     Raises
     ------
     AnnotationError
-        If ``posterior`` does not fit the table, or ``level`` is outside (0, 1).
+        If ``posterior`` does not fit or match the table, or ``level`` is outside (0, 1).
 
     Notes
     -----
@@ -135,6 +137,7 @@ def _probability_correct(posterior: FloatArray, table: AnnotationTable) -> Float
 
 
 def _checked(posterior: Any, table: AnnotationTable) -> FloatArray:
+    posterior = frame_in_order(table, posterior, "posterior")
     checked: FloatArray = np.asarray(posterior, dtype=np.float64)
     expected = (table.n_instances, table.n_classes)
     if checked.shape != expected:

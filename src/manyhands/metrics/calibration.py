@@ -1,4 +1,7 @@
-"""Whether probabilities mean what they say, judged by gold labels."""
+"""Whether probabilities mean what they say, judged by gold labels.
+
+Probabilities and gold labels are matched by id as in `manyhands.metrics.gold`.
+"""
 
 from __future__ import annotations
 

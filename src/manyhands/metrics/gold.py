@@ -1,4 +1,8 @@
-"""Predictions against gold labels; scikit-learn computes the measures that it has."""
+"""Predictions against gold labels; scikit-learn computes the measures that it has.
+
+Where both arguments have ids (a pandas index of their own, a column of ids in a frame of polars or
+pyarrow), rows are matched by them, and other ids are refused. Otherwise they are paired in order.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,14 @@ import numpy as np
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from manyhands.annotations.encoding import encode, make_vocabulary
+from manyhands.annotations.ids import (
+    as_frame,
+    first_and_last,
+    id_column_of,
+    is_default_index,
+    row_ids,
+)
+from manyhands.annotations.target import as_one_kind, rows_of
 from manyhands.decision.labels import as_posterior, decide
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -232,8 +244,12 @@ def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
 
 
 def against_gold(proba: Any, y: Any, classes: Any) -> tuple[FloatArray, IntArray]:
-    """Check the probabilities and encode the gold labels as columns of them."""
-    proba, y = as_posterior(proba, argument="proba"), np.asarray(y)
+    """Check the probabilities and encode the gold labels, matched by id, as columns of them."""
+    y = np.asarray(in_order_of(proba, y, "proba", "y"))
+    frame, name = as_frame(proba), id_column_of(proba)
+    if frame is not None and name is not None:
+        proba = frame.drop(name).to_numpy()
+    proba = as_posterior(proba, argument="proba")
     vocabulary = np.unique(y) if classes is None else make_vocabulary(classes, "classes")
     if y.ndim != 1 or proba.shape != (len(y), len(vocabulary)):
         raise AnnotationError(
@@ -244,7 +260,7 @@ def against_gold(proba: Any, y: Any, classes: Any) -> tuple[FloatArray, IntArray
 
 
 def _pair(y: Any, predicted: Any) -> tuple[AnyArray, AnyArray]:
-    y, predicted = np.asarray(y), np.asarray(predicted)
+    y, predicted = np.asarray(y), np.asarray(in_order_of(y, predicted, "y", "predicted"))
     if y.ndim != 1 or y.shape != predicted.shape or not len(y):
         raise AnnotationError(
             f"y has shape {y.shape} and predicted {predicted.shape}; both must be "
@@ -257,3 +273,49 @@ def _pair(y: Any, predicted: Any) -> tuple[AnyArray, AnyArray]:
             "classes; give y in the type of the predictions, that of the annotations"
         )
     return y, predicted
+
+
+def in_order_of(first: Any, second: Any, name: str, other: str) -> Any:
+    """Return the second of two arguments in the order of the rows of the first.
+
+    They are matched by id if the second has a pandas index of its own, and the first, too, or (in
+    polars and pyarrow frames) a column of ids. Otherwise they are paired row by row.
+
+    Raises
+    ------
+    AnnotationError
+        If both have ids, and these differ in more than their order.
+    """
+    if not hasattr(second, "iloc") or is_default_index(second.index):
+        return second
+    if hasattr(first, "iloc") and first.index.equals(second.index):
+        return second
+    found = row_ids(first, name)
+    theirs = None if found is None or found.default else row_ids(second, other)
+    if found is None or theirs is None:
+        return second
+    rows = rows_of(found.values, theirs.values)
+    if rows is None:
+        raise _not_matching(found.values, theirs.values, name, other)
+    return second.iloc[rows]
+
+
+def _not_matching(mine: AnyArray, theirs: AnyArray, name: str, other: str) -> AnnotationError:
+    parts = [f"{len(mine)} rows of {name} and {len(theirs)} of {other} do not match by id"]
+    keys = as_one_kind(mine, theirs)
+    for ids, own, others, names in (
+        (mine, keys[0], keys[1], (name, other)),
+        (theirs, keys[1], keys[0], (other, name)),
+    ):
+        missing = ids[~np.isin(own, others)]
+        if len(missing):
+            parts.append(
+                f"{len(missing)} of {names[0]} are not in {names[1]} ({first_and_last(missing)})"
+            )
+        distinct, counts = np.unique(ids, return_counts=True)
+        if len(distinct) < len(ids):
+            parts.append(f"{names[0]} holds {distinct[counts > 1][0].item()!r} twice")
+    return AnnotationError(
+        f"{'; '.join(parts)}. Select the same rows of both, or give {other}.to_numpy() if row i of "
+        f"it belongs to row i of {name}"
+    )

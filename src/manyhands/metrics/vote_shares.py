@@ -8,10 +8,10 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
-from manyhands.annotations.target import matched
+from manyhands.annotations.target import matched, rows_of
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.inputs import check_annotations
+from manyhands.inference.inputs import check_annotations, frame_in_order
 from manyhands.inference.vote_sums import weighted_votes
 from manyhands.inference.votes import make_votes
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -51,6 +51,21 @@ def matched_codes(predicted: Any, table: AnnotationTable) -> tuple[AnnotationTab
             "predict every instance, or select those predicted with table[rows]"
         )
     return table, codes
+
+
+def matched_posterior(posterior: Any, whole: AnnotationTable, table: AnnotationTable) -> Any:
+    """Class probabilities of a table's instances, in the order into which `matched_codes` put it.
+
+    Parameters
+    ----------
+    posterior : array-like or frame of shape (n_instances, n_classes)
+        Rows of a frame are matched by id; others are in the order of ``whole``.
+    whole, table : AnnotationTable
+        As given, and in the order of the predictions.
+    """
+    rows = rows_of(table.instances, whole.instances)
+    values = np.asarray(frame_in_order(whole, posterior, "posterior"))
+    return values if rows is None or len(values) != len(rows) else values[rows]
 
 
 def predicted_codes(predicted: Any, classes: AnyArray) -> IntArray:

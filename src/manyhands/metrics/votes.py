@@ -32,6 +32,7 @@ from manyhands.inference.probability import normalise_rows
 from manyhands.metrics.vote_shares import (
     majority_shares,
     matched_codes,
+    matched_posterior,
     row_shares,
     vote_weights,
 )
@@ -139,9 +140,11 @@ def corrected_vote_agreement(
     ----------
     predicted, table
         As in `vote_agreement`.
-    posterior : array-like of shape (n_instances, n_classes), optional
+    posterior : array-like or frame of shape (n_instances, n_classes), optional
         q; default: that of `manyhands.DawidSkene`. Give it when many models are compared on one
-        table. Rows without annotations do not matter, but must be distributions.
+        table. Rows of a frame are matched by id; others are in the order of the table's instances,
+        whatever that of ``predicted``. Rows without annotations do not matter, but must be
+        distributions.
     average : bool, default=True
         False gives the share of every instance in the sum, for `paired_z`.
 
@@ -162,7 +165,10 @@ def corrected_vote_agreement(
     >>> round(float(corrected_vote_agreement([0, 0, 1, 1] * 100, table)), 2)
     1.0
     """
-    table, codes = matched_codes(predicted, table)
+    whole = table
+    table, codes = matched_codes(predicted, whole)
+    if posterior is not None:
+        posterior = matched_posterior(posterior, whole, table)
     votes = vote_weights(table)
     confusion = crowd_confusion(table, posterior)
     gains = np.linalg.pinv(confusion, rcond=RCOND)
