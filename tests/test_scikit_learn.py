@@ -529,6 +529,14 @@ def test_reliability_is_the_curve():
     assert heights == [0, 0, 0, 1, 0]
 
 
+def test_reliability_matches_gold_with_x_by_index():
+    model, gold = Threshold().fit(X, TABLE), pd.Series(GOLD, index=X.index)
+    expected = ReliabilityDisplay.from_estimator(model, X, GOLD).curve
+    found = ReliabilityDisplay.from_estimator(model, X.sample(frac=1, random_state=1), gold).curve
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[plot\]'"):

@@ -13,7 +13,7 @@ from manyhands.agreement import annotator_agreement
 from manyhands.agreement.pairs import agreement_of_pairs, instance_agreement, kappa_of_pairs
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, resolve
-from manyhands.annotations.target import as_table
+from manyhands.annotations.target import as_table, in_order_of_rows
 from manyhands.drawing import (
     MOST_WITH_VALUES,
     finish,
@@ -354,7 +354,8 @@ class ReliabilityDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None
     ) -> Self:
-        """Draw what a fitted classifier predicts for X against gold labels y."""
+        """Draw what a fitted classifier predicts for X against gold labels y, by their indices."""
+        y = in_order_of_rows(X, y)
         classes, title = estimator.classes_, type(fitted_classifier(estimator)).__name__
         proba = estimator.predict_proba(X)
         return cls.from_predictions(proba, y, classes=classes, n_bins=n_bins, title=title, ax=ax)

@@ -632,6 +632,23 @@ def test_the_queue_ranks_by_the_probability_of_a_mistake():
         review_queue(posterior, A, by="worker")
 
 
+def test_frames_and_series_are_matched_with_the_instances_of_the_queue():
+    pd = pytest.importorskip("pandas")
+    posterior = np.array([[0.9, 0.1, 0], [0.2, 0.5, 0.3], [1, 0, 0], [0, 0.4, 0.6]])
+    A = pd.DataFrame([[0, -1], [1, 2], [0, 0], [2, 1]], index=[*"abcd"])
+    table, labels, mixed = AnnotationTable.from_matrix(A), [0, 1, -1, 1], [*"dbac"]
+    expected = review_queue(posterior, table, labels=labels).to_columns()
+    series = pd.Series(labels, index=[*"abcd"])[mixed]
+    frame = pd.DataFrame(posterior, index=[*"abcd"], columns=[0, 1, 2]).loc[mixed, [2, 1, 0]]
+    for model in (posterior, frame):
+        assert review_queue(model, table, labels=series).to_columns() == expected
+    assert review_queue(posterior, table, labels=pd.Series(labels)).to_columns() == expected
+    with pytest.raises(AnnotationError, match=r"1 rows of labels are not among .* \('e'\)"):
+        review_queue(posterior, table, labels=series.rename({"d": "e"}))
+    with pytest.raises(AnnotationError, match="one code per instance"):
+        review_queue(posterior, table, labels=labels[:3])
+
+
 def test_a_classifier_finds_wrong_labels():
     y, table = crowd(300, 2, seed=1)
     model = DawidSkene().fit(table)

@@ -31,7 +31,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusion_prior import ConfusionPrior, pool_confusions
 from manyhands.inference.em import log_likelihoods, total_em_counts
-from manyhands.inference.inputs import checked_posterior, probabilities_of
+from manyhands.inference.inputs import checked_posterior, frame_in_order, probabilities_of
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import make_votes
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -94,7 +94,7 @@ def beliefs_of(model: Any, table: AnnotationTable, proba: Any = None) -> tuple[B
 
     Parameters
     ----------
-    model : fitted estimator with ``posterior_``, or array-like of shape (n, C)
+    model : fitted estimator with ``posterior_``, or array-like or frame of shape (n, C)
     table : AnnotationTable
     proba : array-like or frame of shape (n, C), optional
         A classifier's probabilities, out of fold.
@@ -242,7 +242,7 @@ def classifier_weight(found: Beliefs, table: AnnotationTable, proba: FloatArray)
 
 
 def _posterior_of(model: Any, table: AnnotationTable) -> FloatArray:
-    """Posterior of an estimator, matched with the table by id, or an array, shape (n, C)."""
+    """Posterior of an estimator, or one that is given, a frame matched by id, shape (n, C)."""
     if isinstance(model, type) or (hasattr(model, "fit") and not hasattr(model, "posterior_")):
         name = model.__name__ if isinstance(model, type) else type(model).__name__
         raise AnnotationError(
@@ -256,6 +256,7 @@ def _posterior_of(model: Any, table: AnnotationTable) -> FloatArray:
             f"model has the classes {np.asarray(classes).tolist()[:6]}, table "
             f"{table.classes.tolist()[:6]}; give the table that the model was fitted on"
         )
+    values = frame_in_order(table, values, "model")
     return checked_posterior(values, table.n_instances, table.n_classes, "model")
 
 

@@ -13,9 +13,10 @@ from manyhands.annotations.encoding import resolve
 from manyhands.annotations.frames import Backend
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
+from manyhands.inference.inputs import series_in_order
 from manyhands.planning.beliefs import beliefs_of
 from manyhands.planning.pool import counted
-from manyhands.typing import AnyArray, BoolArray, FloatArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 SURE = 0.95
 """Posterior, without the annotator's own annotation, of an example for teaching."""
@@ -86,8 +87,8 @@ def review_queue(
 
     Parameters
     ----------
-    model : fitted estimator with ``posterior_``, or array of shape (n_instances, n_classes)
-        Such as a `DawidSkene` that was fitted to the table.
+    model : fitted estimator with ``posterior_``, or array or frame (n_instances, n_classes)
+        Such as a `DawidSkene` that was fitted to the table. A frame is matched as ``proba`` is.
     table : AnnotationTable or matrix
     proba : array-like or frame of shape (n_instances, n_classes), optional
         A classifier's probabilities **out of fold**, joined as in `AnnotationPlanner.fit`.
@@ -97,7 +98,7 @@ def review_queue(
         Length of the queue; default: all.
     labels : integer array of shape (n_instances,), optional
         Codes of the labels to check, where they are not the most probable classes; -1 is not
-        checked.
+        checked. A pandas Series is matched with the instances by its index.
 
     Returns
     -------
@@ -106,7 +107,7 @@ def review_queue(
     Raises
     ------
     AnnotationError
-        If ``by`` is unknown, or the model or ``proba`` does not fit the table.
+        If ``by`` is unknown, or the model, ``proba`` or ``labels`` does not fit the table.
 
     Examples
     --------
@@ -122,7 +123,7 @@ def review_queue(
     if by == "label":
         if labels is None:
             labels = beliefs_of(model, table)[0].posterior.argmax(axis=1)
-        codes = np.asarray(labels)
+        codes = _label_codes(labels, table)
         instance = np.flatnonzero((found.n_annotators_of > 0) & (codes >= 0))
         label, annotator = codes[instance], None
     else:
@@ -140,6 +141,16 @@ def review_queue(
         None if annotator is None else table.annotators[annotator[order]],
         weight,
     )
+
+
+def _label_codes(labels: Any, table: AnnotationTable) -> IntArray:
+    codes = np.asarray(series_in_order(table, labels, "labels"))
+    if codes.shape != (table.n_instances,):
+        raise AnnotationError(
+            f"labels has shape {codes.shape}; it must have one code per instance of the table, "
+            f"({table.n_instances},), -1 where there is nothing to check"
+        )
+    return codes
 
 
 # -- teaching --------------------------------------------------------------------------------------
