@@ -355,9 +355,8 @@ class ReliabilityDisplay:
         cls, estimator: Any, X: Any, y: Any, *, n_bins: int = 10, ax: Any = None
     ) -> Self:
         """Draw what a fitted classifier predicts for X against gold labels y, by their indices."""
-        y = in_order_of_rows(X, y)
         classes, title = estimator.classes_, type(fitted_classifier(estimator)).__name__
-        proba = estimator.predict_proba(X)
+        proba, y = estimator.predict_proba(X), in_order_of_rows(X, y)
         return cls.from_predictions(proba, y, classes=classes, n_bins=n_bins, title=title, ax=ax)
 
     def plot(self, ax: Any = None) -> Self:

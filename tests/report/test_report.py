@@ -115,6 +115,24 @@ def test_an_annotator_a_little_below_chance_is_counted_but_not_called_significan
     )
 
 
+def test_an_annotator_below_chance_by_gold_is_counted_whatever_the_votes_say():
+    A = np.tile(np.arange(10), 5)[:, None].repeat(4, axis=1)
+    A[:, 3] = (A[:, 3] + 1) % 10
+    A[:3, 3] = A[:3, 0]  # right in 3 of 50
+    gold = A[:, 0].astype(float)
+    section = summarize(A)["annotators"]
+    assert section["rows"][0]["accuracy"] > section["chance"]  # their own votes count
+    assert (section["n_at_or_below_chance"], section["n_judged_by_gold"]) == (0, 0)
+    summary = summarize(A, gold=gold)
+    section = summary["annotators"]
+    assert (section["n_at_or_below_chance"], section["n_judged_by_gold"]) == (1, 4)
+    term = "accuracy at or below chance (4 of 4 judged by gold)"
+    assert f"<dt>{term}</dt><dd>1</dd>" in render_report(summary)
+    gold[9:] = np.nan  # Nine annotations with gold are too few.
+    section = summarize(A, gold=gold)["annotators"]
+    assert (section["n_at_or_below_chance"], section["n_judged_by_gold"]) == (0, 0)
+
+
 def test_annotators_by_hand():
     A = np.array([[0, 0, 0], [0, 0, 1], [1, 1, 1], [1, 1, -1], [1, 1, 0]])
     section = summarize(A, labels=[0, 0, 1, 1, 1])["annotators"]

@@ -271,8 +271,10 @@ def probabilities_of(table: AnnotationTable, values: Any, argument: str) -> Floa
 
 
 def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
-    """Values of a frame, its rows in the order of a table's instances, its columns in that of the
-    classes, matched as in `probabilities_of`; anything but a frame as it is.
+    """Read a frame with its rows and columns in the order of a table's instances and classes.
+
+    They are matched as in `probabilities_of`, but values are not checked. Anything but a frame is
+    returned as it is.
     """
     frame = as_frame(values)
     if frame is None:
@@ -284,7 +286,7 @@ def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
 
 
 def series_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
-    """A pandas Series with an index of its own in the order of a table's instances, matched by id.
+    """Put a pandas Series with an index of its own into the order of a table's instances.
 
     Anything else is returned as it is.
     """

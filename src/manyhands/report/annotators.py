@@ -64,7 +64,8 @@ def annotators_section(inputs: Inputs, screening: Screening | None) -> dict[str,
         "median_accuracy": float(np.median(found.accuracy[active])),
         "median_gold": float(np.median(measured)) if measured else None,
         "n_with_gold": len(measured),
-        "n_at_or_below_chance": int((found.accuracy[active] <= 1.0 / table.n_classes).sum()),
+        "n_at_or_below_chance": _count_at_or_below(1.0 / table.n_classes, profiles),
+        "n_judged_by_gold": sum(map(_has_gold, profiles)),
         "flag_counts": {name: int(marks.sum()) for name, marks in flags.items()},
         "flagged": {name: _first_ids(table, order[marks[order]]) for name, marks in flags.items()},
         "histogram": _accuracy_histogram(found.accuracy[active]),
@@ -111,6 +112,15 @@ def _severity(row: dict[str, Any]) -> int:
 
 def _has_gold(row: dict[str, Any]) -> bool:
     return row["gold"] is not None and row["gold"]["n"] >= FEW_TIMED
+
+
+def _count_at_or_below(chance: float, profiles: list[dict[str, Any]]) -> int:
+    """Count the annotators of so low an accuracy: by gold, or as expected with too little of it.
+
+    An annotator's own votes raise the expected accuracy, in vote shares above all.
+    """
+    best = [row["gold"] if _has_gold(row) else row for row in profiles if row["n_annotations"]]
+    return sum(row["accuracy"] <= chance for row in best)
 
 
 def flags_of(table: AnnotationTable, found: AnnotatorReliability) -> dict[str, BoolArray]:
