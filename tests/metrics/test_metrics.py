@@ -676,6 +676,10 @@ def test_probabilities_are_matched_with_gold_by_id(measure):
     assert str(measure(proba, y[shuffled.index])) == expected
     long = shuffled.rename(columns=str).rename_axis("task").reset_index()
     assert str(measure(pl.from_pandas(long), y)) == own_order
+    # Columns that are called as the classes are matched with them, unless classes says otherwise.
+    assert str(measure(shuffled[[2, 0, 1]], y)) == own_order
+    renamed = shuffled.set_axis([2, 0, 1], axis=1)
+    assert str(measure(renamed, y, classes=[0, 1, 2])) == own_order
 
 
 def test_other_ids_are_refused_with_counts_and_examples():
@@ -692,7 +696,6 @@ def test_other_ids_are_refused_with_counts_and_examples():
 def test_a_posterior_frame_is_matched_with_the_table():
     y, proba, shuffled = indexed()
     table = make_crowd(y.to_numpy(), annotations_per_instance=3, random_state=0)
-    table = table.select(instances=table.instances)
     named = AnnotationTable(
         table.instance,
         table.annotator,
@@ -716,3 +719,19 @@ def test_a_posterior_frame_is_matched_with_the_table():
         for posterior in (mixed, proba, proba.to_numpy()):
             found = measure(predicted, named, posterior=posterior)
             np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("measure", [vote_agreement, vote_recall, vote_information])
+def test_predicted_frames_are_matched_with_the_table(measure):
+    pl = pytest.importorskip("polars")
+    y, proba, shuffled = indexed()
+    votes = make_crowd(y.to_numpy(), annotations_per_instance=3, random_state=0)
+    table = AnnotationTable(
+        *(votes.instance, votes.annotator, votes.label),
+        *(y.index.to_numpy(), votes.annotators, [0, 1, 2]),
+    )
+    expected = measure(proba.to_numpy(), table)
+    mixed = shuffled[[2, 0, 1]]
+    long = mixed.rename(columns=str).rename_axis("task").reset_index()
+    for predicted in (mixed, pl.from_pandas(long)):
+        np.testing.assert_allclose(measure(predicted, table), expected, rtol=1e-12)

@@ -264,7 +264,7 @@ def probabilities_of(table: AnnotationTable, values: Any, argument: str) -> Floa
     given = matched(table, values, argument="table", rows_argument=argument)
     frame = as_frame(values)
     if frame is not None:
-        values = _in_order_of_classes(frame, id_column_of(values), table.classes, argument)
+        values = in_order_of_classes(frame, id_column_of(values), table.classes, argument)
     proba = checked_posterior(values, table.n_instances, table.n_classes, argument)
     rows = rows_of(table.instances, given.instances)
     return proba if rows is None else proba[rows]
@@ -280,7 +280,7 @@ def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
     if frame is None:
         return values
     given = matched(table, values, argument="table", rows_argument=argument)
-    inner = _in_order_of_classes(frame, id_column_of(values), table.classes, argument)
+    inner = in_order_of_classes(frame, id_column_of(values), table.classes, argument)
     rows = rows_of(table.instances, given.instances)
     return inner if rows is None or len(inner) != len(rows) else inner[rows]
 
@@ -297,7 +297,7 @@ def series_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
     return values if rows is None or len(values) != len(rows) else values.iloc[rows]
 
 
-def _in_order_of_classes(frame: Any, ids: str | None, classes: AnyArray, argument: str) -> Any:
+def in_order_of_classes(frame: Any, ids: str | None, classes: AnyArray, argument: str) -> Any:
     """Columns of a frame, but that of the ids, in the order of the classes that they are called."""
     columns = dict(zip(frame.columns, frame.iter_columns(), strict=True))
     columns.pop(ids, None)

@@ -2,12 +2,14 @@
 
 Where both arguments have ids (a pandas index of their own, a column of ids in a frame of polars or
 pyarrow), rows are matched by them, and other ids are refused. Otherwise they are paired in order.
+Without ``classes``, columns of a frame that are called as the classes are matched by name.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import narwhals as nw
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
@@ -246,17 +248,27 @@ def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
 def against_gold(proba: Any, y: Any, classes: Any) -> tuple[FloatArray, IntArray]:
     """Check the probabilities and encode the gold labels, matched by id, as columns of them."""
     y = np.asarray(in_order_of(proba, y, "proba", "y"))
-    frame, name = as_frame(proba), id_column_of(proba)
-    if frame is not None and name is not None:
-        proba = frame.drop(name).to_numpy()
-    proba = as_posterior(proba, argument="proba")
     vocabulary = np.unique(y) if classes is None else make_vocabulary(classes, "classes")
+    if as_frame(proba) is not None:
+        proba = _values_of(proba, vocabulary if classes is None else None)
+    proba = as_posterior(proba, argument="proba")
     if y.ndim != 1 or proba.shape != (len(y), len(vocabulary)):
         raise AnnotationError(
             f"proba has shape {proba.shape}; it must have one row per gold label and one column "
             f"per class, {(len(y), len(vocabulary))}. If y lacks a class, name all in classes="
         )
     return proba, encode(y, vocabulary, argument="y", vocabulary_name="classes")[0]
+
+
+def _values_of(proba: Any, classes: AnyArray | None) -> AnyArray:
+    """Values of a frame without its ids; its columns in the order of classes if it names these."""
+    frame, ids = nw.from_native(proba, eager_only=True), id_column_of(proba)
+    frame = frame if ids is None else frame.drop(ids)
+    values = frame.to_numpy()
+    if classes is None or is_default_index(getattr(proba, "columns", None)):
+        return values
+    places = rows_of(classes, np.array([str(name) for name in frame.columns]))
+    return values if places is None else values[:, places]
 
 
 def _pair(y: Any, predicted: Any) -> tuple[AnyArray, AnyArray]:

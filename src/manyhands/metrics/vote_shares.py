@@ -8,10 +8,11 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.ids import as_frame, id_column_of
 from manyhands.annotations.target import matched, rows_of
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.inputs import check_annotations, frame_in_order
+from manyhands.inference.inputs import check_annotations, frame_in_order, in_order_of_classes
 from manyhands.inference.vote_sums import weighted_votes
 from manyhands.inference.votes import make_votes
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -44,6 +45,10 @@ def matched_codes(predicted: Any, table: AnnotationTable) -> tuple[AnnotationTab
         )
     table = matched(table, predicted, argument="table", rows_argument="predicted").observed
     check_annotations(table, argument="table")
+    frame = as_frame(predicted)
+    if frame is not None:
+        ids = id_column_of(predicted)
+        predicted = in_order_of_classes(frame, ids, table.classes, "predicted")
     codes = predicted_codes(predicted, table.classes)
     if len(codes) != table.n_instances:
         raise AnnotationError(

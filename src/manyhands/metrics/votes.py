@@ -82,7 +82,7 @@ def vote_agreement(
     predicted : array-like of shape (n_instances, n_classes) or (n_instances,)
         Class probabilities, with columns in the order of ``table.classes``, or class values. Of
         equally probable classes, the first counts as predicted. Rows are matched with the table's
-        instances by the index of a pandas object, otherwise by position.
+        instances by id, columns of a frame with the classes by name, others by position.
     table : AnnotationTable
     average : bool, default=True
         False gives the value of every instance, for `paired_z`.
