@@ -22,8 +22,10 @@ from manyhands import (
     DASCClassifier,
     summarize,
 )
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, ModelChoiceWarning
 from manyhands.fitting import Watch
+from manyhands.fitting.folds import instance_units
+from manyhands.metrics import vote_agreement_scorer
 
 N = 60
 ASSUMED = r"X has no ids.*'img0', 'img1', \.\.\., 'img59'"
@@ -114,7 +116,7 @@ def test_polars_and_pyarrow_carry_ids_in_a_column(data, kind, make):
     other = pl.from_pandas(frame) if kind == "polars" else pa.Table.from_pandas(frame)
     model = make().fit(other, table)
     assert model.feature_names_in_.tolist() == list("abcd")
-    assert model.score(other, gold[X.index].to_numpy()) > 0.9
+    assert model.score(other, gold) > 0.9
     np.testing.assert_allclose(
         model.predict_proba(other), model.predict_proba(other.select(list("dcba"))), atol=1e-6
     )
@@ -129,6 +131,53 @@ def test_the_index_of_a_series_of_labels_counts_too(data):
     assert quick().fit(shuffled, gold).score(X, gold) == expected.score(shuffled, gold) == 1
     with pytest.raises(AnnotationError, match=r"X \(59 rows\) and y \(60 rows\) differ.*img3"):
         expected.score(X.drop("img3"), gold)
+
+
+@pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas])
+def test_the_column_of_ids_is_matched_with_the_index_of_labels_and_groups(data, convert):
+    X, long, gold = data
+    shuffled = X.sample(frac=1, random_state=1)
+    other = convert(shuffled.rename_axis("task").reset_index())
+    model = quick().fit(other, gold)
+    assert model.score(X, gold) == model.score(other, gold) == 1
+    chosen = (
+        network().set_params(validation=(other, gold)).fit(other, AnnotationTable.from_frame(long))
+    )
+    assert chosen.history_[-1]["validation_accuracy"] > 0.9
+    table = AnnotationTable.from_frame(long, tasks=shuffled.index)
+    groups = pd.Series(np.arange(N) // 10, X.index)
+    np.testing.assert_array_equal(
+        instance_units(other, table, groups), instance_units(shuffled, table, groups)
+    )
+    with pytest.raises(AnnotationError, match=r"X \(60 rows\) and the index of y \(59.*'img3'"):
+        model.score(other, gold.drop("img3"))
+    with pytest.raises(AnnotationError, match=r"ids of X .* and the index of groups .* differ"):
+        instance_units(other, table, groups.add_prefix("x"))
+
+
+@pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas])
+def test_a_column_of_shuffled_ids_beside_bare_labels_is_warned_of(data, convert):
+    X, long, gold = data
+    matrix = long.pivot(index="task", columns="worker", values="label").loc[gold.index].to_numpy()
+    other = convert(X.sample(frac=1, random_state=1).rename_axis("task").reset_index())
+    says = r"rows of X are shuffled \(column 'task' 'img.*row i of y.*leaving out the column 'task'"
+    with pytest.warns(UserWarning, match=says):
+        model = quick().fit(other, matrix)
+    with pytest.warns(UserWarning, match=says):
+        model.score(other, gold.to_numpy())
+    with pytest.warns(ModelChoiceWarning), pytest.warns(UserWarning, match=says):
+        vote_agreement_scorer(model, other, matrix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick().fit(convert(X.rename_axis("task").reset_index()), matrix)
+
+
+def test_bare_groups_beside_shuffled_rows_are_named_in_the_warning(data):
+    X, long, _ = data
+    X = X.sample(frac=1, random_state=1)
+    table = AnnotationTable.from_frame(long, tasks=X.index)
+    with pytest.warns(UserWarning, match=r"shuffled .* and groups has no ids: row i of groups"):
+        instance_units(X, table, np.arange(N) // 10)
 
 
 # -- ids that do not match are refused ------------------------------------------------------------

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations.encoding import as_values, encode, missing_mask
-from manyhands.annotations.ids import GIVEN, are_shuffled, first_and_last, is_default_index, row_ids
+from manyhands.annotations.ids import (
+    GIVEN,
+    are_shuffled,
+    first_and_last,
+    id_column_of,
+    is_default_index,
+    row_ids,
+)
 from manyhands.annotations.passes import recode_passes
 from manyhands.annotations.table import AnnotationTable
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -101,57 +108,101 @@ def matched(
     return over(table, ids.values, rows)
 
 
-def in_order_of_rows(X: Any, y: Any, *, argument: str = "") -> Any:
-    """Return y, which has no ids but perhaps an index, in the order of the rows of X.
+def in_order_of_rows(X: Any, y: Any, *, argument: str = "", name: str = "y") -> Any:
+    """Return y, which is no table but perhaps has an index, in the order of the rows of X.
 
     Parameters
     ----------
     X : any
+        A pandas frame or Series has an index, a polars or pyarrow frame perhaps a column of ids.
     y : array-like, or pandas Series
-        If both have an index of their own, y is put into the order of X by it. Otherwise row i of
+        If both have ids of their own, y is put into the order of X by them. Otherwise row i of
         y belongs to row i of X, as in scikit-learn; a warning says so if X is visibly shuffled.
-    argument : str
-        The name of the pair (X, y), for messages.
+    argument, name : str
+        The names of the pair (X, y) and of y, for messages.
 
     Raises
     ------
     AnnotationError
-        If both have an index, and these differ in more than their order.
+        If both have ids, and these differ in more than their order.
     """
-    index = X.index if hasattr(X, "iloc") else None
-    if index is None or not len(index):
-        return y
-    own = y.index if hasattr(y, "iloc") else None
-    if own is not None and not is_default_index(own) and not is_default_index(index):
-        return _by_index(index, own, y, argument)
-    if len(index) == len(y) and not is_default_index(index) and are_shuffled(np.asarray(index)):
-        warn_caller(
-            f"{_prefix(argument)}the rows of X are shuffled (index "
-            f"{first_and_last(np.asarray(index))}) and y has no ids: row i of y is taken to belong "
-            "to row i of X. If y was shuffled alike, say so by X.reset_index(drop=True); if not, "
-            "give an AnnotationTable with ids"
-        )
+    own = y.index if hasattr(y, "iloc") and not is_default_index(y.index) else None
+    if own is None or not len(own):
+        warn_of_shuffled_rows(X, y, argument=argument, name=name)
+    elif hasattr(X, "iloc"):
+        if len(X.index) and not is_default_index(X.index):
+            return _by_index(X.index, y, argument, name)
+    else:
+        ids = row_ids(X)
+        if ids is not None:
+            return _by_column(ids.values, y, argument, name)
     return y
+
+
+def warn_of_shuffled_rows(X: Any, y: Any, *, argument: str = "", name: str = "y") -> None:
+    """Warn that y, which has no ids, is read in the order of X, if X is visibly shuffled."""
+    if hasattr(X, "iloc"):
+        ids = None if is_default_index(X.index) else np.asarray(X.index)
+        where, drop = "index", "X.reset_index(drop=True)"
+    else:
+        ids, column = _column_of_ids(X)
+        where, drop = f"column {column!r}", f"leaving out the column {column!r}"
+    if ids is not None and len(ids) == len(y) and are_shuffled(ids):
+        warn_caller(
+            f"{_prefix(argument)}the rows of X are shuffled ({where} {first_and_last(ids)}) and "
+            f"{name} has no ids: row i of {name} is taken to belong to row i of X. If {name} was "
+            f"shuffled alike, say so by {drop}; if not, give the ids: {name} as a pandas Series "
+            "with them as its index, annotations as an AnnotationTable"
+        )
+
+
+def _column_of_ids(X: Any) -> tuple[AnyArray | None, str | None]:
+    """Ids in a column of a polars or pyarrow frame, and its name; None if there is not just one."""
+    try:
+        name, ids = id_column_of(X), row_ids(X)
+    except AnnotationError:  # Whatever needs the ids says so; here, they serve a warning.
+        return None, None
+    return None if ids is None else ids.values, name
 
 
 def _prefix(argument: str) -> str:
     return f"{argument}: " if argument else ""
 
 
-def _by_index(index: Any, own: Any, y: Any, argument: str) -> Any:
+def _by_index(index: Any, y: Any, argument: str, name: str) -> Any:
     """Put a Series into the order of an index, if both have the same entries."""
+    own = y.index
     if index.equals(own):
         return y
     unique = index.is_unique and own.is_unique
     if not unique or len(index) != len(own) or not index.isin(own).all():
         missing = index[~index.isin(own)].tolist()[:3], own[~own.isin(index)].tolist()[:3]
         raise AnnotationError(
-            f"{_prefix(argument)}the indices of X ({len(index)} rows) and y ({len(own)} rows) "
+            f"{_prefix(argument)}the indices of X ({len(index)} rows) and {name} ({len(own)} rows) "
             "differ: such as "
-            f"{missing[0]} in X only, {missing[1]} in y only. Select y.loc[X.index], or give "
-            "y.to_numpy() if row i of y belongs to row i of X"
+            f"{missing[0]} in X only, {missing[1]} in {name} only. Select {name}.loc[X.index], or "
+            f"give {name}.to_numpy() if row i of {name} belongs to row i of X"
         )
     return y.loc[index]
+
+
+def _by_column(ids: AnyArray, y: Any, argument: str, name: str) -> Any:
+    """Put a Series into the order of ids, if its index has the same."""
+    found = row_ids(y, name)
+    own = ids[:0] if found is None else found.values
+    if same_ids(ids, own):
+        return y
+    rows = rows_of(ids, own)
+    if rows is None:
+        mine, theirs = as_one_kind(ids, own)
+        missing = ids[~np.isin(mine, theirs)], own[~np.isin(theirs, mine)]
+        raise AnnotationError(
+            f"{_prefix(argument)}the ids of X ({len(ids)} rows) and the index of {name} "
+            f"({len(own)} rows) differ: such as {missing[0].tolist()[:3]} in X only, "
+            f"{missing[1].tolist()[:3]} in {name} only. Give {name}.to_numpy() if row i of {name} "
+            "belongs to row i of X"
+        )
+    return y.iloc[rows]
 
 
 def over(table: AnnotationTable, ids: AnyArray, rows: IntArray) -> AnnotationTable:

@@ -58,7 +58,7 @@ def instance_units(X: Any, table: AnnotationTable, groups: Any = None) -> IntArr
             )
         other = _codes_of_rows(X)
     else:
-        other = _codes_of_groups(in_order_of_rows(X, groups, argument="groups"))
+        other = _codes_of_groups(in_order_of_rows(X, groups, name="groups"))
     if len(other) != len(ids):
         raise AnnotationError(
             f"groups has {len(other)} entries for {len(ids)} instances; give one per instance"
