@@ -3,6 +3,9 @@
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -507,3 +510,36 @@ def test_labels_that_name_nothing_make_nothing_with_a_warning():
         with pytest.warns(FewCandidatesWarning, match="labels name no class of any annotated"):
             more, crowd = CrowdSMOTE(random_state=0).fit_resample(X, table, labels=labels)
         assert len(more) == crowd.n_instances == len(y)
+
+
+# -- frames are matched by id ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+def test_a_shuffled_frame_is_matched_by_its_ids(convert):
+    X, table, y = _problem()
+    ids = [f"img{i}" for i in range(len(y))]
+    named = AnnotationTable.from_frame(
+        pd.DataFrame(
+            {
+                "task": np.array(ids)[table.instance],
+                "worker": table.annotators[table.annotator],
+                "label": table.classes[table.label],
+            }
+        )
+    )
+    frame = pd.DataFrame(X, columns=list("abc"), index=ids).sample(frac=1, random_state=1)
+    ordered = named.select(instances=frame.index)
+    labels = dict(zip(ids, y.tolist(), strict=True))
+    expected = CrowdSMOTE(random_state=0).fit_resample(frame.to_numpy(), ordered, labels=labels)
+    if convert is not pd.DataFrame:
+        frame = convert(frame.rename_axis("task").reset_index())
+    else:
+        with pytest.raises(AnnotationError, match=r"48 rows of X .* instances of table"):
+            CrowdSMOTE().fit_resample(frame[1:], named)
+    more, crowd = CrowdSMOTE(random_state=0).fit_resample(frame, named, labels=labels)
+    np.testing.assert_array_equal(more, expected[0])
+    assert crowd.instances.tolist() == expected[1].instances.tolist()
+    np.testing.assert_array_equal(crowd.vote_counts(), expected[1].vote_counts())
+    with pytest.warns(UserWarning, match="rows of X are shuffled .* labels has no ids"):
+        CrowdSMOTE(random_state=0).fit_resample(frame, named, labels=y)

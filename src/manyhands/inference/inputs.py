@@ -21,7 +21,7 @@ from manyhands.annotations.encoding import (
 from manyhands.annotations.groups import ALONE
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of, is_default_index
 from manyhands.annotations.passes import recode_passes
-from manyhands.annotations.target import matched, rows_of
+from manyhands.annotations.target import matched, rows_of, warn_of_shuffled_rows
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.probability import normalise_rows
@@ -184,8 +184,10 @@ def _n_answers(table: AnnotationTable) -> int:
     return table.n_annotations + len(table.abstentions) + len(table.skips)
 
 
-def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
+def gold_codes(gold: Any, table: AnnotationTable, X: Any = None, name: str = "gold") -> IntArray:
     """Read known classes as codes, -1 where unknown, shape (n_instances,).
+
+    A warning says so if they have no ids and belong to rows of X that are visibly shuffled.
 
     Raises
     ------
@@ -210,6 +212,7 @@ def gold_codes(gold: Any, table: AnnotationTable) -> IntArray:
                 f"({table.n_instances},), with None where unknown, or be a dict "
                 "{instance id: class}"
             )
+        warn_of_shuffled_rows(X, values, name=name)
         positions = np.arange(table.n_instances)
     unknown = missing_mask(values)
     if values.dtype.kind in "ifO" and not (table.classes == MISSING).any():

@@ -21,6 +21,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.annotations import AnnotationTable, as_table, label_certainty
 from manyhands.annotations.encoding import encode
+from manyhands.annotations.ids import as_frame, id_column_of
+from manyhands.annotations.target import matched
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
@@ -185,11 +187,12 @@ class CrowdSMOTE(BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_instances, ...)
-            Features or an embedding: the space of the neighbours and of the synthetic points.
+        X : array-like, sparse matrix or frame of shape (n_instances, ...)
+            Features or an embedding: the space of the neighbours and of the synthetic points. A
+            frame is matched with the table's instances by id, and a column of ids is no feature.
         table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
         labels : array-like of shape (n_instances,), or dict {instance id: class}, optional
-            Class of each instance; None, NaN and -1 (unless it is a class) mean no class. Default:
+            Class of each row of X; None, NaN and -1 (unless it is a class) mean no class. Default:
             majority vote; tied instances have no class. Instances without annotations have no class
             and are not used as neighbours.
 
@@ -197,14 +200,15 @@ class CrowdSMOTE(BaseEstimator):
         -------
         X_resampled : array or CSR matrix of shape (n_instances + n_synthetic, ...)
         table_resampled : AnnotationTable
-            Over the same classes and annotators; annotations of synthetic instances are marked
-            ``source="synthetic"``.
+            Over the same classes and annotators, its instances in the order of X; annotations of
+            synthetic instances are marked ``source="synthetic"``.
 
         Raises
         ------
         AnnotationError
-            If X and the table have different lengths, a label or a class of ``sampling_strategy``
-            is unknown, or a number of instances is not a whole number of 0 or more.
+            If the ids or lengths of X and the table differ, a label or a class of
+            ``sampling_strategy`` is unknown, or a number of instances is not a whole number of 0
+            or more.
         ValueError
             If X is not finite.
 
@@ -216,8 +220,13 @@ class CrowdSMOTE(BaseEstimator):
         """
         self._validate_params()
         table = check_annotations(as_table(table, argument="table"), argument="table")
+        given_X, table = X, matched(table, X, argument="table")
         X = check_array(
-            X, accept_sparse="csr", dtype=[np.float64, np.float32], allow_nd=True, input_name="X"
+            _without_ids(X),
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            allow_nd=True,
+            input_name="X",
         )
         if X.shape[0] != table.n_instances:
             raise AnnotationError(
@@ -227,7 +236,7 @@ class CrowdSMOTE(BaseEstimator):
         # Annotations of weight 0 are ignored, but stay in the returned table.
         given = table if table.weights is None else table.take(table.weights > 0)
         annotated = given.annotations_per_instance() > 0
-        codes = np.where(annotated, class_codes(given, labels), -1)
+        codes = np.where(annotated, class_codes(given, labels, given_X), -1)
         if (codes < 0).all():
             warn_caller(
                 "labels name no class of any annotated instance, so nothing was made",
@@ -351,3 +360,9 @@ class CrowdSMOTE(BaseEstimator):
                 f"class {each.label!r} has {what}; interpolation needs two",
                 FewCandidatesWarning,
             )
+
+
+def _without_ids(X: Any) -> Any:
+    """Values of a polars or pyarrow frame with a column of ids, without it; else, X as it is."""
+    name, frame = id_column_of(X), as_frame(X)
+    return X if name is None or frame is None else frame.drop(name).to_numpy()

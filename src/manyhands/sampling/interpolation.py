@@ -28,14 +28,14 @@ class Pairs:
     delta: FloatArray
 
 
-def class_codes(table: AnnotationTable, labels: Any) -> IntArray:
-    """Class code of each instance; -1 for none."""
+def class_codes(table: AnnotationTable, labels: Any, X: Any) -> IntArray:
+    """Class code of each instance, whose features are the rows of X; -1 for none."""
     if labels is None:
         counts = table.vote_counts()
         top = counts >= counts.max(axis=1, keepdims=True) * (1 - 1e-9)
         return np.where(top.sum(axis=1) == 1, top.argmax(axis=1), -1)
     try:
-        return gold_codes(labels, table)
+        return gold_codes(labels, table, X, name="labels")
     except AnnotationError as error:
         raise AnnotationError(str(error).replace("gold", "labels", 1)) from error
 
