@@ -290,6 +290,18 @@ def write_named_features(home):
     return X
 
 
+@pytest.mark.filterwarnings("default:.*the rows of X are shuffled")
+def test_a_matrix_beside_shuffled_ids_is_warned_of(home):
+    np.save("A.npy", make_crowd_problem()[1])
+    write_named_features(home)
+    says = "mixed.csv: the rows of X are shuffled (ids 't"
+    result = done(*fit_arguments(features="mixed.csv", annotations="A.npy"))
+    assert says in result.stderr
+    assert "A.npy has no ids: row i of the matrix" in result.stderr
+    result = done(*fit_arguments(features="X.csv", annotations="A.npy", out="sorted"))
+    assert "shuffled" not in result.stderr
+
+
 @pytest.mark.parametrize(
     "features", ["mixed.csv", "mixed.parquet", "unnamed.csv", "unnamed.parquet"]
 )

@@ -13,8 +13,8 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import missing_mask
-from manyhands.annotations.ids import id_column
-from manyhands.exceptions import AnnotationError
+from manyhands.annotations.ids import are_shuffled, first_and_last, id_column
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import read_annotations, read_with_account
 from manyhands.io.columns import canonical, find_column, preview
 from manyhands.io.exports.reading import report_losses
@@ -36,7 +36,9 @@ def read_aligned(
     """Read features and annotations such that row i of X is instance i of the table.
 
     If the feature file holds ids, the tasks of the annotations are matched with them (an integer
-    matches the string that is its canonical form). Otherwise, integer tasks are row numbers of X,
+    matches the string that is its canonical form); a dense matrix has no ids, so its rows are taken
+    in the order of the features, and a warning says so if that is a visible shuffle. Otherwise,
+    integer tasks are row numbers of X,
     counted from 0, and a dense matrix must have as many rows as X.
 
     Parameters
@@ -63,13 +65,20 @@ def read_aligned(
         features, name = features_path, "the texts"
     else:
         features, name = read_features(features_path), str(features_path)
-    if features.tasks is not None:
-        return features, read_annotations(annotations_path, tasks=features.tasks, **options)
-    rows = np.arange(len(features))
-    if (
+    is_matrix = (
         isinstance(annotations_path, str | os.PathLike)
         and suffix_of(Path(str(annotations_path))) == ".npy"
-    ):
+    )
+    if features.tasks is not None:
+        if is_matrix and are_shuffled(features.tasks):
+            warn_caller(
+                f"{name}: the rows of X are shuffled (ids {first_and_last(features.tasks)}) and "
+                f"{annotations_path} has no ids: row i of the matrix is taken to belong to row i "
+                "of X. If it does not, give the annotations as a long table with the ids as tasks"
+            )
+        return features, read_annotations(annotations_path, tasks=features.tasks, **options)
+    rows = np.arange(len(features))
+    if is_matrix:
         return features, read_annotations(annotations_path, tasks=rows, **options)
     table = read_annotations(annotations_path, **options)
     _check_row_numbers(table.instances, len(rows), annotations_path, name)
