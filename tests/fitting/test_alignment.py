@@ -19,6 +19,7 @@ from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
     CrowdLayerClassifier,
+    CrowdStackingClassifier,
     DASCClassifier,
     summarize,
 )
@@ -178,6 +179,42 @@ def test_bare_groups_beside_shuffled_rows_are_named_in_the_warning(data):
     table = AnnotationTable.from_frame(long, tasks=X.index)
     with pytest.warns(UserWarning, match=r"shuffled .* and groups has no ids: row i of groups"):
         instance_units(X, table, np.arange(N) // 10)
+
+
+def test_known_labels_without_ids_beside_shuffled_rows_are_warned_of(data):
+    X, long, gold = data
+    X, table = X.sample(frac=1, random_state=1), AnnotationTable.from_frame(long)
+    stack = CrowdStackingClassifier([("logistic", LogisticRegression())], n_rounds=1)
+    with pytest.warns(UserWarning, match=r"rows of X are shuffled .* and gold has no ids"):
+        stack.fit(X, table, gold=gold[X.index].to_numpy())
+    assert stack.fit(X, table, gold=gold).score(X, gold) == 1
+    assert stack.fit(X, table, gold=gold.to_dict()).score(X, gold) == 1
+
+
+def test_watched_labels_of_the_training_instances_are_matched_by_index(data):
+    X, long, gold = data
+    X, table = (
+        X.sample(frac=1, random_state=1),
+        AnnotationTable.from_frame(long[::2], tasks=X.index),
+    )
+
+    def qualities(y_train):
+        model = DASCClassifier(network(), n_rounds=1).fit(X, table, watch=Watch(y_train))
+        return model.history_.column("pseudo_accuracy")
+
+    found = qualities(gold)
+    with pytest.warns(UserWarning, match=r"rows of X are shuffled .* and y_train has no ids"):
+        np.testing.assert_array_equal(qualities(gold[X.index].to_numpy()), found)
+    assert found[-1] > 0.6
+
+
+def test_labels_are_in_the_order_in_which_partial_fits_first_gave_the_instances(data):
+    X, long, gold = data
+    shuffled, early = X.sample(frac=1, random_state=1), long["worker"] < "x"
+    tables = [AnnotationTable.from_frame(part) for part in (long[early], long[~early])]
+    stack = CrowdStackingClassifier([("logistic", LogisticRegression())], n_rounds=1)
+    stack.partial_fit(shuffled, tables[0]).partial_fit(X, tables[1])
+    assert (stack.labels_ == gold[shuffled.index]).mean() > 0.9
 
 
 # -- ids that do not match are refused ------------------------------------------------------------
@@ -560,3 +597,16 @@ def test_order_survives_what_a_table_is_put_through(data):
     assert all(a.kind == b.kind == "sorted" for a, b in pairwise(orders))
     assert chosen.equals(given)
     assert given.instance_order.assumed == given[3:].instance_order.assumed == ""
+
+
+def test_the_index_that_shuffling_leaves_is_no_id_beside_a_column_of_ids(data):
+    _, long, _ = data
+    wide = long.pivot(index="task", columns="worker", values="label").reset_index()
+    shuffled = wide.sample(frac=1, random_state=0)
+    table = AnnotationTable.from_matrix(shuffled)
+    assert table.instances.tolist() == shuffled["task"].tolist()
+    again = table.select(instances=wide["task"])
+    expected = AnnotationTable.from_matrix(wide)
+    np.testing.assert_array_equal(again.vote_counts(), expected.vote_counts())
+    with pytest.raises(AnnotationError, match=r"by the index \(.*\); drop it"):
+        AnnotationTable.from_matrix(shuffled.rename_axis("row"))

@@ -185,14 +185,15 @@ def read_wide(A: Any, instances: Any, annotators: Any) -> tuple[Any, Any, Any]:
     frame = as_frame(A)
     if frame is None:
         return A, instances, annotators
-    index = row_ids(A, "A") if hasattr(A, "iloc") else None
-    has_ids = instances is not None or not (index is None or index.default)
-    if instances is None and index is not None and not index.default:
-        instances = index.values
     name = id_column(frame.columns)
+    given = "the ids are given already" if instances is not None else ""
+    index = row_ids(A, "A") if hasattr(A, "iloc") else None
+    if index is not None and not (index.default or given or (name and _numbers_rows(A.index))):
+        instances = index.values
+        given = f"the ids are given already, by the index ({first_and_last(instances)})"
     if name is not None:
         values = frame[name].to_numpy()
-        problem = "the ids are given already" if has_ids else _no_ids(values)
+        problem = given or _no_ids(values)
         if problem:
             raise AnnotationError(
                 f"column {name!r} of A is called as ids are, but {problem}; drop it, or rename it "
@@ -206,6 +207,14 @@ def read_wide(A: Any, instances: Any, annotators: Any) -> tuple[Any, Any, Any]:
     if matrix.dtype == object:
         matrix[missing_mask(matrix)] = None
     return matrix, instances, frame.columns if annotators is None else annotators
+
+
+def _numbers_rows(index: Any) -> bool:
+    """Whether a pandas index is 0..n-1 in some order and without a name, as shuffling leaves it."""
+    values = np.asarray(index)
+    return index.name is None and bool(
+        values.dtype.kind in "iu" and np.array_equal(np.sort(values), np.arange(len(values)))
+    )
 
 
 def _no_ids(values: AnyArray) -> str:

@@ -65,7 +65,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Their most probable classes.
+        Their most probable classes, in the order of X (see `partial_fit`).
 
     Notes
     -----

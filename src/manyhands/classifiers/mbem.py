@@ -76,7 +76,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         Class probabilities of the training instances given their annotations, which would be the
         targets of another round. An instance without annotations has the prior.
     labels_ : array of shape (n_samples,)
-        Their most probable classes.
+        Their most probable classes, in the order of X (see `partial_fit`).
 
     Notes
     -----

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.target import in_order_of_rows
 from manyhands.training.progress import History
 from manyhands.typing import IntArray
 
@@ -46,8 +47,9 @@ class Watch:
     Parameters
     ----------
     y_train : array of shape (n_samples,), optional
-        True classes of the training instances. Methods that add or infer annotations compare these
-        annotations with them; other methods ignore them.
+        True classes of the training instances; a pandas Series is matched with X by its index.
+        Methods that add or infer annotations compare these annotations with them; other methods
+        ignore them.
     **sets : (X, y_gold)
         Instances with gold labels, by name. The history gets ``<name>_accuracy`` and
         ``<name>_macro_f1`` for each, unless the shape of its instances differs from the training
@@ -75,6 +77,14 @@ class Watch:
         object.__setattr__(self, "y_train", y_train)
         object.__setattr__(self, "followed", followed)
         object.__setattr__(self, "sets", sets)
+
+    def over(self, X: Any, n_rows: int) -> Watch:
+        """The same, with ``y_train`` in the order of the rows of X if there are so many."""
+        y = self.y_train
+        if y is None or isinstance(y, Mapping) or len(y) != n_rows:
+            return self
+        y = in_order_of_rows(X, y, name="y_train")
+        return Watch(y, followed=self.followed, **self.sets)
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,6 +111,7 @@ def partial_fit(
     -----
     The model keeps what it was given in ``seen_``, also pickled. `fit` and `save` do not, so the
     first partial fit after them needs everything again, or warns of fewer annotations.
+    ``labels_`` and ``posterior_`` are in the order in which the calls first gave the instances.
     """
     model: Any = self
     options = {} if watch is None else {"watch": watch}
@@ -276,9 +277,8 @@ def _everything_again(model: Any, X: Any, given: AnnotationTable) -> tuple[Seen,
             "old and the new; or use partial_fit from the first call on"
         )
         before = 0
-    return Seen(X, table, before or table.n_annotations), (
-        table.n_annotations - before
-    ) / table.n_annotations
+    share = (table.n_annotations - before) / table.n_annotations
+    return Seen(X, table, before or table.n_annotations), share
 
 
 # -- features, piece by piece ---------------------------------------------------------------------

@@ -293,7 +293,7 @@ class LatentClassClassifier(BaseCrowdClassifier):
     Attributes
     ----------
     posterior_ : array of shape (n_samples, n_classes)
-        Class probabilities of the training instances.
+        Class probabilities of the training instances, in the order of X (see `partial_fit`).
     labels_ : array of shape (n_samples,)
         Most probable class of every training instance, in the original class values.
     """

@@ -99,6 +99,7 @@ def _fit_together(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annot
     given = as_target(X, y, type(model).__name__)
     table = drop_weightless(given)
     warn_of_telling_columns(X, table)
+    watch = watch.over(X, table.n_instances)
     X = read_features(model, X, reset=earlier is None)
     check_learnable(X, table)
     set_vocabularies(model, y, table)

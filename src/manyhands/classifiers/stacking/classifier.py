@@ -111,7 +111,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Class probabilities of the training instances, given their annotations and features (given
         the features alone, where there are no annotations).
     labels_ : array of shape (n_samples,)
-        Their most probable classes.
+        Their most probable classes, in the order of X (see `partial_fit`).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given], counted against the posterior of the last round; above ten
         classes, against ``posterior_``. An annotator without annotations gets
@@ -243,7 +243,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             self._check_parameters()
             table = read_target(X, y, type(self).__name__)
             belief = None if start is None else belief_of(start, X, table)
-            codes = None if gold is None else gold_codes(gold, table)
+            codes = None if gold is None else gold_codes(gold, table, X)
             known = codes if codes is not None and (codes >= 0).any() else None
             self._run(X, y, table, belief, gold=known)
         return self
