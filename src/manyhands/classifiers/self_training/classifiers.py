@@ -51,7 +51,7 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         is judged by a self-training on the other. Agreement is the mean share of an instance's
         annotations that name its predicted class. There is an alarm if in the last round it is
         lower than in round 0, with a paired z below -1, by more than a share of what it exceeded
-        chance by there: .1 (True), or a float; chance is to name the most frequent class always.
+        chance by there: .08 (True), or a float; chance is to name the most frequent class always.
         The last round to be trained is then the one before the first whose z is below -1. Without
         an alarm, the result is that of ``guard=False``, which trains all rounds. See Notes.
     guard_folds : int, default=2

@@ -31,7 +31,7 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray
 LEAST_INSTANCES = 10
 """Annotated instances without which there is no guard."""
 
-MARGIN = 0.1
+MARGIN = 0.08
 """Largest fall in agreement that is no alarm, as a share of what the first round has above chance.
 
 Chance is the agreement of naming the most frequent class always.
