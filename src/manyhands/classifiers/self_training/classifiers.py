@@ -52,8 +52,9 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
         annotations that name its predicted class. There is an alarm if in the last round it is
         lower than in round 0, with a paired z below -1, by more than a share of what it exceeded
         chance by there: .08 (True), or a float; chance is to name the most frequent class always.
-        The last round to be trained is then the one before the first whose z is below -1. Without
-        an alarm, the result is that of ``guard=False``, which trains all rounds. See Notes.
+        The last round to be trained is then the one before the first with such a z, or so large a
+        fall. Without an alarm, the result is that of ``guard=False``, which trains all rounds.
+        See Notes.
     guard_folds : int, default=2
         Number of folds, each of which is judged by a self-training on the others.
     validation : None, float or (X, y_gold), default=None
