@@ -399,7 +399,8 @@ def measured_on(records: dict[str, Any]) -> str:
     parts = []
     if known:
         days = " to ".join(sorted({known[0], known[-1]}))
-        parts.append(f"{len(dates) - dates.count('')} cells were measured on {days}")
+        n_known = len(dates) - dates.count("")
+        parts.append(f"{n_known} cell{'s were' if n_known > 1 else ' was'} measured on {days}")
     if "" in dates:
         parts.append(
             f"{dates.count('')} cells are of earlier days, so their CPU seconds are those of "

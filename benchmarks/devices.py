@@ -405,23 +405,26 @@ def gpu_part(found: dict[str, Any]) -> list[str]:
         "## On a GPU",
         "",
         f"{one['gpu']}, torch {one['torch']}, {one['date']}; the CPU is that of the same machine, "
-        "with one thread, and several cases ran at a time. Every classifier that trains networks, "
-        "by default on LabelMe, seed 1. Random numbers of dropout differ between devices, so "
-        "accuracies differ as between seeds.",
+        "with one thread. Up to ten processes shared the GPU, which leaves the seconds of small "
+        "networks without meaning: they are in the records alone. Classifiers that train networks, "
+        "by default on LabelMe, seed 1: test accuracy. Random numbers of dropout differ between "
+        "devices, so accuracies differ as between seeds.",
         "",
-        "| classifier | test accuracy, CPU | GPU | s of the fit, CPU | GPU |",
-        "|---|---|---|---|---|",
+        "| classifier | CPU | GPU |",
+        "|---|---|---|",
     ]
     lines += [
-        f"| {name} | {case['cpu']:.3f} | {case['cuda']:.3f} "
-        f"| {case['cpu seconds']:.1f} | {case['cuda seconds']:.1f} |"
+        f"| {name} | {case['cpu']:.3f} | {case['cuda']:.3f} |"
         for name in ON_GPU
         if (case := found.get(f"gpu {name}"))
     ]
+    missing = [name for name in ON_GPU if f"gpu {name}" not in found]
+    if missing:
+        lines += ["", f"Not run there: {', '.join(missing)}."]
     lines += [
         "",
         "VGG-16 on 512 made-up images of 32 x 32, batches of 128: seconds of an epoch (median of "
-        "3).",
+        "3). [CrowdInG's rows of images](crowding2021.md) were run on this GPU, too.",
         "",
         "| method | CPU | GPU |",
         "|---|---|---|",

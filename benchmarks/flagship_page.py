@@ -533,9 +533,16 @@ def conclusions(found: Found, names: list[str]) -> list[str]:
     lines = [
         f"- **Accuracy on {len(names)} public sets.** The stack is ahead of all other recorded "
         f"classifiers on {listed(best)} (outside two standard errors of the test part on "
-        f"{listed(clear)}), and level with the best of them on {listed(level)}, where its lead is "
-        "within one standard error. It is at most a point, or two standard errors of the test "
-        f"part, behind the best of them on {listed(near)}. "
+        f"{listed(clear)}). "
+        + (
+            f"It is level with the best of them on {listed(level)}, where its lead is within one "
+            "standard error. "
+            if level
+            else ""
+        )
+        + "It is at most a point, or two standard errors of the test part, behind the best of them "
+        f"on {listed(near)}; most of the others have one seed there, and the best of many is "
+        "partly luck. "
         + (
             f"**It is further behind on {listed(below)}.** "
             if below
