@@ -16,8 +16,8 @@ settings.load_profile("repeatable")
 for library in ("OMP", "MKL", "OPENBLAS"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
-# Fits and saved models are compared bit for bit, and a GPU rounds otherwise. To run the tests on one,
-# set this variable.
+# Fits and saved models are compared bit for bit, and a GPU rounds otherwise. Set this variable to
+# run the tests on one.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 NOWHERE = "http://127.0.0.1:9"

@@ -344,7 +344,7 @@ def test_only_two_groups_are_told_with_the_share_on_which_they_differ(recwarn):
         told[0].message
     )
     recwarn.clear()
-    DawidSkene().fit(A, groups=both, gold=some_gold(y, 30))
+    DawidSkene().fit(A, groups=both, gold=some_gold(y, 50))
     DawidSkene().fit(A, groups={**both, 0: None})
     DawidSkene().fit(A, groups={**both, 0: "third", 1: "third"})
     assert not recwarn.list
@@ -436,6 +436,9 @@ def test_two_families_of_everybody_without_shared_mistakes_are_told_of_once():
     assert "declare none (groups={}), and the annotations decide. If they have one, the" in told
     assert "of the instances that both annotated where they differ; to tell which is" in told
     (told,) = messages_of(DawidSkene(), A, groups=both, gold=some_gold(y, 20))
+    assert told.startswith("There are only two groups of annotators, a and b, and they show no")
+    assert told.endswith("50 or more instances drawn at random in all (20 so far).")
+    (told,) = messages_of(DawidSkene(), A, groups=both, gold=some_gold(y, 50))
     assert told.startswith("This family shows no shared mistakes: 0, 1, 2, 3 (z = ")
     apart = A.copy()
     apart[:200, :4] = apart[200:, 4:] = -1
@@ -449,7 +452,33 @@ def test_one_family_of_everybody_says_that_nothing_is_known_of_it():
     with pytest.warns(NotIdentifiableWarning, match="All annotators belong to one family, x. Nob"):
         DawidSkene().fit(A, groups=everybody)
     assert len(messages_of(DawidSkene(), A, groups=everybody)) == 1
-    assert not messages_of(DawidSkene(), A, groups=everybody, gold=some_gold(y, 20))
+    (told,) = messages_of(DawidSkene(), A, groups=everybody, gold=some_gold(y, 20))
+    assert told.endswith("50 or more instances drawn at random in all (20 so far).")
+    assert not messages_of(DawidSkene(), A, groups=everybody, gold=some_gold(y, 50))
+
+
+@pytest.mark.parametrize("names", [{0: "a"}, {r: f"m{r}" for r in range(8)}])
+def test_a_family_of_one_declares_nothing(names):
+    """Nobody is there to share mistakes with: the search goes on, and ten gold labels do."""
+    A, y = with_machines(3)
+    assert messages_of(DawidSkene(), A, groups=names) == messages_of(DawidSkene(), A)
+    gold = some_gold(y, 30)
+    model = GoldCorrected().fit(A, gold=gold, groups=names)
+    assert model.corrected_
+    np.testing.assert_allclose(
+        model.posterior_, GoldCorrected().fit(A, gold=gold).posterior_, atol=1e-12
+    )
+
+
+def test_a_family_declared_in_part_is_told_of_once():
+    rng = np.random.default_rng(0)
+    truth, copied = rng.integers(0, 2, (2, 400))
+    people = [np.where(rng.random(400) < 0.8, truth, 1 - truth) for _ in range(3)]
+    machines = [np.where(rng.random(400) < 0.6, copied, truth) for _ in range(4)]
+    A = np.stack([*people, *machines], axis=1)
+    (told,) = messages_of(DawidSkene(), A, groups={4: "m", 5: "m"})
+    assert told.startswith("Annotators 3, 4, 5, 6 agree with one another more than with the others")
+    assert " The declared family 4, 5 is only a part of these. Say who belongs together" in told
 
 
 def test_the_page_quotes_the_messages():

@@ -9,7 +9,7 @@ import numpy as np
 
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.exceptions import AnnotationError
-from manyhands.typing import AnyArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, IntArray
 
 RHO = 0.8
 """Correlation of mistakes within a family, unless the user gives one."""
@@ -54,6 +54,18 @@ def names_of(values: Any) -> AnyArray:
     given[:] = values.tolist() if isinstance(values, np.ndarray) else list(values)
     given[missing_mask(given)] = ALONE
     return given.astype(str)
+
+
+def in_families(groups: AnyArray | None, n_annotators: int) -> BoolArray:
+    """Whether each annotator belongs to a family of two or more, shape (R,).
+
+    A name that one annotator has alone declares nothing: there is nobody to share mistakes with.
+    """
+    if groups is None:
+        return np.zeros(n_annotators, dtype=bool)
+    _, code, n_members = np.unique(groups, return_inverse=True, return_counts=True)
+    found: BoolArray = (groups != ALONE) & (n_members[code] > 1)
+    return found
 
 
 def groups_of_rows(values: Any, annotator: IntArray, annotators: AnyArray) -> AnyArray:

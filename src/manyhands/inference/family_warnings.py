@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.groups import ALONE
+from manyhands.annotations.groups import ALONE, in_families
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning, warn_caller
 from manyhands.inference.gold_regression import LEAST_GOLD, LEAST_GOLD_WITH_FAMILIES
@@ -22,7 +22,7 @@ from manyhands.inference.shared_mistakes import (
     not_measured,
     searched_sets,
 )
-from manyhands.typing import AnyArray, BoolArray
+from manyhands.typing import AnyArray
 
 _LOG = logging.getLogger("manyhands")
 
@@ -42,24 +42,21 @@ def warn_of_shared_mistakes(table: Any, *, n_gold: int = 0) -> None:
     n_gold : int
         Number of annotated instances with gold. Only what helps beyond them is asked for.
     """
-    if table.groups is not None and not _declared(table).any():
+    if table.groups is not None and (table.groups == ALONE).all():
         return  # The user says that there are no families.
-    declared, is_searched = _declared(table), dense_annotators(table).any()
+    declared = in_families(table.groups, table.n_annotators)
+    is_searched = dense_annotators(table).any()
     if not (declared.any() or is_searched):
         return
     centred = Centred.of(table, np.random.default_rng(0))
-    if declared.any() and _tell_of_declared(table, centred, n_gold):
-        return
-    if is_searched:
-        _warn_of_undeclared(table, centred, set(table.annotators[declared].tolist()), n_gold)
-
-
-def _declared(table: Any) -> BoolArray:
-    """Whether each annotator belongs to a declared family, shape (R,)."""
-    if table.groups is None:
-        return np.zeros(table.n_annotators, dtype=bool)
-    found: BoolArray = table.groups != ALONE
-    return found
+    families = declared_sets(table, centred) if declared.any() else []
+    wider = None
+    if is_searched and not any(one.z >= LEAST_DECLARED_Z for one in families):
+        wider = _undeclared(table, centred, set(table.annotators[declared].tolist()))
+    if declared.any():
+        _tell_of_declared(table, families, wider, n_gold)
+    if wider is not None:
+        _warn_of_undeclared(table, wider, families, n_gold)
 
 
 # -- what helps -----------------------------------------------------------------------------------
@@ -67,7 +64,8 @@ def _declared(table: Any) -> BoolArray:
 
 def _gold(table: Any, n_gold: int) -> str:
     """The gold that would help, as the end of a sentence; `GoldCorrected` has its own threshold."""
-    least = LEAST_GOLD_WITH_FAMILIES if _declared(table).any() else LEAST_GOLD
+    declared = in_families(table.groups, table.n_annotators)
+    least = LEAST_GOLD_WITH_FAMILIES if declared.any() else LEAST_GOLD
     if n_gold >= least:
         return f"fit GoldCorrected with the {n_gold} gold labels if they were drawn at random."
     if n_gold:
@@ -89,14 +87,18 @@ def _declaration(table: Any, n_gold: int) -> str:
 # -- declared families ----------------------------------------------------------------------------
 
 
-def _tell_of_declared(table: Any, centred: Centred, n_gold: int) -> bool:
-    """Say what is known of the declared families; whether one is found to share mistakes."""
-    found = declared_sets(table, centred)
-    innocent = [one for one in found if one.z < LEAST_DECLARED_Z]
+def _tell_of_declared(
+    table: Any, found: list[SharedMistakes], wider: SharedMistakes | None, n_gold: int
+) -> None:
+    """Say what is known of the declared families, but of those that are part of a wider set."""
+    told = set() if wider is None else set(wider.members)
+    innocent = [
+        one for one in found if one.z < LEAST_DECLARED_Z and not told.issuperset(one.members)
+    ]
     supported = [one for one in found if one.z >= LEAST_DECLARED_Z]
     unknown = [one for one in found if not one.measurable]
     names = np.unique(table.groups[table.annotator])
-    only = len(names) < 3 and ALONE not in names and not n_gold
+    only = len(names) < 3 and ALONE not in names and n_gold < LEAST_GOLD_WITH_FAMILIES
     if innocent and not only:
         warn_caller(
             f"{_first(innocent)} {BETTER} {COST}: declare only annotators who have a reason to "
@@ -111,10 +113,10 @@ def _tell_of_declared(table: Any, centred: Centred, n_gold: int) -> bool:
             "families are declared and no gold is given: accuracies are estimates from agreement; "
             "mistakes that all groups share would make them too high"
         )
-    if only:
-        told = _of_two(table, names, innocent) if len(names) == 2 else _of_one(table, names[0])
-        warn_caller(told, NotIdentifiableWarning)
-    return bool(supported)
+    if only and len(names) == 2:
+        warn_caller(_of_two(table, names, innocent, n_gold), NotIdentifiableWarning)
+    elif only:
+        warn_caller(_of_one(table, names[0], n_gold), NotIdentifiableWarning)
 
 
 def _first(found: list[SharedMistakes]) -> str:
@@ -123,16 +125,16 @@ def _first(found: list[SharedMistakes]) -> str:
     return f"{found[0]}{more}" if found else ""
 
 
-def _of_one(table: Any, name: str) -> str:
+def _of_one(table: Any, name: str, n_gold: int) -> str:
     """What is unknown if all annotators belong to one family."""
     return (
         f"All annotators belong to one family, {name}. Nobody outside it could show the mistakes "
         "that its members share, and its weights only make the labels less sure. Leave the "
-        f"declaration out, add annotators outside the family, or {_gold(table, 0)}"
+        f"declaration out, add annotators outside the family, or {_gold(table, n_gold)}"
     )
 
 
-def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes]) -> str:
+def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes], n_gold: int) -> str:
     """What is unknown if all annotators belong to two families: where they differ, nothing decides.
 
     The tetrad measures both families together. If it is small, they may be no families at all.
@@ -144,7 +146,7 @@ def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes]) -> str:
     if not both.any():
         return (
             f"{there_are}, and no instance has annotations of both, so the groups cannot be "
-            f"compared. To tell which is right, {_gold(table, 0)}"
+            f"compared. To tell which is right, {_gold(table, n_gold)}"
         )
     one, other = counts[:, both].argmax(axis=2)
     share = f"{(one != other).mean():.0%} of the instances that both annotated"
@@ -153,27 +155,35 @@ def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes]) -> str:
             f"{there_are}, and they show no shared mistakes (z = {innocent[0].z:.1f}). {BETTER} "
             f"{COST}: if these have no reason to share mistakes, declare none (groups={{}}), and "
             f"the annotations decide. If they have one, the labels follow the prior, not the data, "
-            f"on the {share} where they differ; to tell which is right, {_gold(table, 0)}"
+            f"on the {share} where they differ; to tell which is right, {_gold(table, n_gold)}"
         )
     return (
         f"{there_are}. On {share}, they differ; there the labels follow the prior, not the data. "
-        f"To tell which is right, {_gold(table, 0)}"
+        f"To tell which is right, {_gold(table, n_gold)}"
     )
 
 
 # -- undeclared families --------------------------------------------------------------------------
 
 
-def _warn_of_undeclared(table: Any, centred: Centred, declared: set[Any], n_gold: int) -> None:
-    """Warn of the set with the highest z that has members outside the declared families."""
+def _undeclared(table: Any, centred: Centred, declared: set[Any]) -> SharedMistakes | None:
+    """The set to warn of: that with the highest z with members outside the declared families."""
     found = [one for one in searched_sets(table, centred) if not declared.issuperset(one.members)]
     if found and found[0].measurable and found[0].z > LEAST_Z:
-        warn_caller(f"{found[0]} {_declaration(table, n_gold)}", SharedMistakesWarning)
-        return
+        return found[0]
     one = not_measured(table, centred)
-    if one is not None and not declared.issuperset(one.members):
-        warn_caller(
-            f"{one} They agree with one another more than with the others. "
-            f"{_declaration(table, n_gold)}",
-            NotIdentifiableWarning,
-        )
+    return None if one is None or declared.issuperset(one.members) else one
+
+
+def _warn_of_undeclared(
+    table: Any, found: SharedMistakes, families: list[SharedMistakes], n_gold: int
+) -> None:
+    parts = [one.members for one in families if set(found.members).issuperset(one.members)]
+    part = ""
+    if parts:
+        part = f" The declared family {', '.join(map(str, parts[0]))} is only a part of these."
+    agree = "" if found.measurable else " They agree with one another more than with the others."
+    warn_caller(
+        f"{found}{agree}{part} {_declaration(table, n_gold)}",
+        SharedMistakesWarning if found.measurable else NotIdentifiableWarning,
+    )

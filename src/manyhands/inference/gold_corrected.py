@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 from scipy.special import log_softmax, softmax
 
-from manyhands.annotations.groups import ALONE, RHO
+from manyhands.annotations.groups import RHO, in_families
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.confusion_em import OwnRemoved, Parameters
@@ -53,8 +53,9 @@ class GoldCorrected(BaseAggregator):
     largest family; gold given to it directly has little weight among all the annotations. Here the
     gold labels fit logistic regressions with strong priors on several bases: the posterior of
     `DawidSkene`, the same tempered, the plain votes, and, if there are at most 15 annotators who
-    annotate at least 30 % of the instances each, fits with annotators who agree as families. The
-    result is their mean, weighted by evidence.
+    annotate at least 30 % of the instances each, fits with annotators who agree as families
+    (``groups={}`` silences warnings, and does not stop this). The result is their mean, weighted
+    by evidence.
 
     Give gold for instances drawn at random, not for those on which annotators differ.
 
@@ -136,7 +137,7 @@ class GoldCorrected(BaseAggregator):
         gold = np.full(votes.n_instances, -1) if self._gold is None else self._gold
         known = np.flatnonzero((np.diff(votes.start) > 0) & (gold >= 0))
         families = self.table_.groups
-        has_families = families is not None and bool((families != ALONE).any())
+        has_families = bool(in_families(families, self.table_.n_annotators).any())
         least = LEAST_GOLD_WITH_FAMILIES if has_families else LEAST_GOLD
         self.corrected_ = len(known) >= least
         self._plain = DawidSkene(dependence=self.dependence, abstentions="ignore")
