@@ -10,8 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyhands import AnnotationTable, DawidSkene, MajorityVote
-from manyhands.exceptions import AnnotationError
+from manyhands import (
+    AnnotationStore,
+    AnnotationTable,
+    DawidSkene,
+    GoldCorrected,
+    MajorityVote,
+)
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, SharedMistakesWarning
 from manyhands.report import (
     Contents,
     planning,
@@ -20,12 +26,13 @@ from manyhands.report import (
     summarize,
     summary_tables,
 )
-from manyhands.report.actions import find_answers
+from manyhands.report.actions import OUTVOTED, find_answers
 from manyhands.report.html import SECTIONS
 from manyhands.report.items import IMAGE_BYTES
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
-from tests.report.conftest import EVIL, Page, crowd, hundred_times_ten_thousand
+from manyhands.report.warnings import SHARED
+from tests.report.conftest import EVIL, FakeClassifier, Page, crowd, hundred_times_ten_thousand
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.md"
 
@@ -64,6 +71,78 @@ def test_spammers_are_talked_to_first_with_evidence_and_instances():
     for row in found["rows"][:2]:
         for instance in row["instances"]:
             assert A[instance, row["id"]] != summary["labels"]["all"]["rows"][instance]["label"]
+
+
+def people_and_machines():
+    """Three people who are right in 80 % of cases, and four machines that copy one another."""
+    rng = np.random.default_rng(0)
+    truth, copied = rng.integers(0, 2, (2, 400))
+    people = [np.where(rng.random(400) < 0.8, truth, 1 - truth) for _ in range(3)]
+    machines = [np.where(rng.random(400) < 0.6, copied, truth) for _ in range(4)]
+    return AnnotationTable.from_matrix(np.stack([*people, *machines], axis=1)), truth
+
+
+def doubts(summary):
+    """What the report says of shared mistakes: codes and texts."""
+    found = {each["code"]: each["text"] for each in summary["warnings"]}
+    return {code: text for code, text in found.items() if code in SHARED}
+
+
+def test_shared_mistakes_come_before_the_people_whom_they_outvote(tmp_path):
+    table, truth = people_and_machines()
+    with pytest.warns(SharedMistakesWarning) as told:
+        model = DawidSkene().fit(table)
+    summary = json.loads(json.dumps(summarize(table, aggregator=model)))
+    warning = doubts(summary)["shared-mistakes"]
+    assert warning == str(told[0].message)
+    assert warning.startswith("Annotators 3, 4, 5, 6 agree with one another more than")
+    first = summary["actions"][0]
+    assert first["title"] == "Find out who shares mistakes before you talk to 3 annotators"
+    assert OUTVOTED in first["text"]
+    text = " ".join("".join(Page(render_report(summary)).text).split())
+    assert text.count(warning) == text.count(OUTVOTED) == 1
+    assert "Talk to" not in text
+    measured = doubts(summarize(table, gold=truth))["shared-mistakes"]
+    assert "fit GoldCorrected with the 400 gold labels" in measured
+    store = AnnotationStore.create(tmp_path / "store", table)
+    assert "A store carries no families" in doubts(summarize(store))["shared-mistakes"]
+
+
+def test_a_doubt_of_the_classifier_is_not_said_twice():
+    table, _ = people_and_machines()
+    text = doubts(summarize(table))["shared-mistakes"]
+    classifier = FakeClassifier(table, np.random.default_rng(0))
+    classifier.doubts_ = {"own": text.removesuffix("."), "other": "the features are weak"}
+    found = {
+        each["code"]: each["text"] for each in summarize(table, classifier=classifier)["warnings"]
+    }
+    assert found["shared-mistakes"] == text
+    assert "own" not in found
+    assert found["other"] == "The features are weak."
+
+
+def test_families_and_gold_of_the_fit_count():
+    table, truth = people_and_machines()
+    machines = dict.fromkeys(range(3, 7), "machines")
+    declared = DawidSkene().fit(table, groups=machines)
+    assert doubts(summarize(table, aggregator=declared)) == {}
+    with pytest.warns(NotIdentifiableWarning, match="only two groups"):
+        two = DawidSkene().fit(table, groups=machines | dict.fromkeys(range(3), "people"))
+    for gold in (None, truth):
+        assert {*doubts(summarize(table, aggregator=two, gold=gold))} == {"not-identifiable"}
+    corrected = GoldCorrected().fit(table, gold=dict(enumerate(truth[:100].tolist())))
+    assert doubts(summarize(table, aggregator=corrected)) == {}
+
+
+def test_independent_annotators_get_no_warning_of_shared_mistakes():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 400)
+    skills = (0.9, 0.85, 0.8, 0.8, 0.75, 0.7, 0.5)
+    A = np.stack([np.where(rng.random(400) < p, truth, 1 - truth) for p in skills], axis=1)
+    summary = summarize(A, aggregator=DawidSkene().fit(A))
+    assert doubts(summary) == {}
+    assert summary["actions"][0]["title"].startswith("Talk to")
+    assert OUTVOTED not in summary["actions"][0]["text"]
 
 
 def test_labels_to_check_are_those_that_look_wrong():

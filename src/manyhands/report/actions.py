@@ -6,10 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from manyhands.report.limits import LIMITS
-from manyhands.report.warnings import count, shorten
+from manyhands.report.warnings import SHARED, count, shorten
 from manyhands.report.words import percent
 
 Step = dict[str, Any]
+
+OUTVOTED = (
+    "This depends on who shares mistakes (the warning under “Worth a look”): annotators who share "
+    "them look better than they are, and those whom they outvote look worse."
+)
 
 
 def find_actions(summary: Mapping[str, Any]) -> list[Step]:
@@ -39,15 +44,17 @@ def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
     if found is None:
         return
     rows = [row for row in found["rows"] if row["screen"]["flags"]][: LIMITS["actions"]]
+    is_open = any(warning["code"] in SHARED for warning in summary["warnings"])
+    caveat = f" {OUTVOTED}" if is_open else ""
     if not rows:
-        yield _step(
-            "annotators", "No annotator stands out", "Nobody’s annotations call for a talk."
-        )
+        text = f"Nobody’s annotations call for a talk.{caveat}"
+        yield _step("annotators", "No annotator stands out", text)
         return
+    whom = count(found["n_flagged"], "annotator")
     yield _step(
         "annotators",
-        f"Talk to {count(found['n_flagged'], 'annotator')}",
-        "A flag is a reason to look, not to dismiss.",
+        f"Find out who shares mistakes before you talk to {whom}" if is_open else f"Talk to {whom}",
+        f"A flag is a reason to look, not to dismiss.{caveat}",
         [
             {
                 "id": row["id"],

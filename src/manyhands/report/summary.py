@@ -138,7 +138,7 @@ def _of_store(store: ShardedAnnotations, others: tuple[Any, ...]) -> Summary:
             "version": VERSION,
             "generator": f"manyhands {__version__}",
             **sections,
-            "warnings": find_store_warnings(sections),
+            "warnings": find_store_warnings(store, sections),
         }
     )
     return summary

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning
+from manyhands.inference.family_warnings import warn_of_shared_mistakes
+from manyhands.inference.shared_mistakes import gold_can_choose
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, IMBALANCED, LIMITS, OVERCONFIDENT
 
 Warnings = Iterator[tuple[str, str]]
+
+SHARED: dict[str, type[Warning]] = {
+    "shared-mistakes": SharedMistakesWarning,
+    "not-identifiable": NotIdentifiableWarning,
+}
+"""Codes of what `fit` says of shared mistakes: while one stands, nobody can be judged for sure."""
 
 
 def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str]]:
@@ -22,20 +33,19 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
     counts = np.bincount(table.label, minlength=table.n_classes)
     never = table.classes[counts == 0].tolist()
     parts = (_about_agreement(data), _about_classes(never, data), _about_coverage(data))
-    found = [*_about_gold(summary), *_about_classifier(inputs), *parts[0], *parts[1], *parts[2]]
-    found += [*_about_annotators(summary), *_about_counting(data)]
-    return [{"code": code, "text": text} for code, text in found]
+    found = [*_about_gold(summary), *_about_shared_mistakes(inputs), *_about_classifier(inputs)]
+    found += [*parts[0], *parts[1], *parts[2], *_about_annotators(summary), *_about_counting(data)]
+    return _listed_once(found)
 
 
-def find_store_warnings(summary: dict[str, Any]) -> list[dict[str, str]]:
+def find_store_warnings(store: ShardedAnnotations, summary: dict[str, Any]) -> list[dict[str, str]]:
     """List the warnings of a store: those that need no annotator's reliability."""
     data, classes = summary["data"], summary["classes"]
     if not data["n_annotations"]:
         return [{"code": "empty", "text": "There are no observed annotations to report on."}]
     never = [row["name"] for row in classes["rows"] if not row["n_annotations"]]
-    found = [*_about_agreement(data), *_about_classes(never, data), *_about_coverage(data)]
-    found += _about_counting(data)
-    return [{"code": code, "text": text} for code, text in found]
+    found = [*_shared_mistakes(store), *_about_agreement(data), *_about_classes(never, data)]
+    return _listed_once([*found, *_about_coverage(data), *_about_counting(data)])
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:
@@ -55,6 +65,17 @@ def listed(names: list[Any], total: int) -> str:
     return quoted + (f" and {more:,} more" if more > 0 else "")
 
 
+def _listed_once(found: list[tuple[str, str]]) -> list[dict[str, str]]:
+    codes: dict[str, str] = {}
+    for code, text in found:
+        codes.setdefault(text, code)
+    return [{"code": code, "text": text} for text, code in codes.items()]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:].removesuffix('.')}."
+
+
 def _about_gold(summary: dict[str, Any]) -> Warnings:
     rows = [] if summary["gold"] is None else summary["gold"]["rows"][1:]
     for row in rows:
@@ -68,10 +89,40 @@ def _about_gold(summary: dict[str, Any]) -> Warnings:
             )
 
 
+def _about_shared_mistakes(inputs: Inputs) -> Warnings:
+    """What `fit` says of shared mistakes, whichever method made the labels: plans rest on one.
+
+    It counts the gold of the report. Where that silences it, it counts the gold of the fit alone.
+    """
+    fitted = inputs.aggregator
+    table = getattr(fitted, "table_", inputs.table)  # It may have families that were given to fit.
+    has_choice = table.groups is not None or gold_can_choose(table)
+    if getattr(fitted, "corrected_", False) and has_choice:
+        return  # Gold has chosen the families.
+    known = np.broadcast_to(getattr(fitted, "is_known_", False), len(inputs.annotated))
+    at_hand = known if inputs.gold is None else known | (inputs.gold >= 0)
+    for gold in (at_hand, known):
+        found = [*_shared_mistakes(table, int((gold & inputs.annotated).sum()))]
+        if found or gold is known:
+            yield from found
+            return
+
+
+def _shared_mistakes(table: Any, n_gold: int = 0) -> Warnings:
+    """The search looks at 30 annotators and 2,000 instances at most, also of a large table."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_shared_mistakes(table, n_gold=n_gold)
+    for warning in caught:
+        for code, category in SHARED.items():
+            if issubclass(warning.category, category):
+                yield code, _sentence(str(warning.message))
+
+
 def _about_classifier(inputs: Inputs) -> Warnings:
     """What the classifier itself warned of in its fit."""
     for code, text in getattr(inputs.classifier, "doubts_", {}).items():
-        yield code, f"{text[0].upper()}{text[1:]}."
+        yield code, _sentence(text)
 
 
 def _about_agreement(data: dict[str, Any]) -> Warnings:
