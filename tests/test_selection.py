@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manyhands import (
+    GLAD,
     AggregatedClassifier,
     AnnotationTable,
     AveragedCrowdClassifier,
@@ -19,7 +20,9 @@ from manyhands import (
     CrowdStackingClassifier,
     DASCClassifier,
     DawidSkene,
+    ICEDClassifier,
     MaxMIGClassifier,
+    RaykarClassifier,
     cross_predict,
     make_crowd,
     select,
@@ -572,9 +575,54 @@ def test_rounds_of_one_em_are_refused_and_priors_warned_of(contest):
         select({"one": Fixed(n_rounds=1), "two": Fixed(n_rounds=2)}, X, table)
     with pytest.raises(AnnotationError, match="differ only in aggregator__max_iter"):
         select([AggregatedClassifier(DawidSkene(max_iter=n)) for n in (1, 100)], X, table)
-    select({"one": Fixed(0, n_rounds=1), "two": Fixed(1, n_rounds=2)}, X, table, cv=2)
+    with pytest.warns(ModelChoiceWarning, match="one and two differ in n_rounds beside other"):
+        select({"one": Fixed(0, n_rounds=1), "two": Fixed(1, n_rounds=2)}, X, table, cv=2)
     with pytest.warns(ModelChoiceWarning, match="differ only in the class prior"):
         select({"a": Fixed(), "b": Fixed(class_prior=[1, 2, 3])}, X, table, cv=2)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (RaykarClassifier(max_epochs=1), RaykarClassifier()),
+        (ICEDClassifier(max_epochs=3), ICEDClassifier()),
+        (Fixed(n_rounds=1, class_prior="uniform"), Fixed(n_rounds=2)),
+        (
+            CrowdStackingClassifier(n_rounds=1, random_state=0),
+            CrowdStackingClassifier(n_rounds=2, random_state=1, verbose=1),
+        ),
+        (
+            AggregatedClassifier(DawidSkene(max_iter=1), device="cpu"),
+            AggregatedClassifier(DawidSkene(max_iter=50)),
+        ),
+    ],
+)
+@pytest.mark.parametrize("within", ["alone", "pipeline", "average", "self-training"])
+def test_rounds_are_refused_wherever_they_stand(one, two, within):
+    wrap = {
+        "alone": lambda model: model,
+        "pipeline": lambda model: make_pipeline(StandardScaler(), model),
+        "average": lambda model: AveragedCrowdClassifier([model]),
+        "self-training": DASCClassifier,
+    }[within]
+    with pytest.raises(AnnotationError, match=r"'a' and 'b' differ only in .*early rounds"):
+        criteria.refuse_rounds({"a": wrap(one), "b": wrap(two)})
+    assert criteria.refuse_rounds({"a": wrap(one), "b": wrap(clone(one))}) == []
+
+
+def test_rounds_of_different_methods_are_no_rounds_of_one():
+    every = {name: cls() for name, cls in all_classifiers()}
+    assert criteria.refuse_rounds(every) == []
+    few, many = (AggregatedClassifier(DawidSkene(max_iter=n)) for n in (1, 50))
+    assert criteria.refuse_rounds({"a": few, "b": AggregatedClassifier(GLAD())}) == []
+    epochs = {str(n): CrowdLayerClassifier(max_epochs=n) for n in (1, 4)}
+    assert criteria.refuse_rounds(epochs) == []
+    (text,) = criteria.refuse_rounds({"a": few, "b": many.set_params(lr=0.1)})
+    assert "a and b differ in aggregator__max_iter beside other parameters" in text
+    scaled = [StandardScaler(), StandardScaler(with_mean=False)]
+    pipes = [make_pipeline(s, Fixed(n_rounds=n)) for n, s in enumerate(scaled)]
+    (text,) = criteria.refuse_rounds(dict(zip("ab", pipes, strict=True)))
+    assert "fixed__n_rounds" in text
 
 
 @pytest.fixture
@@ -618,6 +666,11 @@ def test_classifiers_that_hold_class_shares():
     assert {name for name, kind in all_classifiers() if criteria.holds_shares(kind())} == held
     assert criteria.holds_shares(DASCClassifier(MaxMIGClassifier(prior="uniform")))
     assert not criteria.holds_shares(CrowdStackingClassifier(class_prior="estimated"))
+    for model in (CrowdStackingClassifier(), MaxMIGClassifier(prior="uniform")):
+        assert criteria.holds_shares(make_pipeline(StandardScaler(), model))
+        assert criteria.holds_shares(AveragedCrowdClassifier([model, model]))
+    inferred = AggregatedClassifier(DawidSkene(class_prior="uniform"))
+    assert not criteria.holds_shares(make_pipeline(StandardScaler(), inferred))
 
 
 @pytest.mark.parametrize(
@@ -672,6 +725,19 @@ def test_a_candidate_that_overtrains_is_stopped_early(monkeypatch, problem):
     whole = cross_predict(model, X, table, cv=2)
     np.testing.assert_array_equal(kept.oof_proba_, whole.proba)
     assert select({"a": model}, X, table, cv=2, epochs="last").table_[0].epoch is None
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        RaykarClassifier(max_epochs=3),
+        ICEDClassifier(max_epochs=2, warm_up_epochs=1, decoder_epochs=1, device="cpu"),
+    ],
+)
+def test_rounds_of_em_are_not_guarded(monkeypatch, problem, model):
+    monkeypatch.setattr(selecting, "guarded_epoch", lambda *_: pytest.fail("rounds were rated"))
+    assert select([model], *problem, cv=2).table_[0].epoch is None
 
 
 def test_a_fold_is_rated_after_the_epoch_that_the_others_choose():

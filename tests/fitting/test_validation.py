@@ -7,11 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
     CrowdLayerClassifier,
+    ICEDClassifier,
     RaykarClassifier,
 )
 from manyhands.estimator_checks import make_crowd_problem
@@ -232,14 +234,16 @@ def test_held_out_instances_lend_no_annotation_to_training(make, monkeypatch):
         leaves = is_held[table.instance]
         return table.take(~leaves), table.take(leaves)
 
-    monkeypatch.setattr("manyhands.fitting.template.hold_out_instances", split)
+    for name in ("hold_out", "hold_out_instances"):
+        monkeypatch.setattr(f"manyhands.fitting.template.{name}", split)
+    measure = f"validation_{'nll' if make is RaykarClassifier else 'agreement'}"
     label = np.where(is_held[TABLE.instance], (TABLE.label + 1) % 3, TABLE.label)
     changed = replace(TABLE, label=label.astype(TABLE.label.dtype))
     options = {**QUICK, "max_epochs": 2, "validation": 0.3}
     first, second = (make(**options).fit(X, table) for table in (TABLE, changed))
     for one, two in zip(first.history_, second.history_, strict=True):
         assert one["loss"] == two["loss"]
-        assert one["validation_agreement"] != two["validation_agreement"]
+        assert one[measure] != two[measure]
     rest = make(**{**options, "validation": None}).fit(X, split(TABLE, 0.3, None)[0])
     np.testing.assert_array_equal(first.confusion_, rest.confusion_)
 
@@ -251,3 +255,23 @@ def test_the_likelihood_holds_out_single_annotations():
     assert "validation_agreement" not in model.history_.columns
     with pytest.raises(ValueError, match="'monitor' parameter"):
         CrowdLayerClassifier(**QUICK, validation=0.3, monitor="loss").fit(X, TABLE)
+
+
+# -- rounds of EM ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RaykarClassifier(max_epochs=6, tol=0.0),
+        ICEDClassifier(max_epochs=3, warm_up_epochs=1, decoder_epochs=1, device="cpu"),
+    ],
+)
+def test_agreement_does_not_choose_rounds_of_em(model):
+    model = clone(model).set_params(validation=0.2, random_state=0)
+    fitted = clone(model).fit(X, A)
+    explained = fitted.history_.column("validation_nll", "train")
+    assert fitted.best_epoch_ == 1 + explained.argmin()
+    assert not any("validation_agreement" in row for row in fitted.history_)
+    same = clone(model).set_params(monitor="likelihood").fit(X, A)
+    np.testing.assert_array_equal(same.predict_proba(X), fitted.predict_proba(X))

@@ -76,7 +76,8 @@ class RaykarClassifier(LatentClassClassifier):
         Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
         focal losses are refused, as they are not likelihoods.
     scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
-        See `BaseCrowdClassifier`.
+        See `BaseCrowdClassifier`. ``validation`` as a fraction always goes by the likelihood:
+        agreement must not choose the number of EM iterations.
 
     Attributes
     ----------
@@ -109,6 +110,7 @@ class RaykarClassifier(LatentClassClassifier):
     """
 
     _devices_refusal = "solves for its weights over all instances at once (EM, L-BFGS)"
+    _epochs_are_rounds = True
     _start_refusal = "begins with the shares of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,

@@ -23,6 +23,7 @@ from manyhands.fitting.monitors import (
     Predictor,
     Watcher,
 )
+from manyhands.fitting.parameters import monitored
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import n_rows, read_features, refuse_names_of_columns
 from manyhands.functional.ranks import active_ranks, in_first_process
@@ -148,7 +149,7 @@ def _validation(
     if fit.held is None:
         gold = _gold_monitor(model, fit, "validation", model.validation)
         return gold, "validation_accuracy", True, None
-    if model.monitor == "likelihood":
+    if monitored(model) == "likelihood":
         batches = AnnotationBatches(fit.features, fit.held, PREDICT_BATCH)
         return AnnotationMonitor(fit.module, batches), "validation_nll", False, None
     rows = np.flatnonzero(fit.held.annotations_per_instance())

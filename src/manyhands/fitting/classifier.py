@@ -76,8 +76,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         weights (`manyhands.nn.standardize.is_embedding`), else "standard". Statistics are those of
         annotated instances. A Dataset, a dict of arrays and token ids are never scaled.
     device : str or Devices, default="auto"
-        `manyhands.training.Devices` trains on several devices or machines; see
-        ``docs/devices.md``.
+        Several devices or machines: `manyhands.training.Devices`; see ``docs/devices.md``.
     random_state : int, RandomState or None
     verbose : int, default=0
         1 shows a progress bar.
@@ -144,6 +143,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """Whether ``validation`` chooses among the epochs of the last stage only."""
     _preparatory_stages: ClassVar[Sequence[str]] = ()
     """Stages that prepare the training and are exempt from ``patience``."""
+    _epochs_are_rounds: ClassVar[bool] = False
+    """Whether an epoch is a round of EM, whose number agreement must not choose."""
     _pilots: ClassVar[bool] = True
     """Whether ``max_epochs="auto"`` runs the first stage as a pilot."""
 

@@ -38,6 +38,11 @@ FIXED_LENGTH: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None,
 """For classes with epochs that no pilot can judge, such as iterations of EM or of a solver."""
 
 
+def monitored(model: Any) -> str:
+    """What chooses the epoch on a held-out fraction: ``monitor``, but the likelihood for rounds."""
+    return "likelihood" if model._epochs_are_rounds else str(model.monitor)
+
+
 def refuse_classes(model: Any) -> None:
     """Refuse a class where an object is needed; only a network may be made by a class.
 

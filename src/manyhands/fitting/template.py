@@ -20,6 +20,7 @@ from manyhands.fitting.folds import hold_out_instances
 from manyhands.fitting.length import chosen_length, whole_length
 from manyhands.fitting.monitors import Follower
 from manyhands.fitting.network import Weights, make_module, start_weights
+from manyhands.fitting.parameters import monitored
 from manyhands.fitting.prediction import class_proba
 from manyhands.fitting.reading import (
     as_target,
@@ -194,7 +195,7 @@ def _begin(
     whole = table = drop_weightless(given)
     held: AnnotationTable | None = None
     if isinstance(model.validation, Real) and earlier is None:
-        split = hold_out if model.monitor == "likelihood" else hold_out_instances
+        split = hold_out if monitored(model) == "likelihood" else hold_out_instances
         table, held = split(whole, float(model.validation), rng)
     batches = AnnotationBatches(features, model._balanced(table, rng), model.batch_size)
     return Fit(features, given, whole, table, held, batches, rng, watch, n_epochs, earlier)

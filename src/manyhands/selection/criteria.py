@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from itertools import combinations, product
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import joblib
@@ -45,10 +46,18 @@ If one is right on three of four of them, a two-sided sign test at 5 % finds it 
 """
 
 ROUNDS = frozenset({"n_rounds", "n_iterations", "em_max_iter", "em_every", "max_iter"})
-"""Parameters that count rounds of EM or of self-training."""
+"""Parameters that count rounds of EM or of self-training (so may ``max_epochs``)."""
+
+EARLY = (
+    "agreement rewards early rounds, which repeat the crowd's shared mistakes, so it cannot choose "
+    "their number"
+)
 
 PRIORS = frozenset({"class_prior", "prior"})
 """Parameters that set the shares of the classes."""
+
+TRIVIAL = frozenset({"random_state", "verbose", "device"})
+"""Parameters that make no other candidate."""
 
 
 def check_options(named: Mapping[str, Any], criterion: str, epochs: str, average: int) -> None:
@@ -141,8 +150,18 @@ def earliest_epoch(
     return earliest(epochs, shares), codes
 
 
+def may_be_shortened(model: Any) -> bool:
+    """Whether agreement may shorten a training: it has epochs, which are no rounds of EM."""
+    epochs = model.get_params(deep=False).get("max_epochs")
+    return isinstance(epochs, Integral) and not _in_rounds(model)
+
+
+def _in_rounds(model: Any) -> bool:
+    return bool(getattr(model, "_epochs_are_rounds", False))
+
+
 def refuse_rounds(candidates: Mapping[str, Any]) -> list[str]:
-    """Refuse candidates that differ in nothing but rounds; warn of those that differ in priors.
+    """Refuse candidates that differ in rounds, or warn of them; warn of differing priors.
 
     Returns
     -------
@@ -152,25 +171,30 @@ def refuse_rounds(candidates: Mapping[str, Any]) -> list[str]:
     Raises
     ------
     AnnotationError
-        If two candidates differ only in their number of rounds of EM or self-training.
+        If two candidates differ in rounds of EM or self-training, and otherwise at most in priors.
     """
     warnings = []
     described = {name: _described(model) for name, model in candidates.items()}
+    counts = {name: _counts_of_rounds(model) for name, model in candidates.items()}
     for one, other in combinations(described, 2):
-        first, second = described[one], described[other]
-        differing = {key for key in {*first, *second} if first.get(key) != second.get(key)}
-        last_names = {key.rpartition("__")[2] for key in differing}
-        if last_names and last_names <= ROUNDS:
+        differing = _differing(described[one], described[other])
+        rounds = differing & counts[one] & counts[other]
+        others = {key.rpartition("__")[2] for key in differing - rounds}
+        if rounds and others <= PRIORS:
             raise AnnotationError(
                 f"candidates {one!r} and {other!r} differ only in {', '.join(sorted(differing))}: "
-                "agreement rewards early rounds, which repeat the crowd's shared mistakes, so it "
-                "cannot choose their number; give one of the two"
+                f"{EARLY}; give one of the two"
             )
-        if last_names and last_names <= PRIORS:
+        if others and others <= PRIORS:
             warnings.append(
                 f"{one} and {other} differ only in the class prior, which agreement cannot choose: "
                 "it prefers the prior of the crowd's mistakes; decide between the two by what you "
                 "know of the classes' shares"
+            )
+        elif rounds:
+            warnings.append(
+                f"{one} and {other} differ in {', '.join(sorted(rounds))} beside other parameters: "
+                f"{EARLY}; compare them with the same number"
             )
     return warnings
 
@@ -178,11 +202,12 @@ def refuse_rounds(candidates: Mapping[str, Any]) -> list[str]:
 def holds_shares(model: Any) -> bool:
     """Whether a candidate holds class shares of its own, not those that the crowd suggests.
 
-    A candidate says so by its parameter ``class_prior`` or ``prior``, or that of the ``estimator``
-    within it, if the value is not "estimated".
+    A candidate says so by its parameter ``class_prior`` or ``prior``, or that of a classifier
+    within it, if the value is not "estimated". Priors of an ``aggregator`` do not count.
     """
     return any(
-        key.replace("estimator__", "") in PRIORS
+        key.rpartition("__")[2] in PRIORS
+        and "aggregator" not in key.split("__")
         and value is not None
         and not (isinstance(value, str) and value == "estimated")
         for key, value in model.get_params(deep=True).items()
@@ -222,23 +247,49 @@ def choose_among(
         )
         return held[0], reason, []
     shown = ", ".join(f"{name} (z = {behind[name]:.1f})" for name in held)
-    return (
-        first,
-        None,
-        [
-            f"agreement disfavours candidates that hold class shares, because it prefers those of "
-            f"the crowd's mistakes; behind the best for that or other reasons: {shown}. If you "
-            "believe in their shares, compare them by some gold labels"
-        ],
+    warning = (
+        f"agreement disfavours candidates that hold class shares, because it prefers those of the "
+        f"crowd's mistakes; behind the best for that or other reasons: {shown}. If you believe in "
+        "their shares, compare them by some gold labels"
     )
+    return first, None, [warning]
 
 
 def _described(model: Any) -> dict[str, str]:
     """The class and every parameter, as digests."""
     parameters = model.get_params(deep=True)
+    listed = {id(value) for value in parameters.values() if hasattr(value, "get_params")}
     return {"class": _digest(type(model))} | {
-        key: _digest(type(value) if hasattr(value, "get_params") else value)
-        for key, value in parameters.items()
+        key: _digest(_outline(value, listed)) for key, value in parameters.items()
+    }
+
+
+def _outline(value: Any, listed: set[int]) -> Any:
+    """A parameter without the parameters of the objects in it, which are listed themselves."""
+    if isinstance(value, list | tuple):
+        return [_outline(part, listed) for part in value]
+    return type(value) if id(value) in listed else value
+
+
+def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> set[str]:
+    """Parameters in which two differ; where an object is of another class, that alone counts."""
+    keys = {key for key in {*first, *second} if first.get(key) != second.get(key)}
+    return {
+        key
+        for key in keys
+        if key.rpartition("__")[2] not in TRIVIAL
+        and (key == "class" or "class" not in keys)
+        and not any(key.startswith(f"{owner}__") for owner in keys)
+    }
+
+
+def _counts_of_rounds(model: Any) -> set[str]:
+    """Parameters of a model, and of the objects in it, that count rounds."""
+    parameters = {"": model, **model.get_params(deep=True)}
+    return {
+        key
+        for key, (owner, _, name) in ((key, key.rpartition("__")) for key in parameters)
+        if name in ROUNDS or (name == "max_epochs" and _in_rounds(parameters.get(owner)))
     }
 
 
@@ -347,19 +398,3 @@ def _parted(pair: Parting, predicted: Mapping[str, IntArray], table: AnnotationT
         f"{shown}. Before you choose, get gold labels of such instances, drawn at random, until on "
         f"{min(GOLD_TO_SETTLE, len(pairs))} of them exactly one of the two is right"
     )
-
-
-def never_predicted(codes: IntArray, table: AnnotationTable) -> list[str]:
-    """Say which classes that have annotations are never predicted."""
-    counts = np.bincount(table.observed.label, minlength=table.n_classes)
-    missing = np.setdiff1d(np.flatnonzero(counts), codes)
-    if not len(missing):
-        return []
-    shown = ", ".join(
-        f"{table.classes[c].item()!r} ({counts[c]:,} annotations)" for c in missing[:5]
-    )
-    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-    return [
-        f"the best candidate never predicts {shown}{more}; if rare classes matter, choose by "
-        "criterion='balanced'"
-    ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from manyhands.annotations import AnnotationTable
 from manyhands.inference.scores import BaseScoreTable
-from manyhands.typing import FloatArray
+from manyhands.typing import FloatArray, IntArray
 
 HEADINGS = {
     "score": "score",
@@ -123,3 +126,19 @@ class Selection:
         if self.reason_ is not None:
             lines.append(self.reason_)
         return "\n".join([*lines, *(f"! {text}" for text in self.warnings_)])
+
+
+def never_predicted(codes: IntArray, table: AnnotationTable) -> list[str]:
+    """Say which classes that have annotations are never predicted."""
+    counts = np.bincount(table.observed.label, minlength=table.n_classes)
+    missing = np.setdiff1d(np.flatnonzero(counts), codes)
+    if not len(missing):
+        return []
+    shown = ", ".join(
+        f"{table.classes[c].item()!r} ({counts[c]:,} annotations)" for c in missing[:5]
+    )
+    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    return [
+        f"the best candidate never predicts {shown}{more}; if rare classes matter, choose by "
+        "criterion='balanced'"
+    ]

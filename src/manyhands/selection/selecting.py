@@ -41,11 +41,11 @@ from manyhands.selection.criteria import (
     guarded_epoch,
     holds_shares,
     make_criterion,
-    never_predicted,
+    may_be_shortened,
     refuse_rounds,
 )
 from manyhands.selection.cross_prediction import CrossPrediction, cross_predict
-from manyhands.selection.result import CandidateScore, CandidateTable, Selection
+from manyhands.selection.result import CandidateScore, CandidateTable, Selection, never_predicted
 from manyhands.selection.splitters import read_folds
 from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
 from manyhands.typing import FloatArray, IntArray
@@ -106,8 +106,8 @@ def select(
         "guarded": train for fewer epochs if that is better by paired z > 1; the shorter training is
         run, and must be better itself. With "auto" as ``max_epochs``, the number is found as a fit
         finds it (`manyhands.fitting.length`), but once, by the predictions of all folds. Both
-        concern candidates that are one network trained in one stage. "last", and the others: every
-        fold's fit goes by ``max_epochs``.
+        concern candidates that are one network trained in one stage, whose epochs are no rounds of
+        EM. "last", and the others: every fold's fit goes by ``max_epochs``.
     average : int, default=1
         Number of best candidates that are averaged.
     refit : bool, default=False
@@ -276,8 +276,7 @@ class _Contest:
 
     def _judge(self, name: str, estimator: Any, guarded: bool) -> _Entry:
         """Train a candidate as it is, and for fewer epochs if that is better."""
-        given = estimator.get_params(deep=False).get("max_epochs")
-        guarded = guarded and isinstance(given, Integral)
+        guarded = guarded and may_be_shortened(estimator)
         found = self._predict(estimator, return_epochs=guarded)
         entry = self._rate(name, estimator, found.proba.argmax(axis=1), None, found)
         epoch = None if found.epochs is None else guarded_epoch(found.epochs, self.values)

@@ -110,7 +110,8 @@ class ICEDClassifier(LatentClassClassifier):
     batch_size, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
 verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
-        instances included. ``validation`` chooses among the rounds.
+        instances included. ``validation`` chooses among the rounds, as a
+        fraction always by the likelihood: agreement must not choose their number.
 
     Attributes
     ----------
@@ -175,6 +176,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     True
     """
 
+    _epochs_are_rounds = True
     _start_refusal = "begins with majority votes"
     _validates_last_stage_only = True
     _preparatory_stages = ("decoder", "warm_up")
