@@ -151,7 +151,7 @@ FIXED = [cls for _, cls in all_classifiers() if getattr(cls(), "max_epochs", "au
 
 @pytest.mark.parametrize("cls", FIXED)
 def test_epochs_that_no_pilot_can_judge_are_numbers(problem, cls):
-    with pytest.raises(InvalidParameterError, match="max_epochs"):
+    with pytest.raises(InvalidParameterError, match=r"max_epochs.*, because .* Got 'auto'"):
         cls(max_epochs="auto").fit(*problem)
 
 

@@ -111,6 +111,7 @@ class RaykarClassifier(LatentClassClassifier):
 
     _devices_refusal = "solves for its weights over all instances at once (EM, L-BFGS)"
     _epochs_are_rounds = True
+    _length_refusal = "'auto' goes by agreement, which must not choose the number of rounds of EM"
     _start_refusal = "begins with the shares of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,

@@ -91,8 +91,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     patience : int or None, default=None
         With ``validation``: stop after this many epochs without a new best one.
     checkpoint : str, Path or None, default=None
-        File written after every epoch. A later ``fit`` on the same data with the same parameters
-        resumes from it and reaches the same weights.
+        File written after every epoch, from which the same ``fit`` resumes to the same weights.
     callbacks : list of Callback or None, default=None
         They hear of every epoch; see `manyhands.training.Callback`. They are not saved.
 
@@ -124,7 +123,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     _fitted_arrays: ClassVar[Sequence[str]] = ("confusion_", "pooled_confusion_", "heard_")
     """Fitted arrays that are saved along with the weights."""
     _shrinks_confusions: ClassVar[bool] = False
-    """Whether every row of ``confusion_`` gets one pseudo-annotation, distributed as the crowd's
+    """Whether a row of ``confusion_`` gets one pseudo-annotation, distributed as the crowd's
     annotations are. Counts alone would make whatever an annotator never did impossible."""
     _balances_annotations: ClassVar[bool] = True
     """Whether ``class_balance`` weights annotations; False: it weights what the method infers."""
@@ -135,14 +134,15 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     _continue_refusal: ClassVar[str | None] = None
     """Why there is no ``partial_fit``. None: there is."""
     _repeats_small_trainings: ClassVar[bool] = False
-    """Whether a partial fit trains anew, for as many epochs as pilots found, where they cost most:
-    up to a thousand instances. Going on for a few epochs ended lower on held-out instances."""
+    """Whether a partial fit of up to 1,000 instances, where pilots cost most, trains anew."""
     _devices_refusal: ClassVar[str | None] = None
     """Why several `Devices` are refused. None: they divide the network."""
     _validates_last_stage_only: ClassVar[bool] = False
     """Whether ``validation`` chooses among the epochs of the last stage only."""
     _preparatory_stages: ClassVar[Sequence[str]] = ()
     """Stages that prepare the training and are exempt from ``patience``."""
+    _length_refusal: ClassVar[str | None] = None
+    """Why ``max_epochs="auto"`` is refused. None: it is not."""
     _epochs_are_rounds: ClassVar[bool] = False
     """Whether an epoch is a round of EM, whose number agreement must not choose."""
     _pilots: ClassVar[bool] = True

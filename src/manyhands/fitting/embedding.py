@@ -58,6 +58,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
     _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "class_prior_", "C_")
     _shrinks_confusions = True
     _balances_annotations = False
+    _length_refusal = "a pilot would have to fit the regression after every epoch"
     _crowd_check_exemptions: ClassVar[dict[str, str]] = {
         "check_history": "its rows also describe the training data, which is not a loss; a test of "
         "the method checks its terms",

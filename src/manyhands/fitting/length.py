@@ -122,7 +122,7 @@ def longest(model: Any, n_instances: int) -> int | None:
         None: the model finds its number by itself, or has one.
     """
     is_open = getattr(model, "max_epochs", None) == AUTO and getattr(model, "_trains_once", False)
-    if not is_open or n_instances < FEWEST:
+    if not is_open or model._length_refusal or n_instances < FEWEST:
         return None
     return limit(ceil(n_instances / model.batch_size))
 

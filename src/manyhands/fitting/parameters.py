@@ -7,7 +7,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError
@@ -90,6 +90,21 @@ def refuse_loose_layers(model: Any) -> None:
     raise AnnotationError(f"backbone is {what}")
 
 
+def refuse_auto(model: Any) -> None:
+    """Refuse ``max_epochs="auto"`` where no pilot can judge the epochs, with the reason.
+
+    Raises
+    ------
+    InvalidParameterError
+    """
+    reason = model._length_refusal
+    if reason is not None and isinstance(model.max_epochs, str) and model.max_epochs == "auto":
+        raise InvalidParameterError(
+            f"The 'max_epochs' parameter of {type(model).__name__} must be an int in the range "
+            f"[1, inf), because {reason}. Got 'auto' instead."
+        )
+
+
 def check_parameters(model: Any) -> None:
     """Refuse unusable parameters before any data are read.
 
@@ -102,6 +117,7 @@ def check_parameters(model: Any) -> None:
     """
     refuse_classes(model)
     refuse_loose_layers(model)
+    refuse_auto(model)
     model._validate_params()
     make_balance(model.class_balance)
     check_rule(model._rule)

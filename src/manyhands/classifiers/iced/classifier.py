@@ -177,6 +177,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     """
 
     _epochs_are_rounds = True
+    _length_refusal = "'auto' goes by agreement, which must not choose the number of rounds of EM"
     _start_refusal = "begins with majority votes"
     _validates_last_stage_only = True
     _preparatory_stages = ("decoder", "warm_up")

@@ -122,6 +122,7 @@ n_features) for two classes
     """
 
     _devices_refusal = "solves for its weights over all instances at once (ADMM)"
+    _length_refusal = "an epoch is an iteration of the solver, which ends by tol"
     _start_refusal = "ends at the one minimum"
     _parameter_constraints = {
         **{
