@@ -41,12 +41,14 @@ class Case(NamedTuple):
     """What is needed to read a posterior with any rho.
 
     ``rho`` and ``se`` are as measured (0 and infinite if the library does not measure them),
-    ``used`` is the rho of `DawidSkene`, ``cap`` that of `capped`.
+    ``used`` is the rho of `DawidSkene`, ``cap`` that of `capped`. ``joint`` is without the
+    instances' own annotations in the confusion matrices, ``kept`` with them.
     """
 
     name: str
     task: Task
     joint: np.ndarray
+    kept: np.ndarray
     exponents: Callable[[float], np.ndarray]
     n: np.ndarray
     rho: float
@@ -75,12 +77,12 @@ def real_case(name: str) -> Case:
     n_subtypes = model.n_subtypes_
     run = one if n_subtypes == 1 else DEFAULT_EM.run(votes, votes.shards(), start, n_subtypes)
     joint = OwnRemoved(run)(votes)
+    kept = run.parameters.log_joint(votes, np.ones(votes.n_instances))
     n = by_instance(votes.answers)
     of = partial(exponents, votes)
     used, cap = model.dependence_, capped(votes, one)
-    return Case(
-        name, task, joint, of, n, rho, se, used, cap, task.known, task.gold, task.table.classes
-    )
+    known, gold, classes = task.known, task.gold, task.table.classes
+    return Case(name, task, joint, kept, of, n, rho, se, used, cap, known, gold, classes)
 
 
 def capped(votes: Votes, run: Run) -> float:
