@@ -53,7 +53,7 @@ from families_tables import (
 from pages import run_missing, table_lines, write_part
 
 from manyhands.annotations.groups import RHO
-from manyhands.inference.shared_mistakes import DENSE, LEAST_Z
+from manyhands.inference.shared_mistakes import DENSE, LEAST_SEARCHED, LEAST_Z
 from manyhands.io import write_atomically
 from manyhands.typing import FloatArray
 
@@ -264,13 +264,25 @@ def _constants(found: Records) -> Iterator[str]:
         rows.append([name, str(value), *cells])
     yield from table_lines(heads, rows)
     yield (
-        "Two constants decide on warnings. Share of the draws in which `fit` would warn: on tables "
-        "with families that have a reason / on the human tables and independent annotators. "
+        "The same for the priors of `GoldCorrected` that `SCALES` does not hold (v is what a vote "
+        "counts, with a prior of its own where the base is the votes alone; e is what a declared "
+        "family counts, in units of s), and for the sizes of sets (half of `LEAST_SEARCHED` is "
+        f"{constants.SET_SIZES['LEAST_SEARCHED'][1]}, of `MOST_CUT` "
+        f"{constants.SET_SIZES['MOST_CUT'][1]}). One draw of gold, not two, to save time. e is "
+        f"judged with {' and '.join(map(str, constants.FAMILY_GOLD))} gold labels "
+        "and declared families, on the tables whose families have a reason.\n"
+    )
+    yield from table_lines(heads, constants.prior_rows(found))
+    yield constants.limits_of_cost(found)
+    yield (
+        "Three constants decide on warnings. Share of the draws in which `fit` would warn: on "
+        "tables with families that have a reason / on the human tables and independent annotators. "
         '"Left out": the one with the greatest difference on the other tables.\n'
     )
     rows = [
         ["LEAST_Z", f"{LEAST_Z:g}", *warning_rows(found, "LEAST_Z")],
         ["DENSE", f"{DENSE:g}", *warning_rows(found, "DENSE")],
+        ["LEAST_SEARCHED", str(LEAST_SEARCHED), *warning_rows(found, "LEAST_SEARCHED")],
     ]
     yield from table_lines(heads, rows)
     yield (
@@ -351,7 +363,16 @@ PARTS = {
     "gold-rules": Part("Other rules with gold", ("gold", "gold rules"), _other_gold_rules),
     "constants": Part(
         "The constants",
-        ("rho constant", "gold constants", "warning", "least gold", "sets"),
+        (
+            "rho constant",
+            "gold constants",
+            "gold priors",
+            "family prior",
+            "warning",
+            "smallest set",
+            "least gold",
+            "sets",
+        ),
         _constants,
     ),
     "search": Part("Human tables as they are", ("search",), _search),
@@ -501,6 +522,7 @@ def cells() -> Iterator[Cell]:
         yield from (("tetrad", table, 0, s) for s in range(20 if once else n_seeds))
         yield from (("rho constant", table, 0, s) for s in range(1 if once else n_seeds))
         yield from (("warning", table, 0, s) for s in range(1 if once else n_seeds))
+        yield from (("smallest set", table, 0, s) for s in range(1 if once else n_seeds))
         if table in HAS_FAMILIES or table == "7 independent":
             yield from (("rules", table, 0, s) for s in range(1 if once else n_seeds))
     for table in READ_OUT:
@@ -515,6 +537,9 @@ def cells() -> Iterator[Cell]:
     for table in TABLES:
         for g in constants.GOLD:
             yield from (("gold constants", table, g, s) for s in range(2))
+            yield ("gold priors", table, g, 0)
+        if table in HAS_FAMILIES:
+            yield from (("family prior", table, g, 0) for g in constants.FAMILY_GOLD)
         n_seeds = 10 if table == "judgebench" else 5 if table in SIMULATIONS else 3
         yield from (("sets", table, 0, s) for s in range(n_seeds))
         for g in constants.FEW_GOLD:
@@ -552,6 +577,9 @@ def run(cell: Cell) -> dict[str, Any]:
                 "rho constant": partial(constants.rho_cell, problem),
                 "warning": partial(constants.warning_cell, problem),
                 "gold constants": partial(constants.gold_cell, problem, g, seed),
+                "gold priors": partial(constants.gold_priors_cell, problem, g, seed),
+                "family prior": partial(constants.family_prior_cell, problem, g, seed),
+                "smallest set": partial(constants.smallest_set_cell, problem),
                 "least gold": partial(
                     constants.least_gold_cell, problem, g, seed, has_families=name in HAS_FAMILIES
                 ),

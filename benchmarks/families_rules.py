@@ -41,12 +41,18 @@ from manyhands.inference.confusion_em import OwnRemoved
 from manyhands.inference.dependence import DEFAULT_EM
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.families import family_codes
+from manyhands.inference.gold_regression import Design, priors
 from manyhands.inference.residuals import residual_correlation
 from manyhands.inference.shared_mistakes import (
     DENSE,
     LEAST_DECLARED_Z,
     LEAST_PAIRS,
+    LEAST_SEARCHED,
     LEAST_Z,
+    MOST_ANNOTATORS,
+    MOST_CUT,
+    MOST_INSTANCES,
+    N_RESAMPLES,
     dense_annotators,
     partitions,
 )
@@ -323,6 +329,14 @@ GOLD = (20, 50)
 
 Z = dict(zip(STEPS, (LEAST_Z, LEAST_Z / 2, LEAST_Z * 2), strict=True))
 SHARES = dict(zip(STEPS, GOLD_CONSTANTS["DENSE"], strict=True))
+SET_SIZES = {
+    "LEAST_SEARCHED": (LEAST_SEARCHED, -(-LEAST_SEARCHED // 2), 2 * LEAST_SEARCHED),
+    "MOST_CUT": (MOST_CUT, MOST_CUT // 2, 2 * MOST_CUT),
+}
+"""How many annotators a searched set has at least, and a table at most that gold cuts."""
+PRIORS = ("sd of v", "mean of v, votes", "sd of v, votes")
+FAMILY_PRIOR = "sd of e / s"
+FAMILY_GOLD = (50, 100)
 
 
 def rho_cell(problem: Problem) -> dict[str, list[float]]:
@@ -354,6 +368,84 @@ def gold_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
         for name, (_, *values) in GOLD_CONSTANTS.items():
             for step, value in zip(STEPS[1:], values, strict=True):
                 found[f"{name} {step}"] = fit(name, value)
+    return found
+
+
+def prior_values() -> dict[str, float]:
+    """What `gold_regression.priors` has beside `SCALES`."""
+    none = np.zeros(0, dtype=np.int64)
+    design = Design(none, none, None, 0)
+    (_, sd), (mean, of_votes) = (
+        priors(design, (1.0, 1.0), 2, 5, votes_only=votes_only) for votes_only in (False, True)
+    )
+    values = (sd[3], mean[3], of_votes[3], sd[4])
+    return dict(zip((*PRIORS, FAMILY_PRIOR), map(float, values), strict=True))
+
+
+def other_priors(name: str, factor: float) -> Callable[..., tuple[FloatArray, FloatArray]]:
+    """`gold_regression.priors` in which one value is ``factor`` times as large."""
+
+    def changed(
+        design: Design, scale: tuple[float, float], c: int, size: int, *, votes_only: bool
+    ) -> tuple[FloatArray, FloatArray]:
+        mean, sd = priors(design, scale, c, size, votes_only=votes_only)
+        if name == FAMILY_PRIOR:
+            sd[c + 2 + design.n_annotators :] *= factor
+        elif votes_only == name.endswith("votes"):
+            (mean if name.startswith("mean") else sd)[c + 1] *= factor
+        return mean, sd
+
+    return changed
+
+
+def gold_priors_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
+    """Figures of `GoldCorrected` without declared families, with other priors and set sizes."""
+    gold, _, rest = drawn_gold(problem, g, seed)
+    plain = problem.table.with_groups({})
+
+    def fit(module: Any, name: str, value: Any) -> list[float]:
+        with mock.patch.object(module, name, value):
+            return figures(GoldCorrected().fit(plain, gold=gold).posterior_, problem.y, rest)
+
+    with bases_once():
+        as_is = fit(gold_corrected, "priors", priors)
+        found = {f"{name} as is": as_is for name in (*PRIORS, *SET_SIZES)}
+        for name in PRIORS:
+            for step, factor in zip(STEPS[1:], (0.5, 2.0), strict=True):
+                changed = other_priors(name, factor)
+                found[f"{name} {step}"] = fit(gold_corrected, "priors", changed)
+        for name, (_, *values) in SET_SIZES.items():
+            for step, value in zip(STEPS[1:], values, strict=True):
+                found[f"{name} {step}"] = fit(shared_mistakes, name, value)
+    return found
+
+
+def family_prior_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
+    """Figures of `GoldCorrected` with declared families, with other priors of their terms."""
+    gold, _, rest = drawn_gold(problem, g, seed)
+    found = {}
+    with bases_once():
+        for step, factor in zip(STEPS, (1.0, 0.5, 2.0), strict=True):
+            with mock.patch.object(gold_corrected, "priors", other_priors(FAMILY_PRIOR, factor)):
+                posterior = GoldCorrected().fit(problem.declared, gold=gold).posterior_
+            found[f"{FAMILY_PRIOR} {step}"] = figures(posterior, problem.y, rest)
+    return found
+
+
+def smallest_set_cell(problem: Problem) -> dict[str, list[float]]:
+    """The highest z of a searched set, by `LEAST_SEARCHED`; and the size of what is searched.
+
+    That is the number of instances with two annotations, and of annotators of many instances.
+    """
+    found, plain = {}, problem.table.with_groups({})
+    for step, least in zip(STEPS, SET_SIZES["LEAST_SEARCHED"], strict=True):
+        with mock.patch.object(shared_mistakes, "LEAST_SEARCHED", least):
+            sets = shared_mistakes.shared_mistakes(plain)
+        z = sets[0].z if sets and sets[0].measurable else float("nan")
+        found[step] = [float(z)]
+    with mock.patch.object(shared_mistakes, "MOST_ANNOTATORS", plain.n_annotators):
+        dense = dense_annotators(plain).sum()
+    found["searched"] = [int((plain.annotations_per_instance() > 1).sum()), int(dense)]
     return found
 
 
@@ -392,7 +484,7 @@ def counts_of(chosen: Sequence[str]) -> str:
 
 def figure_rows(found: Any, kind: str, name: str, golds: Sequence[int]) -> list[str]:
     """Cells of a constant's row: log loss / calibration error, means over the tables."""
-    tables = HAS_FAMILIES if kind == "rho constant" else found.tables(kind)
+    tables = HAS_FAMILIES if kind in ("rho constant", "family prior") else found.tables(kind)
     values: dict[str, dict[str, Any]] = {
         step: {
             t: np.mean([found.values(kind, t, f"{name} {step}", g).mean(axis=0) for g in golds], 0)
@@ -407,11 +499,12 @@ def figure_rows(found: Any, kind: str, name: str, golds: Sequence[int]) -> list[
 
 def warning_rows(found: Any, name: str) -> list[str]:
     """Cells of a threshold's row: share of tables warned of, with and without shared mistakes."""
-    tables = found.tables("warning")
+    kind = "smallest set" if name == "LEAST_SEARCHED" else "warning"
+    tables = found.tables(kind)
     values: dict[str, dict[str, float]] = {}
     for step in STEPS:
-        least, dense = (Z[step], "as is") if name == "LEAST_Z" else (LEAST_Z, step)
-        values[step] = {t: (found.values("warning", t, dense) > least).mean() for t in tables}
+        least, rule = (Z[step], "as is") if name == "LEAST_Z" else (LEAST_Z, step)
+        values[step] = {t: (found.values(kind, t, rule) > least).mean() for t in tables}
 
     def shares(pairs: list[tuple[str, float]]) -> tuple[float, float]:
         with_reason = [value for t, value in pairs if t in HAS_FAMILIES]
@@ -422,6 +515,42 @@ def warning_rows(found: Any, name: str) -> list[str]:
     got, chosen = left_out(values, lambda pairs: shares(pairs)[1] - shares(pairs)[0])
     shown = [shares(list(each.items())) for each in (*values.values(), got)]
     return [*(f"{right:.2f} / {false:.2f}" for right, false in shown), counts_of(chosen)]
+
+
+def prior_rows(found: Any) -> Iterator[list[str]]:
+    """Rows of the priors that `SCALES` does not hold, and of the sizes of sets."""
+    for name, value in prior_values().items():
+        kind, golds = (
+            ("family prior", FAMILY_GOLD) if name == FAMILY_PRIOR else ("gold priors", GOLD)
+        )
+        yield [name, f"{value:g}", *figure_rows(found, kind, name, golds)]
+    for name, (value, *_) in SET_SIZES.items():
+        yield [name, str(value), *figure_rows(found, "gold priors", name, GOLD)]
+
+
+def limits_of_cost(found: Any) -> str:
+    """Say what is limited, and which of these tables reach the limits."""
+    limits = (("instances", MOST_INSTANCES), ("annotators", MOST_ANNOTATORS))
+    reached = []
+    for k, (what, most) in enumerate(limits):
+        sizes = {
+            t: found.values("smallest set", t, "searched")[:, k].max()
+            for t in found.tables("smallest set")
+        }
+        above = [t for t, size in sizes.items() if size > most]
+        largest = max(sizes, key=lambda t: sizes[t])
+        reached.append(
+            f"{len(above)} of {len(sizes)} tables have more such {what} (the most: "
+            f"{sizes[largest]:,.0f}, {largest})"
+        )
+    return (
+        f"`MOST_INSTANCES` ({MOST_INSTANCES:,}), `MOST_ANNOTATORS` ({MOST_ANNOTATORS}) and "
+        f"`N_RESAMPLES` ({N_RESAMPLES}) are no statistical constants but limits of cost: sets are "
+        "searched and measured with no more instances that have two annotations, among no more "
+        "annotators of many instances, and the standard error comes from so many bootstrap "
+        f"samples (which leaves it uncertain by {100 * (2 * N_RESAMPLES) ** -0.5:.0f} %). "
+        f"{'; '.join(reached)}.\n"
+    )
 
 
 # -- Constants that are least values: each tried, and chosen with a family of tables left out
