@@ -185,8 +185,9 @@ class GoldCorrected(BaseAggregator):
         declared = " with the families" if least > LEAST_GOLD else ""
         where = "; where families are declared, " if declared else ", and "
         warn_caller(
-            f"{n_gold} annotated instances have gold labels{where}{least} are needed to correct "
-            f"Dawid-Skene, so the result is that of DawidSkene{declared}. Give "
+            f"{n_gold} annotated {'instance has' if n_gold == 1 else 'instances have'} gold labels"
+            f"{where}{least} are needed to correct Dawid-Skene, so the result is that of "
+            f"DawidSkene{declared}. Give "
             f"{'more ' if n_gold else ''}gold (gold=, on the command line --known)",
             NotIdentifiableWarning,
         )
