@@ -522,7 +522,8 @@ def _summary(dasc: list[dict[str, Any]]) -> list[str]:
     return [
         "The target: no pair of a set and a base more than a point below the base, and LabelMe "
         f"around Crowd Layer at 90.0 or more. Of {len(ours)} pairs, {len(below)} "
-        f"{'misses' if len(below) == 1 else 'miss'} it (mean over seeds): {named or 'none'}. LabelMe around Crowd Layer is at {reached:.1f}"
+        f"{'misses' if len(below) == 1 else 'miss'} it (mean over seeds): {named or 'none'}. "
+        f"LabelMe around Crowd Layer is at {reached:.1f}"
         f"{', which misses it, too' if reached < 90 else ''}. Colposcopy and Reports are "
         "complete: DASC has nothing to add, and is the base. With half "
         "of their annotations removed, the guard misses damage: the lowest is "
